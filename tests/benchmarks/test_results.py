@@ -1,22 +1,31 @@
-"""Result files that were measured in pieces, and hosts that are network namespaces."""
+"""Benchmarks: their result files, hosts, and tiny runs of their scripts."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
+from benchmark import disk, narrow
 from benchmark.accuracy import absences
+from benchmark.disk import jobs as disk_jobs
+from benchmark.disk import measure, meters, page
+from benchmark.narrow import jobs
 from benchmark.report import machine
-from benchmark.support import cli, namespaces
+from benchmark.support import cli, namespaces, ranks
+from benchmark.support.cli import read_json
+from benchmark.support.graphs import GraphFolder, dataset_folder
 from benchmark.support.machine import describe
+from pyg_batchgnn.data import PapersSpec, generate_papers_folder
+from pyg_batchgnn.disk import DiskReader, DiskTable
 from tests.support.two_hosts import missing_for_two_hosts
-
-# Results ##########################################################################################
 
 
 def test_every_result_keeps_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,3 +98,191 @@ def test_a_run_removes_its_own_hosts_and_those_of_dead_processes() -> None:
     other.communicate()
     with namespaces.hosts(1, namespaces.UNLIMITED):
         assert ours <= standing() and not theirs & standing()
+
+
+# Batches on a device ##############################################################################
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_tiny_run(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "benchmark/gpu/run.py",
+            "--tiny",
+            "--device",
+            "cpu",
+            "--json",
+            tmp_path / "gpu.json",
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_WAIT_POLICY": "passive"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "gpu.json").read_text())
+    assert report["left_out"] == [] and len(report["bits"]) == 3 and all(report["bits"].values())
+    rows = {row["name"]: row for row in report["rows"]}
+    assert {"features on the device", "features on the host", "links", "typed"} <= rows.keys()
+    assert all(row["busy"] > 0 and len(row["fed_ms"]) == 2 for row in rows.values())
+    cached = rows["host, a cache of a fifth"]["per_minibatch"]
+    assert cached["rows_from_device_cache"] > 0 and cached["rows_over_bus"] > 0
+
+
+# Rows of one byte #################################################################################
+
+FORMS = {"loading": jobs.LOADED, "steps": tuple(jobs.FORMS)}
+
+
+def test_loading_and_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmark.support.graphs.CACHE", tmp_path)
+    graph = dataset_folder("small", "generated", nodes=500, degree=6.0, features=8)
+    order = {"graph": str(graph.path), "fanouts": [3, 2], "batch_size": 20, "hidden": 8, "batches": 2}
+    for name, job in (("loading", jobs.loading), ("steps", jobs.steps)):
+        told = {**order, "rounds": 2, "threads": 1, "model": "gat", "answer": str(tmp_path / name)}
+        job(told)
+        found = read_json(tmp_path / name)
+        assert set(found["seconds"]) == set(FORMS[name])
+        assert all(len(seconds) == 2 for seconds in found["seconds"].values())
+        assert found["bytes"]["int8"] * 4 == found["bytes"]["float32"] == 4 * 500 * 8
+    assert GraphFolder.open(graph.path).num_features == 8 and ranks.JOBS["preparation"]
+
+
+def test_the_page_shows_what_was_measured() -> None:
+    seconds = {"float32": [0.2, 0.3], "bfloat16": [0.1], "int8": [0.15], "int8, bfloat16": [0.12]}
+    wire = [
+        {"form": form, "features": {"bytes": size}, "wall": wall, "row_bytes": row}
+        for form, size, wall, row in (("float32", 4e6, 2.0, 404), ("int8", 1e6, 0.6, 104))
+    ]
+    accuracy = {"setting": "cora", "model": "sage", "seeds": 20, "mean": {"int8": 81.0, "float32": 81.1}}
+    accuracy |= {"mean_difference": -0.1, "lower_95": -0.3}
+    result = {
+        "parts": {
+            "steps": {"series": [{"setting": "1 thread", "model": "gcn", "seconds": seconds}]},
+            "wire": {"series": wire},
+            "accuracy": {"series": [accuracy]},
+        }
+    }
+    text = narrow.table(result)
+    assert "| GCN, 1 thread | int8 | 150.0 | 1.50 | at most 1.0 |" in text
+    assert "| int8 | 104 | 1.0 | 0.60 |" in text and "float32: 0.30, asked" in text
+    assert "| cora, SAGE | 20 | 81.00 | 81.10 | -0.10 | -0.30 |" in text
+    assert "Not measured: loading." in text
+    assert narrow.plot(result).axes
+
+
+# Graphs on disk ###################################################################################
+
+NODES = 12_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return generate_papers_folder(PapersSpec(nodes=NODES), tmp_path_factory.mktemp("disk") / "papers")
+
+
+# Meters ###########################################################################################
+
+
+def test_folded_memory_is_the_same_memory_again_and_again() -> None:
+    size, times = 4 * os.sysconf("SC_PAGE_SIZE"), 3
+    found = meters.folded_memory(size, times)
+    found[:size] = np.random.default_rng(0).integers(256, size=size)
+    assert np.array_equal(found, np.tile(found[:size].copy(), times))
+    found[size + 5] += 1
+    assert found[5] == found[size + 5] == found[2 * size + 5]
+
+
+def test_folded_rows_are_those_of_the_file_modulo_a_tenth(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(-99, 99, size=(80_003, 3), dtype=np.int16)
+    np.save(tmp_path / "x.npy", values)
+    labels = torch.arange(len(values))
+    x, y = disk_jobs.folded(torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c")), labels)
+    rows = 2 * disk_jobs.PAGE  # the least number of whole pages of rows above a tenth
+    assert np.array_equal(x.numpy(), values[np.arange(len(values)) % rows])
+    assert torch.equal(y, labels % rows)
+
+
+def test_pages_in_the_page_cache_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(10 * meters.mmap.PAGESIZE + 1))
+    assert meters.cached_pages(path) == 11
+
+
+def test_a_peak_is_at_least_what_is_held() -> None:
+    peak = meters.PeakMemory()
+    before = peak.sample()
+    held = np.ones(64 << 20, np.uint8)
+    assert peak.sample() - before > held.nbytes // 2
+    assert peak.bytes == sum(peak.by_kind.values()) > 0
+    peak.close()
+
+
+def test_reads_are_noted_with_the_least_time_of_all_gaps(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DiskReader, "read", DiskReader.read)  # is put back
+    noted = disk_jobs.note_reads()
+    data, _ = disk_jobs.graph(str(folder))
+    reader = DiskReader(disk_jobs.table_of(data.x))
+    row, out = torch.arange(0, NODES, 7), torch.empty(NODES, data.x.size(1), dtype=data.x.dtype)
+    reader.read(row, out)
+    least = min(plan.seconds for plan in reader.rates.plans(reader._rows, row, reader._file.rule))
+    assert [one["rows"] for one in noted] == [len(row)] and noted[0]["least"] == least
+    assert torch.equal(out[: len(row)].view(torch.int16), data.x[row].view(torch.int16))
+    reader.close()
+
+
+def test_distinct_pages_are_those_of_the_rows(folder: Path) -> None:
+    """Three minibatches that together have all training nodes, against pages counted byte by
+    byte."""
+    found = disk_jobs.count_pages(disk_jobs.Order(str(folder), steps=1))
+    data, nodes = disk_jobs.graph(str(folder))
+    table: DiskTable = disk_jobs.table_of(data.x)
+    batch = next(iter(disk_jobs.new_loader(data, nodes, disk_jobs.Order(str(folder)), 1 << 30)))
+    offset, size = table.offset, table.row_bytes
+    touched = {(offset + node * size + byte) // 4096 for node in batch.node.tolist() for byte in range(size)}
+    assert found["pages"] == len(touched) and found["rows"] == batch.node.numel()
+
+
+# Parts ############################################################################################
+
+
+def test_parts_are_measured_and_shown_together(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts are stored call by call. Here their jobs run in this process, to save time."""
+    monkeypatch.setattr(DiskReader, "read", DiskReader.read)  # is put back
+    monkeypatch.setattr(measure, "in_process", lambda *told, **_: disk_jobs.run(dict(told[2])))
+    where = ["--folder", str(folder), "--tenth", str(folder), "--results", str(tmp_path)]
+    small = ["--few-steps", "1", "--units", "1", "--memory-budget", "8"]
+    disk.main([*where, *small, "--parts", "epoch", "pages", "fits"])
+    disk.main([*where, "--parts", "topology", "--edge-steps", "4", "--edge-budget", "1e-5"])
+    for budget in ("0.5", "0.25", "0.5"):
+        disk.main([*where, *small, "--parts", "budgets", "--budgets", budget])
+    result = read_json(tmp_path / f"disk-{NODES}.json")
+    assert list(result["parts"]) == ["epoch", "pages", "fits", "topology", "budgets"]
+    assert result["graph"]["nodes"] == NODES
+    one, *others = result["parts"]["epoch"]["series"]
+    assert len(others) == 2 and one["read"]["loss"] != others[0]["read"]["loss"]
+    assert one["read"]["steps"] == one["held"]["steps"] == one["read"]["epoch"]
+    budgets = [one["loader_budget"] for one in result["parts"]["budgets"]["series"]]
+    assert budgets == [1 << 28, 1 << 29]
+    of_edges = result["parts"]["topology"]["series"]
+    assert len({one["stats"]["edges"] for one in of_edges}) == 1
+    assert [one["edges"] == "file" for one in of_edges] == [
+        one["stats"]["topology_edges"] > 0 for one in of_edges
+    ]
+    text = disk.table(result)
+    assert "| the first epoch, over the larger of" in text
+    assert "Not measured: reads, mapped, peer, sort, limited." in text
+    assert "seconds of the same steps with rows held" in text and "| tensor |" in text
+
+
+def test_an_epoch_is_bounded_by_steps_and_by_bytes() -> None:
+    read = {"seconds": 100.0, "steps": 50, "epoch": 50, "stats": {"disk_bytes": 4e9}}
+    one = {"read": read, "held": {"seconds": 10.0, "steps": 10}, "rates": [1e9, 3e9]}
+    assert page.bounds(one) == (50.0, 2.0)

@@ -17,12 +17,8 @@ from pyg_batchgnn.cache.cuts import OwnedTargets, PieceLimits, cut_pieces
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.ops import InEdges, OwnedEdges
 from tests.support.partitioned_graphs import CASES, whole
-from tests.support.ranks import run_ranks
 from tests.support.reference_aggregates import with_loops
-
-# Folder ###########################################################################################
-
-JOBS = "tests.cache.job_values"
+from tests.support.tiny_datasets import cut_bytes, flip_byte
 
 
 @pytest.fixture
@@ -44,16 +40,6 @@ def test_what_is_loaded_is_what_was_saved(data: Data, tmp_path: Path, dtype: tor
     verify_aggregation_cache(folder)
     with pytest.raises(DatasetError, match="exists already"):
         built.save(folder)
-
-
-def test_ranks_and_partitions_may_be_others(tmp_path: Path) -> None:
-    for writers, readers in ((3, 2), (1, 3)):
-        folder = str(tmp_path / f"of {writers}")
-        run_ranks(f"{JOBS}:saved", writers, {"folder": folder})
-        run_ranks(f"{JOBS}:loaded", readers, {"folder": folder})
-    data = with_loops(whole(CASES[0]))
-    alone = AggregationCache.load(tmp_path / "of 3", data)
-    assert torch.equal(alone.rows, AggregationCache.build(data, "sum").rows)
 
 
 def _edit(key: str, value: object) -> Callable[[Path], object]:
@@ -80,17 +66,6 @@ def _elsewhere(folder: Path) -> object:
     return (folder / "META.json").write_text(json.dumps(content))
 
 
-def _flip(folder: Path) -> object:
-    content = bytearray((folder / "aggregates.npy").read_bytes())
-    content[-3] ^= 1
-    return (folder / "aggregates.npy").write_bytes(content)
-
-
-def _truncate(folder: Path) -> object:
-    content = (folder / "aggregates.npy").read_bytes()
-    return (folder / "aggregates.npy").write_bytes(content[:-8])
-
-
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
@@ -102,8 +77,8 @@ def _truncate(folder: Path) -> object:
         (_edit("arrays", {"aggregates": {"dtype": "int8", "shape": [3, 4], "sha256": ""}}), "shape is"),
         (_twice, "META.json: relations: has aggregates of the relations"),
         (_elsewhere, "damaged .*aggregates"),
-        (_flip, "aggregates.npy: aggregates: sha256"),
-        (_truncate, "file is truncated"),
+        (lambda folder: flip_byte(folder / "aggregates.npy", -3), "aggregates.npy: aggregates: sha256"),
+        (lambda folder: cut_bytes(folder / "aggregates.npy", 8), "file is truncated"),
         (lambda folder: (folder / "aggregates.npy").unlink(), "the file does not exist"),
         (lambda folder: (folder / "META.json").unlink(), "META"),
     ],

@@ -168,10 +168,8 @@ def test_several_types(kind: str, tmp_path: Path, reads: list[int]) -> None:
         model = to_hetero(SAGE((-1, -1), 16, 2, 5, jk="cat"), data.metadata())
     else:
         project = pyg.HeteroDictLinear({"a": 24, "b": 10, "c": 4}, 16)
-        model, options = (
-            to_hetero(GAT(16, 16, 2, 5, add_self_loops=False), data.metadata()),
-            {"inputs": project},
-        )
+        model = to_hetero(GAT(16, 16, 2, 5, add_self_loops=False), data.metadata())
+        options = {"inputs": project}
     with all_in_memory():
         expected = rows_of(model, data, memory_budget=BUDGET, **options)
     for name in ("a", "b"):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,16 @@ import torch
 
 from pyg_batchgnn.data import SPLITS, DatasetError, DatasetNotFoundError, load_dataset, read_bundle
 from pyg_batchgnn.data.bundle import bundled_names
-from tests.support.tiny_datasets import CLASSES, EDGES, FEATURES, NODES, bundle_features, write_bundle
+from tests.support.tiny_datasets import (
+    CLASSES,
+    EDGES,
+    FEATURES,
+    NODES,
+    bundle_features,
+    cut_bytes,
+    flip_byte,
+    write_bundle,
+)
 
 
 def nonzeros() -> int:
@@ -57,43 +67,31 @@ def test_projection_is_the_dense_product_and_depends_on_its_seed(tmp_path: Path)
     assert torch.equal(x, again) and not torch.equal(x, other)  # type: ignore[arg-type]
 
 
-def rewrite(path: Path, kind: str) -> None:
-    content = path.read_bytes()
-    about = path.with_suffix(".json")
-    if kind == "truncated":
-        path.write_bytes(content[:-100])
-    elif kind == "too long":
-        path.write_bytes(content + b"x")
-    elif kind == "altered":
-        middle = len(content) // 2
-        path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
-    elif kind == "json cut":
-        about.write_text(about.read_text()[:50])
-    elif kind == "json NaN":
-        about.write_text(about.read_text().replace('"num_nodes": 20', '"num_nodes": NaN'))
-    elif kind == "json list":
-        about.write_text("[]")
-    elif kind == "json gone":
-        about.unlink()
-    elif kind == "npz gone":
-        path.unlink()
+def about(change: Callable[[str], str]) -> Callable[[Path], object]:
+    """Returns what changes the text of the description beside a bundle."""
+
+    def rewrite(path: Path) -> object:
+        file = path.with_suffix(".json")
+        return file.write_text(change(file.read_text()))
+
+    return rewrite
 
 
 @pytest.mark.parametrize(
-    ("kind", "fact"),
+    ("damage", "fact"),
     [
-        ("truncated", "toy.npz: all arrays: file is truncated"),
-        ("too long", "toy.npz: all arrays: file is too long"),
-        ("altered", "toy.npz: all arrays: sha256 is "),
-        ("json cut", "toy.json: not valid JSON"),
-        ("json NaN", "toy.json: not valid JSON (it holds NaN)"),
-        ("json list", "toy.json: holds a list"),
-        ("json gone", "toy.json: the file does not exist"),
-        ("npz gone", "toy.npz: the file does not exist"),
+        (lambda path: cut_bytes(path, 100), "toy.npz: all arrays: file is truncated"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"x"), "toy.npz: all arrays: file is too long"),
+        (lambda path: flip_byte(path, path.stat().st_size // 2), "toy.npz: all arrays: sha256 is "),
+        (about(lambda text: text[:50]), "toy.json: not valid JSON"),
+        (about(lambda text: text.replace('nodes": 20', 'nodes": NaN')), "not valid JSON (it holds NaN)"),
+        (about(lambda _: "[]"), "toy.json: holds a list"),
+        (lambda path: path.with_suffix(".json").unlink(), "toy.json: the file does not exist"),
+        (Path.unlink, "toy.npz: the file does not exist"),
     ],
 )
-def test_damaged_files_are_named(tmp_path: Path, kind: str, fact: str) -> None:
-    rewrite(write_bundle(tmp_path), kind)
+def test_damaged_files_are_named(tmp_path: Path, damage: Callable[[Path], object], fact: str) -> None:
+    damage(write_bundle(tmp_path))
     with pytest.raises(DatasetError) as error:
         read_bundle("toy", tmp_path)
     assert fact in str(error.value) and str(tmp_path) in str(error.value)

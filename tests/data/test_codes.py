@@ -49,7 +49,7 @@ from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.undirected import undirected_dataset
 from pyg_batchgnn.ops import QuantizedTensor
 from tests.support.tiers import examples
-from tests.support.tiny_datasets import save_arrays, tiny_dataset
+from tests.support.tiny_datasets import cut_bytes, flip_byte, save_arrays, tiny_dataset
 
 F32 = torch.finfo(torch.float32)
 
@@ -354,9 +354,9 @@ def test_the_memory_of_a_large_table_is_bounded(tmp_path: Path) -> None:
     [
         (lambda folder: (folder / "decoding/nodes/x.npy").unlink(), "decoding/nodes/x.npy: x: the file"),
         (lambda folder: (folder / "nodes/x.npy").unlink(), "nodes/x.npy: x: the file does not exist"),
-        (lambda folder: flip(folder / "nodes/x.npy"), "nodes/x.npy: x: sha256 is"),
-        (lambda folder: flip(folder / "decoding/nodes/x.npy"), "decoding/nodes/x.npy: x: sha256 is"),
-        (lambda folder: cut(folder / "nodes/x.npy"), "nodes/x.npy: x: file is truncated"),
+        (lambda folder: flip_byte(folder / "nodes/x.npy"), "nodes/x.npy: x: sha256 is"),
+        (lambda folder: flip_byte(folder / "decoding/nodes/x.npy"), "decoding/nodes/x.npy: x: sha256 is"),
+        (lambda folder: cut_bytes(folder / "nodes/x.npy", 1), "nodes/x.npy: x: file is truncated"),
     ],
 )
 def test_damage_names_the_file(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
@@ -407,16 +407,6 @@ def test_what_a_folder_refuses(tmp_path: Path) -> None:
     quantize_folder(tmp_path / "good", tmp_path / "narrow")
     with pytest.raises(DatasetError, match="x is quantised already"):
         quantize_folder(tmp_path / "narrow", tmp_path / "twice")
-
-
-def flip(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
-
-
-def cut(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-1])
 
 
 def test_links_that_are_held_out_and_edges_made_undirected_stay_codes() -> None:

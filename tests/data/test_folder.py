@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,15 +33,15 @@ from tests.support.tiny_datasets import (
     CLASSES,
     EDGES,
     NODES,
+    cut_bytes,
     data_sets,
     equal,
+    flip_byte,
     same,
     save_arrays,
     tiny_dataset,
 )
 from tests.support.typed_datasets import typed_datasets
-
-# Folder ###########################################################################################
 
 EDGE_INDEX = np.random.default_rng(0).integers(0, NODES, (2, EDGES))
 
@@ -193,39 +194,29 @@ def meta_with(folder: Path, **changes: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
+#: What is done to an array's file, and what reading and verifying the folder say.
+DAMAGE: list[tuple[Callable[[Path], object], str, str]] = [
+    (lambda file: cut_bytes(file, 3), "file is truncated", "file is truncated"),
+    (lambda file: flip_byte(file, -8), "sha256 is", "sha256 is"),
+    (Path.unlink, "the file does not exist", "the file does not exist"),
+    (lambda file: np.save(file, np.load(file).astype(np.float64)), "META.json says", "sha256 is"),
+    (lambda file: np.save(file, np.load(file)[..., :-1]), "META.json says", "sha256 is"),
+    (lambda file: np.save(file, np.load(file).astype(object)), "dtype is object", "dtype is object"),
+]
+
+
 @pytest.mark.parametrize("array", ["edge_index", "nodes/x", "nodes/y", "splits/train", "splits/test"])
-@pytest.mark.parametrize("kind", ["truncated", "flipped", "gone", "other type", "other shape", "objects"])
-def test_damage_to_any_array_is_named(tmp_path: Path, array: str, kind: str) -> None:
+@pytest.mark.parametrize(("damage", "read_says", "verify_says"), DAMAGE)
+def test_damage_to_any_array_is_named(
+    tmp_path: Path, array: str, damage: Callable[[Path], object], read_says: str, verify_says: str
+) -> None:
     folder = write_folder(tiny_dataset(), tmp_path / "set")
     file = folder / f"{array}.npy"
-    content = file.read_bytes()
-    values = np.load(file)
-    if kind == "truncated":
-        file.write_bytes(content[:-3])
-    elif kind == "flipped":
-        file.write_bytes(content[:-8] + bytes([content[-8] ^ 1]) + content[-7:])
-    elif kind == "gone":
-        file.unlink()
-    elif kind == "other type":
-        np.save(file, values.astype(np.float64))
-    elif kind == "other shape":
-        np.save(file, values[..., :-1])
-    else:
-        np.save(file, values.astype(object), allow_pickle=True)
-    facts = {
-        "truncated": "file is truncated",
-        "flipped": "sha256 is",
-        "gone": "the file does not exist",
-        "other type": "META.json says",
-        "other shape": "META.json says",
-        "objects": "dtype is object",
-    }
-    for read in (read_folder, verify_folder):
-        if read is verify_folder and kind.startswith("other"):
-            facts[kind] = "sha256 is"
+    damage(file)
+    for read, fact in ((read_folder, read_says), (verify_folder, verify_says)):
         with pytest.raises(DatasetError) as error:
             read(folder)
-        assert str(error.value).startswith(f"{file}: {file.stem}: ") and facts[kind] in str(error.value)
+        assert str(error.value).startswith(f"{file}: {file.stem}: ") and fact in str(error.value)
 
 
 @pytest.mark.parametrize(

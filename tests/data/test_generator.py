@@ -1,33 +1,40 @@
-"""The graph generator: what it makes, and that it makes the same thing every time."""
+"""The graph generators: what they make, and that they make the same thing every time."""
 
 from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyg_batchgnn.data import (
     Dataset,
     DatasetError,
     GeneratorSpec,
+    PapersSpec,
     TypedGeneratorSpec,
     generate,
     generate_folder,
+    generate_papers,
+    generate_papers_folder,
     generate_typed,
     generate_typed_folder,
     load_dataset,
     read_folder,
+    verify_folder,
 )
-from pyg_batchgnn.data.generator import typed
+from pyg_batchgnn.data.generator import papers, typed
 from pyg_batchgnn.data.generator.edges import BLOCK_NODES, IdPermutation, coprime_strides, make_communities
+from pyg_batchgnn.data.generator.papers import class_means, scale_of_degrees, to_bfloat16
 from pyg_batchgnn.data.generator.progress import ProgressBar
 from tests.data.test_folder import assert_same
 from tests.support.tiny_datasets import same
-
-# Generator ########################################################################################
+from tests.support.training_runs import batchgnn
 
 TWO_BLOCKS = GeneratorSpec(nodes=BLOCK_NODES + 3000, seed=7, degree=6.0, features=4)
 
@@ -287,3 +294,126 @@ def test_parameters_that_cannot_be(options: dict[str, float], says: str) -> None
 def test_the_smallest_graph() -> None:
     made = generate_typed(TypedGeneratorSpec(papers=1, classes=1, features=1))
     assert [nodes.num_nodes for nodes in made.node_sets] == [1, 1, 1, 1]
+
+
+# Graphs like papers100M ###########################################################################
+
+PAPERS = PapersSpec(nodes=40_000, classes=8, features=8, seed=3)
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Dataset:
+    return generate_papers(PAPERS)
+
+
+def test_a_folder_has_the_same_bytes(tmp_path: Path, drawn: Dataset) -> None:
+    folder = generate_papers_folder(PAPERS, tmp_path / "papers")
+    assert verify_folder(folder) == 7
+    assert same(read_folder(folder), drawn)
+    assert same(generate_papers(PAPERS), drawn)
+    other = generate_papers(PapersSpec(nodes=40_000, classes=8, features=8, seed=4))
+    assert not torch.equal(other.nodes.tables["x"], drawn.nodes.tables["x"])
+    assert other.num_edges != drawn.num_edges
+
+
+def test_blocks_that_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(papers, "BLOCK_NODES", 77)
+    spec = PapersSpec(nodes=1000, classes=5, features=3)
+    assert same(read_folder(generate_papers_folder(spec, tmp_path / "papers")), generate_papers(spec))
+
+
+def test_in_degrees(drawn: Dataset) -> None:
+    csc = drawn.edges.csc
+    assert csc is not None
+    degrees, scale = csc.degrees.double(), scale_of_degrees(PAPERS)
+    assert scale == pytest.approx(7.6, abs=0.05)  # 7.55 of more nodes
+    for least in (1, 4, 20, 200):
+        chance = (1 + least / scale) ** -PAPERS.tail
+        assert float((degrees >= least).double().mean()) == pytest.approx(
+            chance, abs=5 * (chance / 40_000) ** 0.5
+        )
+    k = np.arange(1, PAPERS.most_in_edges + 1)
+    assert float(((1 + k / scale) ** -PAPERS.tail).sum()) == pytest.approx(PAPERS.degree)
+
+
+def test_sources(drawn: Dataset) -> None:
+    """The first hundredth of the ranks is a tenth of all sources, and lies anywhere."""
+    csc, y = drawn.edges.csc, drawn.nodes.tables["y"].long()
+    assert csc is not None
+    count = torch.bincount(csc.indices, minlength=PAPERS.nodes)
+    share = count.sort(descending=True).values[:400].sum() / csc.num_edges
+    assert float(share) == pytest.approx(0.1, abs=0.01)
+    hubs = count.argsort(descending=True)[:400]
+    assert float(hubs.double().mean()) == pytest.approx(PAPERS.nodes / 2, rel=0.1)
+    alike = float((y[csc.indices.long()] == y[csc.targets()]).double().mean())
+    assert alike == pytest.approx(PAPERS.homophily + (1 - PAPERS.homophily) / PAPERS.classes, abs=0.01)
+
+
+@pytest.mark.parametrize(("homophily", "alike"), [(0.0, 1 / 4), (1.0, 1.0)])
+def test_sources_at_the_ends_of_homophily(homophily: float, alike: float) -> None:
+    spec = PapersSpec(nodes=5001, classes=4, features=1, homophily=homophily, skew=1)
+    drawn = generate_papers(spec)
+    csc, y = drawn.edges.csc, drawn.nodes.tables["y"].long()
+    assert csc is not None
+    found = float((y[csc.indices.long()] == y[csc.targets()]).double().mean())
+    assert found == pytest.approx(alike, abs=0.02)
+    count = torch.bincount(csc.indices, minlength=spec.nodes).double()
+    assert float(count.var() / count.mean()) < 2  # as of equally likely sources
+
+
+def test_labels_features_and_splits(drawn: Dataset) -> None:
+    y, x = drawn.nodes.tables["y"], drawn.nodes.tables["x"]
+    assert (y.dtype, x.dtype) == (torch.uint8, torch.bfloat16)
+    assert (
+        generate_papers(PapersSpec(nodes=2000, classes=300, features=1)).nodes.tables["y"].dtype
+        is torch.int16
+    )
+    assert torch.bincount(y.long()).tolist() == [5000] * 8
+    means = torch.from_numpy(class_means(PAPERS))
+    assert torch.allclose(means.norm(dim=1), torch.full((8,), PAPERS.signal))
+    noise = x.float() - means[y.long()]
+    assert torch.allclose(noise.mean(dim=0), torch.zeros(8), atol=0.03)
+    assert torch.allclose(noise.var(dim=0), torch.ones(8), atol=0.03)
+    sizes = {name: len(ids) for name, ids in drawn.splits.items()}
+    assert sizes == PAPERS.splits == {"train": 435, "val": 45, "test": 77}
+    assert PapersSpec().splits == {"train": 1_207_179, "val": 125_265, "test": 214_338}
+
+
+@given(st.lists(st.floats(-1048576, 1048576, width=32), min_size=1))
+def test_bfloat16_is_rounded_as_torch_rounds(values: list[float]) -> None:
+    x = np.array(values, np.float32)
+    wanted = torch.from_numpy(x).bfloat16().view(torch.int16)
+    assert torch.equal(torch.from_numpy(to_bfloat16(x).view(np.int16)), wanted)
+
+
+def test_by_name_and_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "papers-like:nodes=1000,classes=4,features=3"
+    made = load_dataset(name, tmp_path)
+    assert same(load_dataset(name, tmp_path), made)
+    assert same(load_dataset(name), made)
+    arguments = ["--papers-like", "--nodes", 1000, "--classes", 4, "--features", 3]
+    assert batchgnn("generate", tmp_path / "papers", *arguments) == 0
+    assert same(read_folder(tmp_path / "papers"), made)
+    assert batchgnn("datasets", tmp_path / "papers") == 0
+    assert batchgnn("generate", tmp_path / "half", "--papers-like", "--half") == 2
+    assert "do not go with --papers-like" in capsys.readouterr().err
+    with pytest.raises(DatasetError, match="too large to make in memory"):
+        load_dataset("papers-like")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [({"nodes": 100}, "nodes is 100"), ({"skew": 1.5}, "skew is 1.5"), ({"tail": 1}, "tail is 1")],
+)
+def test_wrong_parameters_are_refused(fields: dict, said: str) -> None:
+    with pytest.raises(DatasetError, match=said):
+        PapersSpec(**fields)
+
+
+def test_a_disk_without_room_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(papers.shutil, "disk_usage", lambda _: SimpleNamespace(free=5000))
+    with pytest.raises(
+        DatasetError, match=r"takes about [\d,]+ bytes, and the disk has 5,000 free; free some"
+    ):
+        generate_papers_folder(PAPERS, tmp_path / "papers")
+    assert not list(tmp_path.iterdir())

@@ -48,8 +48,6 @@ from tests.support.tiny_datasets import (
     write_ogb_links,
 )
 
-# Hold out #########################################################################################
-
 BUYS, BACK = ("user", "buys", "item"), ("item", "rev_buys", "user")
 
 

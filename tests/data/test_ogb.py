@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 import types
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -33,7 +34,9 @@ from tests.support.tiers import examples
 from tests.support.tiny_datasets import (
     EDGES,
     NODES,
+    cut_bytes,
     equal,
+    flip_byte,
     write_csv,
     write_ogb_binary,
     write_ogb_csv,
@@ -245,37 +248,27 @@ def test_memory_is_a_piece_not_the_array(tmp_path: Path) -> None:
     assert peak < 16 << 20
 
 
+VALUES = np.random.default_rng(0).random(1000)
+
+
 @pytest.mark.parametrize(
-    "kind", ["cut at the end", "altered", "foreign", "no such array", "objects", "absent"]
+    ("damage", "fact"),
+    [
+        (lambda path: cut_bytes(path, 30), "truncated or damaged archive"),
+        (lambda path: flip_byte(path, 4000), "truncated or damaged archive (Bad CRC-32"),
+        (lambda path: path.write_bytes(b"hello"), "truncated or damaged archive"),
+        (lambda path: np.savez(path, y=VALUES), "no such array, the archive has ['y']"),
+        (lambda path: np.savez(path, x=VALUES.astype(object)), "dtype is object"),
+        (lambda path: path.unlink(), "the file does not exist"),
+    ],
 )
-def test_damage_is_named(tmp_path: Path, kind: str) -> None:
+def test_damage_is_named(tmp_path: Path, damage: Callable[[Path], object], fact: str) -> None:
     path = tmp_path / "data.npz"
-    values = np.random.default_rng(0).random(1000)
-    np.savez(path, x=values)
-    content = path.read_bytes()
-    if kind == "cut at the end":
-        path.write_bytes(content[:-30])
-    elif kind == "altered":
-        path.write_bytes(content[:4000] + bytes([content[4000] ^ 1]) + content[4001:])
-    elif kind == "foreign":
-        path.write_bytes(b"hello")
-    elif kind == "no such array":
-        np.savez(path, y=values)
-    elif kind == "objects":
-        np.savez(path, x=values.astype(object))
-    else:
-        path.unlink()
-    facts = {
-        "cut at the end": "truncated or damaged archive",
-        "altered": "truncated or damaged archive (Bad CRC-32",
-        "foreign": "truncated or damaged archive",
-        "no such array": "no such array, the archive has ['y']",
-        "objects": "dtype is object",
-        "absent": "the file does not exist",
-    }
+    np.savez(path, x=VALUES)
+    damage(path)
     with pytest.raises(DatasetError) as error, open_member(path, "x") as member:
         list(member.pieces())
-    assert str(error.value).startswith(f"{path}: x: ") and facts[kind] in str(error.value)
+    assert str(error.value).startswith(f"{path}: x: ") and fact in str(error.value)
 
 
 @pytest.mark.parametrize("extra", [-8, 8])
@@ -364,47 +357,41 @@ def test_never_removes_a_folder_that_is_not_its_own(tmp_path: Path) -> None:
     assert (mine / "thesis.txt").exists()
 
 
-def rewrite_csv(folder: Path, file: str, kind: str) -> None:
-    path = folder / file
-    if kind == "truncated":
-        path.write_bytes(path.read_bytes()[:-10])
-    elif kind == "gone":
-        path.unlink()
-    elif kind == "row lost":
-        path.write_bytes(gzip.compress(b"\n".join(gzip.decompress(path.read_bytes()).split(b"\n")[1:])))
-    elif kind == "two graphs":
-        write_csv(path, [10, 10])
-    elif kind == "nan":
-        write_csv(path, ["nan"])
-    elif kind == "out of range":
-        write_csv(path, [[0, NODES]] * EDGES)
-    elif kind == "half":
-        write_csv(path, [0.5] * NODES)
-    elif kind == "class":
-        write_csv(path, [40] * NODES)
+def lose_row(path: Path) -> None:
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).partition(b"\n")[2]))
 
 
-FLAWS = [
-    ("raw/edge.csv.gz", "truncated", "raw/edge.csv.gz: edge_index: truncated or damaged gzip"),
-    ("raw/edge.csv.gz", "gone", "raw/edge.csv.gz: the file does not exist"),
-    ("raw/edge.csv.gz", "row lost", "raw/edge.csv.gz: edge_index: has 59 rows, num-edge-list says 60"),
-    ("raw/edge.csv.gz", "out of range", "raw/edge.csv.gz: edge_index: node id 20"),
-    ("raw/num-node-list.csv.gz", "two graphs", "num-node-list.csv.gz: num_nodes: holds [10, 10]"),
-    ("raw/num-node-list.csv.gz", "nan", "num-node-list.csv.gz: num_nodes: row 0 holds 'nan'"),
-    ("raw/node-feat.csv.gz", "row lost", "raw/node-feat.csv.gz: x: has 19 rows, num-node-list says 20"),
-    ("raw/node-label.csv.gz", "row lost", "raw/node-label.csv.gz: y: has 19 rows"),
-    ("raw/node-label.csv.gz", "half", "raw/node-label.csv.gz: y: label 0.5"),
-    ("raw/node-label.csv.gz", "class", "nodes/y.npy: y: label 40"),
-    ("split/time/valid.csv.gz", "gone", "valid.csv.gz: the file does not exist"),
-    ("split/time/valid.csv.gz", "truncated", "valid.csv.gz: val: truncated"),
-    ("split/time/valid.csv.gz", "class", "splits/val.npy: val: node id 40"),
+def rows(*values: object) -> Callable[[Path], None]:
+    return lambda path: write_csv(path, list(values))
+
+
+FLAWS: list[tuple[str, Callable[[Path], None], str]] = [
+    (
+        "raw/edge.csv.gz",
+        lambda path: cut_bytes(path, 10),
+        "edge.csv.gz: edge_index: truncated or damaged gzip",
+    ),
+    ("raw/edge.csv.gz", Path.unlink, "raw/edge.csv.gz: the file does not exist"),
+    ("raw/edge.csv.gz", lose_row, "raw/edge.csv.gz: edge_index: has 59 rows, num-edge-list says 60"),
+    ("raw/edge.csv.gz", rows(*[[0, NODES]] * EDGES), "raw/edge.csv.gz: edge_index: node id 20"),
+    ("raw/num-node-list.csv.gz", rows(10, 10), "num-node-list.csv.gz: num_nodes: holds [10, 10]"),
+    ("raw/num-node-list.csv.gz", rows("nan"), "num-node-list.csv.gz: num_nodes: row 0 holds 'nan'"),
+    ("raw/node-feat.csv.gz", lose_row, "raw/node-feat.csv.gz: x: has 19 rows, num-node-list says 20"),
+    ("raw/node-label.csv.gz", lose_row, "raw/node-label.csv.gz: y: has 19 rows"),
+    ("raw/node-label.csv.gz", rows(*[0.5] * NODES), "raw/node-label.csv.gz: y: label 0.5"),
+    ("raw/node-label.csv.gz", rows(*[40] * NODES), "nodes/y.npy: y: label 40"),
+    ("split/time/valid.csv.gz", Path.unlink, "valid.csv.gz: the file does not exist"),
+    ("split/time/valid.csv.gz", lambda path: cut_bytes(path, 10), "valid.csv.gz: val: truncated"),
+    ("split/time/valid.csv.gz", rows(*[40] * NODES), "splits/val.npy: val: node id 40"),
 ]
 
 
-@pytest.mark.parametrize(("file", "kind", "fact"), FLAWS)
-def test_flaws_of_csv_files_are_named(tmp_path: Path, file: str, kind: str, fact: str) -> None:
+@pytest.mark.parametrize(("file", "damage", "fact"), FLAWS)
+def test_flaws_of_csv_files_are_named(
+    tmp_path: Path, file: str, damage: Callable[[Path], None], fact: str
+) -> None:
     folder, _ = write_ogb_csv(tmp_path, "ogbn-arxiv", "time")
-    rewrite_csv(folder, file, kind)
+    damage(folder / file)
     with pytest.raises(DatasetError) as error:
         read_ogb("ogbn-arxiv", tmp_path)
     assert fact in str(error.value) and str(folder) in str(error.value)
@@ -436,8 +423,7 @@ def test_flaws_of_binary_files_are_named(tmp_path: Path, changes: dict[str, Any]
 
 def test_truncated_binary_is_named(tmp_path: Path) -> None:
     folder, _ = write_ogb_binary(tmp_path)
-    file = folder / "raw" / "data.npz"
-    file.write_bytes(file.read_bytes()[:-200])
+    cut_bytes(folder / "raw" / "data.npz", 200)
     with pytest.raises(DatasetError, match=r"data\.npz: num_nodes_list: truncated or damaged archive"):
         read_ogb("ogbn-papers100M", tmp_path)
 
@@ -456,14 +442,14 @@ def test_mag_has_four_types(tmp_path: Path) -> None:
     assert dataset.schema.node_types == ("author", "field_of_study", "institution", "paper")
     assert [nodes.num_nodes for nodes in dataset.node_sets] == [3, 2, 1, 4]
     assert [names[1] for names in dataset.schema.relations] == [
-        *("affiliated_with", "writes", "cites", "has_topic"),
+        *("affiliated_with", "writes", "cites", "has_topic")
     ]
     papers = dataset.nodes_of("paper")
     assert papers.tables["x"].dtype == torch.float32 and papers.tables["x"][:, 0].tolist() == [0, 1, 2, 3]
     assert papers.tables["node_year"].tolist() == [2010, 2011, 2012, 2013]
     assert papers.tables["y"].tolist() == [3, 348, 0, 7] and papers.num_classes == 349
     assert {name: ids.tolist() for name, ids in papers.splits.items()} == {
-        **{"train": [0, 2], "val": [1], "test": [3]},
+        **{"train": [0, 2], "val": [1], "test": [3]}
     }
     cites = dataset.edges_of(("paper", "cites", "paper"))
     assert cites.edge_index.tolist() == [[0, 3, 3], [1, 2, 0]] and cites.edge_index.dtype == torch.int32

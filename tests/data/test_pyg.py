@@ -197,10 +197,7 @@ def with_edges(source: str, name: str, target: str, index: torch.Tensor) -> Call
     [
         (lambda data: data["paper"].__setattr__("x", torch.zeros(4).to_sparse()), "x: is sparse float32"),
         (lambda data: data["author"].__delattr__("num_nodes"), "data['author'].num_nodes: is unknown"),
-        (
-            with_edges("author", "writes", "paper", torch.tensor([[3], [0]])),
-            "of a node of type 'author', 3",
-        ),
+        (with_edges("author", "writes", "paper", torch.tensor([[3], [0]])), "of a node of type 'author', 3"),
         (lambda data: data["author", "writes", "paper"].__delattr__("edge_index"), "edge_index: is missing"),
         (with_edges("paper", "at", "venue", torch.zeros(2, 1).long()), "venue"),
     ],

@@ -1,10 +1,13 @@
-"""The schema: numbers by name, and the refusal of names that do not fit."""
+"""Schemas, groups of rows and data sets: numbers by name, the way to PyG, names that do not fit."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 
-from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Schema
+from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Schema, from_pyg
+from tests.support import tiny_datasets
+from tests.support.tiny_datasets import CLASSES, FEATURES, same, tiny_dataset
 
 CITES = ("paper", "cites", "paper")
 WRITES = ("author", "writes", "paper")
@@ -34,3 +37,35 @@ def test_names_must_fit_together() -> None:
         HOMOGENEOUS.type_number("venue")
     with pytest.raises(KeyError, match="no relation"):
         HOMOGENEOUS.relation_number(CITES)
+
+
+# To PyG and back ##################################################################################
+
+
+def test_to_pyg_has_masks_and_types() -> None:
+    dataset = tiny_dataset()
+    data = dataset.to_pyg()
+    assert data.num_nodes == tiny_datasets.NODES
+    assert data.edge_index.dtype == torch.int64 and torch.equal(data.edge_index, dataset.edge_index)
+    assert data.x.data_ptr() == dataset.nodes.tables["x"].data_ptr()
+    for mask, index in (("train_mask", "train"), ("val_mask", "val"), ("test_mask", "test")):
+        assert torch.equal(data[mask].nonzero()[:, 0], dataset.split(index))
+    assert data.validate()
+
+
+def test_to_pyg_converts_features_on_request() -> None:
+    assert tiny_dataset().to_pyg(torch.float16).x.dtype == torch.float16
+
+
+def test_pyg_and_back() -> None:
+    dataset = tiny_dataset()
+    assert same(dataset, from_pyg(dataset.to_pyg(), num_classes=CLASSES))
+
+
+def test_sizes_and_repr() -> None:
+    dataset = tiny_dataset()
+    assert (dataset.num_edges, dataset.num_features) == (tiny_datasets.EDGES, FEATURES)
+    assert (
+        repr(dataset)
+        == "Dataset(tiny: 20 nodes, 60 edges, 5 features, 3 classes, 8/4/7 train/val/test nodes)"
+    )

@@ -47,21 +47,13 @@ _NUMBER = re.compile(r"\d+\.\d+")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block of a page.
+    """One fenced block of a page."""
 
-    Attributes:
-        language: the word behind the fence.
-        code: the lines between the fences.
-        line: the number of the fence's line in the page.
-        note: the comment before the fence, or "".
-        output: the `text` block that follows, or None.
-    """
-
-    language: str
+    language: str  # the word behind the fence
     code: str
-    line: int
-    note: str
-    output: str | None
+    line: int  # the number of the fence's line in the page
+    note: str  # the comment before the fence, or ""
+    output: str | None  # the `text` block that follows
 
     @property
     def reason(self) -> str | None:
@@ -86,12 +78,7 @@ def blocks_of(page: str) -> list[Block]:
 
 
 class Page:
-    """Runs the blocks of one page.
-
-    Args:
-        name: the page's path, for messages.
-        folder: the folder in which the blocks run.
-    """
+    """Runs the blocks of one page in a folder; messages name the page."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self._name = name
@@ -99,11 +86,7 @@ class Page:
         self._namespace: dict[str, Any] = {"__name__": "__main__"}
 
     def run(self, block: Block) -> None:
-        """Runs one block and compares what it prints with what the page shows.
-
-        Raises:
-            AssertionError: the block failed, or printed something else.
-        """
+        """Runs one block and asserts that it prints what the page shows."""
         if block.reason is not None:
             return
         if block.note.startswith("file: "):

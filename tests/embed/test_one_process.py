@@ -25,8 +25,6 @@ from tests.support.hetero_cases import make_hetero
 from tests.support.partitioned_graphs import CASES, whole
 from tests.support.tiers import examples
 
-# One process ######################################################################################
-
 RULES: dict[str, tuple[UpdateRule, Any]] = {
     "sgd": (SGD(lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
     "adagrad": (

@@ -1,8 +1,9 @@
-"""The attributes of a batch: all that PyG has and no others, with the right rows."""
+"""The attributes of a batch: those of PyG, with the right rows, from wherever they come."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,11 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 from pyg_batchgnn import PygNeighborSampler
 from pyg_batchgnn.loader.filter import Gatherer
+from pyg_batchgnn.sample import Placement
 from pyg_batchgnn.store import graph_from_pyg
 from tests.support.loader_cases import EDGES, NODES, assert_same, contents, make_data, make_loader
+from tests.support.memory_stores import EDGES as EDGE_GROUP
+from tests.support.memory_stores import stores_of
 
 
 class Positions(Data):
@@ -236,3 +240,284 @@ def test_a_sparse_table_is_refused_when_the_loader_is_made(export: str) -> None:
         with pytest.raises(ValueError, match=r"'sparse' is torch\.sparse_.*data\.sparse\.to_dense\(\)"):
             make_loader(changed, export=export)
         make_loader(changed, export="native", attributes=["x"])
+
+
+# Sources ##########################################################################################
+
+
+def sorted_data(layout: str) -> Data:
+    data = make_data()
+    if layout != "coo":
+        data.edge_index = data.edge_index[
+            :, data.edge_index[1 if layout == "csc" else 0].argsort(stable=True)
+        ]
+    return data
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize("layout", ["coo", "csc", "csr"])
+def test_stores_give_what_data_gives(layout: str, export: str) -> None:
+    data = sorted_data(layout)
+    expected = list(make_loader(data, input_nodes=torch.arange(100), export=export))
+    for workers in (0, 2):
+        stores = stores_of(data, layout)
+        loader = make_loader(stores, input_nodes=torch.arange(100), export=export, num_workers=workers)
+        assert_same(loader, expected, ignore=["num_nodes"])
+
+
+def test_all_attributes_come_in_one_request() -> None:
+    features, graph = stores_of(make_data(), "coo")
+    loader = make_loader((features, graph), input_nodes=torch.arange(NODES))
+    assert features.requests == []
+    batches = list(loader)
+    assert features.requests == [3] * len(batches)
+    assert all(attr.index is not batch.n_id for attr in features.attrs.values() for batch in batches[-1:])
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize("group", ["default", None])
+def test_attributes_of_edges_under_the_name_of_the_nodes(group: Any, export: str) -> None:
+    """PyG names no group of a store without types, and then reads edges by node."""
+    data = make_data()
+    features, graph = stores_of(data, "coo")
+    features.remove_tensor(group_name=EDGE_GROUP, attr_name="edge_attr", index=None)
+    del features.attrs[EDGE_GROUP, "edge_attr"]
+    features.put_tensor(data.edge_attr, group_name=group, attr_name="edge_attr", index=None)
+    loaders = [make_loader(given, export=export) for given in (data, (features, graph))]
+    assert_same(*loaders, ignore=("num_nodes",))
+
+
+def test_native_batches_ask_once_a_fetch_group() -> None:
+    features, graph = stores_of(make_data(), "coo")
+    loader = make_loader(
+        (features, graph), input_nodes=None, export="native", macrobatch_size=4, fetch_size=2
+    )
+    assert len(list(loader)) == 10
+    assert features.requests == [3] * 5
+
+
+def test_no_attribute_beyond_pygs() -> None:
+    data = make_data()
+    batch = next(iter(make_loader(stores_of(data, "coo"), input_nodes=torch.arange(50))))
+    assert contents(batch).keys() == {
+        *("edge_index", "num_nodes", "x", "y", "edge_attr", "n_id", "e_id", "num_sampled_nodes"),
+        *("num_sampled_edges", "input_id", "batch_size"),
+    }
+
+
+def test_custom_class() -> None:
+    class Mine(Data):
+        pass
+
+    loader = make_loader(stores_of(make_data(), "coo"), input_nodes=torch.arange(50), custom_cls=Mine)
+    assert {type(batch) for batch in loader} == {Mine}
+
+
+def test_stores_without_attributes() -> None:
+    features, graph = stores_of(make_data(), "coo")
+    features.attrs.clear()
+    for batch in make_loader((features, graph), input_nodes=[1, 2, 3]):
+        assert batch.num_nodes == batch.n_id.numel() and "x" not in batch
+
+
+@pytest.mark.parametrize("given", [None, [3, 1, 2], torch.tensor([3, 1, 2]), torch.arange(NODES) < 5])
+def test_input_nodes_of_stores(given: Any) -> None:
+    data = make_data()
+    assert_same(
+        make_loader(stores_of(data, "coo"), input_nodes=given),
+        make_loader(data, input_nodes=given),
+        ignore=["num_nodes"],
+    )
+
+
+def test_attributes_are_read_when_a_batch_is_made() -> None:
+    data = make_data()
+    loader = make_loader(data)
+    batches = iter(loader)
+    assert torch.equal((first := next(batches)).x, data.x[first.n_id])
+    loader.data.x = data.x + 1000
+    assert torch.equal((second := next(batches)).x, data.x[second.n_id]) and second.x.min() >= 1000
+    data.x[:] = -1.0  # in place
+    assert (next(batches).x == -1).all()
+    data.late = torch.arange(NODES)
+    assert torch.equal((fourth := next(batches)).late, fourth.n_id)
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}])
+def test_data_can_be_assigned(kwargs: dict[str, Any]) -> None:
+    loader = make_loader(make_data(), **kwargs)
+    assert all((batch.x >= 0).all() for batch in loader)
+    other = make_data()
+    other.x = -other.x - 1
+    loader.data = other
+    assert loader.data is other
+    for batch in loader:
+        assert torch.equal(batch.x, other.x[batch.n_id])
+
+
+@pytest.mark.parametrize("features", ["auto", "in_place", "copy"])
+def test_native_blocks_hold_every_node_attribute(features: str) -> None:
+    data = make_data(table=torch.randn(NODES, 2).numpy(), half=torch.randn(NODES).half())
+    for batch in make_loader(data, export="native", features=features):
+        assert batch.block.keys() == {"x", "y", "table", "half"}
+        for name in batch.block:
+            assert torch.equal(batch.attribute(name), torch.as_tensor(data[name])[batch.node])
+        assert torch.equal(data.edge_attr[batch.edge], data.edge_attr[batch.edge]) and batch.edge is not None
+
+
+def test_native_edge_ids_only_where_an_attribute_needs_them() -> None:
+    data = make_data()
+    del data.edge_attr
+    assert all(batch.edge is None for batch in make_loader(data, export="native"))
+
+
+def test_native_batches_have_the_attributes_of_the_moment() -> None:
+    data = make_data()
+    batches = iter(make_loader(data, export="native", macrobatch_size=1, fetch_size=1))
+    assert next(batches).block.keys() == {"x", "y"}
+    data.late = torch.arange(NODES)
+    assert torch.equal((second := next(batches)).attribute("late"), second.node)
+    data.renamed = data.late
+    del data.late
+    assert next(batches).block.keys() == {"x", "y", "renamed"}
+    data.x = data.x + 1
+    assert torch.equal((fourth := next(batches)).x, data.x[fourth.node])
+    data.x[:] = -1.0  # in place
+    assert (next(batches).x == -1).all()
+
+
+# In place #########################################################################################
+
+
+def native(data: Any, **kwargs: Any) -> Any:
+    return make_loader(data, export="native", **kwargs)
+
+
+def with_mapped_features(folder: Path) -> Data:
+    data = make_data()
+    np.save(folder / "x.npy", data.x.numpy())
+    data.x = torch.from_numpy(np.load(folder / "x.npy", mmap_mode="c"))
+    return data
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_the_block_is_the_users_own_tensor(dtype: torch.dtype, prefetch: int) -> None:
+    data = make_data()
+    data.x = data.x.to(dtype)
+    loader = native(data, prefetch=prefetch)
+    for batch in loader:
+        assert batch.block["x"] is data.x and batch.block["y"] is data.y
+        assert batch.placement is Placement.IN_PLACE and batch.row is batch.node
+        assert torch.equal(batch.attribute("x", 3), data.x[batch.node[:3]])
+    assert loader.stats().total.bytes_gathered == 0
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"prefetch": 2}, {"num_workers": 1}])
+def test_copied_or_not_the_values_are_the_same(kwargs: dict[str, Any]) -> None:
+    data = make_data(table=np.random.default_rng(0).random((NODES, 2)))
+    assert_same(native(data, **kwargs), native(data, features="copy"))
+
+
+@pytest.mark.filterwarnings("ignore:memory_budget leaves")
+def test_large_files_and_stores_are_copied(tmp_path: Path) -> None:
+    for data in (with_mapped_features(tmp_path), stores_of(make_data(), "coo")):
+        for batch in native(data, input_nodes=torch.arange(NODES), memory_budget=1):
+            assert batch.placement is Placement.BLOCK
+            assert batch.block["x"].size(0) < NODES
+
+
+def test_a_file_may_be_read_in_place_where_the_user_says_so(tmp_path: Path) -> None:
+    data = with_mapped_features(tmp_path)
+    assert all(batch.block["x"] is data.x for batch in native(data, features="in_place"))
+    assert_same(native(data, features="in_place"), native(make_data()))
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (stores_of(make_data(), "coo"), ["feature store"]),
+        (make_data(wide=torch.randn(NODES, 4)[:, :2]), ["'wide'", "contiguous()", "features='copy'"]),
+        (make_data(sparse=torch.randn(NODES, 4).to_sparse()), ["'sparse'", "data.sparse.to_dense()"]),
+    ],
+)
+def test_what_cannot_be_read_in_place_is_named(data: Any, words: list[str]) -> None:
+    with pytest.raises(ValueError) as caught:
+        native(data, input_nodes=torch.arange(NODES), features="in_place")
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_automatically_such_attributes_are_copied() -> None:
+    data = make_data(wide=torch.randn(NODES, 4)[:, :2])
+    for batch in native(data):
+        assert torch.equal(batch.attribute("wide"), data.wide[batch.node])
+
+
+def test_a_change_shows_in_batches_that_read_in_place_alone() -> None:
+    data = make_data()
+    batches = [next(iter(native(data, features=choice))) for choice in ("in_place", "copy")]
+    before = [batch.attribute("x").clone() for batch in batches]
+    data.x[:] = -1.0
+    assert (batches[0].attribute("x") == -1.0).all()
+    assert torch.equal(batches[1].attribute("x"), before[1])
+    loader = native(data, macrobatch_size=1, fetch_size=1)
+    iterator = iter(loader)
+    first = next(iterator)
+    loader.data.x = data.x + 10  # another tensor: earlier batches keep theirs
+    second = next(iterator)
+    assert (first.attribute("x") == -1.0).all() and (second.attribute("x") == 9.0).all()
+
+
+def test_a_table_that_has_lost_rows_is_noticed() -> None:
+    data = make_data()
+    loader = native(data, attributes=["x"])
+    batches = iter(loader)
+    next(batches)
+    data.num_nodes = NODES
+    data.x = data.x[:5]
+    with pytest.raises((IndexError, ValueError), match=r"no row|no node attribute"):
+        list(batches)
+
+
+@pytest.mark.parametrize("features", ["auto", "copy"])
+def test_only_the_attributes_asked_for(features: str) -> None:
+    data = make_data()
+    for given in (data, stores_of(data, "coo")):
+        nodes = torch.arange(NODES)
+        loader = native(given, input_nodes=nodes, attributes=["x"], features=features)
+        assert all(batch.block.keys() == {"x"} for batch in loader)
+        assert all(batch.block == {} for batch in native(given, input_nodes=nodes, attributes=[]))
+        with pytest.raises(ValueError, match=r"'z'.*'x', .*'edge_attr'"):
+            native(given, input_nodes=nodes, attributes=["z"])
+
+
+def test_gradients_reach_a_table_that_is_read_in_place() -> None:
+    data = make_data()
+    data.x.requires_grad_()
+    batch = next(iter(native(data)))
+    batch.attribute("x").sum().backward()
+    assert torch.equal(
+        data.x.grad, torch.zeros_like(data.x).index_add_(0, batch.node, torch.ones(batch.num_nodes, 4))
+    )
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"features": "copy"}, {"num_workers": 1}, {"stores": True}])
+def test_edges_have_their_attributes(kwargs: dict[str, Any]) -> None:
+    data = make_data()
+    source = stores_of(data, "coo") if kwargs.pop("stores", False) else data
+    loader = native(source, input_nodes=torch.arange(64), **kwargs)
+    for batch in loader:
+        wanted = data.edge_attr[batch.edge]
+        assert batch.num_edges > 0 and torch.equal(batch.attribute("edge_attr"), wanted)
+        assert torch.equal(batch.edge_block["edge_attr"], wanted) and torch.equal(batch.edge_attr, wanted)
+        assert torch.equal(batch.to_data().edge_attr, wanted)
+        assert torch.equal(batch.attribute("edge_attr", 3), wanted[:3])
+
+
+def test_attributes_choose_those_of_edges_as_well() -> None:
+    data = make_data()
+    batch = next(iter(native(data, attributes=["edge_attr"])))
+    assert not batch.block and batch.edge_block.keys() == {"edge_attr"}
+    assert not hasattr(batch, "x") and not hasattr(batch, "y")
+    without = next(iter(native(data, attributes=["x"])))
+    assert not without.edge_block and not hasattr(without, "edge_attr")

@@ -36,8 +36,6 @@ from tests.support.hetero_cases import (
 from tests.support.loader_cases import assert_same, contents, equal
 from tests.support.tiers import examples
 
-# Hetero ###########################################################################################
-
 
 @pytest.mark.parametrize(
     "kwargs",

@@ -27,8 +27,6 @@ from tests.support.hetero_cases import (
 )
 from tests.support.typed_reference import Edge, ReferenceGraph, ReferenceSampler, ReferenceSeed
 
-# Hetero rules #####################################################################################
-
 
 @pytest.mark.parametrize("strategy", ["uniform", "last"])
 @pytest.mark.parametrize("window", [None, 2])

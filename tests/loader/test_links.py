@@ -239,7 +239,6 @@ def test_a_state_of_other_links_is_refused(change: dict[str, Any], word: str) ->
 
 # Bad inputs #######################################################################################
 
-
 GIVEN = {"neg_sampling": torch.zeros(203, 1).long()}
 
 

@@ -23,8 +23,6 @@ from tests.loader import job_huge_pages
 from tests.support.limits import exit_code_of_child, join_all, wait_until
 from tests.support.loader_cases import EDGES, NODES, assert_same, contents, make_data, make_loader
 
-# Memory ###########################################################################################
-
 ROOT = Path(__file__).resolve().parents[2]
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},

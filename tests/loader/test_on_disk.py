@@ -63,8 +63,7 @@ def with_room(loader: Any, nbytes: int, period: int | None = 2, likely: int | No
 def timed() -> Data:
     draws = torch.Generator().manual_seed(1)
     return make_data(
-        time=torch.randint(100, (NODES,), generator=draws),
-        weight=torch.rand(EDGES, generator=draws),
+        time=torch.randint(100, (NODES,), generator=draws), weight=torch.rand(EDGES, generator=draws)
     )
 
 

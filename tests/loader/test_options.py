@@ -23,8 +23,6 @@ from pyg_batchgnn.store import graph_from_pyg
 from tests.support.loader_cases import NODES, assert_same, contents, flat, make_data, make_loader, seeds_of
 from tests.support.memory_stores import stores_of
 
-# Options ##########################################################################################
-
 MASK = torch.rand(NODES, generator=torch.Generator().manual_seed(2)) < 0.3
 IDS = MASK.nonzero().view(-1)
 

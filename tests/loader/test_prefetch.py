@@ -1,9 +1,10 @@
-"""Prefetching on a thread: how far, after the user stops, and that nothing is left behind."""
+"""Prefetching on a thread, and worker processes with all of PyG's options."""
 
 from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -11,10 +12,13 @@ from typing import Any
 
 import pytest
 import torch
+import torch.multiprocessing
 
 from pyg_batchgnn.loader.prefetch import ThreadExecutor, prefetch
 from tests.support.limits import join_all
-from tests.support.loader_cases import assert_same, make_data, make_loader
+from tests.support.loader_cases import assert_same, contents, make_data, make_loader
+from tests.support.memory_stores import stores_of
+from tests.support.worker_hooks import die, mark_output, note_worker, read_note, tag
 
 KINDS: dict[str, dict[str, Any]] = {
     "in this thread": {},
@@ -177,3 +181,175 @@ def test_gradient_mode_is_the_users() -> None:
     with torch.no_grad():
         assert not any(batch.x.requires_grad for batch in make_loader(data, prefetch=2))
     assert all(batch.x.requires_grad for batch in make_loader(data, prefetch=2))
+
+
+# Worker processes #################################################################################
+
+#: What `tag` adds.
+TAGS = ["pid", "worker", "threads", "cores", "noise"]
+
+
+@pytest.fixture
+def start_method() -> Iterator[None]:
+    """Restores the default way to start processes."""
+    before = torch.multiprocessing.get_start_method()
+    yield
+    torch.multiprocessing.set_start_method(before, force=True)
+
+
+def test_every_attribute_travels() -> None:
+    data = make_data(name="a", half=torch.randn(300).half(), flags=torch.rand(300) < 0.5)
+    batches = list(make_loader(data, num_workers=1))
+    assert_same(batches, make_loader(data))
+    for batch in batches:
+        assert {"n_id", "e_id", "input_id", "num_sampled_nodes"} <= contents(batch).keys()
+        assert batch.edge_index.is_contiguous()
+
+
+def test_spawned_workers_take_stores_and_live_on() -> None:
+    data = make_data()
+    kwargs = {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": "spawn"}
+    loader = make_loader(stores_of(data, "coo"), input_nodes=torch.arange(70), export="native", **kwargs)
+    plain = make_loader(data, input_nodes=torch.arange(70), export="native")
+    for _ in range(2):
+        assert_same(loader, plain)
+
+
+@pytest.mark.parametrize("filter_per_worker", [True, False, None])
+def test_who_filters(filter_per_worker: bool | None) -> None:
+    loader = make_loader(make_data(), num_workers=2, filter_per_worker=filter_per_worker, transform=tag)
+    pids = {batch.pid for batch in loader}
+    assert (os.getpid() in pids) == (filter_per_worker is False)
+    assert len(pids) == (1 if filter_per_worker is False else 2)
+
+
+@pytest.mark.parametrize("filter_per_worker", [True, False])
+def test_where_the_samplers_hook_runs(filter_per_worker: bool) -> None:
+    loader = make_loader(
+        make_data(), num_workers=1, filter_per_worker=filter_per_worker, transform_sampler_output=mark_output
+    )
+    assert all((int(batch.seed_time) == os.getpid()) != filter_per_worker for batch in loader)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_epochs_advance(persistent: bool) -> None:
+    plain = make_loader(make_data(), shuffle=True)
+    loader = make_loader(
+        make_data(), shuffle=True, num_workers=2, persistent_workers=persistent, transform=tag
+    )
+    pids = []
+    for epoch in range(3):
+        batches = list(loader)
+        pids.append({batch.pid for batch in batches})
+        assert_same(batches, list(plain), ignore=TAGS)
+        assert loader.epoch == epoch
+    assert (pids[0] == pids[1] == pids[2]) == persistent
+    del loader, batches
+
+
+def test_stopping_early_and_going_on_with_persistent_workers() -> None:
+    plain = make_loader(make_data(), shuffle=True)
+    loader = make_loader(make_data(), shuffle=True, num_workers=2, persistent_workers=True)
+    for _ in range(3):
+        batches = iter(loader)
+        assert_same([next(batches)], [next(iter(plain))])
+    assert_same(loader, plain)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_new_seed_reaches_the_workers(persistent: bool) -> None:
+    loader = make_loader(make_data(), num_workers=1, persistent_workers=persistent, shuffle=True)
+    list(loader)
+    other = make_loader(make_data(), shuffle=True, seed=99)
+    batches = iter(other)
+    next(batches)
+    loader.load_state_dict(other.state_dict())
+    assert_same(loader, list(batches))
+
+
+def test_noise_differs_between_workers_and_epochs() -> None:
+    for persistent in (False, True):
+        loader = make_loader(make_data(), num_workers=2, persistent_workers=persistent, transform=tag)
+        noise = [batch.noise for _ in range(2) for batch in loader]
+        assert len(set(noise)) == len(noise)
+        del loader
+
+
+def test_workers_sample_with_one_thread() -> None:
+    loader = make_loader(make_data(), num_workers=1, transform=tag, threads=5)
+    assert {batch.threads for batch in loader} == {1}
+
+
+def test_worker_init_fn() -> None:
+    loader = make_loader(make_data(), num_workers=2, worker_init_fn=note_worker, transform=read_note)
+    assert {batch.noted for batch in loader} == {"0", "1"}
+    assert "NOTED_WORKER" not in os.environ
+
+
+def test_cpu_affinity() -> None:
+    core = sorted(os.sched_getaffinity(0))[-1]
+    loader = make_loader(make_data(), num_workers=1, transform=tag)
+    with loader.enable_cpu_affinity(loader_cores=[core]):
+        batches = iter(loader)
+    assert all(batch.cores == [core] for batch in batches)
+
+
+def test_cpu_affinity_chains_the_users_function() -> None:
+    core = sorted(os.sched_getaffinity(0))[0]
+    loader = make_loader(make_data(), num_workers=1, worker_init_fn=note_worker, transform=read_note)
+    with loader.enable_cpu_affinity(loader_cores=[core]):
+        assert {batch.noted for batch in loader} == {"0"}
+
+
+def test_memory_log(capfd: pytest.CaptureFixture[str]) -> None:
+    loader = make_loader(make_data(), num_workers=1, worker_init_fn=note_worker, transform=read_note)
+    with loader.enable_memory_log():
+        assert {batch.noted for batch in loader} == {"0"}
+
+
+def test_spawned_workers_with_several_threads(start_method: None) -> None:
+    torch.multiprocessing.set_start_method("spawn", force=True)
+    torch.set_num_threads(2)
+    loader = make_loader(make_data(), num_workers=1, transform=tag)
+    with loader.enable_multithreading(2):
+        batches = list(loader)
+    assert {batch.threads for batch in batches} == {2}
+    assert_same(batches, make_loader(make_data()), ignore=TAGS)
+
+
+def test_a_worker_that_dies_is_an_error() -> None:
+    loader = make_loader(make_data(), num_workers=1, transform=die)
+    with pytest.raises(RuntimeError, match="exited unexpectedly"):
+        list(loader)
+
+
+def test_a_table_that_requires_gradients_cannot_travel() -> None:
+    data = make_data()
+    data.x = torch.nn.Parameter(data.x)
+    with pytest.raises(RuntimeError, match="filter_per_worker=False"):
+        list(make_loader(data, num_workers=1))
+    batch = next(iter(make_loader(data, num_workers=1, filter_per_worker=False)))
+    assert batch.x.requires_grad
+
+
+@pytest.mark.parametrize("timeout", [30])
+def test_timeout_is_passed_on(timeout: int) -> None:
+    loader = make_loader(make_data(), num_workers=1, timeout=timeout)
+    assert len(list(loader)) == 10
+
+
+def test_memory_arguments() -> None:
+    with pytest.raises(ValueError, match="num_workers"):
+        make_loader(make_data(), num_workers=-1)
+    with pytest.raises(ValueError, match="persistent_workers"):
+        make_loader(make_data(), persistent_workers=True)
+
+
+def picked(batch: Any) -> Any:
+    return batch.n_id.tolist(), batch.num_sampled_nodes
+
+
+def test_a_transform_may_return_anything() -> None:
+    expected = [picked(batch) for batch in make_loader(make_data())]
+    assert list(make_loader(make_data(), num_workers=1, transform=picked)) == expected
+    assert list(make_loader(make_data(), prefetch=1, transform=picked)) == expected

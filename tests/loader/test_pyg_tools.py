@@ -19,8 +19,6 @@ from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, as_hetero, edges_of
 from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
 
-# Pyg tools ########################################################################################
-
 COUNTS = {"paper": 50, "author": 30}
 NUMBERS = {CITES: 150, WRITES: 90, REV_WRITES: 90}
 

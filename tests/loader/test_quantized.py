@@ -3,26 +3,182 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, TensorAttr
 
-from pyg_batchgnn import quantize
+from pyg_batchgnn import MacrobatchNeighborLoader, quantize
+from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
+from pyg_batchgnn.data import NODES, from_pyg
+from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
+from pyg_batchgnn.nn import SAGE
 from pyg_batchgnn.ops import QuantizedTensor
+from pyg_batchgnn.partition import (
+    Part,
+    load_partition,
+    partition,
+    partition_parts,
+    quantize_partition,
+    save_partition,
+    verify_partition,
+)
 from pyg_batchgnn.sample import Placement
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from pyg_batchgnn.types import EDGES as EDGE_GROUP
 from pyg_batchgnn.types import NODES as NODE_GROUP
 from tests.loader.test_on_disk import MODES, NOTHING, SIZES, TYPED, timed, typed
 from tests.support import memory_stores
 from tests.support.loader_cases import assert_same, make_loader
 from tests.support.mapped_data import mapped
+from tests.support.rank_epochs import assert_same as assert_same_batch
 from tests.support.ranks import run_ranks
 from tests.support.tiers import in_all
+
+# Jobs of ranks ####################################################################################
+
+COLUMNS = 32
+
+
+def plain() -> Data:
+    """A homogeneous graph with wide features, a split, and attributes of edges."""
+    data, draws = timed(), torch.Generator().manual_seed(4)
+    del data.weight, data.time
+    data.x = torch.randn(data.num_nodes, COLUMNS, generator=draws)
+    data.y = data.y.clamp(min=0)
+    data.train_mask = torch.arange(data.num_nodes) % 2 == 0
+    return data
+
+
+def train(data: Data) -> Tensor:
+    """The training nodes, whose positions are a batch's input ids."""
+    return data.train_mask.nonzero().view(-1)
+
+
+def stores_of(part: Part, comm: Communicator, **options: Any) -> tuple[DistFeatureStore, DistGraphStore]:
+    return DistFeatureStore(part, comm, **options), DistGraphStore(part, comm)
+
+
+def counts(comm: Communicator) -> None:
+    """The bytes of a fetch are those of the row layout, with 1 byte for a float of 4."""
+    data, seen = plain(), {}
+    for name, graph in {"wide": data, "narrow": quantize(data)}.items():
+        part = partition(graph, "random", comm=comm)
+        loader = MacrobatchNeighborLoader(
+            stores_of(part, comm, share=False), [4, 3], train(data),
+            batch_size=20, seed=3, export="native", attributes=["x"], macrobatch_size=2,
+        )  # fmt: skip
+        before = comm.counters.snapshot()
+        list(loader)
+        seen[name] = (
+            loader.stats().total.rows_fetched,
+            (comm.counters.snapshot() - before)[MessageKind.FEATURES],
+        )
+    (rows, wide), (again, codes) = seen["wide"], seen["narrow"]
+    assert rows == again and wide.rounds == codes.rounds and wide.rows_sent == codes.rows_sent
+    assert (rows > 0) == (comm.size > 1)
+    # An id of 4 bytes travels with the features, and an id asks for a row.
+    given = (codes.rows_sent - rows) * (COLUMNS + 4)
+    assert codes.bytes_received == rows * (COLUMNS + 4) + (codes.rows_received - rows) * 4
+    assert codes.bytes_sent == rows * 4 + given
+    assert wide.bytes_received - codes.bytes_received == rows * 3 * COLUMNS
+
+
+def caches(comm: Communicator) -> None:
+    """A cache of a number of bytes holds four times as many rows, less ids."""
+    budget = 20 * (8 + 4 + 4 * COLUMNS)
+    data, held = plain(), {}
+    for name, graph in {"wide": data, "narrow": quantize(data)}.items():
+        part = partition(graph, "random", comm=comm)
+        loader = MacrobatchNeighborLoader(
+            stores_of(part, comm, share=False), [4, 3], train(data),
+            batch_size=20, seed=3, export="native", attributes=["x"], feature_cache=budget,
+        )  # fmt: skip
+        cache = loader._parts.pipeline.fetcher.cache
+        held[name] = sum(len(rows.node) for rows in cache.rows.values())
+        assert cache.nbytes <= budget
+    assert held["wide"] == 20 and held["narrow"] == budget // (8 + 4 + COLUMNS)
+
+
+def folders(comm: Communicator, folder: str) -> None:
+    """A partition that is quantised decodes alike on every rank, in memory and from its files."""
+    data = plain()
+    path = Path(folder)
+    save_partition(partition_parts(data, "random", 3, comm=comm), path / "wide", comm)
+    if comm.rank == 0:
+        quantize_partition(path / "wide", path / "narrow", attributes=["x", "edge_attr"])
+        verify_partition(path / "narrow")
+    comm.barrier()
+    wanted = quantize(data, attributes=["x", "edge_attr"])
+    reference = MacrobatchNeighborLoader(
+        decoded(wanted), [4, 3], train(data), batch_size=20, seed=3, export="native"
+    )
+    for options in ({}, {"memory_budget": 1}, {"memory_budget": 1, "share": False}):
+        both = stores_of(load_partition(path / "narrow", comm), comm, **options)
+        table = both[0].own.attributes[NODES]["x"]
+        assert isinstance(table, QuantizedTensor) and torch.equal(table.decoding, wanted.x.decoding)
+        loader = MacrobatchNeighborLoader(both, [4, 3], train(data), batch_size=20, seed=3, export="native")
+        for batch in loader:
+            assert_same_batch(batch, reference(batch.input_id))
+
+
+def stores(comm: Communicator) -> None:
+    """Rows of a store, and writes that it refuses."""
+    data = quantize(plain())
+    part = partition(data, "random", comm=comm)
+    store, _ = stores_of(part, comm)
+    ids = torch.tensor([5, 5, 0, data.num_nodes - 1])
+    rows = store.get_tensor(TensorAttr(None, attr_name="x", index=ids))
+    assert type(rows) is Tensor and torch.equal(rows, data.x.dequantize()[ids])
+    assert store.fields[NODES]["x"].dtype is torch.float32
+    assert store.get_tensor_size(TensorAttr(None, attr_name="x")) == tuple(data.x.shape)
+    with pytest.raises(ValueError, match="'x' is int8 codes, which are constant"):
+        store.put_tensor(rows, TensorAttr(None, attr_name="x", index=ids))
+    narrow_store, _ = stores_of(part, comm, floats=torch.bfloat16)
+    found = narrow_store.get_tensor(TensorAttr(None, attr_name="x", index=ids))
+    assert torch.equal(found, data.x.dequantize()[ids].to(torch.bfloat16))
+    with pytest.raises(TypeError, match="codes are decoded into"):
+        stores_of(part, comm, floats=torch.float16)
+    if comm.size > 1:
+        other = quantize(data.x.dequantize() * (comm.rank + 1))
+        own = {NODES: {**part.attributes[NODES], "x": other[: part.num_nodes]}}
+        wrong = Part(**{**vars(part), "attributes": {**part.attributes, **own}})
+        with pytest.raises(AgreementError, match="scales and offsets"):
+            stores_of(wrong, comm)
+        assert from_pyg(data).nodes.tables["x"] is data.x
+
+
+def historical(comm: Communicator, pushes: Communicator) -> None:
+    """The logits with historical embeddings are those of the decoded features."""
+    data, seen, stats = quantize(plain()), list[list[Tensor]](), []
+    for graph in (data, decoded(data)):
+        both = stores_of(partition(graph, "random", comm=comm), comm)
+        caches = HistoricalCaches(both[1], pushes, HistoricalSettings(push=None, delay=1))
+        loader = MacrobatchNeighborLoader(
+            both, [3, 2], "train", batch_size=10, seed=4, export="native", history=caches,
+            attributes=["x", "y"],
+        )  # fmt: skip
+        torch.manual_seed(1)
+        model, logits = SAGE(COLUMNS, 8, 2, 7).train(), []
+        for _ in range(2):
+            for minibatch in loader:
+                assert torch.equal(minibatch.attribute("x"), decoded(data).x[minibatch.node])
+                logits.append(model(minibatch).detach())
+        seen.append(logits)
+        stats.append(caches.stats())
+    narrow_stats, wide = stats
+    fetched = wide.features_fetched
+    assert narrow_stats.features_fetched == fetched
+    assert wide.feature_bytes - narrow_stats.feature_bytes == 3 * COLUMNS * fetched
+    for one, other in zip(*seen, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+# Tests ############################################################################################
 
 NARROW = ("x", "edge_attr")
 
@@ -199,19 +355,17 @@ def test_changed_tables_are_seen() -> None:
 
 # Ranks ############################################################################################
 
-JOBS = "tests.loader.job_quantized"
 
-
-@pytest.mark.parametrize("job", ["counts", "caches", "stores", "historical"])
+@pytest.mark.parametrize("job", [counts, caches, stores, historical])
 @pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, [0]), (4, [0, 1, 2, 0])), (2, [0, 1])], ids=str)
-def test_codes_over_ranks(job: str, ranks: int, hosts: list[int]) -> None:
+def test_codes_over_ranks(job: Callable[..., Any], ranks: int, hosts: list[int]) -> None:
     if job != "caches" or ranks > 1:
-        run_ranks(f"{JOBS}:{job}", ranks, hosts=hosts)
+        run_ranks(job, ranks, hosts=hosts)
 
 
 @pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, [0])), (2, [0, 0]), (3, [0, 1, 1])], ids=str)
 def test_a_quantised_partition(ranks: int, hosts: list[int], tmp_path: Path) -> None:
-    run_ranks(f"{JOBS}:folders", ranks, {"folder": str(tmp_path)}, hosts=hosts)
+    run_ranks(folders, ranks, {"folder": str(tmp_path)}, hosts=hosts)
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -11,39 +14,222 @@ import torch
 from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.comm import AgreementError, Communicator
-from tests.loader import job_rank_links, job_rank_options
-from tests.support.backends import needs_ccl
-from tests.support.rank_coverings import TIMEOUT, Covering, over_ranks, product, run_covering, settings_of
+from pyg_batchgnn.comm import AgreementError, BrokenCommunicatorError, CommError, Communicator
+from tests.support.partitioned_graphs import CASES, whole
+from tests.support.rank_coverings import Covering
+from tests.support.rank_epochs import BATCH, assert_same, one_process, stores
 from tests.support.rank_graphs import GRAPHS, POLICIES, owners, stores_of
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
-from tests.support.tiers import WORLDS, all_only, own_slices
+
+# Jobs of ranks ####################################################################################
+
+
+def automatic_sizes(comm: Communicator) -> None:
+    """Ranks without seed nodes do not decide how large a macrobatch is."""
+    for case in CASES[2:4]:
+        loader = MacrobatchNeighborLoader(
+            stores(comm, case), [3, 2], whole(case).train_mask, batch_size=4, seed=1
+        )
+        assert loader.sizes.macrobatch == loader.sizes.fetch == len(loader) > 1
+
+
+def bfloat16(comm: Communicator) -> None:
+    """Features on request in sixteen bits, on the wire and in the block; edge features too."""
+    data = whole(CASES[0])
+    half = data.clone()
+    half.x, half.edge_attr = half.x.bfloat16(), half.edge_attr.bfloat16()
+    both = stores(comm, CASES[0], floats=torch.bfloat16)
+    arguments: dict[str, Any] = {"num_neighbors": [3, 2], "input_nodes": data.train_mask, "seed": 2}
+    loader = MacrobatchNeighborLoader(both, **arguments, batch_size=BATCH)
+    reference = one_process(CASES[0], data=half, **arguments)
+    where = {node: at for at, node in enumerate(data.train_mask.nonzero().view(-1).tolist())}
+    for batch in loader:
+        assert batch.x.dtype == torch.bfloat16
+        assert_same(batch, reference([where[node] for node in batch.input_id.tolist()]))
+
+
+def first_steps(comm: Communicator, steps: int, state: Any = None, drop_last: bool = False) -> dict[str, Any]:
+    """The seeds of a few steps of a global schedule, and the state after them."""
+    case = CASES[0]
+    loader = MacrobatchNeighborLoader(
+        stores(comm, case, edges=False),
+        [2],
+        whole(case).train_mask,
+        batch_size=BATCH,
+        shuffle=True,
+        seed=9,
+        schedule="global",
+        drop_last=drop_last,
+    )
+    if state is not None:
+        loader.load_state_dict(state)
+    batches = iter(loader)
+    seeds = [batch.input_id.tolist() for batch in itertools.islice(batches, steps)]
+    return {"seeds": seeds, "state": loader.state_dict()}
+
+
+def stopping(comm: Communicator) -> None:
+    """Breaks or raises on all ranks at one minibatch; checks that the next epoch works."""
+    data = whole(CASES[0])
+    both = stores(comm, CASES[0])
+    ways: list[dict[str, Any]] = [{}, {"prefetch": 1}, {"prefetch": 3}, {"device": "cpu"}]
+    for way in ways:
+        loader = MacrobatchNeighborLoader(
+            both,
+            [3, 2],
+            data.train_mask,
+            batch_size=4,
+            seed=1,
+            shuffle=True,
+            macrobatch_size=2,
+            fetch_size=1,
+            **way,
+        )
+        other = MacrobatchNeighborLoader(both, [2], data.train_mask, batch_size=4, seed=2, prefetch=1)
+        for stop in (0, 1, 2, 3):
+            for number, _ in enumerate(loader):
+                if number == stop:
+                    break
+            kept = iter(loader)  # not closed, and another one begun
+            next(kept)
+            assert sum(1 for _ in other) == len(other)
+            with pytest.raises(ZeroDivisionError):
+                for number, _ in enumerate(loader):
+                    assert number < stop or number / 0
+        both[0].get_tensor(None, "x", index=torch.arange(3))
+        loader.set_epoch(7)
+        reference = one_process(
+            CASES[0], num_neighbors=[3, 2], input_nodes=data.train_mask, batch_size=4, seed=1
+        )
+        reference.set_epoch(7)
+        where = {node: at for at, node in enumerate(data.train_mask.nonzero().view(-1).tolist())}
+        for batch in loader:
+            position = [where[node] for node in batch.input_id.tolist()]
+            assert_same(batch, reference(position))
+
+
+def dropped() -> None:
+    """An iterator that the garbage collector finds on the thread that does its job, or that
+    outlives the communicator, does not wait for ever."""
+    with Communicator.create("loader", timeout=30) as comm:
+        both, data = stores(comm, CASES[0]), whole(CASES[0])
+        loader = MacrobatchNeighborLoader(
+            both, [3, 2], data.train_mask, batch_size=2, seed=1, prefetch=2, macrobatch_size=2
+        )
+        begun, let_go = threading.Event(), threading.Event()
+        sample = loader._parts.pipeline.sample
+
+        def collects(item: Any) -> Any:
+            if item.number == 1:
+                begun.set()
+                assert let_go.wait(20)
+                gc.collect()
+            return sample(item)
+
+        loader._parts.pipeline.sample = collects
+        batches: list[Any] = [iter(loader)]
+        next(batches[0])
+        assert begun.wait(20)
+        batches.append(batches)  # a cycle
+        del batches
+        let_go.set()
+        loader._parts.pipeline.sample = sample
+        assert sum(1 for _ in loader) == len(loader)
+        kept = iter(loader)
+        next(kept)
+        comm.run_job(lambda: None)
+    next(kept)
+    with pytest.raises(BrokenCommunicatorError):
+        list(kept)
+
+
+def raising_ahead() -> str:
+    """A rank that raises in what it prepares ahead is named, with its error, on the others."""
+    try:
+        with Communicator.create("loader", timeout=30) as comm:
+            loader = MacrobatchNeighborLoader(
+                stores(comm, CASES[0]),
+                [3, 2],
+                whole(CASES[0]).train_mask,
+                batch_size=4,
+                seed=1,
+                prefetch=1,
+                macrobatch_size=1,
+            )
+            fetch = loader._parts.pipeline.fetcher.fetch
+
+            def fails(group: Any) -> Any:
+                if comm.rank == 1 and group.macrobatch == 2:
+                    raise ArithmeticError("the third macrobatch")
+                return fetch(group)
+
+            loader._parts.pipeline.fetcher.fetch = fails
+            list(loader)
+    except (CommError, ArithmeticError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def refusals(comm: Communicator) -> None:
+    """Checks that impossible arguments are refused on every rank."""
+    both, data = stores(comm, CASES[0]), whole(CASES[0])
+    for text, arguments in (
+        ("keyed permutation", {"shuffle": True, "generator": torch.Generator()}),
+        ("'in_place' is for one process", {"export": "native", "features": "in_place"}),
+        ("'local', 'balanced' or 'global', got 'other'", {"schedule": "other"}),
+        ("no split 'nothing'", {"input_nodes": "nothing"}),
+        ("no node attribute 'z'", {"export": "native", "attributes": ["z"]}),
+        ("use transform", {"transform_sampler_output": lambda out: out}),
+    ):
+        with pytest.raises(ValueError, match=text):
+            MacrobatchNeighborLoader(both, [2], **{"input_nodes": data.train_mask, **arguments})
+    with pytest.raises(ValueError, match="spread over ranks"):
+        MacrobatchNeighborLoader(data, [2], schedule="local")
+    with pytest.raises(TypeError, match="DistFeatureStore, DistGraphStore"):
+        MacrobatchNeighborLoader((data, both[1]), [2])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loader = MacrobatchNeighborLoader(both, [2], data.train_mask, num_workers=2, prefetch=1)
+    assert any("num_workers=2" in str(warning.message) for warning in caught)
+    with pytest.raises(RuntimeError, match="there is none yet"):
+        _ = loader.loss_weight
+    assert sum(1 for _ in loader) == len(loader)
+    same_split = MacrobatchNeighborLoader(both, [2], "train", batch_size=4, seed=1)
+    assert torch.equal(same_split.input_data.node, data.train_mask.nonzero().view(-1))
+    every = MacrobatchNeighborLoader(both, [2], None, batch_size=50, seed=1)
+    assert comm.sum(sum(batch.batch_size for batch in every)) == CASES[0].nodes
+    torch.manual_seed(comm.rank)
+    drawn = MacrobatchNeighborLoader(both, [2], data.train_mask)
+    assert len(set(comm.all_gather_json(drawn.seed))) == 1
+    loader.load_state_dict(loader.state_dict())
+    loader.set_epoch(comm.rank)
+    with pytest.raises(AgreementError, match="epoch"):
+        iter(loader)
+
 
 # Ranks ############################################################################################
 
-JOBS = "tests.loader.job_ranks"
 
-
-@pytest.mark.parametrize("job", ["bfloat16", "automatic_sizes"])
-def test_three_ranks(job: str) -> None:
-    run_ranks(f"{JOBS}:{job}", 3, hosts=[0, 1, 1])
+@pytest.mark.parametrize("job", [bfloat16, automatic_sizes])
+def test_three_ranks(job: Callable[..., Any]) -> None:
+    run_ranks(job, 3, hosts=[0, 1, 1])
 
 
 def test_impossible_arguments_are_refused() -> None:
-    run_ranks("tests.loader.job_ranks:refusals", 3, hosts=[0, 1, 1])
+    run_ranks(refusals, 3, hosts=[0, 1, 1])
 
 
 # Rank stops #######################################################################################
 
 
-@pytest.mark.parametrize("job", ["stopping", "dropped"])
-def test_epochs_are_stopped_and_dropped(job: str) -> None:
-    run_ranks(f"{JOBS}:{job}", 3, hosts=[0, 1, 1])
+@pytest.mark.parametrize("job", [stopping, dropped])
+def test_epochs_are_stopped_and_dropped(job: Callable[..., Any]) -> None:
+    run_ranks(job, 3, hosts=[0, 1, 1])
 
 
 def test_an_error_in_what_is_prepared_ahead_is_told_to_the_others() -> None:
-    first, second, third = (one.value for one in run_ranks(f"{JOBS}:raising_ahead", 3))
+    first, second, third = (one.value for one in run_ranks(raising_ahead, 3))
     assert second == "ArithmeticError: the third macrobatch"
     for text in (first, third):
         assert "rank 1 (host 0) raised ArithmeticError: the third macrobatch" in text
@@ -53,7 +239,7 @@ def test_an_error_in_what_is_prepared_ahead_is_told_to_the_others() -> None:
 def test_a_global_schedule_goes_on_at_another_number_of_ranks(drop_last: bool) -> None:
     def dealt(ranks: int, steps: int, state: object) -> tuple[list[list[int]], object]:
         arguments = {"steps": steps, "state": state, "drop_last": drop_last}
-        results = run_ranks(f"{JOBS}:first_steps", ranks, arguments)
+        results = run_ranks(first_steps, ranks, arguments)
         assert all(result.value["state"] == results[0].value["state"] for result in results)
         steps_of = [result.value["seeds"] for result in results]
         return [one for step in zip(*steps_of, strict=True) for one in step], results[0].value["state"]
@@ -66,111 +252,18 @@ def test_a_global_schedule_goes_on_at_another_number_of_ranks(drop_last: bool) -
     assert list(itertools.takewhile(bool, together)) == alone
 
 
-# Rank links #######################################################################################
-
-LINK_JOBS = "tests.loader.job_rank_links"
-
-
-@own_slices
-@pytest.mark.timeout(TIMEOUT)
-@over_ranks
-def test_rank_links_minibatches_are_those_of_one_process(
-    ranks: int, hosts: Sequence[int], every: int
-) -> None:
-    run_covering(f"{LINK_JOBS}:epochs", ranks, hosts, every)
-
-
-@all_only
-@own_slices
-@needs_ccl
-@pytest.mark.timeout(TIMEOUT)
-def test_rank_links_minibatches_over_ccl_are_those_of_one_process() -> None:
-    run_covering(f"{LINK_JOBS}:epochs", 2, [0, 1], 9, backend="ccl")
-
-
-def test_impossible_links_are_refused() -> None:
-    run_ranks(f"{LINK_JOBS}:refusals", 2, hosts=[0, 1])
-
-
-# Rank options #####################################################################################
-
-# The loader over ranks with types, times, weights and subgraphs: the bits of one process.
-#
-# Pairs of all factors are covered here. ``make test-all`` runs their full product.
-
-
-OPTION_JOBS = "tests.loader.job_rank_options"
-RULES = "tests.loader.job_rank_options"
-
-
-@own_slices
-@pytest.mark.timeout(TIMEOUT)
-@over_ranks
-def test_rank_options_minibatches_are_those_of_one_process(
-    ranks: int, hosts: Sequence[int], every: int
-) -> None:
-    run_covering(f"{OPTION_JOBS}:epochs", ranks, hosts, every)
-
-
-@own_slices
-@needs_ccl
-@pytest.mark.timeout(TIMEOUT)
-def test_rank_options_minibatches_over_ccl_are_those_of_one_process() -> None:
-    run_covering(f"{OPTION_JOBS}:epochs", 2, [0, 1], 5, backend="ccl")
-
-
-@pytest.mark.parametrize(
-    "job", ["splits_and_refusals", "attributes_that_differ", "resumed", "times_in_pieces"]
-)
-def test_rank_options_two_ranks(job: str) -> None:
-    run_ranks(f"{RULES}:{job}", 2, hosts=[0, 1])
-
-
-@pytest.mark.parametrize(("ranks", "hosts"), WORLDS[1:3], ids=str)
-def test_graphs_of_odd_shapes(ranks: int, hosts: Sequence[int]) -> None:
-    run_ranks(f"{RULES}:odd_graphs", ranks, {"first": 100 * ranks, "count": 25}, hosts=hosts)
-
-
 # Rank coverings ###################################################################################
 
-Setting = dict[str, Any]
 
-
-def of_nodes(ranks: int) -> list[Setting]:
-    job = job_rank_options
-    return settings_of(job.factors(ranks), job.allowed, job.IN_ONE_PROCESS, full=True)
-
-
-def of_links(ranks: int) -> list[Setting]:
-    return job_rank_links.settings(True, ranks)
-
-
-@pytest.mark.parametrize("settings_over", [of_nodes, of_links])
-def test_slices_have_every_setting_once(settings_over: Callable[[int], list[Setting]]) -> None:
-    settings = settings_over(1)
+@pytest.mark.parametrize("count", [0, 6, 7, 1000])
+def test_slices_have_every_setting_once(count: int) -> None:
+    settings = [{"number": number} for number in range(count)]
     texts = [f"{piece}/7" for piece in range(1, 8)]
     slices = [Covering.parse(text, every=5).take(settings) for text in texts]
     assert [*itertools.chain.from_iterable(slices)] == settings
     assert Covering.parse("1", every=5).take(settings) == settings
     assert max(map(len, slices)) - min(map(len, slices)) <= 1
     assert Covering.parse("", every=5).take(settings) == settings[::5]
-
-
-def test_settings_of_nodes_are_the_whole_product() -> None:
-    job = job_rank_options
-    names = [tuple(one.items()) for one in product(job.factors(2), job.allowed)]
-    made = [tuple(one.items()) for one in of_nodes(2)]
-    assert len(made) == len(names) and set(made) == set(names)
-
-
-def test_settings_of_links_have_the_whole_product_of_the_main_factors() -> None:
-    job = job_rank_links
-    every = job.factors(2)
-    names = (*job.MAIN, "schedule")
-    wanted = product({name: every[name] for name in names}, job.allowed)
-    made = of_links(2)
-    assert all(map(job.allowed, made))
-    assert [{name: one[name] for name in names} for one in made] == wanted
 
 
 @pytest.mark.parametrize("text", ["0", "2", "0/3", "4/3", "1/0", "1/", "x", "-1/3"])

@@ -25,8 +25,6 @@ from tests.support.loader_cases import NODES, flat, make_data, make_loader, seed
 from tests.support.rank_graphs import stores_of
 from tests.support.thread_ranks import run_threads
 
-# Schedule #########################################################################################
-
 
 def test_no_shuffling_without_being_asked() -> None:
     assert flat(seeds_of(make_loader(make_data()))) == list(range(NODES))

@@ -32,8 +32,6 @@ from tests.support.typed_link_cases import (
 )
 from tests.support.typed_reference import Edge, ReferenceGraph, ReferenceSampler, ReferenceSeed, names_key
 
-# Typed links ######################################################################################
-
 NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
 
 

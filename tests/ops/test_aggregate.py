@@ -18,8 +18,6 @@ from tests.support.aggregate_cases import assert_near, graph, obvious
 from tests.support.quantized_tables import drawn_table
 from tests.support.tiers import every_level, fixed
 
-# Aggregate ########################################################################################
-
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 

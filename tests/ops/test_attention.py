@@ -24,8 +24,6 @@ from tests.support.reference_attention import (
 )
 from tests.support.tiers import every_level, examples
 
-# Attention ########################################################################################
-
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 

@@ -18,8 +18,6 @@ from pyg_batchgnn import accelerate, nn, ops
 from pyg_batchgnn.ops import InEdges
 from tests.support.damaged_arrays import Calls, E, N, assert_all_refused, indices, indptr, print_accepted
 
-# Core #############################################################################################
-
 DTYPES = [
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128),
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
@@ -134,8 +132,7 @@ def test_empty_memory_is_used_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "lists",
-    [[[]], [[], []], [[5]], [[3, 1, 3], [1, 99]], [list(range(100)), [0]], [[63, 64, 65], [127, 0]]],
+    "lists", [[[]], [[], []], [[5]], [[3, 1, 3], [1, 99]], [list(range(100)), [0]], [[63, 64, 65], [127, 0]]]
 )
 def test_unique_nodes(lists: list[list[int]]) -> None:
     tensors = [torch.tensor(one, dtype=torch.int64) for one in lists]
@@ -240,10 +237,7 @@ def _calls() -> Calls:
     row = torch.arange(N)
     return {
         "aggregate": (ops.aggregate, {"x": x, **graph, "row": row}),
-        "aggregate by edge": (
-            ops.aggregate,
-            {"x": x, **graph, "edge_weight": torch.ones(E)},
-        ),
+        "aggregate by edge": (ops.aggregate, {"x": x, **graph, "edge_weight": torch.ones(E)}),
         "aggregate max": (ops.aggregate, {"x": x, **graph, "reduce": "max"}),
         "aggregate_with_targets": (ops.aggregate_with_targets, {"x": x, **graph}),
         "attention": (ops.attention, {"x": x, **graph, "source_weight": weight, "row": row, "node": row}),

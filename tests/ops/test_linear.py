@@ -19,8 +19,6 @@ from tests.support.programs import WIDTHS, run_at_level
 from tests.support.quantized_tables import drawn_table
 from tests.support.tiers import examples
 
-# Linear ###########################################################################################
-
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @given(shape=SHAPES, relu=st.booleans(), threads=st.integers(1, 3))
@@ -72,8 +70,7 @@ def test_a_row_has_the_same_bits_wherever_it_is_computed(dtype: torch.dtype) -> 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_skipping_zeros_changes_no_bit(dtype: torch.dtype) -> None:
     """Blocks of 64 rows are dense or sparse by their own zeros; a few more zeros elsewhere in a
-    block move it over the edge without touching the rows and columns that are compared.
-    """
+    block move it over the edge without touching the rows and columns that are compared."""
     case = make_case(512, 130, (40, 17), dtype=dtype)
     y = case.run()
     generator = torch.Generator().manual_seed(7)

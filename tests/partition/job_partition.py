@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,10 @@ from pyg_batchgnn.partition.save import arrays_of
 from tests.support.faults import stop_for_good
 from tests.support.reference_partition import split_dataset
 
-# Job partition ####################################################################################
-
 
 def graph(seed: int, nodes: int, edges: int, *, skew: bool = False, attributes: bool = True) -> Dataset:
     """A random multigraph with self loops, the same on every rank; skewed ones have hubs at low
-    ids, every third seed gives strided edges.
-    """
+    ids, every third seed gives strided edges."""
     draw = torch.Generator().manual_seed(seed)
     edge_index = torch.randint(0, max(nodes, 1), (2, edges), generator=draw)
     if skew:
@@ -103,6 +101,21 @@ def _assert_equal(name: str, got: Tensor, want: Tensor) -> None:
     assert torch.equal(got.to(want.dtype), want), (name, got, want)
 
 
+def owners_everywhere(parts: Sequence[Part], comm: Communicator) -> list[Tensor]:
+    """Returns who owns every node by type, put together from all parts."""
+    found = []
+    schema, book = parts[0].schema, parts[0].book
+    for number in range(schema.num_types):
+        mine = [(part.original_ids(number), part.number) for part in parts]
+        columns = [torch.stack([ids, torch.full_like(ids, part)], dim=1) for ids, part in mine]
+        node, part = comm.all_gather(torch.cat(columns)).rows.unbind(1)
+        owner = torch.full((book.num_nodes_of(number),), -1)
+        owner[node] = part
+        assert bool((owner >= 0).all()) and node.numel() == owner.numel()
+        found.append(owner)
+    return found
+
+
 #: seed, nodes, edges, skewed
 CASES = [
     *((1, 50, 300, False), (2, 40, 200, True), (3, 0, 0, False), (4, 1, 0, False), (5, 1, 7, False)),
@@ -128,29 +141,28 @@ def communities(seed: int = 0) -> Dataset:
     return replace(whole, edge_sets=(EdgeSet(whole.edges.relation, name[both]),))
 
 
-def several_limits() -> list[list[Any]]:
+def several_limits(comm: Communicator) -> list[list[Any]]:
     """The worst balance of each load and the warnings: communities, hubs, and one part."""
     found = []
-    with Communicator.create("partition", timeout=20) as comm:
-        for dataset, parts in ((communities(), 2 * comm.size), (_with_a_hub(), 3), (communities(), 1)):
-            val = torch.arange(dataset.num_nodes // 4)  # the first quarter of the nodes
-            price = (torch.arange(dataset.num_nodes) % 5).float() / 7
-            whole = with_splits(dataset, {**dataset.splits, "val": val})
-            tables = {**whole.nodes.tables, "price": price}
-            whole = replace(whole, node_sets=(replace(whole.nodes, tables=tables),))
-            for score in Score:
-                policy = Streaming({"nodes": 1.05, "edges": 1.05, "val": 1.1, "price": 1.05}, score)
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
-                    made = partition_parts(whole, policy, parts, comm=comm)
-                said = [str(one.message) for one in caught if "times the mean" in str(one.message)]
-                worst = _worst(made, comm, price, val)
-                loads = report_partition(made, comm, policy=policy).loads
-                told = {load.name: load.balance for load in loads if load.slack is not None}
-                assert all(math.isclose(told[name], worst[name], rel_tol=1e-5) for name in worst), told
-                reasons = sorted(load.reason for load in loads if not load.is_met)
-                assert comm.rank or sorted(one.partition(": ")[2] for one in said) == reasons, reasons
-                found.append([worst, said])
+    for dataset, parts in ((communities(), 2 * comm.size), (_with_a_hub(), 3), (communities(), 1)):
+        val = torch.arange(dataset.num_nodes // 4)  # the first quarter of the nodes
+        price = (torch.arange(dataset.num_nodes) % 5).float() / 7
+        whole = with_splits(dataset, {**dataset.splits, "val": val})
+        tables = {**whole.nodes.tables, "price": price}
+        whole = replace(whole, node_sets=(replace(whole.nodes, tables=tables),))
+        for score in Score:
+            policy = Streaming({"nodes": 1.05, "edges": 1.05, "val": 1.1, "price": 1.05}, score)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                made = partition_parts(whole, policy, parts, comm=comm)
+            said = [str(one.message) for one in caught if "times the mean" in str(one.message)]
+            worst = _worst(made, comm, price, val)
+            loads = report_partition(made, comm, policy=policy).loads
+            told = {load.name: load.balance for load in loads if load.slack is not None}
+            assert all(math.isclose(told[name], worst[name], rel_tol=1e-5) for name in worst), told
+            reasons = sorted(load.reason for load in loads if not load.is_met)
+            assert comm.rank or sorted(one.partition(": ")[2] for one in said) == reasons, reasons
+            found.append([worst, said])
     return found
 
 
@@ -200,41 +212,39 @@ class Peak(threading.Thread):
         return 1024 * sum(found)
 
 
-def memory(folder: str, round_bytes: int) -> list[int]:
+def memory(comm: Communicator, folder: str, round_bytes: int) -> list[int]:
     """Bytes of this rank's share, and the most that partitioning took on top of what there was."""
-    with Communicator.create("partition", timeout=60) as comm:
-        move.ROUND_BYTES = round_bytes
-        peak = Peak()
-        peak.start()
-        part = partition(open_folder(folder), "ldg", comm=comm)
-        most = peak.bytes - peak.first
-        return [sum(array.numel() * array.element_size() for array in arrays_of(part).values()), most]
+    move.ROUND_BYTES = round_bytes
+    peak = Peak()
+    peak.start()
+    part = partition(open_folder(folder), "ldg", comm=comm)
+    most = peak.bytes - peak.first
+    return [sum(array.numel() * array.element_size() for array in arrays_of(part).values()), most]
 
 
 # Mistakes and faults ##############################################################################
 
 
-def mistakes() -> list[str]:
+def mistakes(comm: Communicator) -> list[str]:
     dataset = graph(1, 20, 50)
     outside = dataset.edge_index.clone()
     outside[0, 17] = 20
     said = []
-    with Communicator.create("partition", timeout=20) as comm:
-        attempts: list[tuple[Dataset, Any]] = [
-            (replace(dataset, edge_sets=(replace(dataset.edges, topology=outside),)), "random"),
-            (with_splits(dataset, {**dataset.splits, "val": torch.tensor([3, -1])}), "ldg"),
-            (replace(dataset, name=f"rank {comm.rank}"), "random"),
-            (dataset, "best"),
-            (dataset, 3),
-            (dataset, lambda node, _neighbours, state: node * 0 + state.parts),
-            (dataset, lambda node, _neighbours, _state: node.double()),
-        ]
-        for given, policy in attempts:
-            try:
-                partition(given, policy, comm=comm)
-            except (ValueError, TypeError, CommError) as error:
-                said.append(f"{type(error).__name__}: {error}")
-            comm.barrier()
+    attempts: list[tuple[Dataset, Any]] = [
+        (replace(dataset, edge_sets=(replace(dataset.edges, topology=outside),)), "random"),
+        (with_splits(dataset, {**dataset.splits, "val": torch.tensor([3, -1])}), "ldg"),
+        (replace(dataset, name=f"rank {comm.rank}"), "random"),
+        (dataset, "best"),
+        (dataset, 3),
+        (dataset, lambda node, _neighbours, state: node * 0 + state.parts),
+        (dataset, lambda node, _neighbours, _state: node.double()),
+    ]
+    for given, policy in attempts:
+        try:
+            partition(given, policy, comm=comm)
+        except (ValueError, TypeError, CommError) as error:
+            said.append(f"{type(error).__name__}: {error}")
+        comm.barrier()
     return said
 
 
@@ -253,9 +263,6 @@ def fault(how: str, stage: str, victim: int, timeout: float) -> dict[str, Any]:
     except CommError as error:
         return {"error": type(error).__name__, "ranks": list(error.ranks), "text": str(error)}
     return {"error": None}
-
-
-# Job save #########################################################################################
 
 
 def load_damaged(folder: str) -> list[Any]:

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from ctypes.util import find_library
 from itertools import accumulate, combinations_with_replacement, pairwise
-from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.ops import WeightedGraph
 from pyg_batchgnn.partition import Multilevel, move
 from pyg_batchgnn.partition.limits import Balance
 from pyg_batchgnn.partition.load import Load, balanced_offsets
 from pyg_batchgnn.partition.move import add_rows, own_rounds, rows_per_round, shared_rounds
-from pyg_batchgnn.partition.multilevel import owners
 from pyg_batchgnn.partition.multilevel.rank_graph import Ghosts
+from tests.partition import job_partition
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
-
-# Partition ########################################################################################
-
-JOBS = "tests.partition.job_partition"
 
 
 @pytest.mark.parametrize("ranks", [2])
 def test_streaming_keeps_all_limits_or_says_why_not(ranks: int) -> None:
-    found = run_ranks(f"{JOBS}:several_limits", ranks)[0].value
+    found = run_ranks(job_partition.several_limits, ranks)[0].value
     for worst, said in [*found[:2], *found[4:]]:  # communities
         assert said == [] and worst.pop("val") <= 1.1 and max(worst.values()) <= 1.05, (worst, said)
     for worst, said in found[2:4]:  # the hub
@@ -40,7 +31,7 @@ def test_streaming_keeps_all_limits_or_says_why_not(ranks: int) -> None:
 
 
 def test_mistakes_are_told_on_every_rank() -> None:
-    for result in run_ranks(f"{JOBS}:mistakes", 2):
+    for result in run_ranks(job_partition.mistakes, 2):
         assert result.value == [
             "DatasetError: random 1: edge_index: node id 20 is outside [0, 20); correct it or num_nodes",
             "DatasetError: random 1: val: node id -1 is outside [0, 20); correct it or num_nodes",
@@ -61,7 +52,7 @@ def test_mistakes_are_told_on_every_rank() -> None:
 )
 def test_a_rank_that_is_lost_is_named(how: str, stage: str) -> None:
     results = run_ranks(
-        f"{JOBS}:fault",
+        job_partition.fault,
         3,
         {"how": how, "stage": stage, "victim": 1, "timeout": 6.0},
         never_end=[1] if how == "stop" else [],
@@ -94,51 +85,6 @@ def test_no_limit_is_more_than_there_is() -> None:
     total = torch.tensor([10, 10, 10, 0])
     balance = Balance.of(4, total, torch.tensor([1.0, 1.5, 1e300, 1e300], dtype=torch.float64))
     assert balance.limit.tolist() == [3, 3, 10, 0]
-
-
-# Metis ############################################################################################
-
-#: A path of three nodes.
-PATH = WeightedGraph(
-    torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]).int(), torch.ones(3, 1).int(), None, 0
-)
-
-
-def test_metis_cuts_within_the_limits() -> None:
-    try:
-        owners._Library.load()
-    except ImportError as error:
-        pytest.skip(str(error))
-    found = run_ranks("tests.partition.job_multilevel:metis", 2)[0].value
-    assert found.pop("cut") < 0.11, found
-    assert max(found.values()) <= 1.06, found
-
-
-@pytest.mark.parametrize("system", [None, "c"], ids=["absent", "without METIS's functions"])
-def test_the_package_is_named_where_there_is_no_library(
-    system: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The package's files are damaged. The system has no library of the name, or another one."""
-    folder = tmp_path / "cmeel.prefix" / "lib"
-    folder.mkdir(parents=True)
-    for name in ("libGKlib.so", "libmetis.so"):
-        (folder / name).write_text("no library")
-    monkeypatch.setattr(owners.sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
-    monkeypatch.setattr(owners, "find_library", lambda _name: system and find_library(system))
-    with pytest.raises(ImportError, match='pip install cmeel-metis, or choose the policy "multilevel"'):
-        owners._Library.load()
-    assert not owners.has_metis()
-
-
-@pytest.mark.parametrize("integer", [np.int32, np.int64])
-def test_a_code_of_the_library_is_told(integer: type) -> None:
-    library = object.__new__(owners._Library)
-    library.integer = np.dtype(integer)
-    library._library = SimpleNamespace(METIS_PartGraphKway=lambda *_: -4)
-    slack = torch.tensor([1.05], dtype=torch.float64)
-    with pytest.raises(RuntimeError, match="failed with code -4 on 3 nodes"):
-        library.part(PATH, slack, 2)
-    assert library.part(PATH, slack, 1).tolist() == [0, 0, 0]
 
 
 # Ranges ###########################################################################################

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,43 +12,256 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset, DatasetError
-from pyg_batchgnn.partition import partition_parts, read_partition_meta, save_partition, verify_partition
+from pyg_batchgnn.data import Dataset, DatasetError, EdgeSet, NodeSet
+from pyg_batchgnn.partition import (
+    Neighbours,
+    PartCounts,
+    PartitionBook,
+    Score,
+    Streaming,
+    StreamState,
+    load_partition,
+    move,
+    partition,
+    partition_parts,
+    read_partition_meta,
+    report_partition,
+    save_partition,
+    stream,
+    verify_partition,
+)
 from pyg_batchgnn.partition.load import _Folder
-from tests.partition.job_partition import assert_same
-from tests.partition.job_typed import owners_everywhere, owners_of
+from pyg_batchgnn.partition.stream import random_owner
+from tests.partition import job_partition
+from tests.partition.job_partition import CASES as PLAIN
+from tests.partition.job_partition import assert_same, contiguous_owner, graph, owners_everywhere
 from tests.support.ranks import run_ranks
-from tests.support.reference_partition import split_dataset
+from tests.support.reference_partition import graph_of, orders_of, part_in_order, split_dataset
 from tests.support.tiers import fixed, in_all
 from tests.support.typed_datasets import CASES, typed_dataset, typed_datasets
 
-JOBS = "tests.partition.job_typed"
+# Jobs of ranks ####################################################################################
+
+
+def data_sets() -> list[Dataset]:
+    """Returns graphs with types, and without."""
+    typed = [typed_dataset(*case) for case in CASES]
+    return typed + [
+        graph(seed, nodes, edges, skew=skew, attributes=seed % 4 != 0) for seed, nodes, edges, skew in PLAIN
+    ]
+
+
+def owners_of(dataset: Dataset, policy: str, parts: int, seed: int) -> list[Tensor]:
+    """The obvious form of the policies that look at no neighbours."""
+    found = []
+    for number, nodes in enumerate(dataset.node_sets):
+        if policy == "random":
+            name = None if dataset.schema.num_types == 1 else nodes.name
+            found.append(random_owner(torch.arange(nodes.num_nodes), parts, seed, name).long())
+        else:
+            into = [dataset.edge_sets[one].edge_index[1] for one in dataset.schema.relations_into[number]]
+            targets = torch.cat([torch.empty(0, dtype=torch.int64), *into])
+            found.append(contiguous_owner(targets, nodes.num_nodes, parts))
+    return found
+
+
+def by_remainder(node: Tensor, found: Neighbours, state: StreamState) -> Tensor:
+    """A policy of one's own that checks what it is given."""
+    assert found.indptr.numel() == node.numel() + 1
+    known = found.owner >= 0
+    wanted = (found.node + found.node_type) % state.parts
+    assert torch.equal(found.owner[known].long(), wanted[known].long())
+    number = state.schema.type_number(state.node_type)
+    sources = {state.schema.source_types[one] for one in state.schema.relations_into[number]}
+    assert set(found.node_type.tolist()) <= sources
+    assert state.load.sum(1).le(state.total).all() and len(state.train) == len(node)
+    return (node + number) % state.parts
+
+
+def equals_the_obvious(comm: Communicator, rounds: list[int]) -> None:
+    """Every case and policy, with rounds of several sizes."""
+    for round_bytes in rounds:
+        move.ROUND_BYTES = round_bytes
+        for dataset in data_sets():
+            if dataset.num_edges > 1000 and round_bytes < 10_000:
+                continue
+            for policy in ("random", "contiguous"):
+                part = partition(dataset, policy, comm=comm, seed=7)
+                owners = owners_of(dataset, policy, comm.size, 7)
+                assert_same(part, split_dataset(dataset, owners, comm.size, comm.rank))
+
+
+def streams(comm: Communicator) -> None:
+    stream._EDGES = 64  # several pieces even here
+    for number, dataset in enumerate(data_sets()):
+        for policy in ("ldg", Streaming(score=Score.FENNEL, passes=1), by_remainder):
+            part = partition(dataset, policy, comm=comm, seed=7)
+            if number == 0:
+                assert torch.equal(partition(dataset, policy, comm=comm, seed=7).node, part.node)
+            owners = owners_everywhere([part], comm)
+            assert_same(part, split_dataset(dataset, owners, comm.size, comm.rank))
+            if policy is by_remainder:
+                for at, owner in enumerate(owners):
+                    assert torch.equal(owner, (torch.arange(owner.numel()) + at) % comm.size)
+
+
+def any_number_of_parts(comm: Communicator) -> None:
+    """The same parts whatever the number of ranks that read; each rank builds a run of them."""
+    for parts in (1, 3, 6):
+        for dataset in data_sets()[::2]:
+            for policy in ("random", "contiguous"):
+                found = partition_parts(dataset, policy, parts, comm=comm, seed=7)
+                run = range(comm.rank * parts // comm.size, (comm.rank + 1) * parts // comm.size)
+                assert [part.number for part in found] == list(run)
+                owners = owners_of(dataset, policy, parts, 7)
+                for part in found:
+                    assert_same(part, split_dataset(dataset, owners, parts, part.number))
+
+
+def many_relations(comm: Communicator) -> None:
+    """The same edges in more relations give the same owners in as many rounds."""
+    whole = communities()
+    owners, rounds = list[list[Tensor]](), list[int]()
+    for dataset in (whole, in_relations(whole, 24)):
+        comm.counters.reset()
+        part = partition(dataset, "multilevel", comm=comm)
+        rounds.append(comm.counters.snapshot().total.count_rounds)
+        owners.append(owners_everywhere([part], comm))
+        assert_same(part, split_dataset(dataset, owners[-1], comm.size, comm.rank))
+    assert all(map(torch.equal, *owners))
+    assert rounds[0] == rounds[1]
+
+
+def in_relations(dataset: Dataset, count: int) -> Dataset:
+    """Spreads the edges of each relation over several."""
+    spread = [
+        EdgeSet((one.relation[0], f"{one.relation[1]}_{at}", one.relation[2]), one.edge_index[:, at::count])
+        for one in dataset.edge_sets
+        for at in range(count)
+    ]
+    return Dataset("in relations", dataset.node_sets, tuple(spread))
+
+
+# Saving and loading ###############################################################################
+
+PARTS = (1, 2, 3)
+
+
+def save(comm: Communicator, folder: str) -> None:
+    for parts in PARTS:
+        for dataset in data_sets()[::2]:
+            found = partition_parts(dataset, "random", parts, comm=comm, seed=7)
+            path = Path(folder, f"{parts} {dataset.name}")
+            assert save_partition(found, path, comm, {"policy": "random"}) == path
+    assert not [path for path in Path(folder).iterdir() if path.name.startswith(".")]
+    with pytest.raises(DatasetError, match="exists already"):
+        save_partition([], path, comm)
+
+
+def load(comm: Communicator, folder: str) -> None:
+    """Loads saved parts as they were, and cut anew for another number of ranks."""
+    for parts in PARTS:
+        for dataset in data_sets()[::2]:
+            path = Path(folder, f"{parts} {dataset.name}")
+            found = load_partition(path, comm)
+            found.check()
+            orders = orders_of(owners_of(dataset, "random", parts, 7))
+            tables = {one.group: one.tables for one in dataset.sets}
+            splits = {nodes.group: nodes.splits for nodes in dataset.node_sets}
+            graph = graph_of(dataset)
+            assert_same(found, part_in_order(graph, orders, found.book, comm.rank, tables, splits))
+            if parts == comm.size:
+                saved = PartitionBook(read_partition_meta(path).book.offsets, dataset.schema.num_types)
+                assert found.book == saved
+
+
+# Reports ##########################################################################################
+
+COMMUNITIES = 24
+
+
+def communities() -> Dataset:
+    """Two types in 24 communities, in random order; nine edges of ten stay within a community."""
+    draw = torch.Generator().manual_seed(0)
+    counts, train = {"user": 2400, "item": 960}, {"user": 1200, "item": 0}
+    name = {key: torch.randperm(count, generator=draw) for key, count in counts.items()}
+    relations = (("user", "buys", "item"), ("item", "rev_buys", "user"), ("item", "like", "item"))
+    edge_sets = []
+    for relation in relations:
+        source_size, target_size = (counts[key] // COMMUNITIES for key in relation[::2])
+        source = torch.randint(0, counts[relation[0]], (12_000,), generator=draw)
+        near = source // source_size * target_size + torch.randint(0, target_size, (12_000,), generator=draw)
+        far = torch.randint(0, counts[relation[2]], (12_000,), generator=draw)
+        target = torch.where(torch.rand(12_000, generator=draw) < 0.9, near, far)
+        ends = [name[relation[0]][source], name[relation[2]][target]]
+        edge_sets.append(EdgeSet(relation, torch.stack(ends)))
+    node_sets = [
+        NodeSet(key, count, splits={"train": name[key][: train[key]]}) for key, count in counts.items()
+    ]
+    return Dataset("communities", tuple(node_sets), tuple(edge_sets))
+
+
+def compare_policies(comm: Communicator) -> dict[str, dict[str, float]]:
+    """Returns edge cut and the worst balance of each type, after comparing reports with counts."""
+    dataset, found = communities(), {}
+    for policy in ("random", "contiguous", "ldg", "fennel"):
+        part = partition(dataset, policy, comm=comm)
+        report = report_partition(part, comm)
+        owners = owners_everywhere([part], comm)
+        for name in dataset.schema.node_types:
+            counts = report.types[name][comm.rank]
+            assert counts == counted(dataset, owners, name, comm.rank), (policy, name, counts)
+        of = ("nodes", "edges", "train")
+        found[policy] = {
+            name: max(report.balance(one, name) for one in of) for name in dataset.schema.node_types
+        }
+        found[policy]["cut"] = report.edge_cut
+    return found
+
+
+def counted(dataset: Dataset, owners: Sequence[Tensor], name: str, rank: int) -> PartCounts:
+    """The counts of one type in one part, by looking at all edges."""
+    schema = dataset.schema
+    own, edges, cut, halo = owners[schema.type_number(name)] == rank, 0, 0, []
+    for source, target, one in zip(schema.source_types, schema.target_types, dataset.edge_sets, strict=True):
+        here = owners[target][one.edge_index[1].long()] == rank
+        away = here & (owners[source][one.edge_index[0].long()] != rank)
+        if schema.node_types[target] == name:
+            edges, cut = edges + int(here.sum()), cut + int(away.sum())
+        if schema.node_types[source] == name:
+            halo.append(one.edge_index[0][away])
+    train = int(own[dataset.split("train", name)].sum())
+    return PartCounts(int(own.sum()), edges, train, cut, torch.cat(halo).unique().numel())
+
+
+# Tests ############################################################################################
 
 
 @pytest.mark.parametrize("ranks", [*in_all(1), 2, *in_all(4)])
 def test_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
-    run_ranks(f"{JOBS}:equals_the_obvious", ranks, {"rounds": [1 << 24, 3_000]})
+    run_ranks(equals_the_obvious, ranks, {"rounds": [1 << 24, 3_000]})
 
 
 @pytest.mark.parametrize("ranks", [*in_all(1), 3])
 def test_streamed_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
-    run_ranks(f"{JOBS}:streams", ranks)
+    run_ranks(streams, ranks)
 
 
 def test_the_parts_do_not_depend_on_how_many_ranks_read() -> None:
-    run_ranks(f"{JOBS}:any_number_of_parts", 3)
+    run_ranks(any_number_of_parts, 3)
 
 
 def test_many_relations_take_as_many_rounds_as_few() -> None:
-    run_ranks(f"{JOBS}:many_relations", 2)
+    run_ranks(many_relations, 2)
 
 
 def test_saved_parts_are_loaded_by_any_number_of_ranks(tmp_path: Path) -> None:
-    run_ranks(f"{JOBS}:save", 2, {"folder": str(tmp_path)})
+    run_ranks(save, 2, {"folder": str(tmp_path)})
     for ranks in (1, 2, 3):
-        run_ranks(f"{JOBS}:load", ranks, {"folder": str(tmp_path)})
+        run_ranks(load, ranks, {"folder": str(tmp_path)})
 
 
 @pytest.fixture(scope="module")
@@ -101,15 +315,14 @@ def test_memory_is_bounded_by_the_share(tmp_path: Path) -> None:
         np.save(tmp_path / "edge_index" / f"{source}__{name}__paper.npy", np.stack(ends))
     np.save(tmp_path / "nodes" / "paper" / "x.npy", draw.standard_normal((150_000, 32), dtype=np.float32))
     np.save(tmp_path / "splits" / "paper" / "train.npy", np.arange(0, 150_000, 3))
-    job = "tests.partition.job_partition:memory"
-    for result in run_ranks(job, 2, {"folder": str(tmp_path), "round_bytes": 1 << 20}):
+    for result in run_ranks(job_partition.memory, 2, {"folder": str(tmp_path), "round_bytes": 1 << 20}):
         share, most = result.value
         whole = 2 * 8 * edges + 4 * 32 * 150_000
         assert most < 2 * share + (16 << 20) < share + whole, (share, most)
 
 
 def test_streaming_cuts_fewer_edges_and_balances_every_type() -> None:
-    found = run_ranks(f"{JOBS}:compare_policies", 2)[0].value
+    found = run_ranks(compare_policies, 2)[0].value
     for policy in ("ldg", "fennel"):
         assert found[policy]["cut"] < 0.6 * found["random"]["cut"], found
         assert max(found[policy]["user"], found[policy]["item"]) < 1.1, found

@@ -1,15 +1,43 @@
-"""Accelerated models of PyG equal PyG's: outputs and gradients of the same calls."""
+"""Accelerated models of PyG, and of the shapes of its examples, equal the plain ones."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from torch_geometric.data import Batch, Data
+from torch import Tensor
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.nn import BatchNorm, GraphSAGE, SAGEConv
 
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, accelerate, nn
 from tests.support.accuracy import assert_as_pygs
+from tests.support.example_models import (
+    HIDDEN,
+    IN,
+    ITEM,
+    OUT,
+    TO,
+    Bipartite,
+    Citations,
+    Encoder,
+    Hierarchical,
+    Module,
+    Recommender,
+    Stack,
+    Tabular,
+    infomax,
+    link_batches,
+    polynormer,
+    sequential,
+    to_hetero,
+    typed_batches,
+    with_tables,
+)
 from tests.support.ported_models import (
     FEATURES,
     GRAPH,
@@ -23,6 +51,7 @@ from tests.support.ported_models import (
     results,
     trimming,
 )
+from tests.support.recorded_models import assert_close, batches, cut, found_in, gradients, pair
 
 
 def run(model: torch.nn.Module, batch: Any, rows: int | None, **options: Any) -> dict[str, torch.Tensor]:
@@ -210,3 +239,213 @@ def test_hooks_on_a_model_are_called_once() -> None:
     ours.register_forward_hook(lambda *_: seen.append(1))
     ours(batch)  # of another depth than the batch
     assert len(seen) == 1
+
+
+# Shapes of PyG's examples #########################################################################
+
+
+@dataclass(frozen=True)
+class Example:
+    """A ``forward`` of the examples: the script's call, ours, and what of their results is used.
+
+    ``whole`` says why something computes all rows: None where nothing does, empty where nothing is
+    recorded.
+    """
+
+    make: Callable[[], Module]
+    plain: Callable[[Any, Any], Any] = lambda model, batch: model(batch.x, batch.edge_index)
+    ours: Callable[[Any, Any], Any] = lambda model, batch: model(batch)
+    rows: Callable[[Any, Any], Any] = lambda found, batch: cut(found, batch.num_sampled_nodes[0])
+    picks: Callable[[Any], Any] = lambda found: found
+    given: Callable[[], list[Any]] = batches
+    whole: str | None = None
+    dtype: torch.dtype = torch.float64
+
+
+def dicts(model: Any, batch: Any) -> Any:
+    return model(batch.x_dict, batch.edge_index_dict)
+
+
+def links(model: Any, batch: Any) -> Any:
+    return model(batch.x_dict, batch.edge_index_dict, batch[TO].edge_label_index)
+
+
+def as_it_is(found: Any, batch: Any) -> Any:
+    return found
+
+
+def of_items(found: Any, batch: Any) -> Any:
+    return found[ITEM][: batch[ITEM].batch_size]
+
+
+def item_rows(found: Any, batch: Any) -> Any:
+    return found[: batch[ITEM].batch_size]
+
+
+def self_trimming(model: Any, batch: Any) -> Any:
+    return model(
+        batch.x_dict, batch.edge_index_dict, batch.num_sampled_edges_dict, batch.num_sampled_nodes_dict
+    )
+
+
+def homogeneous_links() -> list[Any]:
+    loader = MacrobatchLinkNeighborLoader(
+        GRAPH,
+        [4, 3],
+        edge_label_index=GRAPH.edge_index[:, 5:35],
+        batch_size=12,
+        seed=3,
+        neg_sampling="binary",
+    )
+    return list(loader)
+
+
+def disjoint(dtype: torch.dtype = torch.float64) -> list[Any]:
+    data = Data(x=GRAPH.x.to(dtype), edge_index=GRAPH.edge_index)
+    return list(MacrobatchNeighborLoader(data, [4, 3], torch.arange(20), batch_size=9, seed=1, disjoint=True))
+
+
+def with_batch(model: Any, batch: Any) -> Any:
+    return model(batch.x, batch.edge_index, batch.batch)
+
+
+EXAMPLES: dict[str, Example] = {
+    "ogbn_train, SGFormer": Example(
+        lambda: pyg.SGFormer(IN, HIDDEN, OUT, trans_dropout=0.0, gnn_dropout=0.0), with_batch,
+        given=lambda: disjoint(torch.float32), whole="makes a tensor", dtype=torch.float32,
+    ),
+    "ogbn_train, Polynormer, local": Example(lambda: polynormer(False), with_batch, given=disjoint),
+    "ogbn_train, Polynormer, global": Example(
+        lambda: polynormer(True), with_batch, given=disjoint,
+        whole="takes the length|makes a tensor|reads values",
+    ),
+    "graph_sage_unsup": Example(
+        lambda: pyg.GraphSAGE(IN, HIDDEN, 2, OUT, norm="batch_norm"), given=homogeneous_links
+    ),
+    "infomax_inductive": Example(
+        Encoder, lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size), rows=as_it_is
+    ),
+    "infomax_inductive, whole": Example(
+        infomax, lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size),
+        lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size),
+        rows=lambda found, _: found[0], picks=lambda found: found[0], whole="",
+    ),
+    "bipartite_sage_unsup, taobao": Example(
+        Bipartite,
+        lambda model, batch: model(batch.number_dict, batch.edge_index_dict, batch[TO].edge_label_index),
+        rows=as_it_is, given=link_batches,
+    ),
+    "hierarchical_sage": Example(Hierarchical, self_trimming, rows=item_rows, given=typed_batches),
+    "recommender_system, temporal_link_pred": Example(
+        Recommender, links, rows=as_it_is, given=link_batches
+    ),
+    "to_hetero_mag": Example(
+        sequential, dicts, rows=of_items, picks=lambda found: found[ITEM], given=typed_batches
+    ),
+    "relational_gnn": Example(
+        lambda: to_hetero(Stack(last=True)), dicts, rows=of_items, picks=lambda found: found[ITEM],
+        given=typed_batches,
+    ),
+    "rdl": Example(
+        Tabular, lambda model, batch: model(batch, ITEM), lambda model, batch: model(batch, ITEM),
+        rows=as_it_is, given=with_tables,
+    ),
+    "mag240m_graphsage": Example(Citations, dicts, rows=item_rows, given=typed_batches),
+}  # fmt: skip
+
+
+def prepared(example: Example) -> tuple[Any, Any]:
+    """An accelerated and a plain model in evaluation mode, whose widths are known."""
+    torch.manual_seed(0)
+    model = example.make().to(example.dtype)
+    (first, *_) = example.given()
+    with torch.no_grad():
+        example.plain(model, first.clone())
+    ours, plain = pair(model, example.dtype)
+    return ours.eval(), plain.eval()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_models_of_the_shapes_in_pygs_examples(name: str) -> None:
+    example = EXAMPLES[name]
+    ours, plain = prepared(example)
+    tolerance = 1e-10 if example.dtype == torch.float64 else 1e-4
+    for batch, same in zip(example.given(), example.given(), strict=True):
+        found = example.picks(example.ours(ours, batch))
+        wanted = example.rows(example.plain(plain, same), batch)
+        assert_close(found, wanted, tolerance)
+        assert_close(gradients(ours, found), gradients(plain, wanted), tolerance)
+    now = found_in(ours)
+    assert is_trimmed(ours) == (example.whole is None), (now.reasons, now.notes)
+    assert example.whole is None or re.search(example.whole, " ".join(now.reasons + now.notes))
+
+
+def is_trimmed(model: Any) -> bool:
+    """Returns whether nothing computed all rows, and some convolution those of the seeds alone."""
+    found = found_in(model)
+    return not found.reasons and not found.notes and any(0 in hops for hops in found.hops)
+
+
+# Other devices ####################################################################################
+
+DEVICES = ["meta", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+def batch_on(device: str) -> Data:
+    generator = torch.Generator().manual_seed(0)
+    target, _ = torch.randint(6, (20,), generator=generator).sort()
+    data = Data(x=torch.randn(10, 8), edge_index=torch.stack([torch.arange(20) % 10, target]))
+    data.num_sampled_nodes, data.num_sampled_edges, data.batch_size = [3, 3, 4], [10, 10], 3
+    return data.to(device)
+
+
+class Own(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = SAGEConv(8, 16), BatchNorm(16), SAGEConv(16, 4)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.second(self.first(x, edge_index).relu(), edge_index)
+        return out
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("make", [Own, lambda: GraphSAGE(8, 16, 2, out_channels=4)], ids=["own", "SAGE"])
+def test_accelerated_models_compute_by_pygs_code(make: Any, device: str) -> None:
+    plain = make().eval()
+    model = accelerate(make()).eval()
+    model.load_state_dict(plain.state_dict())
+    plain, model, batch = plain.to(device), model.to(device), batch_on(device)
+    out, right = model(batch.x, batch.edge_index), plain(batch.x, batch.edge_index)
+    assert out.device == right.device and out.shape == right.shape
+    assert device == "meta" or torch.equal(out, right)
+    with pytest.raises(
+        TypeError, match=rf"the batch is on {device}.*call model\(batch.x, batch.edge_index\)"
+    ):
+        model(batch)
+
+
+def test_a_typed_batch_is_refused() -> None:
+    batch = HeteroData()
+    batch["a"].x = torch.randn(3, 2, device="meta")
+    batch["a", "to", "a"].edge_index = torch.zeros(2, 3, dtype=torch.int64, device="meta")
+
+    class Typed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = SAGEConv(2, 2)
+
+        def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
+            return {name: self.conv(x, edge_index_dict["a", "to", "a"]) for name, x in x_dict.items()}
+
+    with pytest.raises(TypeError, match=r"call model\(batch.x_dict, batch.edge_index_dict\)"):
+        accelerate(Typed())(batch)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["SAGEConv", "GCNConv", "GATConv"])
+def test_native_layers_refuse(name: str, device: str) -> None:
+    batch = batch_on(device)
+    layer = getattr(nn, name)(8, 4).to(device)
+    with pytest.raises(ValueError, match=r"on the CPU|CPU tensors"):
+        layer(batch.x, batch.edge_index)

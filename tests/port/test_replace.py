@@ -31,8 +31,6 @@ from tests.support.ported_models import (
     trimming,
 )
 
-# Replace ##########################################################################################
-
 
 class Net(torch.nn.Module):
     """A model as users write them."""

@@ -88,8 +88,7 @@ def assert_close(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], tole
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("name", "budget"),
-    [*((name, budget) for name in MODELS for budget in BUDGETS), ("sage, one layer", 1)],
+    ("name", "budget"), [*((name, budget) for name in MODELS for budget in BUDGETS), ("sage, one layer", 1)]
 )
 def test_inference_is_the_forward_pass_of_pygs_model(name: str, budget: int | None) -> None:
     data = of_one_width()

@@ -46,73 +46,69 @@ def some(size: int, rank: int) -> Tensor:
     return torch.randint(max(size, 1), (7 * rank + 3 if size else 0,), generator=draw)
 
 
-def reads_and_writes() -> None:
+def reads_and_writes(comm: Communicator) -> None:
     """Attributes by type, relation and original id are those of the whole graph, also after
     writes."""
-    with Communicator.create("stores", timeout=20) as comm:
-        for dataset, part in parts(comm):
-            for share in (True, False):
-                store = DistFeatureStore(part, comm, share=share)
-                for one in dataset.sets:
-                    masks = {f"{name}_mask" for name in getattr(one, "splits", {})}
-                    group = group_name(one.group, dataset.schema)
-                    named = [a for a in store.get_all_tensor_attrs() if a.group_name == group]
-                    assert {a.attr_name for a in named} == {*one.tables, *masks}
-                    index = some(one.num_rows, comm.rank)
-                    for name, table in one.tables.items():
-                        found = store.get_tensor(group, name, index=index)
-                        assert torch.equal(found, table[index])
-                        assert store.get_tensor_size(group, name) == tuple(table.shape)
-                        more = (table + 1).to(table.dtype)
-                        store.put_tensor(more[index], group, name, index=index)
-                        changed = torch.cat([some(one.num_rows, rank) for rank in range(comm.size)])
-                        wanted = table.clone()
-                        wanted[changed] = more[changed]
-                        found = store.get_tensor(group, name, index=slice(None))
-                        assert torch.equal(found, wanted)
-                        store.put_tensor(table[index], group, name, index=index)
-            if dataset.schema.has_names:
-                with pytest.raises(KeyError, match="no node type 'venue'"):
-                    store.get_tensor("venue", "x", index=torch.arange(1))
-
-
-def rows_of_all_groups() -> None:
-    """One reader reads rows of all types and relations in two rounds."""
-    with Communicator.create("stores", timeout=20) as comm:
-        for dataset, part in parts(comm):
-            internal = all_internal_ids(owners(dataset, comm.size), part.book)
-            store = DistFeatureStore(part, comm, share=False)
-            sets = [one for one in dataset.sets if one.tables or one.group.is_node]
-            columns = {one.group: Columns(list(one.tables), one.group.is_node) for one in reversed(sets)}
-            reader, wanted, originals = store.reader(columns), dict[Group, RowRequest](), {}
-            for one in sets:
-                if comm.rank == 1 and one.num_rows % 2:
-                    continue  # a rank that wants nothing of a group
-                ids = some(one.num_rows, comm.rank)
-                node = edge = ids
-                kind = dataset.schema.type_of_rows(one.group)
-                if one.group.is_edge:
-                    node = (
-                        dataset.edge_sets[dataset.schema.edge_groups.index(one.group)]
-                        .edge_index[1][ids]
-                        .long()
-                    )
-                order = internal[kind][node].argsort(stable=True)
-                originals[one.group] = ids[order]
-                found = internal[kind][node][order]
-                wanted[one.group] = RowRequest(found, edge[order] if one.group.is_edge else None)
-            before = comm.counters.snapshot()
-            rows = reader.read(wanted, Header(MessageKind.FEATURES))
-            spent = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
-            assert spent.rounds == 2
-            for one in sets:
-                ids = originals.get(one.group, torch.empty(0, dtype=torch.int64))
-                block = rows.blocks[one.group]
+    for dataset, part in parts(comm):
+        for share in (True, False):
+            store = DistFeatureStore(part, comm, share=share)
+            for one in dataset.sets:
+                masks = {f"{name}_mask" for name in getattr(one, "splits", {})}
+                group = group_name(one.group, dataset.schema)
+                named = [a for a in store.get_all_tensor_attrs() if a.group_name == group]
+                assert {a.attr_name for a in named} == {*one.tables, *masks}
+                index = some(one.num_rows, comm.rank)
                 for name, table in one.tables.items():
-                    assert torch.equal(block.attributes[name], table[ids]), (one.group, name)
-                if one.group.is_node:
-                    assert block.original is not None and torch.equal(block.original.long(), ids)
-            reads_one_type(reader, part, internal, sets)
+                    found = store.get_tensor(group, name, index=index)
+                    assert torch.equal(found, table[index])
+                    assert store.get_tensor_size(group, name) == tuple(table.shape)
+                    more = (table + 1).to(table.dtype)
+                    store.put_tensor(more[index], group, name, index=index)
+                    changed = torch.cat([some(one.num_rows, rank) for rank in range(comm.size)])
+                    wanted = table.clone()
+                    wanted[changed] = more[changed]
+                    found = store.get_tensor(group, name, index=slice(None))
+                    assert torch.equal(found, wanted)
+                    store.put_tensor(table[index], group, name, index=index)
+        if dataset.schema.has_names:
+            with pytest.raises(KeyError, match="no node type 'venue'"):
+                store.get_tensor("venue", "x", index=torch.arange(1))
+
+
+def rows_of_all_groups(comm: Communicator) -> None:
+    """One reader reads rows of all types and relations in two rounds."""
+    for dataset, part in parts(comm):
+        internal = all_internal_ids(owners(dataset, comm.size), part.book)
+        store = DistFeatureStore(part, comm, share=False)
+        sets = [one for one in dataset.sets if one.tables or one.group.is_node]
+        columns = {one.group: Columns(list(one.tables), one.group.is_node) for one in reversed(sets)}
+        reader, wanted, originals = store.reader(columns), dict[Group, RowRequest](), {}
+        for one in sets:
+            if comm.rank == 1 and one.num_rows % 2:
+                continue  # a rank that wants nothing of a group
+            ids = some(one.num_rows, comm.rank)
+            node = edge = ids
+            kind = dataset.schema.type_of_rows(one.group)
+            if one.group.is_edge:
+                node = (
+                    dataset.edge_sets[dataset.schema.edge_groups.index(one.group)].edge_index[1][ids].long()
+                )
+            order = internal[kind][node].argsort(stable=True)
+            originals[one.group] = ids[order]
+            found = internal[kind][node][order]
+            wanted[one.group] = RowRequest(found, edge[order] if one.group.is_edge else None)
+        before = comm.counters.snapshot()
+        rows = reader.read(wanted, Header(MessageKind.FEATURES))
+        spent = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
+        assert spent.rounds == 2
+        for one in sets:
+            ids = originals.get(one.group, torch.empty(0, dtype=torch.int64))
+            block = rows.blocks[one.group]
+            for name, table in one.tables.items():
+                assert torch.equal(block.attributes[name], table[ids]), (one.group, name)
+            if one.group.is_node:
+                assert block.original is not None and torch.equal(block.original.long(), ids)
+        reads_one_type(reader, part, internal, sets)
 
 
 def reads_one_type(
@@ -142,32 +138,31 @@ def reads_one_type(
     assert not any(len(column) for block in empty for column in block.columns.values())
 
 
-def lookups() -> None:
+def lookups(comm: Communicator) -> None:
     """Ids of several types are looked up together, and all ranks together have every edge once."""
-    with Communicator.create("stores", timeout=20) as comm:
-        for dataset, part in parts(comm):
-            internal = all_internal_ids(owners(dataset, comm.size), part.book)
-            asked = {
-                at: some(nodes.num_nodes, comm.rank)
-                for at, nodes in enumerate(dataset.node_sets)
-                if at != comm.rank
-            }
-            before = comm.counters.snapshot()
-            found = internal_ids_by_type(part, comm, asked)
-            spent = (comm.counters.snapshot() - before)[MessageKind.LOOKUP]
-            assert spent.rounds == (2 if comm.size > 1 else 0) and found.keys() == asked.keys()
-            for at, ids in asked.items():
-                assert torch.equal(found[at], internal[at][ids])
-            graph = DistGraphStore(part, comm)
-            attrs = graph.get_all_edge_attrs()
-            assert [attr.edge_type for attr in attrs] == list(dataset.schema.relations)
-            for number, (attr, one) in enumerate(zip(attrs, dataset.edge_sets, strict=True)):
-                own = part.relations[number].explicit_edge_ids()
-                edges = torch.stack(graph.get_edge_index(attr))
-                assert torch.equal(edges, one.edge_index[:, own].long())
-                assert torch.equal(comm.all_gather(own).rows.sort().values, torch.arange(one.num_edges))
-                ids = some(one.num_edges, comm.rank)
-                targets = internal[dataset.schema.target_types[number]][one.edge_index[1][ids].long()]
-                assert torch.equal(edge_targets(part, comm, ids, relation=number), targets)
-            with pytest.raises((IndexError, KeyError)):
-                graph.get_edge_index(("a", "b", "c"), "coo")
+    for dataset, part in parts(comm):
+        internal = all_internal_ids(owners(dataset, comm.size), part.book)
+        asked = {
+            at: some(nodes.num_nodes, comm.rank)
+            for at, nodes in enumerate(dataset.node_sets)
+            if at != comm.rank
+        }
+        before = comm.counters.snapshot()
+        found = internal_ids_by_type(part, comm, asked)
+        spent = (comm.counters.snapshot() - before)[MessageKind.LOOKUP]
+        assert spent.rounds == (2 if comm.size > 1 else 0) and found.keys() == asked.keys()
+        for at, ids in asked.items():
+            assert torch.equal(found[at], internal[at][ids])
+        graph = DistGraphStore(part, comm)
+        attrs = graph.get_all_edge_attrs()
+        assert [attr.edge_type for attr in attrs] == list(dataset.schema.relations)
+        for number, (attr, one) in enumerate(zip(attrs, dataset.edge_sets, strict=True)):
+            own = part.relations[number].explicit_edge_ids()
+            edges = torch.stack(graph.get_edge_index(attr))
+            assert torch.equal(edges, one.edge_index[:, own].long())
+            assert torch.equal(comm.all_gather(own).rows.sort().values, torch.arange(one.num_edges))
+            ids = some(one.num_edges, comm.rank)
+            targets = internal[dataset.schema.target_types[number]][one.edge_index[1][ids].long()]
+            assert torch.equal(edge_targets(part, comm, ids, relation=number), targets)
+        with pytest.raises((IndexError, KeyError)):
+            graph.get_edge_index(("a", "b", "c"), "coo")

@@ -30,8 +30,6 @@ from pyg_batchgnn.store.pyg import group_of
 from pyg_batchgnn.store.shard import EdgeIndex, shard_of
 from tests.support.partitioned_graphs import CASES, part_of
 
-# Shard ############################################################################################
-
 
 @given(st.lists(st.lists(st.integers(0, 40), unique=True).map(sorted), min_size=1, max_size=8), st.data())
 def test_edges_are_found_among_those_of_their_destinations(

@@ -150,10 +150,7 @@ def with_too_few(data: HeteroData) -> None:
 
 @pytest.mark.parametrize(
     ("change", "name", "words"),
-    [
-        (len, "nothing", ["nothing", "neither"]),
-        (with_too_few, "time", ["[2]", "3 rows"]),
-    ],
+    [(len, "nothing", ["nothing", "neither"]), (with_too_few, "time", ["[2]", "3 rows"])],
 )
 def test_times_that_cannot_be(change: Any, name: str, words: list[str]) -> None:
     data = hetero()

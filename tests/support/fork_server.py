@@ -7,15 +7,18 @@ input, and its ranks with it (the system kills them when their parent is gone).
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import importlib
+import inspect
 import json
 import os
 import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ import torch
 import torch.distributed
 
 import pyg_batchgnn.loader.rank_setup  # noqa: F401  (with the rooms that ranks use)
+from pyg_batchgnn.comm import Communicator
 
 _PR_SET_PDEATHSIG = 1
 
@@ -72,7 +76,7 @@ def _rank(request: dict[str, Any], rank: int, environment: dict[str, str]) -> in
     torch.manual_seed(0)
     try:
         module, _, name = request["function"].partition(":")
-        value = getattr(importlib.import_module(module), name)(**request["arguments"])
+        value = _call(getattr(importlib.import_module(module), name), request["arguments"])
         Path("value.part").write_text(json.dumps(value))
         Path("value.part").rename("value.json")
         return 0
@@ -82,6 +86,14 @@ def _rank(request: dict[str, Any], rank: int, environment: dict[str, str]) -> in
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+
+
+def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    with contextlib.ExitStack() as stack:
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.annotation == "Communicator":
+                arguments[name] = stack.enter_context(Communicator.create(name, timeout=50))
+        return function(**arguments)
 
 
 if __name__ == "__main__":

@@ -127,7 +127,9 @@ over_ranks = pytest.mark.parametrize(
 )
 
 
-def run_covering(job: str, ranks: int, hosts: Sequence[int], every: int, backend: str = "gloo") -> None:
+def run_covering(
+    job: Callable[..., int], ranks: int, hosts: Sequence[int], every: int, backend: str = "gloo"
+) -> None:
     """Runs every n-th combination of a job, or those that the environment asks for."""
     covering = Covering.parse(os.environ.get(VARIABLE, ""), every)
     arguments = {"backend": backend, "patience": PATIENCE, "covering": asdict(covering)}

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -85,7 +85,7 @@ class Job:
 
 @contextlib.contextmanager
 def launch(
-    function: str,
+    function: Callable[..., Any] | str,
     ranks: int,
     arguments: dict[str, Any] | None = None,
     *,
@@ -101,7 +101,7 @@ def launch(
             (folder / name).mkdir()
         common = {**_rendezvous(store, stack), "TMPDIR": str(folder / _TEMPORARY), **(environment or {})}
         environments = [_environment(rank, ranks, hosts or [0] * ranks, common) for rank in range(ranks)]
-        request = {"function": function, "arguments": arguments or {}, "folder": str(folder)}
+        request = {"function": _name(function), "arguments": arguments or {}, "folder": str(folder)}
         request["whole_end"] = whole_end
         job = Job(_ask({"do": "start", "environments": environments, **request}), folder)
         stack.callback(job.end)
@@ -109,7 +109,7 @@ def launch(
 
 
 def run_ranks(
-    function: str,
+    function: Callable[..., Any] | str,
     ranks: int,
     arguments: dict[str, Any] | None = None,
     *,
@@ -124,7 +124,9 @@ def run_ranks(
     """Runs ``function`` in every rank, in an empty folder of its own, with torchrun's environment.
 
     Args:
-        function: ``module:name``; called with the arguments by keyword, returns something for JSON.
+        function: a function of a module, or ``module:name``; called with the arguments by keyword,
+            and with a communicator of all ranks for each parameter that is to be a `Communicator`.
+            Returns something for JSON.
         ranks: how many processes, with one torch thread each.
         timeout: seconds for all; what still runs then is killed and the call fails.
         never_end: ranks that are not waited for (stopped ones); killed when the others have ended.
@@ -149,6 +151,13 @@ def run_ranks(
     failed = [result for result in results if check and result.rank in needed and result.code]
     assert not failed, f"ranks {[result.rank for result in failed]} failed\n{_errors(failed)}"
     return results
+
+
+def _name(function: Callable[..., Any] | str) -> str:
+    if isinstance(function, str):
+        return function
+    module = function.__module__.removeprefix("tests.")  # pytest gives test modules names without it
+    return f"tests.{module}:{function.__name__}"
 
 
 def _environment(rank: int, ranks: int, hosts: Sequence[int], common: dict[str, str]) -> dict[str, str]:

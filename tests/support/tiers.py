@@ -45,7 +45,7 @@ each = pytest.mark.covering(1)
 product = pytest.mark.covering(9)
 #: Marks a test that takes its own slice of what it goes through: every slice has it.
 own_slices = pytest.mark.own_slices
-#: Marks a test of results that `tests/ops/test_levels.py` runs with fewer vector instructions, too.
+#: Marks a test of results that `tests/ops/test_thread_pool.py` runs with narrower vectors, too.
 every_level = pytest.mark.every_level
 MARKERS = {
     "all_only": "only `make test-all` runs it",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -137,6 +138,18 @@ def bundle_features(path: Path) -> np.ndarray:
             for at in range(archive["x_indptr"][row], archive["x_indptr"][row + 1]):
                 dense[row, archive["x_indices"][at]] = archive["x_data"][at] if "x_data" in archive else 1.0
     return dense
+
+
+def flip_byte(path: Path, at: int = -1) -> None:
+    """Changes a byte of a file."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def cut_bytes(path: Path, count: int) -> None:
+    """Takes the last bytes off a file."""
+    os.truncate(path, path.stat().st_size - count)
 
 
 def write_csv(path: Path, rows: Any) -> None:

@@ -1,13 +1,20 @@
-"""Descriptions: what is read is what was written, and mistakes are named."""
+"""Descriptions: what is read is what was written, mistakes are named, drafts are guessed."""
 
 from __future__ import annotations
 
-from datetime import date
+import gzip
+from datetime import date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data import DatasetError, read_folder
+from pyg_batchgnn.sample import NeighborChoice
+from pyg_batchgnn.sample.pyg_samplers import PygParts
 from pyg_batchgnn.tables import (
     ColumnFeature,
     EdgeTable,
@@ -18,6 +25,10 @@ from pyg_batchgnn.tables import (
     TableOptions,
     TableSplit,
     TimeColumn,
+    check,
+    convert,
+    draft,
+    write_draft,
 )
 
 WHOLE = GraphDescription(
@@ -120,3 +131,204 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, said: str) -> None:
 def test_a_missing_description_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="batchgnn tables describe"):
         GraphDescription.read(tmp_path)
+
+
+# Guesses ##########################################################################################
+
+
+def write(folder: Path, name: str, columns: dict[str, Any]) -> None:
+    file = folder / f"{name}.parquet"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), file)
+
+
+def bank(folder: Path) -> None:
+    """Writes the tables of a bank; payments have no key and lie in a folder of parts."""
+    draw = np.random.default_rng(0)
+    write(folder, "cards", {"card_id": [f"c{at}" for at in range(60)], "limit": draw.gamma(2, 1000, 60)})
+    write(folder, "merchants", {"id": np.arange(100, 130), "kind": ["shop", "bar", "web"] * 10})
+    for part in (2, 10):
+        count = 200
+        times = [datetime(2024, 1, part, at % 24, at % 60) for at in range(count)]
+        columns = {
+            "card": [f"c{one}" for one in draw.integers(60, size=count)],
+            "merchant_id": draw.integers(100, 130, size=count),
+            "amount": np.exp(draw.normal(3, 2, count)),
+            "night": draw.random(count) < 0.3,
+            "paid_at": pa.array(times, pa.timestamp("us")),
+            "fraud": draw.random(count) < 0.1,
+            "note": [f"note {part} {at}" for at in range(count)],
+        }
+        write(folder, f"payments/part-{part}", columns)
+
+
+def test_a_bank(tmp_path: Path) -> None:
+    bank(tmp_path)
+    text = draft(tmp_path)
+    file = write_draft(tmp_path)
+    assert file.read_text() == text
+    said = GraphDescription.read(tmp_path)
+    payment = said.nodes["payment"]
+    assert payment.key == () and payment.files == ("payments/*.parquet",)
+    assert {name: one.type for name, one in payment.foreign_keys.items()} == {
+        "card": "card",
+        "merchant": "merchant",
+    }
+    assert payment.foreign_keys["merchant"].columns == ("merchant_id",)
+    assert payment.label is not None and payment.label.column == "fraud"
+    assert payment.time is not None and payment.time.column == "paid_at"
+    assert payment.split is not None and payment.split.is_by_time
+    assert {name: one.encoder for name, one in payment.features.items()} == {
+        "amount": "log",
+        "night": "boolean",
+    }
+    assert said.nodes["card"].key == ("card_id",) and said.nodes["merchant"].key == ("id",)
+    assert said.nodes["merchant"].features["kind"].encoder == "category"
+    assert "Not used: note (text" in text and "No column is a key" in text
+    made = convert(said, tmp_path / "data")
+    assert made.training == " --node-type payment --time-attr time"
+    shares = [len(one) / 400 for one in read_folder(tmp_path / "data").nodes_of("payment").splits.values()]
+    assert shares == pytest.approx([0.2, 0.6, 0.2], abs=0.02)  # test, train, val
+
+
+def test_a_shop_of_three_csv_files(tmp_path: Path) -> None:
+    (tmp_path / "users.csv").write_text(
+        "user_id,age\n" + "".join(f"u{at},{20 + at % 40}\n" for at in range(50))
+    )
+    (tmp_path / "items.csv").write_text("item_id,price\n" + "".join(f"i{at},{at}.5\n" for at in range(40)))
+    rows = (f"u{at % 50},i{at * 7 % 40},{date(2024, 1, 1) + timedelta(days=at % 300)}\n" for at in range(500))
+    (tmp_path / "orders.csv").write_text("user_id,item_id,day\n" + "".join(rows))
+    write_draft(tmp_path)
+    said = GraphDescription.read(tmp_path)
+    links = said.edges["user", "orders", "item"]
+    assert (links.source, links.target) == (("user_id",), ("item_id",))
+    assert links.split is not None and links.split.is_by_time
+    made = convert(said, tmp_path / "data")
+    assert made.training == " --task link --edge-type user,orders,item --time-attr time"
+    with pytest.raises(DatasetError, match="exists already; remove it, or give another file with --out"):
+        write_draft(tmp_path)
+
+
+def test_links_alone_name_their_types(tmp_path: Path) -> None:
+    for part in (1, 2):
+        write(
+            tmp_path,
+            f"ratings_{part}",
+            {"user_id": ["a", "b", "a"], "movie_id": [3, 4, 3], "stars": [1.0, 2.0, 3.0]},
+        )
+    said = GraphDescription.from_dict(_toml(draft(tmp_path)), tmp_path)
+    assert said.nodes == {} and list(said.edges) == [("user", "ratings", "movie")]
+    assert said.edges["user", "ratings", "movie"].files == ("ratings_1.parquet", "ratings_2.parquet")
+    assert said.edges["user", "ratings", "movie"].split is not None
+
+
+def _toml(text: str) -> dict[str, Any]:
+    from pyg_batchgnn.tables.description import _toml as module
+
+    return dict(module().loads(text))
+
+
+def test_edges_between_nodes_of_one_type(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "people",
+        {"id": np.arange(30), "y": np.arange(30) % 3, "born": pa.array([0] * 30, pa.date32())},
+    )
+    write(tmp_path, "knows", {"src": np.arange(29), "dst": np.arange(1, 30)})
+    said = GraphDescription.from_dict(_toml(draft(tmp_path)), tmp_path)
+    assert list(said.edges) == [("people", "knows", "people")]
+    assert said.nodes["people"].time is None and said.nodes["people"].features["born"].parts == (
+        "weekday",
+        "day",
+        "month",
+    )
+
+
+def test_files_as_people_have_them(tmp_path: Path) -> None:
+    """Names with spaces, keys with zeros in front, another delimiter, gzip, and an empty file."""
+    people = "".join(f'{at:03};"a;b";{"" if at == 3 else at % 3 > 0}\n' for at in range(40))
+    (tmp_path / "people.csv").write_text("Person No;full.name;Is Fraud\n" + people, "utf-8-sig")
+    with gzip.open(tmp_path / "visits [1],x.csv.gz", "wt") as stream:
+        stream.write(
+            "person no,shopId,when\n" + "".join(f"{at % 40:03},s{at % 7},{at}\n" for at in range(90))
+        )
+    (tmp_path / "nothing.csv").touch()
+    (tmp_path / ".hidden.csv").write_text("\0")
+    said = GraphDescription.read(write_draft(tmp_path))
+    assert "Left out, as they are empty: nothing.csv" in (tmp_path / "graph.toml").read_text()
+    assert said.nodes["people"].key == ("Person No",)
+    assert said.nodes["people"].label == LabelColumn("Is Fraud")
+    (links,) = said.edges.values()
+    assert (links.source, links.target, links.time) == (("person no",), ("shopId",), TimeColumn("when"))
+    assert list(convert(said, tmp_path / "data").edges.values()) == [90]
+    keys = pq.read_table(tmp_path / "data/keys/people.parquet")["Person No"]
+    assert keys.to_pylist() == [f"{at:03}" for at in range(40)]
+
+
+def test_an_orders_table_alone_is_split_by_its_times(tmp_path: Path) -> None:
+    write(tmp_path, "orders", {"buyer_id": [1, 1, 2, 2], "sku_id": [3, 4, 3, 4], "at": [10, 20, 30, 40]})
+    (links,) = GraphDescription.from_dict(_toml(draft(tmp_path)), tmp_path).edges.values()
+    assert links.time == TimeColumn("at") and links.split is not None and links.split.is_by_time
+
+
+def test_a_folder_without_tables(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"has no files that end in \.parquet, \.csv, \.tsv"):
+        draft(tmp_path)
+    with pytest.raises(DatasetError, match="no such folder"):
+        draft(tmp_path / "no")
+
+
+# The report #######################################################################################
+
+
+def test_a_report(tmp_path: Path) -> None:
+    bank(tmp_path)
+    write_draft(tmp_path)
+    write(tmp_path, "cards", {"card_id": ["c0", "c1", "c1", None], "limit": [1.0, 2.0, 3.0, 4.0]})
+    found = check(GraphDescription.read(tmp_path), threads=1)
+    assert found.bad["card"] == {"is a key without a value": 1, "is the key of an earlier row too": 1}
+    assert found.bad["payment,card,card"]["is the key of no card"] > 300
+    assert found.nodes["card"][0] == "2"
+    assert found.nodes["payment"][3].startswith("fraud: ") and "% true" in found.nodes["payment"][3]
+    assert found.edges["payment", "merchant", "merchant"][0] == "400"
+    assert found.nbytes > 0 and "train with --time-attr time" in found.notes[0]
+    from rich.console import Console
+
+    console = Console(width=200, record=True)
+    for table in found.tables():
+        console.print(table)
+    assert "is the key of no card" in console.export_text()
+
+
+def test_the_memory_of_training(tmp_path: Path) -> None:
+    """The bytes of the arrays, and of the edges by destination with their order by time."""
+    bank(tmp_path)
+    write_draft(tmp_path)
+    said = GraphDescription.read(tmp_path)
+    made = convert(said, tmp_path / "data")
+    data = read_folder(made.folder).to_pyg()
+    parts = PygParts.of(data, [2], False, NeighborChoice(time_attr="time"), 0, None)
+    held = [one.indptr.nbytes + one.indices.nbytes + 4 * one.num_edges for one in parts.graph.relations]
+    orders = [one for one in parts.macrobatch.times if one is not None]
+    held += [one.time.nbytes + one.time.numel() * 4 for one in orders]
+    found = check(said)
+    assert orders and found.training_bytes - found.nbytes == sum(held)
+
+
+def test_edges_out_of_time_are_reported(tmp_path: Path) -> None:
+    write(tmp_path, "a", {"id": [0, 1, 2], "t": [5, 1, 9], "l": [0, 1, 1]})
+    write(tmp_path, "k", {"s": [0, 1], "d": [1, 2], "t": [4, 20]})
+    (tmp_path / "graph.toml").write_text(
+        '[nodes.a]\nfiles = "a.parquet"\nkey = "id"\ntime = "t"\nlabel = "l"\n'
+        "split = { fractions = [1, 0, 0] }\n"
+        '[edges."a,k,a"]\nfiles = "k.parquet"\nsource = "s"\ntarget = "d"\ntime = "t"\n'
+    )
+    found = check(GraphDescription.read(tmp_path))
+    assert found.edges["a", "k", "a"] == (
+        "2",
+        "0.7, 1",
+        "4 to 20",
+        "1 later than the last seed, 1 before an end",
+    )
+    assert found.nodes["a"] == ("3", "none: learned", "train 3, val 0, test 0", "l: 1 66.7 %, 0 33.3 %")
+    assert found.notes == ()

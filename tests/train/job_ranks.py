@@ -1,4 +1,4 @@
-"""The jobs of ranks in test_ranks.py and test_prediction.py: run the command line, take notes."""
+"""The jobs of ranks in test_ranks.py and test_evaluate.py: run the command line, take notes."""
 
 from __future__ import annotations
 
@@ -21,29 +21,18 @@ from pyg_batchgnn.train.replica import Replica
 from pyg_batchgnn.train.trainer import train_step
 from tests.support.training_runs import without_plots
 
-# Job ranks ########################################################################################
-
 
 @dataclass
 class Seen:
-    """The observations of a rank in one run of the command line.
+    """The observations of a rank in one run of the command line."""
 
-    Attributes:
-        status: that it ended with.
-        out, err: what it printed.
-        seeds: nodes of each minibatch that it trained.
-        losses: their sums.
-        threads: of torch, in training.
-        seconds: from the fault on, where there was one.
-    """
-
-    status: int = -1
+    status: int = -1  # that it ended with
     out: str = ""
     err: str = ""
-    seeds: list[list[int]] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-    threads: int = 0
-    seconds: float = 0.0
+    seeds: list[list[int]] = field(default_factory=list)  # of each minibatch that it trained
+    losses: list[float] = field(default_factory=list)  # their sums
+    threads: int = 0  # of torch, in training
+    seconds: float = 0.0  # from the fault on
 
 
 def run(commands: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -87,9 +76,6 @@ def _run_one(command: dict[str, Any], rank: int) -> Seen:
             seen.status = int(ended.code or 0)
     seen.out, seen.err, seen.seconds = out.getvalue(), err.getvalue(), time.monotonic() - began
     return seen
-
-
-# Job predict ######################################################################################
 
 
 def killed(arguments: list[str], victim: int) -> list[dict[str, Any]]:

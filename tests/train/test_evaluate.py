@@ -7,6 +7,7 @@ import json
 import math
 import os
 import resource
+import shutil
 import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet
 from pyg_batchgnn.nn import DotProductDecoder, MLPDecoder
 from pyg_batchgnn.partition import partition
 from pyg_batchgnn.store import DistFeatureStore
-from pyg_batchgnn.train.checkpoint import Checkpoint
+from pyg_batchgnn.train.checkpoint import Checkpoint, parse_values, save_values
 from pyg_batchgnn.train.config import ModelConfig, RunConfig, SamplingConfig, TrainConfig
 from pyg_batchgnn.train.evaluate import PairScorer, evaluate, infer
 from pyg_batchgnn.train.graphs import WholeGraph
@@ -41,8 +42,6 @@ from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
 from tests.support.tiers import examples, in_all
 from tests.support.training_runs import SMALL, batchgnn, job_alone, mistake
-
-# Evaluate #########################################################################################
 
 
 def _config(**sampling: object) -> TrainConfig:
@@ -176,6 +175,13 @@ def test_mistakes(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
             ["predict", trained, "--embeddings-of", "all", "--nodes", "test", "--out", tmp_path / "o"],
             "leave --nodes, --embeddings, --pairs and --top out",
         ),
+        (["predict", tmp_path / "none", "--out", tmp_path / "o"], "no such run folder"),
+        (["predict", trained, "--out", tmp_path], "exists; give a new folder"),
+        (["predict", trained, "--nodes", "some.npy", "--out", tmp_path / "o"], "some.npy: no such file"),
+        (
+            ["predict", trained, "--dataset", "generated:nodes=500", "--out", tmp_path / "o"],
+            "is of another data set: its num_nodes is 2000, here it is 500",
+        ),
     ]
     for arguments, message in cases:
         assert message in mistake(capsys, *arguments)
@@ -196,11 +202,7 @@ def test_a_full_disk_is_named(
 
 @pytest.mark.parametrize(
     ("command", "name", "most"),
-    [
-        ("evaluate", "metrics.json", 64),
-        ("predict", "node_ids.npy", 64),
-        ("predict", "node_ids.npy", 4096),
-    ],
+    [("evaluate", "metrics.json", 64), ("predict", "node_ids.npy", 64), ("predict", "node_ids.npy", 4096)],
 )
 def test_a_file_that_cannot_be_written_is_named(
     command: str, name: str, most: int, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -304,17 +306,11 @@ def test_partners_do_not_depend_on_the_pieces(random: Any, nodes: int, top: int)
 
 @dataclass
 class Watched:
-    """Rows of nodes, with what was asked of them.
-
-    Attributes:
-        rows: the rows.
-        asked: the ids of each call of `of`.
-        passed: the number of nodes of each piece.
-    """
+    """Rows of nodes, with what was asked of them."""
 
     rows: EmbeddedRows
-    asked: list[Tensor] = field(default_factory=list)
-    passed: list[int] = field(default_factory=list)
+    asked: list[Tensor] = field(default_factory=list)  # the ids of each call of `of`
+    passed: list[int] = field(default_factory=list)  # the number of nodes of each piece
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
         self.asked.append(ids)
@@ -388,3 +384,93 @@ def test_ranks_score_what_one_process_scores(
     order = expected[wanted].argsort(dim=1, descending=True, stable=True)[:, :TOP]
     assert torch.equal(partners, order), "of equal scores the lower ids come first"
     torch.testing.assert_close(best, expected[wanted].gather(1, order), atol=1e-6, rtol=1e-6)
+
+
+# Predictions ######################################################################################
+
+
+@pytest.fixture(scope="module")
+def drawn_run(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("predict") / "run"
+    assert batchgnn("train", graph_folder, "--run", run, *SMALL, "--batch-size", 64, "--epochs", 2) == 0
+    return run
+
+
+def test_test_nodes_have_the_accuracy_of_the_run(
+    drawn_run: Path, small_graph: Dataset, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert batchgnn("predict", drawn_run, "--nodes", "test", "--out", out) == 0
+    found = arrays(out)
+    assert found.keys() == {"node_ids", "predictions", "probabilities"}
+    labels = small_graph.nodes.tables["y"][small_graph.split("test")].numpy()
+    expected = json.loads((drawn_run / "result.json").read_text())["test"]
+    assert (found["predictions"] == labels).mean() == pytest.approx(expected["accuracy"], abs=1e-12)
+    assert np.array_equal(found["node_ids"], small_graph.split("test").numpy())
+    assert np.array_equal(found["predictions"], found["probabilities"].argmax(1))
+    np.testing.assert_allclose(found["probabilities"].sum(1), 1.0, rtol=1e-5)
+    written = json.loads((out / "META.json").read_text())
+    assert written["scores"] == pytest.approx(expected)
+    assert written["arrays"]["probabilities"] == {"shape": [len(labels), 4], "dtype": "float32"}
+
+
+def test_a_run_of_pygs_layers_is_refused_with_one_sentence(
+    drawn_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Versions that trained PyG's layers wrote such runs."""
+    old = tmp_path / "old"
+    shutil.copytree(drawn_run, old)
+    config = json.loads((old / "config.json").read_text())
+    config["model"]["layers"] = "pyg"
+    (old / "config.json").write_text(json.dumps(config))
+    path = old / "checkpoint.safetensors"
+    values = parse_values(path, path.read_bytes(), "pyg_batchgnn checkpoint", 3)
+    save_values(path, "pyg_batchgnn checkpoint", 3, {**values, "config": config})
+    for command in (
+        ["train", "--resume", old],
+        ["train", "--config", old / "config.json"],
+        ["predict", old, "--out", tmp_path / "out"],
+        ["evaluate", old],
+    ):
+        error = mistake(capsys, *command)
+        assert f"{old}/" in error and "model.layers is pyg: " in error
+
+
+def test_all_nodes_with_embeddings(drawn_run: Path, small_graph: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    assert batchgnn("predict", drawn_run, "--embeddings", "--out", out) == 0
+    found = arrays(out)
+    assert np.array_equal(found["node_ids"], np.arange(small_graph.num_nodes))
+    assert found["embeddings"].shape == (small_graph.num_nodes, 16)
+    assert found["embeddings"].std() > 0
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
+
+
+def test_chosen_nodes_in_the_order_given(drawn_run: Path, tmp_path: Path) -> None:
+    chosen = np.array([7, 3, 7, 1999, 0], dtype=np.int32)
+    np.save(tmp_path / "ids.npy", chosen)
+    out = tmp_path / "out"
+    assert batchgnn("predict", drawn_run, "--nodes", tmp_path / "ids.npy", "--out", out) == 0
+    found = arrays(out)
+    assert np.array_equal(found["node_ids"], chosen)
+    assert np.array_equal(found["probabilities"][0], found["probabilities"][2])
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (np.array([0, 2000]), "node 2000 is not in 0..1999"),
+        (np.array([-1]), "node -1 is not in 0..1999"),
+        (np.array([0.5]), "must hold a one-dimensional array of integers"),
+        (np.zeros((2, 2), np.int64), "must hold a one-dimensional array of integers"),
+        (np.empty(0, np.int64), "no nodes to predict"),
+        (np.array([{}], dtype=object), "not a .npy file"),
+    ],
+)
+def test_impossible_nodes(
+    drawn_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], ids: np.ndarray, message: str
+) -> None:
+    np.save(tmp_path / "ids.npy", ids, allow_pickle=True)
+    error = mistake(capsys, "predict", drawn_run, "--nodes", tmp_path / "ids.npy", "--out", tmp_path / "out")
+    assert message in error
+    assert not (tmp_path / "out").exists()

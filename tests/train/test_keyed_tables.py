@@ -173,10 +173,7 @@ def test_a_data_set_without_keys_has_no_tables(runs: Path, tmp_path: Path) -> No
 def test_two_ranks_write_the_same_table(runs: Path, tmp_path: Path) -> None:
     users = pa.table(keys(runs, "links", "user", np.arange(USERS)[::2]))
     pq.write_table(users, tmp_path / "users.parquet")
-    commands = {
-        "labels": ["--nodes", "test"],
-        "links": ["--top", 2, "--nodes", tmp_path / "users.parquet"],
-    }
+    commands = {"labels": ["--nodes", "test"], "links": ["--top", 2, "--nodes", tmp_path / "users.parquet"]}
     made = [
         {"arguments": [str(one) for one in ["predict", runs / run, *options, "--out", tmp_path / run]]}
         for run, options in commands.items()

@@ -40,8 +40,6 @@ from tests.support.launched_runs import (
 )
 from tests.support.training_runs import SMALL, batchgnn, job_alone, mistake, records
 
-# Links ############################################################################################
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -265,17 +263,11 @@ PREDICTED = [("broken", "pairs"), ("broken", "top"), ("fewest", "top"), *(("type
 
 @dataclass(frozen=True)
 class Launched:
-    """Runs of two ranks, all in the same two processes.
+    """Runs of two ranks, all in the same two processes."""
 
-    Attributes:
-        path: the folder of the runs and of their predictions.
-        shop: the data set of the typed runs, which holds out links.
-        seen: what each rank saw, by command.
-    """
-
-    path: Path
-    shop: str
-    seen: dict[str, list[dict[str, Any]]]
+    path: Path  # the folder of the runs and of their predictions
+    shop: str  # the data set of the typed runs, which holds out links
+    seen: dict[str, list[dict[str, Any]]]  # what each rank saw, by command
 
     def result(self, run: str) -> Any:
         return json.loads((self.path / run / "result.json").read_text())

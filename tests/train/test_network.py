@@ -29,8 +29,6 @@ from pyg_batchgnn.train.trainer import train_step
 from pyg_batchgnn.train.training_data import TrainingData
 from tests.support.training_runs import job_alone
 
-# Network ##########################################################################################
-
 STEPS = 6
 
 

@@ -23,8 +23,6 @@ from tests.support.thread_ranks import run_threads
 from tests.support.tiers import in_all
 from tests.support.training_runs import batchgnn, mistake, records, weights
 
-# Ranks ############################################################################################
-
 
 @pytest.mark.parametrize(
     ("failing", "reported"),

@@ -24,8 +24,6 @@ from tests.support.programs import quick_programs, real_programs
 from tests.support.tiers import ALL, in_all
 from tests.support.training_runs import SMALL, batchgnn, mistake, records, run_signalled, weights
 
-# Resume ###########################################################################################
-
 EPOCHS = 3
 STEPS = 74
 MIDDLE = STEPS + 20  # of the second epoch, counted from the first

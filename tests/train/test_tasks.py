@@ -21,8 +21,6 @@ from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import NodeTask, Scoring, average_precision, f1_score, roc_auc
 from tests.support.tiers import examples
 
-# Tasks ############################################################################################
-
 NODES = 6
 LABELS = torch.tensor([[1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 0], [1, 0, 0]])
 OUTPUTS = torch.tensor([[2.0, -1, 1], [1, -2, -1], [-1, 3, 1], [-2, 1, -3], [1, 2, -1]])

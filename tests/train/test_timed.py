@@ -19,16 +19,7 @@ from pyg_batchgnn.train.evaluate import MeasuredTimedLinks, score_pairs
 from pyg_batchgnn.train.link_tasks import DrawnTargets, ExistingTargets, PredictedLinks
 from pyg_batchgnn.train.times import first_times_of, latest_time, link_times, times_of
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch
-from tests.support.timed_graphs import (
-    BUYS,
-    ITEMS,
-    PAYMENTS,
-    USERS,
-    bank,
-    shop,
-    with_edges,
-    with_signup,
-)
+from tests.support.timed_graphs import BUYS, ITEMS, PAYMENTS, USERS, bank, shop, with_edges, with_signup
 from tests.support.training_runs import SMALL, batchgnn, job_alone, records
 
 TIMED = ["--time-attr", "time", "--temporal-strategy", "last", "--replacement", "without"]
@@ -196,10 +187,7 @@ def changed(**tables: Tensor | None) -> Dataset:
     [
         (changed(time=None, paid=torch.zeros(400).long()), "it has int64 attributes paid"),
         (changed(time=torch.zeros(400)), r"times 'time' of payment are float32 \[400\]; store one int64"),
-        (
-            timed_edges(changed(time=None)),
-            "the predicted nodes of type 'payment' have no such attribute",
-        ),
+        (timed_edges(changed(time=None)), "the predicted nodes of type 'payment' have no such attribute"),
     ],
 )
 def test_times_that_cannot_be(dataset: Dataset, says: str) -> None:

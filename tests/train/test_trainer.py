@@ -166,8 +166,7 @@ def test_early_stopping_is_resumed_exactly(
     best = json.loads((straight / "result.json").read_text())["best_epoch"]
     assert len(lines) == best + 3 < 30
     (first,) = launch(
-        1,
-        {"arguments": train(graph_folder, broken, *options), "fault": [0, 5 * (best + 1) + 2, "SIGINT"]},
+        1, {"arguments": train(graph_folder, broken, *options), "fault": [0, 5 * (best + 1) + 2, "SIGINT"]}
     )
     assert_ended(first, 130)
     assert batchgnn("train", "--resume", broken) == 0

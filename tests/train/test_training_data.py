@@ -22,8 +22,6 @@ from tests.support.tiers import in_all
 from tests.support.tiny_datasets import changed
 from tests.support.training_runs import batchgnn
 
-# Training data ####################################################################################
-
 WITHOUT_ROWS = TrainConfig(embedding=EmbeddingConfig(types="none"))
 EDGES = torch.tensor([[0, 1], [1, 2]])
 

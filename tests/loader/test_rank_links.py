@@ -1,6 +1,5 @@
 """The jobs of ranks in test_rank_links.py: links with every option, typed or not, against one
-process.
-"""
+process."""
 
 from __future__ import annotations
 
@@ -20,10 +19,22 @@ from pyg_batchgnn import MacrobatchLinkNeighborLoader, Minibatch
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition import slice_size
 from pyg_batchgnn.sample import Subgraph, TripletLinks
+from tests.support.backends import needs_ccl
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
-from tests.support.rank_coverings import Covering, drawn, product, run_settings, settings_of
+from tests.support.rank_coverings import (
+    TIMEOUT,
+    Covering,
+    drawn,
+    over_ranks,
+    product,
+    run_covering,
+    run_settings,
+    settings_of,
+)
 from tests.support.rank_epochs import OneProcess, RankEpoch, some_positions
 from tests.support.rank_graphs import GRAPHS, SpreadGraphs, owners, owners_in, policies, stores_of
+from tests.support.ranks import run_ranks
+from tests.support.tiers import all_only, own_slices
 
 NODES = GRAPHS["plain"].num_nodes
 RULES: dict[str, dict[str, Any]] = {
@@ -187,10 +198,7 @@ def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def epochs(backend: str, patience: float, covering: Mapping[str, Any]) -> int:
-    """Minibatches are those of one process, in the rounds and rows of the formulas.
-
-    Args: as in job_rank_options.py.
-    """
+    """Minibatches are those of one process, in the rounds and rows of the formulas."""
     warnings.simplefilter("ignore")  # of labels that move up, and of links that are early
     share = Covering(**covering)
     with Communicator.create("loader", timeout=patience, backend=backend) as comm:
@@ -285,29 +293,59 @@ def _asked(comm: Communicator, own: Sequence[Tensor], schema: Any, batch: Miniba
     return asked
 
 
-def refusals() -> None:
+def refusals(comm: Communicator) -> None:
     """Arguments that cannot be are refused on every rank, and so are others' links."""
-    with Communicator.create("loader", timeout=30) as comm:
-        both, index = stores_of(comm, GRAPHS["plain"], "random"), links_of("plain", "one")
-        timed = {"time_attr": "time", "edge_label_time": torch.full((index.size(1),), 9)}
-        for text, arguments in (
-            ("use schedule='local'", {"edge_label_index": None, "schedule": "global"}),
-            ("exclude_existing=True is about negatives", {"exclude_existing": True}),
-            ("use transform", {"transform_sampler_output": lambda out: out}),
-            ("'edge_label_time' is not set", {"time_attr": "time"}),
-        ):
-            with pytest.raises(ValueError, match=text):
-                MacrobatchLinkNeighborLoader(both, [2], **{"edge_label_index": index, **arguments})
-        every = MacrobatchLinkNeighborLoader(both, [2], batch_size=60, seed=1)
-        others = owners((NODES,), "random", comm.size)[0][GRAPHS["plain"].edge_index[1]] != comm.rank
-        with pytest.raises(IndexError, match="is an edge of another rank"):
-            every(others.nonzero().view(-1)[:1])
-        early = {**timed, "edge_label_time": torch.full((index.size(1),), -1), "neg_sampling": "binary"}
-        with pytest.raises(ValueError, match=r"link 0 of .*, at time -1\), and late_negatives='raise'"):
-            MacrobatchLinkNeighborLoader(both, [2], index, **early, late_negatives="raise")
-        with pytest.warns(UserWarning, match="links are earlier than every node") as warned:
-            loader = MacrobatchLinkNeighborLoader(both, [2], index, macrobatch_size=1, fetch_size=1, **early)
-            batches = list(loader)
-        assert len(warned) == 1
-        count = sum(batch.input_id.numel() for batch in batches)
-        assert loader.stats().total.late_negatives == count > 0
+    both, index = stores_of(comm, GRAPHS["plain"], "random"), links_of("plain", "one")
+    timed = {"time_attr": "time", "edge_label_time": torch.full((index.size(1),), 9)}
+    for text, arguments in (
+        ("use schedule='local'", {"edge_label_index": None, "schedule": "global"}),
+        ("exclude_existing=True is about negatives", {"exclude_existing": True}),
+        ("use transform", {"transform_sampler_output": lambda out: out}),
+        ("'edge_label_time' is not set", {"time_attr": "time"}),
+    ):
+        with pytest.raises(ValueError, match=text):
+            MacrobatchLinkNeighborLoader(both, [2], **{"edge_label_index": index, **arguments})
+    every = MacrobatchLinkNeighborLoader(both, [2], batch_size=60, seed=1)
+    others = owners((NODES,), "random", comm.size)[0][GRAPHS["plain"].edge_index[1]] != comm.rank
+    with pytest.raises(IndexError, match="is an edge of another rank"):
+        every(others.nonzero().view(-1)[:1])
+    early = {**timed, "edge_label_time": torch.full((index.size(1),), -1), "neg_sampling": "binary"}
+    with pytest.raises(ValueError, match=r"link 0 of .*, at time -1\), and late_negatives='raise'"):
+        MacrobatchLinkNeighborLoader(both, [2], index, **early, late_negatives="raise")
+    with pytest.warns(UserWarning, match="links are earlier than every node") as warned:
+        loader = MacrobatchLinkNeighborLoader(both, [2], index, macrobatch_size=1, fetch_size=1, **early)
+        batches = list(loader)
+    assert len(warned) == 1
+    count = sum(batch.input_id.numel() for batch in batches)
+    assert loader.stats().total.late_negatives == count > 0
+
+
+# Rank links #######################################################################################
+
+
+@own_slices
+@pytest.mark.timeout(TIMEOUT)
+@over_ranks
+def test_minibatches_are_those_of_one_process(ranks: int, hosts: Sequence[int], every: int) -> None:
+    run_covering(epochs, ranks, hosts, every)
+
+
+@all_only
+@own_slices
+@needs_ccl
+@pytest.mark.timeout(TIMEOUT)
+def test_minibatches_over_ccl_are_those_of_one_process() -> None:
+    run_covering(epochs, 2, [0, 1], 9, backend="ccl")
+
+
+def test_impossible_links_are_refused() -> None:
+    run_ranks(refusals, 2, hosts=[0, 1])
+
+
+def test_settings_of_links_have_the_whole_product_of_the_main_factors() -> None:
+    every = factors(2)
+    names = (*MAIN, "schedule")
+    wanted = product({name: every[name] for name in names}, allowed)
+    made = settings(True, 2)
+    assert all(map(allowed, made))
+    assert [{name: one[name] for name in names} for one in made] == wanted

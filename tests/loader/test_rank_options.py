@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,16 @@ from pyg_batchgnn.partition import move
 from pyg_batchgnn.sample import Subgraph
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.support import loader_cases
-from tests.support.rank_coverings import Covering, run_settings, settings_of
+from tests.support.backends import needs_ccl
+from tests.support.rank_coverings import (
+    TIMEOUT,
+    Covering,
+    over_ranks,
+    product,
+    run_covering,
+    run_settings,
+    settings_of,
+)
 from tests.support.rank_epochs import OneProcess, RankEpoch, assert_same, resumed_at, some_positions
 from tests.support.rank_graphs import (
     GRAPHS,
@@ -33,17 +42,15 @@ from tests.support.rank_graphs import (
     stores_of,
     tables_of,
 )
+from tests.support.ranks import run_ranks
 from tests.support.reference_partition import split_dataset
 from tests.support.relayed import asked_nodes, remote_edges
+from tests.support.tiers import WORLDS, own_slices
 from tests.support.typed_datasets import typed_dataset
 from tests.support.typed_graphs import SCHEMAS
 
-# Job rank options #################################################################################
-
 #: The factors that one process knows too.
 IN_ONE_PROCESS = ("graph", "option", "seeds", "export")
-
-
 #: How epochs are made, by name. One process takes other ways.
 SIZES: dict[str, dict[str, Any]] = {
     "one by one, ahead, in order": {"macrobatch_size": 1, "fetch_size": 1, "prefetch": 2, "shuffle": False},
@@ -75,13 +82,7 @@ def allowed(setting: Mapping[str, Any]) -> bool:
 
 
 def epochs(backend: str, patience: float, covering: Mapping[str, Any]) -> int:
-    """Minibatches are those of one process, in the rounds and rows of the formulas.
-
-    Args:
-        backend: the backend of the communicator.
-        patience: seconds for which a rank waits for its peers.
-        covering: the fields of `Covering`.
-    """
+    """Minibatches are those of one process, in the rounds and rows of the formulas."""
     warnings.simplefilter("ignore")  # PyG's, of relations that have no reverse
     share = Covering(**covering)
     with Communicator.create("loader", timeout=patience, backend=backend) as comm:
@@ -197,65 +198,57 @@ def _nodes(batch: Any, number: int) -> Tensor:
     return torch.as_tensor(batch.n_id)
 
 
-# Job rank rules ###################################################################################
-
-
-def splits_and_refusals() -> None:
+def splits_and_refusals(comm: Communicator) -> None:
     """Splits name seeds, and arguments that cannot be are refused on every rank."""
-    with Communicator.create("loader", timeout=30) as comm:
-        data = GRAPHS["typed"]
-        both = stores_of(comm, data, "random")
-        named = MacrobatchNeighborLoader(both, [2], ("paper", "even"), batch_size=4, seed=1)
-        assert torch.equal(named.input_data.node, torch.arange(0, 60, 2))
-        several = MacrobatchNeighborLoader(
-            both, [2], {"author": None, "paper": "even"}, batch_size=50, seed=1
-        )
-        assert len(several.dataset) == 70
-        for text, arguments in (
-            ("'paper' have no split 'odd'; there is even", {"input_nodes": ("paper", "odd")}),
-            ("names the node type 'papers'", {"input_nodes": ("papers", "even")}),
-            ("neither an attribute of nodes", {"time_attr": "z"}),
-            ("is no attribute of edges", {"weight_attr": "time"}),
-            ("nodes of type 'author' have no 'time'", {"time_attr": "time", "input_nodes": "author"}),
-            ("edges have 'stamp'", {"time_attr": "stamp"}),
-            ("is_sorted=True", {"time_attr": "time", "is_sorted": True}),
-            ("for export='pyg'", {"subgraph_type": "bidirectional", "export": "native"}),
-            ("Missing number of neighbors", {"num_neighbors": {("paper", "cites", "paper"): [1]}}),
-        ):
-            with pytest.raises(ValueError, match=text):
-                MacrobatchNeighborLoader(both, **{"num_neighbors": [2], "input_nodes": "paper", **arguments})
-        assert comm.sum(len(named.all_nodes().node_of("paper"))) == 60
+    data = GRAPHS["typed"]
+    both = stores_of(comm, data, "random")
+    named = MacrobatchNeighborLoader(both, [2], ("paper", "even"), batch_size=4, seed=1)
+    assert torch.equal(named.input_data.node, torch.arange(0, 60, 2))
+    several = MacrobatchNeighborLoader(both, [2], {"author": None, "paper": "even"}, batch_size=50, seed=1)
+    assert len(several.dataset) == 70
+    for text, arguments in (
+        ("'paper' have no split 'odd'; there is even", {"input_nodes": ("paper", "odd")}),
+        ("names the node type 'papers'", {"input_nodes": ("papers", "even")}),
+        ("neither an attribute of nodes", {"time_attr": "z"}),
+        ("is no attribute of edges", {"weight_attr": "time"}),
+        ("nodes of type 'author' have no 'time'", {"time_attr": "time", "input_nodes": "author"}),
+        ("edges have 'stamp'", {"time_attr": "stamp"}),
+        ("is_sorted=True", {"time_attr": "time", "is_sorted": True}),
+        ("for export='pyg'", {"subgraph_type": "bidirectional", "export": "native"}),
+        ("Missing number of neighbors", {"num_neighbors": {("paper", "cites", "paper"): [1]}}),
+    ):
+        with pytest.raises(ValueError, match=text):
+            MacrobatchNeighborLoader(both, **{"num_neighbors": [2], "input_nodes": "paper", **arguments})
+    assert comm.sum(len(named.all_nodes().node_of("paper"))) == 60
 
 
-def attributes_that_differ() -> None:
+def attributes_that_differ(comm: Communicator) -> None:
     """A weight that cannot be is refused on all ranks; edges in order are not."""
-    with Communicator.create("loader", timeout=30) as comm:
-        data = GRAPHS["plain"].clone()
-        data.weight = data.weight.clone()
-        data.weight[17] = -1.0
-        both = stores_of(comm, data, "random")
-        with pytest.raises(ValueError, match="must be finite and not negative"):
-            MacrobatchNeighborLoader(both, [2], weight_attr="weight", batch_size=9)
-        times = MacrobatchNeighborLoader(both, [2], time_attr="time", batch_size=9, seed=1)
-        assert comm.sum(sum(batch.batch_size for batch in times)) == data.num_nodes
-        order = torch.argsort(data.edge_index[1] * 100 + data.stamp)
-        ordered = Data(edge_index=data.edge_index[:, order], stamp=data.stamp[order], x=data.x)
-        at_end = torch.full((data.num_nodes,), 99)
-        for hybrid in (False, True):
-            both = stores_of(comm, ordered, "random", hybrid)
-            arguments = {"time_attr": "stamp", "is_sorted": True, "input_time": at_end}
-            MacrobatchNeighborLoader(both, [2], **arguments, batch_size=9)
+    data = GRAPHS["plain"].clone()
+    data.weight = data.weight.clone()
+    data.weight[17] = -1.0
+    both = stores_of(comm, data, "random")
+    with pytest.raises(ValueError, match="must be finite and not negative"):
+        MacrobatchNeighborLoader(both, [2], weight_attr="weight", batch_size=9)
+    times = MacrobatchNeighborLoader(both, [2], time_attr="time", batch_size=9, seed=1)
+    assert comm.sum(sum(batch.batch_size for batch in times)) == data.num_nodes
+    order = torch.argsort(data.edge_index[1] * 100 + data.stamp)
+    ordered = Data(edge_index=data.edge_index[:, order], stamp=data.stamp[order], x=data.x)
+    at_end = torch.full((data.num_nodes,), 99)
+    for hybrid in (False, True):
+        both = stores_of(comm, ordered, "random", hybrid)
+        arguments = {"time_attr": "stamp", "is_sorted": True, "input_time": at_end}
+        MacrobatchNeighborLoader(both, [2], **arguments, batch_size=9)
 
 
-def odd_graphs(first: int, count: int) -> None:
+def odd_graphs(comm: Communicator, first: int, count: int) -> None:
     """Takes random graphs: types without nodes, relations without edges, ranks without a type."""
     warnings.simplefilter("ignore")
-    with Communicator.create("loader", timeout=30) as comm:
-        for seed in range(first, first + count):
-            try:
-                _check_odd(comm, seed)
-            except Exception as error:
-                raise AssertionError(f"odd graph {seed}: {error}") from error
+    for seed in range(first, first + count):
+        try:
+            _check_odd(comm, seed)
+        except Exception as error:
+            raise AssertionError(f"odd graph {seed}: {error}") from error
 
 
 def _check_odd(comm: Communicator, seed: int) -> None:
@@ -313,51 +306,81 @@ def _odd_arguments(draw: np.random.Generator, dataset: Dataset) -> dict[str, Any
     }
 
 
-def resumed() -> None:
+def resumed(comm: Communicator) -> None:
     """A typed loader goes on at any minibatch, and refuses a state of other rules."""
-    with Communicator.create("loader", timeout=30) as comm:
-        both = stores_of(comm, GRAPHS["typed"], "random")
-        for schedule, option, prefetch in (
-            ("local", "uniform", 0),
-            ("balanced", "last", 1),
-            ("global", "weights and times", 2),
+    both = stores_of(comm, GRAPHS["typed"], "random")
+    for schedule, option, prefetch in (
+        ("local", "uniform", 0),
+        ("balanced", "last", 1),
+        ("global", "weights and times", 2),
+    ):
+        arguments = {**arguments_of("typed", option, "several"), "schedule": schedule}
+        loader = MacrobatchNeighborLoader(both, **arguments, macrobatch_size=2, prefetch=prefetch)
+        ahead = 2 - prefetch
+        make = functools.partial(MacrobatchNeighborLoader, both, **{**arguments, "seed": 5}, prefetch=ahead)
+        *_, (other, state) = resumed_at(loader, make, 3, range(len(loader) + 1), assert_same)
+        for name, value in (
+            ("time_attr", "weight"),
+            ("seed_types", []),
+            ("temporal", "x"),
+            *([("ranks", 17)] if schedule != "global" else []),
         ):
-            arguments = {**arguments_of("typed", option, "several"), "schedule": schedule}
-            loader = MacrobatchNeighborLoader(both, **arguments, macrobatch_size=2, prefetch=prefetch)
-            ahead = 2 - prefetch
-            make = functools.partial(
-                MacrobatchNeighborLoader, both, **{**arguments, "seed": 5}, prefetch=ahead
-            )
-            *_, (other, state) = resumed_at(loader, make, 3, range(len(loader) + 1), assert_same)
-            for name, value in (
-                ("time_attr", "weight"),
-                ("seed_types", []),
-                ("temporal", "x"),
-                *([("ranks", 17)] if schedule != "global" else []),
-            ):
-                changed = {**state, "settings": {**state["settings"], name: value}}
-                with pytest.raises(ValueError, match=name):
-                    other.load_state_dict(changed)
+            changed = {**state, "settings": {**state["settings"], name: value}}
+            with pytest.raises(ValueError, match=name):
+                other.load_state_dict(changed)
 
 
-def times_in_pieces() -> None:
+def times_in_pieces(comm: Communicator) -> None:
     """Times of other ranks' nodes come once, when a loader is made, in pieces of bounded size."""
     move.ROUND_BYTES = 1  # then a piece has 256 rows
     data = loader_cases.make_data(nodes=1500, edges=4000, time=torch.arange(1500) * 7 % 1000)
     data.even_mask = torch.arange(1500) % 2 == 0  # of the split
     arguments: dict[str, Any] = {"time_attr": "time", "batch_size": 300, "seed": 3}
     reference = MacrobatchNeighborLoader(data, [3], **arguments)
-    with Communicator.create("loader", timeout=30) as comm:
-        for hybrid in (False, True):
-            both = stores_of(comm, data, "random", hybrid)
-            before = comm.counters.snapshot()
-            loader = MacrobatchNeighborLoader(both, [3], **arguments)
-            counts = comm.counters.snapshot() - before
-            part = both[1].part
-            sources = comm.max(part.in_edges.indices.unique().numel())
-            pieces, own = -(-sources // 256), -(-comm.max(part.num_nodes) // 256)
-            # ids and values; or questions and answers of sources, and the times of seeds
-            wanted = 2 * own if hybrid else 2 * pieces + own
-            assert pieces > 1 and counts[MessageKind.PARTITION].rounds == wanted, counts
-            for batch in loader:
-                assert_same(batch, reference(batch.input_id))
+    for hybrid in (False, True):
+        both = stores_of(comm, data, "random", hybrid)
+        before = comm.counters.snapshot()
+        loader = MacrobatchNeighborLoader(both, [3], **arguments)
+        counts = comm.counters.snapshot() - before
+        part = both[1].part
+        sources = comm.max(part.in_edges.indices.unique().numel())
+        pieces, own = -(-sources // 256), -(-comm.max(part.num_nodes) // 256)
+        # ids and values; or questions and answers of sources, and the times of seeds
+        wanted = 2 * own if hybrid else 2 * pieces + own
+        assert pieces > 1 and counts[MessageKind.PARTITION].rounds == wanted, counts
+        for batch in loader:
+            assert_same(batch, reference(batch.input_id))
+
+
+# Rank options #####################################################################################
+
+
+@own_slices
+@pytest.mark.timeout(TIMEOUT)
+@over_ranks
+def test_minibatches_are_those_of_one_process(ranks: int, hosts: Sequence[int], every: int) -> None:
+    run_covering(epochs, ranks, hosts, every)
+
+
+@own_slices
+@needs_ccl
+@pytest.mark.timeout(TIMEOUT)
+def test_minibatches_over_ccl_are_those_of_one_process() -> None:
+    run_covering(epochs, 2, [0, 1], 5, backend="ccl")
+
+
+@pytest.mark.parametrize("job", [splits_and_refusals, attributes_that_differ, resumed, times_in_pieces])
+def test_two_ranks(job: Callable[..., Any]) -> None:
+    run_ranks(job, 2, hosts=[0, 1])
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), WORLDS[1:3], ids=str)
+def test_graphs_of_odd_shapes(ranks: int, hosts: Sequence[int]) -> None:
+    run_ranks(odd_graphs, ranks, {"first": 100 * ranks, "count": 25}, hosts=hosts)
+
+
+def test_settings_of_nodes_are_the_whole_product() -> None:
+    names = [tuple(one.items()) for one in product(factors(2), allowed)]
+    settings = settings_of(factors(2), allowed, IN_ONE_PROCESS, full=True)
+    made = [tuple(one.items()) for one in settings]
+    assert len(made) == len(names) and set(made) == set(names)
