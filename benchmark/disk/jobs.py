@@ -158,16 +158,16 @@ def iterate(order: Order) -> dict[str, Any]:
     trainer = new_trainer(data) if order.work == "train" else None
     budget = max(1, left) if order.budget else order.loader_budget
     loader = new_loader(data, nodes, order, budget)
-    sizes, look = loader.sizes, loader._parts.pipeline.look_ahead
-    predicted = loader.disk_forecast() if look is not None else None
-    forecast = asdict(predicted) if predicted is not None else None
-    found = {"loader_budget": budget, "epoch": len(loader), **asdict(sizes), "forecast": forecast}
+    sizes = loader.sizes
+    found = {"loader_budget": budget, "epoch": len(loader), **asdict(sizes)}
     found["cached_before"] = cached_pages(path)
     reads, loader.epochs = note_reads() if order.reads else [], order.epochs
     runs = [_timed(loader, order, trainer, reads) for _ in range(order.epochs)]
     found |= {"reads": reads[: order.reads], "cached_after": cached_pages(path)}
     empty_page_cache(path)
     peak.close()
+    predicted = loader.disk_forecast()
+    found["forecast"] = None if predicted is None else asdict(predicted)
     return found | {"runs": runs, "peak": peak.bytes, "kinds": peak.by_kind}
 
 

@@ -59,13 +59,6 @@ class DiskRates:
         """The rate of the largest operations."""
         return self.sizes[-1] / self.seconds[-1]
 
-    def limited(self, bytes_per_second: float) -> DiskRates:
-        """Returns the rates where operations of no size read more than this in a second."""
-        seconds = (
-            max(one, size / bytes_per_second) for size, one in zip(self.sizes, self.seconds, strict=True)
-        )
-        return DiskRates(self.sizes, tuple(seconds))
-
     def seconds_of(self, size: np.ndarray) -> np.ndarray:
         """Returns the seconds of operations [n] of these bytes as [n] float64.
 
@@ -139,19 +132,22 @@ def rates_of(file: SourceFile) -> DiskRates:
         return _measured.get(key, ASSUMED)
 
 
-def sustained_rates_of(file: SourceFile) -> DiskRates:
-    """Returns the rates that the disk of a file keeps up, which this process uses from now on.
+def sustained_rate(file: SourceFile) -> float:
+    """Returns the bytes per second that the disk of a file keeps up.
 
-    The file is read for five seconds by the largest operations. Files below 64 MiB are not
-    measured.
+    The file is read for five seconds by the largest operations, and the last second counts. A file
+    below 64 MiB is not read; its disk is taken to keep up what `rates_of` says.
     """
     rates = rates_of(file)
     if file.size < _LEAST_FILE:
-        return rates
-    found = rates.limited(_sustained_rate(file, rates))
-    with _measuring:
-        _measured[file.device, file.is_direct] = found
-    return found
+        return rates.bytes_per_second
+    size, draws = rates.sizes[-1], torch.Generator().manual_seed(0)
+    count = int(_COUNTED / 4 / rates.seconds[-1])
+    begin, times = time.perf_counter(), list[float]()
+    while not times or time.perf_counter() - begin < _SUSTAINED:
+        times.append(_seconds_of_reads(file, size, count, draws))
+    last = times[-4:]
+    return size * len(last) / sum(last)
 
 
 def measure_rates(file: SourceFile, seconds_each: float = _SECONDS_EACH) -> DiskRates:
@@ -171,17 +167,6 @@ def measure_rates(file: SourceFile, seconds_each: float = _SECONDS_EACH) -> Disk
             times.append(_seconds_of_reads(file, size, int(seconds_each / min(times)), draws))
     # More bytes do not take less time. Noise says otherwise at times.
     return DiskRates(tuple(sizes), tuple(itertools.accumulate(map(min, found), max)))
-
-
-def _sustained_rate(file: SourceFile, rates: DiskRates) -> float:
-    """Returns the bytes per second of the largest operations at the end of a longer reading."""
-    size, draws = rates.sizes[-1], torch.Generator().manual_seed(0)
-    count = int(_COUNTED / 4 / rates.seconds[-1])
-    begin, times = time.perf_counter(), list[float]()
-    while not times or time.perf_counter() - begin < _SUSTAINED:
-        times.append(_seconds_of_reads(file, size, count, draws))
-    last = times[-4:]
-    return size * len(last) / sum(last)
 
 
 def _seconds_of_reads(file: SourceFile, size: int, count: int, draws: torch.Generator) -> float:

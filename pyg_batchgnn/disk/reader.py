@@ -12,7 +12,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.disk.file import SourceFile
 from pyg_batchgnn.disk.mapped_tables import DiskTable
-from pyg_batchgnn.disk.rates import DiskRates, ReadCost, rates_of, sustained_rates_of
+from pyg_batchgnn.disk.rates import DiskRates, ReadCost, rates_of, sustained_rate
 from pyg_batchgnn.ops import ReadRows, Requests, RowFile
 
 
@@ -70,10 +70,10 @@ class DiskReader:
         """The rates of the disk. The first call may measure them, for a second."""
         return self._given or rates_of(self._file)
 
-    def sustained_rates(self) -> DiskRates:
-        """Returns the rates that the disk keeps up, measured anew for some seconds unless they were
-        given. Readers of this disk plan with them from now on."""
-        return self._given or sustained_rates_of(self._file)
+    def sustained_rate(self) -> float:
+        """Returns the bytes per second that the disk keeps up, measured for some seconds. Rates
+        that were given are taken to last."""
+        return sustained_rate(self._file) if self._given is None else self._given.bytes_per_second
 
     def plan(self, row: Tensor) -> ReadCost:
         """Returns the gap that `read` takes by itself, and what it predicts to read.

@@ -301,10 +301,10 @@ class DiskRows:
         return found
 
     def measure_sustained(self) -> float:
-        """Measures what the disks of the files keep up, for some seconds. Predictions from now on
-        are by these rates. Returns the bytes per second of the slowest."""
+        """Returns the bytes per second that the slowest disk of the files keeps up, measured for
+        some seconds for each file."""
         readers = [reader for named in self._readers.values() for reader in named.values()]
-        return min(reader.sustained_rates().bytes_per_second for reader in readers)
+        return min(reader.sustained_rate() for reader in readers)
 
     def close(self) -> None:
         """Closes the files."""

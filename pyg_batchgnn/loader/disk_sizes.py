@@ -6,6 +6,7 @@ memory. Of the sweeps whose rows fit, the one with the least predicted time of r
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,9 +43,9 @@ class DiskForecast:
         rows: rows that are read.
         bytes: bytes that are read.
         operations: requests to the files.
-        seconds: the time that reading takes by itself.
-        first_seconds: the time of it before the first minibatch.
-        bytes_per_second: what the disk gives by large operations for long; 0: not measured.
+        seconds: the time that reading takes.
+        first_bytes, first_seconds: those of it before the first minibatch.
+        bytes_per_second: what the disk keeps up by large operations; infinite: not measured.
     """
 
     sizes: Sizes
@@ -54,8 +55,25 @@ class DiskForecast:
     bytes: float = 0.0
     operations: float = 0.0
     seconds: float = 0.0
+    first_bytes: float = 0.0
     first_seconds: float = 0.0
-    bytes_per_second: float = 0.0
+    bytes_per_second: float = math.inf
+
+    @property
+    def least_later_seconds(self) -> float:
+        """The time that later reading takes at least, though it pauses while a model computes."""
+        later = (self.bytes - self.first_bytes) / self.bytes_per_second
+        return max(later, self.seconds - self.first_seconds)
+
+    def at_sustained(self, bytes_per_second: float) -> DiskForecast:
+        """Returns the prediction where the disk keeps up less than it gives in a burst.
+
+        The first pass is read in one go. Later reads are short, and a disk that counts what it
+        gives has recovered between them.
+        """
+        first = max(self.first_seconds, self.first_bytes / bytes_per_second)
+        seconds = self.seconds - self.first_seconds + first
+        return replace(self, seconds=seconds, first_seconds=first, bytes_per_second=bytes_per_second)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +214,7 @@ def _forecast(
             bytes=forecast.bytes + float(takes[0]),
             operations=forecast.operations + float(takes[1]),
             seconds=forecast.seconds + float(takes[2]),
+            first_bytes=forecast.first_bytes + float(first[0]),
             first_seconds=forecast.first_seconds + float(first[2]),
         )
     return forecast

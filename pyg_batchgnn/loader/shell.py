@@ -374,8 +374,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         sampled = _probe(self._parts, self, World(), samples)
         probe = _disk_probe(self._parts, look, sampled)
         num_batches, depth = self._parts.schedule.length(), self._prefetch_depth()
-        forecast = forecast_again(look.forecast, probe, num_batches, depth)
-        return replace(forecast, bytes_per_second=rate)
+        return forecast_again(look.forecast, probe, num_batches, depth).at_sustained(rate)
 
     def all_nodes(
         self,

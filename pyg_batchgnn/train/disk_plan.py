@@ -83,7 +83,7 @@ class DiskPrediction:
             f"B = {found.sizes.macrobatch}.",
             f"  An epoch reads {decimal(int(found.bytes))} ({found.rows:,.0f} rows) in "
             f"{found.operations:,.0f} operations: {found.seconds:.1f} s, of which "
-            f"{found.first_seconds:.1f} s pass before the first minibatch. The disk gives "
+            f"{found.first_seconds:.1f} s pass before the first minibatch. The disk keeps up "
             f"{found.bytes_per_second / 1e9:.2f} GB/s.",
         ]
         if self.edges:
@@ -95,8 +95,8 @@ class DiskPrediction:
             return lines
         # Minibatches are sampled a second time, to know the rows of the epoch before it starts.
         seconds, again = computing.epoch, computing.seconds["sample"]
-        longer = "reading" if found.seconds > seconds else "computing"
-        least = again + found.first_seconds + max(found.seconds - found.first_seconds, seconds)
+        longer = "reading" if found.least_later_seconds > seconds else "computing"
+        least = again + found.first_seconds + max(found.least_later_seconds, seconds)
         lines.append(
             f"  Computing takes {seconds:.1f} s and looking ahead {again:.1f} s: {longer} is the longer, and "
             f"an epoch takes about {least:.1f} s with --prefetch 1."

@@ -103,16 +103,14 @@ def test_a_disk_that_gives_less_after_a_burst(
     monkeypatch.setattr(rates, "measure_rates", lambda _: RATES)
     monkeypatch.setattr(rates, "_seconds_of_reads", seconds_of_reads)
     monkeypatch.setattr(rates.time, "perf_counter", lambda: now[0])
-    reader, small = a_reader(tmp_path / "large", 64 << 20), a_reader(tmp_path / "small", 1 << 20)
+    reader = a_reader(tmp_path / "large", 64 << 20)
+    assert reader.sustained_rate() == pytest.approx((1 << 18) / 1e-3) and now[0] < 2
     assert reader.rates is RATES
-    found = reader.sustained_rates()
-    assert found.seconds == pytest.approx((1e-3 / 64, 1e-3 / 32, 1e-3)) and now[0] < 2
-    assert reader.rates is found and small.rates is found
-    assert DiskReader(reader.table, RATES).sustained_rates() is RATES
+    assert DiskReader(reader.table, RATES).sustained_rate() == RATES.bytes_per_second
 
 
-def test_files_too_small_to_measure_keep_what_is_assumed(tmp_path: Path, fresh: None) -> None:
-    assert a_reader(tmp_path / "x", 1 << 20).sustained_rates() is rates.ASSUMED
+def test_files_too_small_to_measure_are_taken_to_last(tmp_path: Path, fresh: None) -> None:
+    assert a_reader(tmp_path / "x", 1 << 20).sustained_rate() == rates.ASSUMED.bytes_per_second
 
 
 def test_measuring_reads_every_place_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,8 @@ from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, Macr
 from pyg_batchgnn.disk import DiskReader
 from pyg_batchgnn.fetch import LIST_BYTES, DiskRows, Window, disk
 from pyg_batchgnn.fetch.sweep import simulate
+from pyg_batchgnn.loader.budget import Sizes
+from pyg_batchgnn.loader.disk_sizes import DiskForecast
 from pyg_batchgnn.types import NODES as NODE_GROUP
 from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
 from tests.support.mapped_data import mapped, with_files
@@ -349,6 +351,14 @@ def test_other_epochs_than_were_expected(tmp_path: Path) -> None:
     for one in (loader, expected):
         one.load_state_dict({**states[0], "seed": 99, "batches": 0})
     assert_same(loader, expected)
+
+
+def test_a_forecast_by_what_a_disk_keeps_up() -> None:
+    """The first pass is read at that rate; later reads may pause, but not read more on average."""
+    burst = DiskForecast(Sizes(2, 2), 0, bytes=10e9, seconds=4.0, first_bytes=4e9, first_seconds=1.6)
+    slow, fast = burst.at_sustained(1e9), burst.at_sustained(1e12)
+    assert [slow.first_seconds, slow.seconds, slow.least_later_seconds] == pytest.approx([4.0, 6.4, 6.0])
+    assert [fast.first_seconds, fast.seconds, fast.least_later_seconds] == pytest.approx([1.6, 4.0, 2.4])
 
 
 # The first pass, beside looking ahead #############################################################
