@@ -70,6 +70,11 @@ class DiskReader:
         """The rates of the disk. The first call may measure them, for a second."""
         return self._given or rates_of(self._file)
 
+    @property
+    def device(self) -> int:
+        """The number of the file system that the file lies on."""
+        return self._file.device
+
     def sustained_rate(self) -> float:
         """Returns the bytes per second that the disk keeps up, measured for some seconds. Rates
         that were given are taken to last."""

@@ -301,10 +301,11 @@ class DiskRows:
         return found
 
     def measure_sustained(self) -> float:
-        """Returns the bytes per second that the slowest disk of the files keeps up, measured for
-        some seconds for each file."""
+        """Returns the bytes per second that the slowest disk of the files keeps up. Each disk is
+        measured for some seconds, by its largest table."""
         readers = [reader for named in self._readers.values() for reader in named.values()]
-        return min(reader.sustained_rate() for reader in readers)
+        largest = {one.device: one for one in sorted(readers, key=lambda one: one.table.nbytes)}
+        return min(reader.sustained_rate() for reader in largest.values())
 
     def close(self) -> None:
         """Closes the files."""

@@ -353,6 +353,16 @@ def test_other_epochs_than_were_expected(tmp_path: Path) -> None:
     assert_same(loader, expected)
 
 
+def test_a_disk_is_measured_once_for_all_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = make_loader(with_files(make_data(), tmp_path), memory_budget=NOTHING, batch_size=8)
+    assert loader.sizes
+    rows, measured = loader._parts.pipeline.look_ahead.rows, []
+    monkeypatch.setattr(DiskReader, "sustained_rate", lambda self: measured.append(self.table.nbytes) or 1e9)
+    assert rows.measure_sustained() == 1e9
+    sizes = [one.table.nbytes for named in rows._readers.values() for one in named.values()]
+    assert len(sizes) > 1 and measured == [max(sizes)]
+
+
 def test_a_forecast_by_what_a_disk_keeps_up() -> None:
     """The first pass is read at that rate; later reads may pause, but not read more on average."""
     burst = DiskForecast(Sizes(2, 2), 0, bytes=10e9, seconds=4.0, first_bytes=4e9, first_seconds=1.6)
