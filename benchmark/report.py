@@ -36,7 +36,7 @@ def machine(result: Result) -> str:
     if "machine" in result:
         return paragraph(_sentence(result, result["machine"]))
     of_machine: dict[str, list[str]] = {}
-    for name, one in result["datasets"].items():
+    for name, one in (result.get("datasets") or result["parts"]).items():
         of_machine.setdefault(_sentence(result, one["machine"]), []).append(name)
     if len(of_machine) == 1:
         return paragraph(*of_machine)

@@ -19,6 +19,7 @@ from benchmark.networks.recipe import Trainer
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.data import load_dataset, open_folder
 from pyg_batchgnn.disk import DiskReader, DiskTable
+from pyg_batchgnn.disk import rates as disk_rates
 from pyg_batchgnn.nn.models import SAGE
 
 PAGE, FANOUTS, BATCH_SIZE, ROUNDS = 4096, [10, 10, 10], 1024, 5
@@ -38,7 +39,7 @@ class Order:
         epochs: epochs, one after the other.
         epoch: minibatches of an epoch; 0: all training nodes.
         steps: minibatches after which it ends; 0: those of the epoch.
-        reads: reads of the file after which it ends, which are noted; 0: no end, and no note.
+        reads: reads of macrobatches after which it ends, which are noted; 0: no end, and no note.
         seconds: after which it ends; 0: no end.
         edges: "memory"; "mapping"; "emptied": the mapping, whose pages are dropped after each
             macrobatch, as where memory does not hold them; "file": read past the page cache.
@@ -127,20 +128,29 @@ def step(trainer: Trainer, batch: Any) -> float:
     return loss.item()
 
 
-def note_reads() -> list[dict[str, float]]:
-    """Lets every read of rows in this process note its seconds, and the least that the rates of the
-    disk predict over all gaps."""
-    found: list[dict[str, float]] = []
+def note_reads() -> list[tuple[DiskReader, Tensor, dict[str, float]]]:
+    """Lets every read of rows in this process note the reader, the rows and its counts, with the
+    gap and the least time that the rates of the disk predict over all gaps."""
+    found: list[tuple[DiskReader, Tensor, dict[str, float]]] = []
     plain: Any = DiskReader.read
 
     def read(reader: DiskReader, row: Tensor, *others: Any) -> Any:
         least = reader.plan(row)
         done = plain(reader, row, *others)
-        found.extend([{**asdict(done), "least": least.seconds, "gap": least.gap}] if done.rows else [])
+        if done.rows:
+            told = {**asdict(done), "least_before": least.seconds, "gap": least.gap}
+            found.append((reader, row.clone(), told))
         return done
 
     setattr(DiskReader, "read", read)  # noqa: B010 (a type checker sees another signature)
     return found
+
+
+def with_rates_after(noted: list[tuple[DiskReader, Tensor, dict[str, float]]]) -> list[dict[str, float]]:
+    """Returns what reads noted, with the least time by rates that are measured now. A disk may give
+    more at first than it keeps up."""
+    disk_rates._measured.clear()
+    return [{**told, "least_after": reader.plan(row).seconds} for reader, row, told in noted]
 
 
 # Jobs #############################################################################################
@@ -163,7 +173,7 @@ def iterate(order: Order) -> dict[str, Any]:
     found["cached_before"] = cached_pages(path)
     reads, loader.epochs = note_reads() if order.reads else [], order.epochs
     runs = [_timed(loader, order, trainer, reads) for _ in range(order.epochs)]
-    found |= {"reads": reads[: order.reads], "cached_after": cached_pages(path)}
+    found |= {"reads": with_rates_after(reads[: order.reads]), "cached_after": cached_pages(path)}
     empty_page_cache(path)
     peak.close()
     predicted = loader.disk_forecast()
@@ -178,6 +188,8 @@ def _timed(loader: Any, order: Order, trainer: Trainer | None, reads: list[Any])
     for batch in loader:
         got = time.perf_counter()
         waiting, first, steps = waiting + got - asked, first or got - begin, steps + 1
+        if steps == 1:
+            reads.clear()  # of the first pass over the file
         if trainer is not None:
             losses.append(step(trainer, batch))
         asked = time.perf_counter()

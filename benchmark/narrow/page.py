@@ -49,12 +49,14 @@ def _timed(part: str, series: list[Result]) -> str:
     against, rows = _AGAINST[part], list[list[str]]()
     for one in series:
         costs = {name: typical(found) for name, found in one["seconds"].items()}
-        for name, cost in costs.items():
-            asked = _ASKED[part].get(name)
+        for name in [name for name in costs if not name.endswith(", written")]:
+            asked, written = _ASKED[part].get(name), costs.get(f"{name}, written")
             what = ", ".join([*([TITLES[one["model"]]] if "model" in one else []), one["setting"]])
             limit = "" if asked is None else f"at most {asked}"
-            ratio = cost / costs[against]
-            rows.append([what, name, f"{1e3 * cost:,.1f}", f"{ratio:.2f}", limit])
+            if written and asked:
+                limit += f" (least {(costs['none'] + written) / costs[against]:.2f})"
+            ratio = costs[name] / costs[against]
+            rows.append([what, name, f"{1e3 * costs[name]:,.1f}", f"{ratio:.2f}", limit])
     return markdown([f"{part}: ms per minibatch", "rows", "ms", f"over {against}", "asked"], rows)
 
 

@@ -220,6 +220,9 @@ def write_part(
 ) -> Path:
     """Writes a part of a benchmark's result beside the parts that are in the file.
 
+    Every part has the machine that it was measured on: this one where it is new, and that of the
+    file where its own is not stored.
+
     Args:
         path: the file; its name begins with the benchmark's.
         part: the name of the part.
@@ -227,10 +230,14 @@ def write_part(
         graph: what the file says about the graph; None where parts have graphs of their own.
         about: what else it says about the part.
     """
-    parts = read_json(path).get("parts", {})
-    parts[part] = {"series": series, **about, "when": stamped("")["when"]}
+    stored = read_json(path)
+    parts = {
+        name: {**one, "machine": one.get("machine", stored.get("machine"))}
+        for name, one in stored.get("parts", {}).items()
+    }
+    parts[part] = {"series": series, **about, "when": stamped("")["when"], "machine": describe()}
     content = {"benchmark": path.stem.partition("-")[0], **({"graph": graph} if graph else {})}
-    return write_json(path, {**content, "parts": parts, "machine": describe()})
+    return write_json(path, {**content, "parts": parts})
 
 
 def merged(

@@ -47,6 +47,17 @@ def test_every_result_keeps_its_machine(tmp_path: Path, monkeypatch: pytest.Monk
     assert machine(found) == before
 
 
+def test_every_part_keeps_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part is measured anew elsewhere; the file had one machine for all."""
+    path, here = tmp_path / "disk.json", describe()
+    old = {"benchmark": "disk", "parts": {"epoch": {}, "reads": {}}, "machine": {**here, "cpu": "First"}}
+    cli.write_json(path, old)
+    monkeypatch.setattr(cli, "describe", lambda: {**here, "cpu": "Second"})
+    cli.write_part(path, "reads", [], {"name": "papers-like"}, {})
+    text = " ".join(machine(cli.read_json(path)).split())
+    assert text.startswith("epoch: First, ") and " reads: Second, " in text
+
+
 def test_what_was_not_asked_for_stays_absent() -> None:
     stored = {"cora pyg": "no pyg-lib", "cora ours": "killed", "arxiv pyg": "no pyg-lib"}
     asked = [("cora", "ours"), ("cora", "pyg"), ("pubmed", "pyg")]
@@ -134,7 +145,8 @@ def test_the_tiny_run(tmp_path: Path) -> None:
 
 # Rows of one byte #################################################################################
 
-FORMS = {"loading": jobs.LOADED, "steps": tuple(jobs.FORMS)}
+WRITTEN = [f"{name}, written" for name in jobs.LOADED]
+FORMS = {"loading": ["none", *jobs.LOADED, *WRITTEN], "steps": list(jobs.FORMS)}
 
 
 def test_loading_and_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +243,8 @@ def test_reads_are_noted_with_the_least_time_of_all_gaps(
     row, out = torch.arange(0, NODES, 7), torch.empty(NODES, data.x.size(1), dtype=data.x.dtype)
     reader.read(row, out)
     least = min(plan.seconds for plan in reader.rates.plans(reader._rows, row, reader._file.rule))
-    assert [one["rows"] for one in noted] == [len(row)] and noted[0]["least"] == least
+    (found,) = disk_jobs.with_rates_after(noted)
+    assert found["rows"] == len(row) and found["least_before"] == found["least_after"] == least
     assert torch.equal(out[: len(row)].view(torch.int16), data.x[row].view(torch.int16))
     reader.close()
 
