@@ -1,8 +1,8 @@
 """Products and training steps of bfloat16, at each level that this processor has, and in float32.
 
 The levels are those of `ops.bfloat16_levels`: "tiles" are Intel's matrix unit (AMX). Results are
-first compared with float64, and with themselves on another number of threads. It needs no graph and
-about three minutes:
+first compared with float64, and with themselves on another number of threads. The losses of one
+training in each of them are drawn. It needs no graph but amazon_photo, and about three minutes:
 
     python -m benchmark levels --threads 1
     PYG_BATCHGNN_TILES=emulated python -m benchmark levels --nodes 20000 --rounds 1   to try it
@@ -11,17 +11,19 @@ about three minutes:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from statistics import median
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean, median
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from benchmark.accuracy import TASKS, graph_of
 from benchmark.networks.recipe import DROPOUT
 from benchmark.support.cli import new_parser, stamped, write_json
-from benchmark.support.tables import markdown
+from benchmark.support.plots import subplots
+from benchmark.support.tables import Result, markdown
 from pyg_batchgnn import MacrobatchNeighborLoader, nn, ops
 
 #: Rows, columns and outputs of products: those of a layer of SAGE, and square ones.
@@ -141,10 +143,12 @@ def steps(levels: Sequence[str], nodes: int, rounds: int) -> dict[str, dict[str,
     return found
 
 
-def _step(model: nn.NativeModel, batches: Sequence[Any]) -> Callable[[], None]:
+def _step(model: nn.NativeModel, batches: Iterable[Any]) -> Callable[[], float]:
+    """Returns a work that goes through batches and returns their mean loss."""
     optimizer = torch.optim.Adam(model.parameters())
 
-    def step() -> None:
+    def step() -> float:
+        losses = []
         for batch in batches:
             narrow = batch.block["x"].dtype is torch.bfloat16
             with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
@@ -154,12 +158,63 @@ def _step(model: nn.NativeModel, batches: Sequence[Any]) -> Callable[[], None]:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            losses.append(loss.item())
+        return fmean(losses)
 
     return step
 
 
+def losses(levels: Sequence[str], epochs: int) -> dict[str, list[float]]:
+    """Returns the mean loss of each epoch on amazon_photo by level, from the same weights and
+    minibatches."""
+    graph = graph_of("amazon_photo", TASKS["amazon_photo"])
+    known, found = graph.read("train_idx").long(), {}
+    for level in levels:
+        torch.manual_seed(0)
+        x = graph.x if level == FLOAT32 else graph.x.bfloat16()
+        data = Data(x=x, y=graph.y.long(), edge_index=graph.edge_index)
+        loader = MacrobatchNeighborLoader(
+            data, [15, 10], known, batch_size=512, shuffle=True, seed=0, export="native"
+        )
+        model = nn.SAGE(graph.num_features, 64, 2, graph.num_classes, dropout=DROPOUT)
+        work = _at(level, _step(model, loader))
+        found[level] = [work() for _ in range(epochs)]
+    return found
+
+
+# The page #########################################################################################
+
+
+def table(result: Result) -> str:
+    """Returns the tables of products, of steps and of losses."""
+    (one,) = result["series"]
+    levels = list(one["losses"])
+    columns = [*levels, "torch.mm"]
+    rows = [
+        [name, *(f"{speed[column]:,.0f}" for column in columns)] for name, speed in one["products"].items()
+    ]
+    texts = [markdown(["GFLOP/s", *columns], rows)]
+    rows = [
+        [name, *(f"{cost[level]:.1f} ({cost[level] / cost[FLOAT32]:.2f})" for level in levels)]
+        for name, cost in one["steps"].items()
+    ]
+    texts.append(markdown(["ms per step (against float32)", *levels], rows))
+    last = [f"{one['losses'][level][-1]:.4f}" for level in levels]
+    return "\n\n".join([*texts, markdown(["amazon_photo", *levels], [["loss of the last epoch", *last]])])
+
+
+def plot(result: Result) -> Any:
+    """Draws the loss of each epoch at each level."""
+    figure, ((axes,),) = subplots(figsize=(6, 3.2))
+    for number, (level, found) in enumerate(result["series"][0]["losses"].items()):
+        axes.plot(range(1, len(found) + 1), found, "o" if number else "-", fillstyle="none", label=level)
+    axes.set(xlabel="epoch", ylabel="training loss", ylim=(0, None))
+    axes.legend(frameon=False)
+    return figure
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Checks and measures; prints tables and stores the JSON file."""
+    """Checks and measures, then stores the JSON file and prints its tables."""
     parser = new_parser(__doc__)
     add = parser.add_argument
     add("--threads", type=int, default=1, help="threads (default: 1)")
@@ -171,16 +226,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     levels = [FLOAT32, *ops.bfloat16_levels()]
     for level in levels[1:]:
         _check(level)
-    speeds = products(levels, chosen.rounds)
-    times = steps(levels, chosen.nodes, chosen.rounds)
-    columns = [*levels, "torch.mm"]
-    rows = [[name, *(f"{one[column]:,.0f}" for column in columns)] for name, one in speeds.items()]
-    print(markdown(["GFLOP/s", *columns], rows), end="\n\n")
-    rows = [
-        [name, *(f"{one[level]:.1f} ({one[level] / one[FLOAT32]:.2f})" for level in levels)]
-        for name, one in times.items()
-    ]
-    print(markdown(["ms per step (against float32)", *levels], rows))
-    found = {"products": speeds, "steps": times, "used by default": ops.bfloat16_level()}
+    found = {
+        "products": products(levels, chosen.rounds),
+        "steps": steps(levels, chosen.nodes, chosen.rounds),
+        "losses": losses(levels, TASKS["amazon_photo"].epochs),
+        "used by default": ops.bfloat16_level(),
+    }
     options = {"threads": chosen.threads, "nodes": chosen.nodes, "rounds": chosen.rounds}
-    write_json(chosen.results / "levels.json", stamped("levels", options=options, series=[found]))
+    result = stamped("levels", options=options, series=[found])
+    write_json(chosen.results / "levels.json", result)
+    print(table(result))

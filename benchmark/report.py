@@ -52,7 +52,7 @@ def _sentence(result: Result, where: dict[str, Any]) -> str:
     )
     versions: dict[str, str] = {}
     for series in result.get("series", []):
-        for contestant in series["contestants"].values():
+        for contestant in series.get("contestants", {}).values():
             versions.update(contestant["versions"])
     listed = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     text += f"; {listed}" if listed else ""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark import disk, narrow
+from benchmark import disk, levels, narrow
 from benchmark.accuracy import absences
 from benchmark.disk import jobs as disk_jobs
 from benchmark.disk import measure, meters, page
@@ -25,6 +25,7 @@ from benchmark.support.graphs import GraphFolder, dataset_folder
 from benchmark.support.machine import describe
 from pyg_batchgnn.data import PapersSpec, generate_papers_folder
 from pyg_batchgnn.disk import DiskReader, DiskTable
+from pyg_batchgnn.ops import bfloat16_level, set_bfloat16_level
 from tests.support.two_hosts import missing_for_two_hosts
 
 
@@ -161,6 +162,21 @@ def test_loading_and_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert all(len(seconds) == 2 for seconds in found["seconds"].values())
         assert found["bytes"]["int8"] * 4 == found["bytes"]["float32"] == 4 * 500 * 8
     assert GraphFolder.open(graph.path).num_features == 8 and ranks.JOBS["preparation"]
+
+
+def test_levels_train_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmark.support.graphs.CACHE", tmp_path)
+    graph = dataset_folder("small", "generated", nodes=500, degree=6.0, features=8)
+    monkeypatch.setattr(levels, "graph_of", lambda *_: graph)
+    used = bfloat16_level()
+    found = levels.losses([levels.FLOAT32, "widened"], 3)
+    set_bfloat16_level(used)
+    assert found["widened"] == pytest.approx(found["float32"], rel=0.02)
+    assert found["widened"] != found["float32"]
+    assert found["float32"] == sorted(found["float32"], reverse=True)
+    result = {"series": [{"losses": found, "products": {}, "steps": {}}]}
+    assert f"| loss of the last epoch | {found['float32'][-1]:.4f} |" in levels.table(result)
+    assert len(levels.plot(result).axes[0].lines) == 2
 
 
 def test_the_page_shows_what_was_measured() -> None:
