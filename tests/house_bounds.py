@@ -21,11 +21,11 @@ BOUNDS = {
     "C++: lines": 21_300,
     # aim: 40,000. What is recorded and refused, random models, every layer of PyG (4,200). Tables,
     # keys, times, logs, aarch64, deployment (3,300). Graphs larger than memory (2,600). Codes
-    # (1,700), devices (1,600). Edges in files (430), a first pass beside looking ahead (95).
-    "tests: lines": 59_500,
+    # (1,700), devices (1,750). Edges in files (430), a first pass beside looking ahead (95).
+    "tests: lines": 59_600,
     # Own models beside PyG's (310); PyG's scripts with `model(batch)` (180); tables beside DuckDB's
-    # joins (150); a graph larger than memory (720); narrow rows (380), levels (190), a GPU (420).
-    "benchmark: lines": 12_600,
+    # joins (150); a graph larger than memory (720); narrow rows (380), levels (190), a GPU (590).
+    "benchmark: lines": 12_700,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
     "files crossed: constructing a loader": 28,

@@ -402,8 +402,9 @@ class Run:
             stop = threading.Timer(0.01 + 0.003 * number, os.kill, [os.getpid(), signal.SIGINT])
             with contextlib.suppress(KeyboardInterrupt):
                 stop.start()
-                for _ in endless(loader, self.device):
+                for _ in itertools.islice(endless(loader, self.device), 500):
                     pass
+                stop.join()  # or a destructor has swallowed the interrupt
         del loader
         gc.collect()
         seconds = time.perf_counter() - begin
