@@ -10,14 +10,18 @@ this repository. The graph has the shape of ogbn-products and is made here.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import gc
 import itertools
 import json
 import os
+import resource
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +29,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import NeighborLoader, PrefetchLoader
 from torch_geometric.nn import GraphSAGE, HeteroConv, SAGEConv
+from torch_geometric.typing import WITH_PYG_LIB
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.device import lane_of
+from pyg_batchgnn.device import lane_of, locked_bytes
 
 # What is measured #################################################################################
 
@@ -50,9 +56,14 @@ class Scale:
     window: int = 100  # steps of a window
     windows: int = 3
     held: int = 20  # batches that lie on the device for the steps' own rate
+    iterators: int = 1000  # that are broken off
 
 
-TINY = Scale(3000, 60_000, 20, 5, 900, 64, (4, 3, 2), 16, warm=2, settle=1, window=3, windows=2, held=2)
+TINY = Scale(
+    3000, 60_000, 20, 5, 900, 64, (4, 3, 2), 16, warm=2, settle=1, window=3, windows=2, held=2, iterators=50
+)
+#: Our loader without `device=`, which the fed steps of the others are compared with.
+TODAY = "without device=, pin_memory=True"
 
 
 @dataclass
@@ -63,6 +74,8 @@ class Report:
     scale: dict[str, Any] = field(default_factory=dict)
     bits: dict[str, bool] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    times: dict[str, dict[str, float]] = field(default_factory=dict)  # as fast as other loaders
+    ends: dict[str, Any] = field(default_factory=dict)  # what is left of iterators that were broken off
     left_out: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -117,13 +130,28 @@ def measured(
         alone.append(steps.run(own, scale.window) / scale.window)
         steps.run(batches, scale.settle)
         fed.append(steps.run(batches, scale.window) / scale.window)
-    stats = loader.stats()
-    total = stats.total
     row = {
         "name": name,
         "own_ms": [1e3 * one for one in alone],
         "fed_ms": [1e3 * one for one in fed],
         "busy": sum(alone) / sum(fed),
+        "host_peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+    if hasattr(loader, "stats"):
+        row |= counted(loader)
+    if steps.device.type == "cuda":
+        row["device_peak_bytes"] = torch.cuda.max_memory_allocated(steps.device)
+    own_ms, fed_ms = 1e3 * min(alone), 1e3 * min(fed)
+    print(f"{name:34s} own {own_ms:8.2f} ms  fed {fed_ms:8.2f} ms  busy {row['busy']:.0%}", flush=True)
+    batches.close()  # type: ignore[attr-defined]
+    return row
+
+
+def counted(loader: Any) -> dict[str, Any]:
+    """Returns what a loader of ours says of itself."""
+    stats = loader.stats()
+    total = stats.total
+    return {
         "sizes": asdict(loader.sizes),
         "per_minibatch": {
             key: getattr(total, key) / max(1, total.minibatches)
@@ -135,12 +163,6 @@ def measured(
         },
         "memory": None if stats.device is None else asdict(stats.device),
     }
-    if steps.device.type == "cuda":
-        row["device_peak_bytes"] = torch.cuda.max_memory_allocated(steps.device)
-    own_ms, fed_ms = 1e3 * min(alone), 1e3 * min(fed)
-    print(f"{name:34s} own {own_ms:8.2f} ms  fed {fed_ms:8.2f} ms  busy {row['busy']:.0%}", flush=True)
-    batches.close()  # type: ignore[attr-defined]
-    return row
 
 
 # Graphs ###########################################################################################
@@ -252,6 +274,7 @@ class Run:
     def __init__(self, scale: Scale, device: torch.device, limit: float) -> None:
         self.scale, self.device, self._end = scale, device, time.perf_counter() + limit
         self.report = Report(scale=asdict(scale))
+        self._sampler: Any = None  # of products: its edges are sorted once
 
     def part(self, name: str, work: Callable[[], None]) -> None:
         """Does a part, unless the time is over. What fails is said and left out."""
@@ -271,8 +294,11 @@ class Run:
     def loader(self, data: Data, **given: Any) -> MacrobatchNeighborLoader:
         scale = self.scale
         seeds = torch.randperm(scale.nodes, generator=torch.Generator().manual_seed(2))[: scale.training]
-        chosen = {"batch_size": scale.batch_size, "shuffle": True, "seed": 0, "drop_last": True, **given}
-        return MacrobatchNeighborLoader(data, list(scale.fanouts), seeds, **chosen)
+        chosen = {"batch_size": scale.batch_size, "shuffle": True, "drop_last": True, **given}
+        chosen |= {"seed": 0} if self._sampler is None else {"neighbor_sampler": self._sampler}
+        made = MacrobatchNeighborLoader(data, list(scale.fanouts), seeds, **chosen)
+        self._sampler = made.node_sampler
+        return made
 
     def all(self) -> Report:
         begin = time.perf_counter()
@@ -280,6 +306,8 @@ class Run:
         print(json.dumps(self.report.machine), flush=True)
         self._of_products()
         self.part("typed", self._typed)
+        self.part("ends", self._ends)
+        self._compare()
         self.report.seconds = time.perf_counter() - begin
         return self.report
 
@@ -301,6 +329,8 @@ class Run:
         for name, place in places.items():
             self.part(name, functools.partial(self._measure, name, data, steps, place))
         self.part("peer", lambda: self._peer(data, steps))
+        for workers in (8, 0) if WITH_PYG_LIB else ():
+            self.part("PyG's loader", functools.partial(self._pyg, data, steps, workers))
         self.part("bfloat16", lambda: self._bfloat16(data, sage))
         self.part("links", lambda: self._links(data, sage))
 
@@ -318,41 +348,107 @@ class Run:
         loader = self.loader(data, device=self.device, **place)
         self.report.rows.append(measured(name, loader, steps, self.scale))
 
+    @property
+    def _few(self) -> Scale:
+        """The sizes for loaders that are slow."""
+        return replace(self.scale, window=max(2, self.scale.window // 4), warm=5, settle=2)
+
     def _peer(self, data: Data, steps: Steps) -> None:
-        few = Scale(
-            **{**asdict(self.scale), "window": max(2, self.scale.window // 4), "warm": 5, "settle": 2}
-        )
         loader = self.loader(data, pin_memory=True)
-        self.report.rows.append(measured("without device=, pin_memory=True", loader, steps, few, 2))
+        self.report.rows.append(measured(TODAY, loader, steps, self._few, 2))
+
+    def _pyg(self, data: Data, steps: Steps, workers: int) -> None:
+        scale = self.scale
+        given = {"batch_size": scale.batch_size, "shuffle": True, "drop_last": True, "num_workers": workers}
+        seeds = torch.arange(scale.training) * 7919 % scale.nodes
+        loader = NeighborLoader(data, list(scale.fanouts), input_nodes=seeds, **given)
+        name = f"PyG's NeighborLoader and PrefetchLoader, num_workers={workers}"
+        row = measured(name, PrefetchLoader(loader, self.device), steps, self._few, 2)
+        self.report.rows.append(row)
+
+    def _compare(self) -> None:
+        """Says how many times as fast a fed step is as with loaders that do not know of devices."""
+        fed = {row["name"]: min(row["fed_ms"]) for row in self.report.rows}
+        for other in [name for name in fed if name == TODAY or name.startswith("PyG's")]:
+            ours = [name for name in fed if name.startswith(("features on", "host, "))]
+            self.report.times[other] = {name: fed[other] / fed[name] for name in ours}
+            print(f"beside {other}: {self.report.times[other]}", flush=True)
+
+    def _ends(self) -> None:
+        """Breaks iterators off: closed, dropped, by an error and by Ctrl-C."""
+        count, begin = self.scale.iterators, time.perf_counter()
+        small = Scale(nodes=20_000, edges=400_000, features=self.scale.features)
+        loader = MacrobatchNeighborLoader(
+            products(small, self.device),
+            [4, 3],
+            batch_size=64,
+            seed=0,
+            macrobatch_size=2,
+            device=self.device,
+            feature_placement="host",
+        )
+        for number in range(count):
+            batches = iter(loader)
+            for _ in itertools.islice(batches, number % 4):
+                pass
+            if number % 3 == 0:
+                batches.close()  # type: ignore[attr-defined]
+            elif number % 3 == 1:
+                with contextlib.suppress(ZeroDivisionError):
+                    for _ in batches:
+                        raise ZeroDivisionError
+            del batches
+        for number in range(count // 50):
+            stop = threading.Timer(0.01 + 0.003 * number, os.kill, [os.getpid(), signal.SIGINT])
+            with contextlib.suppress(KeyboardInterrupt):
+                stop.start()
+                for _ in itertools.islice(endless(loader, self.device), 500):
+                    pass
+                stop.join()  # or a destructor has swallowed the interrupt
+        del loader
+        gc.collect()
+        seconds = time.perf_counter() - begin
+        while (left := threads()) and time.perf_counter() < begin + seconds + 2:
+            time.sleep(0.05)  # after a Ctrl-C in the middle of an end they look 5 times a second
+        self.report.ends = {"seconds": seconds, "threads": left, "locked_bytes": locked_bytes()}
+        print(f"{count} iterators broken off: {self.report.ends}", flush=True)
 
     def _links(self, data: Data, model: nn.Module) -> None:
         scale = self.scale
-        loader = MacrobatchLinkNeighborLoader(
-            data,
-            list(scale.fanouts[:2]),
-            data.edge_index[:, : scale.training],
-            neg_sampling="binary",
-            batch_size=scale.batch_size,
-            shuffle=True,
-            seed=0,
-            device=self.device,
+        there, plain = (
+            MacrobatchLinkNeighborLoader(
+                data,
+                list(scale.fanouts[:2]),
+                data.edge_index[:, : scale.training],
+                neg_sampling="binary",
+                batch_size=scale.batch_size,
+                shuffle=True,
+                seed=0,
+                device=device,
+            )
+            for device in (self.device, None)
         )
-        self.report.rows.append(measured("links", loader, Steps(self.device, model, link_loss), scale))
+        self.report.bits["links"] = same_bits(there, plain)
+        self.report.rows.append(measured("links", there, Steps(self.device, model, link_loss), scale))
 
     def _typed(self) -> None:
         scale = self.scale
         data = mag(scale, self.device)
-        loader = MacrobatchNeighborLoader(
-            data,
-            list(scale.fanouts[:2]),
-            ("paper", torch.arange(min(scale.training, data["paper"].num_nodes))),
-            batch_size=scale.batch_size,
-            shuffle=True,
-            seed=0,
-            device=self.device,
+        there, plain = (
+            MacrobatchNeighborLoader(
+                data,
+                list(scale.fanouts[:2]),
+                ("paper", torch.arange(min(scale.training, data["paper"].num_nodes))),
+                batch_size=scale.batch_size,
+                shuffle=True,
+                seed=0,
+                device=device,
+            )
+            for device in (self.device, None)
         )
+        self.report.bits["typed"] = same_bits(there, plain)
         steps = Steps(self.device, Typed(data.edge_types, scale), typed_loss)
-        self.report.rows.append(measured("typed", loader, steps, scale))
+        self.report.rows.append(measured("typed", there, steps, scale))
 
 
 class _Widened(nn.Module):
@@ -364,6 +460,10 @@ class _Widened(nn.Module):
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
         return self.model(x.float(), *args, **kwargs)
+
+
+def threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("macrobatch")]
 
 
 def machine(device: torch.device) -> dict[str, Any]:
@@ -379,6 +479,7 @@ def machine(device: torch.device) -> dict[str, Any]:
         "waiting": {name: os.environ.get(name) for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")},
         "reads_host": lane.reads_host,
         "why_not": getattr(lane, "why_not", None),
+        "pyg_lib": WITH_PYG_LIB,
         "date": time.strftime("%Y-%m-%d"),
     }
 
@@ -398,6 +499,8 @@ def main() -> None:
     print(f"{report.seconds:.0f} s; left out: {report.left_out or 'nothing'}")
     if not all(report.bits.values()):
         raise SystemExit("bits differ from those of the CPU")
+    if report.ends and (report.ends["threads"] or report.ends["locked_bytes"]):
+        raise SystemExit("threads or pinned memory are left of iterators that were broken off")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import enum
 import importlib.util
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -122,7 +122,7 @@ class CpuLane(Lane):
         with self._lock:
             if self._limit is not None and sum(self.registered.values()) + nbytes > self._limit:
                 return "out of memory"
-            if address in self.registered:
+            if any(one < address + nbytes and address < one + size for one, size in self.registered.items()):
                 return "part or all of the requested memory range is already mapped"
             self.registered[address] = nbytes
         return None
@@ -137,7 +137,8 @@ class CpuLane(Lane):
 
 # A GPU ############################################################################################
 
-_PORTABLE = 1  # cudaHostRegisterPortable: the pages are locked for all devices
+#: cudaHostRegisterPortable and cudaHostRegisterMapped: for all devices, and for their kernels.
+_REGISTER = 1 | 2
 
 
 class CudaLane(Lane):
@@ -153,8 +154,11 @@ class CudaLane(Lane):
         self.why_not = self._try_kernel()
         self.reads_host = self.why_not is None
 
-    def working(self) -> AbstractContextManager[Any]:
-        return torch.cuda.stream(self._stream)
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        # A stream's own context would go back to device 0 on a new thread, and take memory there.
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
+            yield
 
     def mark(self) -> Ticket:
         return _CudaTicket(self._stream)
@@ -173,14 +177,15 @@ class CudaLane(Lane):
     def register(self, address: int, nbytes: int) -> str | None:
         with torch.cuda.device(self.device):
             runtime = torch.cuda.cudart()
-            code = runtime.cudaHostRegister(address, nbytes, _PORTABLE)
+            code = runtime.cudaHostRegister(address, nbytes, _REGISTER)
             if int(code) == 0:
                 return None
             self._forget_error()
         return str(runtime.cudaGetErrorString(code))
 
     def unregister(self, address: int) -> None:
-        torch.cuda.cudart().cudaHostUnregister(address)
+        with torch.cuda.device(self.device):  # another thread's device may be one that nobody uses
+            torch.cuda.cudart().cudaHostUnregister(address)
 
     def free_bytes(self) -> int:
         # What torch keeps for later tensors is free as well.

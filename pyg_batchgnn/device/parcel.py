@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -174,8 +174,11 @@ def _if_changed(old: Mapping[Any, Any], new: dict[Any, Any]) -> Any:
     return old if all(new[key] is one for key, one in old.items()) else new
 
 
-def tensors_of(batch: Any) -> list[Tensor]:
-    """Returns the tensors of a batch or of a minibatch, one for each storage."""
+def tensors_of(batch: Any) -> Iterator[Tensor]:
+    """Yields the tensors of a batch or of a minibatch, one for each storage.
+
+    Parts of sparse tensors may be computed when the first is asked for, on the caller's stream.
+    """
     found: dict[int, Tensor] = {}
 
     def note(value: Any, _: int | None = None) -> Any:
@@ -191,7 +194,7 @@ def tensors_of(batch: Any) -> list[Tensor]:
                 note(one)
     elif hasattr(batch, "stores"):
         map_batch(batch, note)
-    return list(found.values())
+    yield from found.values()
 
 
 def _parts(value: Any) -> tuple[Any, ...]:

@@ -6,11 +6,13 @@ Pages are registered by address and unregistered before their memory is given ba
 from __future__ import annotations
 
 import mmap
+import os
 import resource
 import threading
 import warnings
 import weakref
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -36,7 +38,7 @@ class LockedRange:
 
     def __init__(self, lane: Lane, tensor: Tensor, key: _Key | None) -> None:
         self.nbytes = 0 if key is None else tensor.nbytes
-        self._release = weakref.finalize(self, _release, lane, tensor, key)
+        self._release = weakref.finalize(self, _release, lane, tensor, key, os.getpid())
 
     def release(self) -> None:
         self._release()
@@ -55,33 +57,39 @@ _LOCK = threading.RLock()  # the garbage collector may release one range while a
 
 def lock_pages(lane: Lane, tensor: Tensor) -> LockedRange | str:
     """Registers the memory of a contiguous CPU tensor. Returns the reason if that is impossible."""
+    device = lane.device.type
     with _LOCK:
-        key = _around(lane.device.type, tensor)
-        if key is None and lane.has_locked(tensor):
-            return LockedRange(lane, tensor, None)
+        key = next(_ranges(device, tensor.data_ptr(), tensor.nbytes, is_inside=True), None)
         if key is None:
-            key = lane.device.type, tensor.data_ptr()
-            if key in _HELD:
-                return "a shorter table at the same address is registered already"
+            storage = tensor.untyped_storage()
+            # A storage of which a range of ours is a part looks as if torch had locked all of it.
+            is_ours = any(_ranges(device, storage.data_ptr(), storage.nbytes()))
+            if not is_ours and lane.has_locked(tensor):
+                return LockedRange(lane, tensor, None)
             reason = lane.register(tensor.data_ptr(), tensor.nbytes)
             if reason is not None:
                 return reason
+            key = device, tensor.data_ptr()
             _HELD[key] = _Held(0, tensor.nbytes)
         _HELD[key].count += 1
         return LockedRange(lane, tensor, key)
 
 
-def _around(device: str, tensor: Tensor) -> _Key | None:
-    """Returns the registered range that a tensor lies in; None if there is none."""
-    begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
+def _ranges(device: str, begin: int, nbytes: int, is_inside: bool = False) -> Iterator[_Key]:
+    """Yields the registered ranges that some bytes share a page with, or lie in."""
+    end, page = begin + nbytes, mmap.PAGESIZE
     for key, held in _HELD.items():
-        if key[0] == device and key[1] <= begin and end <= key[1] + held.nbytes:
-            return key
-    return None
+        first, last = key[1], key[1] + held.nbytes
+        is_near = first // page <= (end - 1) // page and begin // page <= (last - 1) // page
+        if key[0] == device and (first <= begin and end <= last if is_inside else is_near):
+            yield key
 
 
-def _release(lane: Lane, tensor: Tensor, key: _Key | None) -> None:
-    del tensor  # it was kept until now
+def _release(lane: Lane, tensor: Tensor, key: _Key | None, process: int) -> None:
+    if os.getpid() != process:  # a forked process has no part in the device
+        return
+    lane.mark().wait()  # for the kernels that read the tensor, which was kept until now
+    del tensor
     if key is None:
         return
     with _LOCK:
@@ -141,7 +149,7 @@ class PinnedPool:
         self._free: list[PinnedBlock] = []
         self._under_way: deque[tuple[PinnedBlock, Ticket]] = deque()
         self._refused = False
-        self._lock = threading.RLock()
+        self._lock, self._process = threading.RLock(), os.getpid()
 
     def take(self, nbytes: int) -> PinnedBlock:
         """Returns a block of at least ``nbytes`` bytes.
@@ -190,8 +198,9 @@ class PinnedPool:
             self._reclaim()
             return self.pinned_bytes - sum(block.bytes.numel() for block in self._free)
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, process: Callable[[], int] = os.getpid) -> None:  # names of modules may be gone
+        if process() == self._process:
+            self.close()
 
     def _reclaim(self) -> None:
         while self._under_way and self._under_way[0][1].done():

@@ -68,15 +68,13 @@ class _Placed:
 
     def __init__(self, table: Tensor, device: torch.device) -> None:
         self.stored = ops.as_stored(table)
-        self._decoding: Tensor | None = None
-        self._dtype = table.dtype
-        if isinstance(table, QuantizedTensor):
-            self._decoding = table.decoding.to(device)
+        # Codes of no rows on the device. Scales are checked here, once: that waits for the device.
+        self._like = table[:0].to(device) if isinstance(table, QuantizedTensor) else None
         rows = max(1, self.stored.size(0))
         self.row_bytes = self.stored.nbytes // rows
 
     def like(self, rows: Tensor) -> Tensor:
-        return rows if self._decoding is None else QuantizedTensor(rows, self._decoding, self._dtype)
+        return ops.rows_like(self._like, rows)
 
 
 class DeviceTable(_Placed):
@@ -229,8 +227,7 @@ class HostRows:
     def sent(self, tensor: Tensor) -> Tensor:
         """Copies a tensor to the device by pinned memory, piece by piece. Codes stay codes."""
         if isinstance(tensor, QuantizedTensor):
-            codes = self.sent(tensor.codes)
-            return QuantizedTensor(codes, tensor.decoding.to(codes.device), tensor.dtype)
+            return ops.rows_like(tensor[:0].to(self.lane.device), self.sent(tensor.codes))
         out = torch.empty(tensor.shape, dtype=tensor.dtype, device=self.lane.device)
         source, there = (one.reshape(-1).view(torch.uint8) for one in (tensor.detach().contiguous(), out))
         for begin in range(0, source.numel(), self.piece):

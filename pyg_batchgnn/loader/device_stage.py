@@ -136,6 +136,7 @@ class DeviceStage:
         finally:
             asked.put(None)
             made.close()
+            self.lane.mark().wait()  # or kernels may still read tables of the host that a script changes
 
     def _made(
         self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int

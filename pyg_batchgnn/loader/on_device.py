@@ -212,6 +212,9 @@ class DeviceGatherer(Gatherer):
     def __call__(self, value: Any, index: Tensor, dim: int = 0) -> Any:
         host, found = self._twins.get(id(index)), self._placed.find(value) if dim == 0 else None
         if host is None or found is None:
+            there = self._lane.device
+            if isinstance(value, Tensor) and value.device == there and there.type != "cpu":
+                return super().__call__(value, index, dim)
             return self._by_cpu(value, index if host is None else host, dim)
         group, table = found
         block = self._blocks.get(group)
@@ -229,8 +232,6 @@ class DeviceGatherer(Gatherer):
 
     def _by_cpu(self, value: Any, index: Tensor, dim: int) -> Any:
         """Selects what is no dense table, and copies that."""
-        if isinstance(value, Tensor) and value.device == self._lane.device and value.device.type != "cpu":
-            return super().__call__(value, index, dim)
         out = super().__call__(value, index.cpu(), dim)
         if not isinstance(out, Tensor):
             return out.to(self._lane.device) if hasattr(out, "to") else out

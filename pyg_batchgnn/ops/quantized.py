@@ -197,7 +197,7 @@ def _decode_by_torch(codes: Tensor, decoding: Tensor) -> Tensor:
     rest = total - product
     error = (product - (total - rest)) + (offset - rest)
     even = (total.view(torch.int64) & 1) == 0
-    towards = torch.where(error > 0, torch.inf, -torch.inf)
+    towards = error * torch.inf  # which way to round; a device need not wait for it
     return torch.where((error != 0) & even, torch.nextafter(total, towards), total).float()
 
 

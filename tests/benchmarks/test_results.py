@@ -136,10 +136,12 @@ def test_the_tiny_run(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "gpu.json").read_text())
-    assert report["left_out"] == [] and len(report["bits"]) == 3 and all(report["bits"].values())
+    assert report["left_out"] == [] and len(report["bits"]) == 5 and all(report["bits"].values())
     rows = {row["name"]: row for row in report["rows"]}
     assert {"features on the device", "features on the host", "links", "typed"} <= rows.keys()
     assert all(row["busy"] > 0 and len(row["fed_ms"]) == 2 for row in rows.values())
+    assert report["ends"]["threads"] == [] and report["ends"]["locked_bytes"] == 0
+    assert report["times"]["without device=, pin_memory=True"].keys() < rows.keys()
     cached = rows["host, a cache of a fifth"]["per_minibatch"]
     assert cached["rows_from_device_cache"] > 0 and cached["rows_over_bus"] > 0
 

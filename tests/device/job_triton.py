@@ -52,19 +52,20 @@ def loaders() -> None:
 
 
 def compile_for_a_gpu() -> None:
-    """Compiles the kernel for an H100, which takes no GPU."""
+    """Compiles the kernel for an A100, an H100 and a B200, which takes no GPU."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
     from pyg_batchgnn.device.triton_rows import _copy_rows
 
     constants = {"CACHED": True, "ROWS": 8, "COLUMNS": 128, "PROGRAMS": 128}
-    for word, ids, cached in itertools.product(("*i64", "*i8"), ("*i64", "*i32"), (True, False)):
+    cases = itertools.product((80, 90, 100), ("*i64", "*i8"), ("*i64", "*i32"), (True, False))
+    for kind, word, ids, cached in cases:
         types = dict.fromkeys(("out", "table", "cache"), word) | {"index": ids, "slot": "*i32"}
         types |= dict.fromkeys(("count", "width", "tiles", "across"), "i32")
         types |= dict.fromkeys(constants, "constexpr")
         source = ASTSource(fn=_copy_rows, signature=types, constexprs={**constants, "CACHED": cached})
-        assert "cubin" in compile(source, target=GPUTarget("cuda", 90, 32)).asm
+        assert "cubin" in compile(source, target=GPUTarget("cuda", kind, 32)).asm
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,19 +30,39 @@ class MadeUp:
         registered: bytes by address.
         calls: what was asked of streams and events, in order.
         fails: what `cudaHostRegister` returns.
+        chosen: how often each thread has chosen a device, one inside the other.
     """
 
     registered: dict[int, int] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     fails: int = 0
+    chosen: threading.local = field(default_factory=threading.local)
+
+    @property
+    def has_device(self) -> bool:
+        return getattr(self.chosen, "depth", 0) > 0
+
+    @contextlib.contextmanager
+    def device(self, _: Any) -> Iterator[None]:
+        self.chosen.depth = getattr(self.chosen, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self.chosen.depth -= 1
+
+    @contextlib.contextmanager
+    def stream(self, _: Any) -> Iterator[None]:
+        assert self.has_device
+        yield
 
     def cudaHostRegister(self, address: int, nbytes: int, flags: int) -> int:  # noqa: N802
-        assert flags == 1 and address not in self.registered
+        assert self.has_device and flags == 3 and address not in self.registered
         if not self.fails:
             self.registered[address] = nbytes
         return self.fails
 
     def cudaHostUnregister(self, address: int) -> None:  # noqa: N802
+        assert self.has_device
         del self.registered[address]
 
     def cudaGetErrorString(self, code: int) -> str:  # noqa: N802
@@ -78,14 +99,10 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[MadeUp]:
     made = MadeUp()
     stream = Stream(made.calls)
 
-    @contextlib.contextmanager
-    def working(_: Any) -> Iterator[None]:
-        yield
-
     for name, value in {
         "Stream": lambda _: stream,
-        "stream": working,
-        "device": working,
+        "stream": made.stream,
+        "device": made.device,
         "Event": Event,
         "cudart": lambda: made,
         "default_stream": lambda _: stream,

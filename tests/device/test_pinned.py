@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import mmap
+import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -144,6 +146,55 @@ def test_views_share_the_range_of_their_table() -> None:
     assert not lane.registered
 
 
+def test_a_range_inside_a_storage_does_not_lock_the_rest() -> None:
+    """Torch looks at the first byte of a storage to say whether it is pinned."""
+
+    class AsTorch(CpuLane):
+        def has_locked(self, tensor: Tensor) -> bool:
+            first = tensor.untyped_storage().data_ptr()
+            return any(begin <= first < begin + size for begin, size in self.registered.items())
+
+    lane, table = AsTorch(), torch.zeros(100, 50)
+    held = [lock_pages(lane, table[:10])]
+    for overlapping in (table, table[5:20]):
+        assert isinstance(lock_pages(lane, overlapping), str)
+    held.append(lock_pages(lane, table[50:60]))
+    assert [one.nbytes for one in held] == [2000, 2000]  # type: ignore[union-attr]
+
+
+def test_pages_are_locked_until_the_work_that_reads_them_is_done() -> None:
+    class Busy(CpuLane):
+        def __init__(self) -> None:
+            super().__init__()
+            self.marks: list[Later] = []
+
+        def mark(self) -> Later:
+            assert self.registered
+            self.marks.append(Later())
+            return self.marks[-1]
+
+        def unregister(self, address: int) -> None:
+            assert all(one.over for one in self.marks)
+            super().unregister(address)
+
+    lane = Busy()
+    locked = lock_pages(lane, torch.zeros(10))
+    assert not isinstance(locked, str)
+    del locked
+    assert not lane.registered and len(lane.marks) == 1
+
+
+def test_a_forked_process_unlocks_nothing() -> None:
+    lane = CpuLane()
+    pool, locked = PinnedPool(lane, MIB), lock_pages(lane, torch.zeros(10))
+    pool.give(pool.take(10), Later())
+    child = os.fork()
+    if not child:
+        del pool, locked
+        os._exit(len(lane.registered))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+
+
 def test_what_torch_has_locked_is_not_registered_again() -> None:
     class Locked(CpuLane):
         def has_locked(self, tensor: torch.Tensor) -> bool:
@@ -210,6 +261,17 @@ def test_tensors_of_a_batch() -> None:
     table = QuantizedTensor(torch.ones(3, 2, dtype=torch.int8), torch.ones(2, 2))
     batch = Data(x=x, y=x[0], lists=[torch.ones(1), {"a": torch.ones(2)}], codes=table, words=["a"], number=3)
     batch.sparse = torch.eye(2).to_sparse()
-    assert len(tensors_of(batch)) == 1 + 2 + 2 + 2
+    asked: list[bool] = []
+
+    def coo() -> tuple[()]:
+        asked.append(True)
+        return ()
+
+    batch.other = SimpleNamespace(to=None, coo=coo)
+    found = tensors_of(batch)
+    assert not asked  # parts of it would be computed before the batch is handed over
+    assert not list(found)[4 + 3 :] and asked
+    del batch.other
+    assert len(list(tensors_of(batch))) == 1 + 2 + 2 + 2
     map_batch(batch, lambda one: one * 2 if isinstance(one, Tensor) and one.is_floating_point() else one)
     assert batch.x[0, 1] == 2 and batch.lists[1]["a"].tolist() == [2, 2] and batch.words == ["a"]

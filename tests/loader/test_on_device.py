@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import functools
 import gc
+import io
+import itertools
+import pickle
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +21,9 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, ops
-from pyg_batchgnn.device import locked_bytes
-from pyg_batchgnn.ops import QuantizedTensor
+from pyg_batchgnn.device import CpuLane, locked_bytes, tensors_of
+from pyg_batchgnn.loader import device_stage
+from pyg_batchgnn.ops import QuantizedTensor, quantized
 from tests.support import hetero_cases, loader_cases, typed_link_cases
 from tests.support.mapped_data import with_files
 from tests.support.memory_stores import stores_of
@@ -261,6 +265,69 @@ def test_a_gradient_flows_back_to_learned_features() -> None:
         batch.learned.sum().backward()
         break
     assert data.learned.grad is not None and data.learned.grad.sum() > 0
+
+
+# Streams ##########################################################################################
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize("case", CASES)
+def test_every_tensor_of_a_batch_is_handed_over(case: str, export: str) -> None:
+    """The memory of one that is not would be used again while the user's stream reads it."""
+    batch = next(iter(CASES[case](device="cpu", export=export, feature_placement="host")))
+    known = {one.untyped_storage().data_ptr() for one in tensors_of(batch)}
+    found: set[int] = set()
+
+    class Search(pickle.Pickler):
+        def persistent_id(self, value: Any) -> str | None:
+            if not isinstance(value, torch.Tensor):
+                return None
+            is_narrow = isinstance(value, QuantizedTensor)
+            parts = (value.codes, value.decoding) if is_narrow else (value,)
+            found.update(one.untyped_storage().data_ptr() for one in parts)
+            return "a tensor"
+
+    Search(io.BytesIO()).dump(batch)
+    assert found and found <= known
+
+
+@pytest.mark.parametrize("taken", [None, 1, 4])
+def test_no_kernel_reads_tables_of_the_host_after_an_epoch(
+    taken: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script may write to them then, though the host is ahead of the device."""
+
+    class Busy(CpuLane):
+        queued = over = 0
+
+        def mark(self) -> Any:
+            self.queued += 1
+            return Moment(self, self.queued)
+
+    class Moment:
+        def __init__(self, lane: Busy, number: int) -> None:
+            self.lane, self.number = lane, number
+
+        def done(self) -> bool:
+            return self.number <= self.lane.over
+
+        def wait(self) -> None:
+            self.lane.over = max(self.lane.over, self.number)
+
+    lane = Busy()
+    monkeypatch.setattr(device_stage, "lane_of", lambda _: lane)
+    batches = iter(CASES["plain"](device="cpu", feature_placement="host"))
+    assert list(itertools.islice(batches, taken))
+    batches.close()
+    assert lane.over == lane.queued > 0
+
+
+def test_scales_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look at them is to wait for the device."""
+    batches = iter(CASES["codes"](device="cpu", feature_placement="host"))
+    next(batches)
+    monkeypatch.setattr(quantized, "check_decoding", lambda *_: pytest.fail("they are checked again"))
+    assert list(batches)
 
 
 # Counting #########################################################################################
