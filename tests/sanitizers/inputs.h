@@ -38,7 +38,8 @@ inline std::vector<char> numbers(int64_t count, Element element) {
     } else if (element == Element::kInt8) {
       *to = static_cast<char>(below(256));
     } else {
-      const auto half = static_cast<uint16_t>(element == Element::kFloat16 ? 0x3800 : 0x3F00);
+      const auto code = static_cast<uint16_t>(0x3800 + below(64));
+      const uint16_t half = element == Element::kFloat16 ? code : narrow<Bfloat16>(value).bits;
       std::memcpy(to, &half, sizeof(half));
     }
   }

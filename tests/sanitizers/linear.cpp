@@ -40,8 +40,9 @@ void layer(int64_t rows, int64_t outputs, int64_t columns, int64_t groups, Eleme
   std::vector<char> dx = zeros(rows * columns * groups, compute), dw = w, dv = v, db = bias;
   for (const bool dense : {false, true}) {
     if (dense) std::fill(mask.begin(), mask.end(), uint8_t{255});
-    std::vector<char> grad = zeros(rows * shape.outputs, compute);
-    for (size_t i = 0; i < grad.size(); i += dense ? 1 : 5) grad[i] = 1;
+    std::vector<char> grad = numbers(rows * shape.outputs, compute);
+    const auto bytes = size(element_bytes(compute));
+    for (size_t i = 0; i < grad.size() && !dense; ++i) grad[i] = i / bytes % 5 == 0 ? grad[i] : char{0};
     linear_grads(shape, inputs, weights, {grad.data(), compute, mask.data(), 2.0},
                  {{dx.data(), nullptr}, {dw.data(), dv.data()}, db.data()}, 3);
     for (const std::vector<char>* made : {&dx, &dw, &dv, &db}) result(*made);
