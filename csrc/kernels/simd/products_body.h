@@ -18,13 +18,17 @@ PYG_BATCHGNN_INLINE void dense_tile(const DenseProduct<T>& p, const T* const* va
           *v5 = values[5];
   for (int64_t s = 0; s < p.terms; ++s) {
     const int64_t at = s * p.value_step;
-    const typename L::Vector factor[kTileRows] = {L::fill(v0[at]), L::fill(v1[at]), L::fill(v2[at]),
-                                                  L::fill(v3[at]), L::fill(v4[at]), L::fill(v5[at])};
+    const T* const value[kTileRows] = {v0 + at, v1 + at, v2 + at, v3 + at, v4 + at, v5 + at};
+    // The terms stay in registers and one factor beside them: six factors would leave too few of the
+    // 16 registers of AVX2 for the sums.
+    typename L::Vector term[C];
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) {
-      const typename L::Vector term = L::load(x + c * L::kWidth);
+    for (int c = 0; c < C; ++c) term[c] = L::load(x + c * L::kWidth);
 #pragma GCC unroll 8
-      for (int r = 0; r < kTileRows; ++r) sum[r][c] = L::fma(factor[r], term, sum[r][c]);
+    for (int r = 0; r < kTileRows; ++r) {
+      const typename L::Vector factor = L::fill(*value[r]);
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) sum[r][c] = L::fma(factor, term[c], sum[r][c]);
     }
     x += p.x_stride;
   }
