@@ -19,8 +19,8 @@ PYG_BATCHGNN_INLINE void dense_tile(const DenseProduct<T>& p, const T* const* va
   for (int64_t s = 0; s < p.terms; ++s) {
     const int64_t at = s * p.value_step;
     const T* const value[kTileRows] = {v0 + at, v1 + at, v2 + at, v3 + at, v4 + at, v5 + at};
-    // The terms stay in registers, and one factor beside them. Six factors would leave too few of the
-    // 16 registers of AVX2 for the sums.
+    // The terms stay in registers, and one factor beside them. Six factors would leave too few of
+    // the 16 registers of AVX2 for the sums.
     typename L::Vector term[C];
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) term[c] = L::load(x + c * L::kWidth);
