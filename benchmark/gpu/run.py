@@ -413,39 +413,26 @@ class Run:
         self.report.ends = {"seconds": seconds, "threads": left, "locked_bytes": locked_bytes()}
         print(f"{count} iterators broken off: {self.report.ends}", flush=True)
 
-    def _links(self, data: Data, model: nn.Module) -> None:
+    def _pair(self, make: Callable[..., Any], data: Any, seeds: Any, **given: Any) -> list[Any]:
+        """Returns a loader for the device and the same one for the CPU."""
         scale = self.scale
-        there, plain = (
-            MacrobatchLinkNeighborLoader(
-                data,
-                list(scale.fanouts[:2]),
-                data.edge_index[:, : scale.training],
-                neg_sampling="binary",
-                batch_size=scale.batch_size,
-                shuffle=True,
-                seed=0,
-                device=device,
-            )
+        given |= {"batch_size": scale.batch_size, "shuffle": True, "seed": 0}
+        return [
+            make(data, list(scale.fanouts[:2]), seeds, device=device, **given)
             for device in (self.device, None)
-        )
+        ]
+
+    def _links(self, data: Data, model: nn.Module) -> None:
+        links = data.edge_index[:, : self.scale.training]
+        there, plain = self._pair(MacrobatchLinkNeighborLoader, data, links, neg_sampling="binary")
         self.report.bits["links"] = same_bits(there, plain)
-        self.report.rows.append(measured("links", there, Steps(self.device, model, link_loss), scale))
+        self.report.rows.append(measured("links", there, Steps(self.device, model, link_loss), self.scale))
 
     def _typed(self) -> None:
         scale = self.scale
         data = mag(scale, self.device)
-        there, plain = (
-            MacrobatchNeighborLoader(
-                data,
-                list(scale.fanouts[:2]),
-                ("paper", torch.arange(min(scale.training, data["paper"].num_nodes))),
-                batch_size=scale.batch_size,
-                shuffle=True,
-                seed=0,
-                device=device,
-            )
-            for device in (self.device, None)
-        )
+        papers = torch.arange(min(scale.training, data["paper"].num_nodes))
+        there, plain = self._pair(MacrobatchNeighborLoader, data, ("paper", papers))
         self.report.bits["typed"] = same_bits(there, plain)
         steps = Steps(self.device, Typed(data.edge_types, scale), typed_loss)
         self.report.rows.append(measured("typed", there, steps, scale))

@@ -68,8 +68,8 @@ def _rounds(
 def loading(order: dict[str, Any]) -> None:
     """Makes PyG batches of one sample with features of several forms.
 
-    Two more are measured beside: batches without features, and writing as many bytes as the
-    features of a batch have, which no way of reading them can do without.
+    Beside them: batches without features ("none"), and writing as many bytes as the features of
+    each form take in a batch, which no way of reading them can do without.
     """
     torch.set_num_threads(order["threads"])
     graph = GraphFolder.open(order["graph"])

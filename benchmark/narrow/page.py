@@ -56,7 +56,8 @@ def _timed(part: str, series: list[Result]) -> str:
             if written and asked:
                 limit += f" (least {(costs['none'] + written) / costs[against]:.2f})"
             ratio = costs[name] / costs[against]
-            rows.append([what, name, f"{1e3 * costs[name]:,.1f}", f"{ratio:.2f}", limit])
+            shown = "no features" if name == "none" else name
+            rows.append([what, shown, f"{1e3 * costs[name]:,.1f}", f"{ratio:.2f}", limit])
     return markdown([f"{part}: ms per minibatch", "rows", "ms", f"over {against}", "asked"], rows)
 
 

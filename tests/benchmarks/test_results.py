@@ -171,8 +171,10 @@ def test_levels_train_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     graph = dataset_folder("small", "generated", nodes=500, degree=6.0, features=8)
     monkeypatch.setattr(levels, "graph_of", lambda *_: graph)
     used = bfloat16_level()
-    found = levels.losses([levels.FLOAT32, "widened"], 3)
-    set_bfloat16_level(used)
+    try:
+        found = levels.losses([levels.FLOAT32, "widened"], 3)
+    finally:
+        set_bfloat16_level(used)
     assert found["widened"] == pytest.approx(found["float32"], rel=0.02)
     assert found["widened"] != found["float32"]
     assert found["float32"] == sorted(found["float32"], reverse=True)
