@@ -7,7 +7,7 @@ The folders are those that `batchgnn generate FOLDER --papers-like` makes, of al
 tenth. They are only read. Each part is stored beside the others when it is done. Parts, with
 minutes on the whole graph and two cores, about:
 
-    epoch    9   epochs read from the file, and the same steps with rows held
+    epoch   30   epochs read from the file, and the same steps with rows held
     budgets  6   an epoch without a model, by the loader's memory budget
     reads    2   the time of reads over the least that the cost model finds
     pages    1   bytes if each minibatch read its rows alone, in pages
@@ -69,17 +69,23 @@ def _iterate(chosen: Chosen, loader_gib: float = 0.0, **order: Any) -> dict[str,
     return _epochs(chosen, loader_gib, **order)[0]
 
 
+#: Epochs with rows held. Those that follow are taken to be as long as the last of them.
+_HELD = 3
+
 # Parts ############################################################################################
 
 
 def _epoch(chosen: Chosen) -> list[Series]:
     features = chosen.folder / "nodes" / "x.npy"
-    same: dict[str, Any] = {"work": "train", "steps": chosen.steps, "epochs": chosen.epochs}
-    held = _epochs(chosen, rows="folded", **same)
+    same: dict[str, Any] = {"work": "train", "steps": chosen.steps}
+    held = _epochs(chosen, rows="folded", epochs=min(_HELD, chosen.epochs), **same)
     rates = [sequential_rate(features, 4 * GIB)]
-    reads = _epochs(chosen, **same)
+    reads = _epochs(chosen, epochs=chosen.epochs, **same)
     rates.append(sequential_rate(features, 4 * GIB))
-    return [{"held": one, "read": two, "rates": rates} for one, two in zip(held, reads, strict=True)]
+    return [
+        {"held": held[min(number, len(held) - 1)], "read": one, "rates": rates}
+        for number, one in enumerate(reads)
+    ]
 
 
 def _mapped(chosen: Chosen) -> list[Series]:
@@ -158,7 +164,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--parts", nargs="+", choices=PARTS, default=usual, help="what is measured")
     add("--memory-budget", type=float, default=20.0, help="GiB for everything in a process")
     add("--reserve", type=float, default=1.3, help="GiB of it for the model and torch")
-    add("--epochs", type=int, default=3, help="epochs of the part epoch, one after the other")
+    add("--epochs", type=int, default=5, help="epochs of the part epoch, one after the other")
     add("--steps", type=int, default=0, help="steps after which an epoch ends; 0: all")
     add("--budgets", type=float, nargs="+", default=[6.0, 9.0, 12.0], help="GiB for the loader")
     add("--budget-steps", type=int, default=0, help="minibatches for each budget; 0: an epoch")

@@ -76,11 +76,10 @@ def _epoch(parts: Result) -> Shown:
     rate = fmean(rate for one in series for rate in one["rates"]) / _GB
     seconds, peak = max(one["seconds"] for one in reads), max(one["peak"] for one in reads) / _GIB
     pages = max(one["cached_before"] + one["cached_after"] for one in reads)
+    which = f"the median of {len(over)} epochs" if len(over) > 1 else names[0]
     lines = [
-        *(
-            [f"{name}{parts_of}, over {larger}", "at most 1.25", f"{one:.2f}"]
-            for name, one in zip(names, over, strict=True)
-        ),
+        [f"{which}{parts_of}, over {larger}", "at most 1.25", f"{median(over):.2f}"],
+        ["each of them", "", ", ".join(f"{one:.2f}" for one in over)],
         [
             f"seconds of the longest epoch{parts_of}",
             "at most 300 at 1.2 GB/s",

@@ -75,10 +75,13 @@ class DiskReader:
         """The number of the file system that the file lies on."""
         return self._file.device
 
-    def sustained_rate(self) -> float:
+    def sustained_rate(self, fresh: float = 0.0) -> float:
         """Returns the bytes per second that the disk keeps up, measured for some seconds. Rates
-        that were given are taken to last."""
-        return sustained_rate(self._file) if self._given is None else self._given.bytes_per_second
+        that were given are taken to last.
+
+        ``fresh``: bytes of memory that the system gives meanwhile for each byte that is read.
+        """
+        return sustained_rate(self._file, fresh) if self._given is None else self._given.bytes_per_second
 
     def plan(self, row: Tensor) -> ReadCost:
         """Returns the gap that `read` takes by itself, and what it predicts to read.

@@ -64,7 +64,7 @@ class AccessString:
         """Adds the rows that the next unit needs: by group, [n] int64, ascending and distinct."""
         places = {}
         for group, rows in ids.items():
-            places[group] = self._spill.append(rows.to(ops.id_dtype(self._num_rows[group])))
+            places[group] = self._spill.append(rows.to(ops.id_dtype(self._num_rows[group]), copy=True))
             self.accesses[group] += rows.numel()
             if self._samples:
                 self._some[group].append(rows[rows % self._step(group) == 0])
@@ -156,10 +156,10 @@ class _Spill:
     _file: _ScratchFile | None = None
 
     def append(self, vector: Tensor) -> int:
-        """Keeps a vector. Returns its number."""
+        """Keeps a vector, whose memory is nobody else's. Returns its number."""
         if vector.nbytes <= self.left:
             self.left -= vector.nbytes
-            self._held.append(vector.clone())
+            self._held.append(vector)
         else:
             self._file = self._file or _ScratchFile()
             self._held.append((self._file.append(vector), vector.numel(), vector.dtype))

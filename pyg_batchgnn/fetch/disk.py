@@ -300,12 +300,15 @@ class DiskRows:
             )
         return found
 
-    def measure_sustained(self) -> float:
+    def measure_sustained(self, fresh: float = 0.0) -> float:
         """Returns the bytes per second that the slowest disk of the files keeps up. Each disk is
-        measured for some seconds, by its largest table."""
+        measured for some seconds, by its largest table.
+
+        ``fresh``: bytes of memory that the system gives meanwhile for each byte that is read.
+        """
         readers = [reader for named in self._readers.values() for reader in named.values()]
         largest = {one.device: one for one in sorted(readers, key=lambda one: one.table.nbytes)}
-        return min(reader.sustained_rate() for reader in largest.values())
+        return min(reader.sustained_rate(fresh) for reader in largest.values())
 
     def close(self) -> None:
         """Closes the files."""
@@ -417,6 +420,8 @@ class _FirstPass:
         self._told, self._counters = 0, DiskCounters()
         self._reads = list[Future[None]]()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="first pass")
+        # Memory that is touched for the first time holds a reader up: the system clears it.
+        self._clearing = ThreadPoolExecutor(1, thread_name_prefix="memory of a first pass")
 
     def tell(self, rows: Tensor) -> None:
         """Notes the rows of the next unit, and reads those of a range that are known by now."""
@@ -424,9 +429,10 @@ class _FirstPass:
         sweep.note_first_use(rows, self._first + self._told)
         self._told += 1
         if self._told < self.period:
-            found = sweep.admit(self._told, self._first, self.period)
+            row, slot = sweep.admit(self._told, self._first, self.period)
+            self._clearing.submit(self._resident.populate, slot)
             self._reads.append(
-                self._thread.submit(self._read, *found, self._resident.columns, self._counters)
+                self._thread.submit(self._read, row, slot, self._resident.columns, self._counters)
             )
 
     def finish(self) -> DiskCounters:
@@ -444,6 +450,7 @@ class _FirstPass:
 
     def cancel(self) -> None:
         """Waits for a read under way; later ones are left out."""
+        self._clearing.shutdown(cancel_futures=True)
         self._thread.shutdown(cancel_futures=True)
 
 
@@ -494,6 +501,13 @@ class _ResidentRows:
     @property
     def nbytes(self) -> int:
         return sum(column.nbytes for column in self.columns.values())
+
+    def populate(self, slot: Tensor) -> None:
+        """Lets the system give the memory of slots, [n] int64, and of those between them."""
+        if slot.numel():
+            first, last = (int(bound) for bound in slot.aminmax())
+            for column in self.columns.values():
+                ops.populate(column[first : last + 1])
 
     def emptied(self) -> _ResidentRows:
         """Returns as much room without any row, for the units of the next epoch."""

@@ -65,6 +65,12 @@ class DiskForecast:
         later = (self.bytes - self.first_bytes) / self.bytes_per_second
         return max(later, self.seconds - self.first_seconds)
 
+    @property
+    def fresh(self) -> float:
+        """The bytes of memory that the first pass touches for the first time, for each byte that it
+        reads, about."""
+        return min(1.0, self.resident_bytes / max(1.0, self.first_bytes))
+
     def at_sustained(self, bytes_per_second: float) -> DiskForecast:
         """Returns the prediction where the disk keeps up less than it gives in a burst.
 

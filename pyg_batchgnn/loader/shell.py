@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -353,7 +354,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def disk_forecast(self, samples: int = 128) -> DiskForecast | None:
         """Predicts what an epoch reads from files at the loader's sizes; in one process.
 
-        Files are read for some seconds, to measure what their disk keeps up.
+        Files are read for some seconds, to measure what their disk keeps up beside what the first
+        pass over them runs beside: looking ahead, and memory that is used for the first time.
 
         Args:
             samples: minibatches that are sampled for it. More are slower and more exact.
@@ -370,11 +372,14 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         look = self._parts.pipeline.look_ahead
         if look is None or look.forecast is None:
             return None
-        rate = look.rows.measure_sustained()
-        sampled = _probe(self._parts, self, World(), samples)
-        probe = _disk_probe(self._parts, look, sampled)
+        probe = _disk_probe(self._parts, look, _probe(self._parts, self, World(), samples))
         num_batches, depth = self._parts.schedule.length(), self._prefetch_depth()
-        return forecast_again(look.forecast, probe, num_batches, depth).at_sustained(rate)
+        found = forecast_again(look.forecast, probe, num_batches, depth)
+        with ThreadPoolExecutor(1) as beside:
+            rate = beside.submit(look.rows.measure_sustained, found.fresh)
+            while not rate.done():
+                _probe(self._parts, self, World(), PROBES)
+        return found.at_sustained(rate.result())
 
     def all_nodes(
         self,

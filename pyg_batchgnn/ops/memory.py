@@ -18,10 +18,21 @@ from pyg_batchgnn.ops.library import kernels
 def advise_huge_pages(tensor: Tensor) -> None:
     """Asks the system to use huge pages for the memory of a CPU tensor. Contents and address do not
     change."""
+    _check_whole(tensor)
+    kernels.advise_huge_pages(tensor.detach())
+
+
+def populate(tensor: Tensor) -> None:
+    """Lets the system give the memory of a CPU tensor now, before it is first used. Contents
+    stay."""
+    _check_whole(tensor)
+    kernels.populate(tensor.detach())
+
+
+def _check_whole(tensor: Tensor) -> None:
     check_dense("tensor", tensor)
     if not tensor.is_contiguous():
         raise ValueError(f"tensor is not contiguous (strides {tensor.stride()}); call .contiguous()")
-    kernels.advise_huge_pages(tensor.detach())
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:

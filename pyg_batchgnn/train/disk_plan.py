@@ -93,10 +93,11 @@ class DiskPrediction:
             )
         if computing is None:
             return lines
-        # Minibatches are sampled a second time, to know the rows of the epoch before it starts.
+        # Minibatches are sampled a second time, to know the rows of the epoch before it starts. The
+        # first pass over the files runs beside that.
         seconds, again = computing.epoch, computing.seconds["sample"]
         longer = "reading" if found.least_later_seconds > seconds else "computing"
-        least = again + found.first_seconds + max(found.least_later_seconds, seconds)
+        least = max(again, found.first_seconds) + max(found.least_later_seconds, seconds)
         lines.append(
             f"  Computing takes {seconds:.1f} s and looking ahead {again:.1f} s: {longer} is the longer, and "
             f"an epoch takes about {least:.1f} s with --prefetch 1."

@@ -291,7 +291,7 @@ def test_parts_are_measured_and_shown_together(
     monkeypatch.setattr(DiskReader, "read", DiskReader.read)  # is put back
     monkeypatch.setattr(measure, "in_process", lambda *told, **_: disk_jobs.run(dict(told[2])))
     where = ["--folder", str(folder), "--tenth", str(folder), "--results", str(tmp_path)]
-    small = ["--few-steps", "1", "--units", "1", "--memory-budget", "8"]
+    small = ["--few-steps", "1", "--units", "1", "--memory-budget", "8", "--epochs", "4"]
     disk.main([*where, *small, "--parts", "epoch", "pages", "fits"])
     disk.main([*where, "--parts", "topology", "--edge-steps", "4", "--edge-budget", "1e-5"])
     for budget in ("0.5", "0.25", "0.5"):
@@ -300,7 +300,8 @@ def test_parts_are_measured_and_shown_together(
     assert list(result["parts"]) == ["epoch", "pages", "fits", "topology", "budgets"]
     assert result["graph"]["nodes"] == NODES
     one, *others = result["parts"]["epoch"]["series"]
-    assert len(others) == 2 and one["read"]["loss"] != others[0]["read"]["loss"]
+    assert len(others) == 3 and one["read"]["loss"] != others[0]["read"]["loss"]
+    assert others[2]["held"] == others[1]["held"] != others[0]["held"]
     assert one["read"]["steps"] == one["held"]["steps"] == one["read"]["epoch"]
     budgets = [one["loader_budget"] for one in result["parts"]["budgets"]["series"]]
     assert budgets == [1 << 28, 1 << 29]
@@ -310,7 +311,7 @@ def test_parts_are_measured_and_shown_together(
         one["stats"]["topology_edges"] > 0 for one in of_edges
     ]
     text = disk.table(result)
-    assert "| the first epoch, over the larger of" in text
+    assert "| the median of 4 epochs, over the larger of" in text
     assert "Not measured: reads, mapped, peer, sort, limited." in text
     assert "seconds of the same steps with rows held" in text and "| tensor |" in text
 

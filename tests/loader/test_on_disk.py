@@ -357,7 +357,9 @@ def test_a_disk_is_measured_once_for_all_its_files(tmp_path: Path, monkeypatch: 
     loader = make_loader(with_files(make_data(), tmp_path), memory_budget=NOTHING, batch_size=8)
     assert loader.sizes
     rows, measured = loader._parts.pipeline.look_ahead.rows, []
-    monkeypatch.setattr(DiskReader, "sustained_rate", lambda self: measured.append(self.table.nbytes) or 1e9)
+    monkeypatch.setattr(
+        DiskReader, "sustained_rate", lambda self, _: measured.append(self.table.nbytes) or 1e9
+    )
     assert rows.measure_sustained() == 1e9
     sizes = [one.table.nbytes for named in rows._readers.values() for one in named.values()]
     assert len(sizes) > 1 and measured == [max(sizes)]
