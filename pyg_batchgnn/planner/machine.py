@@ -219,7 +219,7 @@ def measure_machine(
     workload: Workload,
     graph: TypedGraph,
     training: Tensor,
-    comm: Communicator,
+    comm: Communicator | None,
     *,
     replacement: Replacement = Replacement.WITH,
     hidden: int = 0,
@@ -232,7 +232,8 @@ def measure_machine(
         workload: what is trained.
         graph: the whole graph.
         training: [s] int64, the training nodes.
-        comm: a communicator of this process alone.
+        comm: a communicator of this process alone; None: there are no other ranks to sample with,
+            and ``relay_edge`` is ``local_edge``. Sampling over ranks takes 20 bytes for each edge.
         replacement: whether sampling is with replacement.
         hidden: the width of the layers whose training step is timed. 0 times none.
         classes: the number of classes.
@@ -243,15 +244,16 @@ def measure_machine(
     seeds = [
         part.contiguous() for part in training[order].to(torch.int64).split(workload.batch_size)[:_BATCHES]
     ]
-    whole, first = _whole(graph)
     named = seeds_of_type(graph.schema, workload.seed_type, seeds)
-    internal = [ids + first[workload.seed_type] for ids in seeds]
     sampler = MacrobatchSampler(graph, plan, 0, 1, Layout.CSC)
     sampled = sampler.sample(named, 0)
     edges, nodes = sum(one.num_edges for one in sampled), sum(one.num_nodes for one in sampled)
-    relay = PartitionedSampler(whole, comm, plan, 0, 1, Layout.CSC, seeds_are_own=True)
-    local = _shortest(lambda: sampler.sample(named, 0))
-    relayed = _shortest(lambda: relay.sample(internal, named, 0, 0))
+    relayed = local = _shortest(lambda: sampler.sample(named, 0))
+    if comm is not None:
+        whole, first = _whole(graph)
+        internal = [ids + first[workload.seed_type] for ids in seeds]
+        relay = PartitionedSampler(whole, comm, plan, 0, 1, Layout.CSC, seeds_are_own=True)
+        relayed = _shortest(lambda: relay.sample(internal, named, 0, 0))
     distinct = _shortest(lambda: _find_distinct(sampled, graph.num_nodes))
     gather, copy = _row_rates(max(workload.features, 4))
     forward, backward, cached = 0.0, 0.0, 0.0

@@ -381,7 +381,7 @@ def plan(
         if machine is None:
             tell("measuring this machine")
             machine = measure_machine(
-                *(workload, graph, training, comm),
+                *(workload, graph, training, comm if ranks > 1 else None),
                 replacement=replacement,
                 hidden=hidden,
                 classes=seeds.num_classes,

@@ -155,6 +155,8 @@ def owners_of(dataset: Dataset, policy: str, ranks: int, comm: Communicator) -> 
         ValueError: the saved partition is of another graph or has another number of parts.
     """
     nodes = [(one.name if dataset.schema.num_types > 1 else None, one.num_nodes) for one in dataset.node_sets]
+    if policy == "random" and ranks == 1:
+        return [torch.zeros(count, dtype=torch.int64) for _, count in nodes]
     if policy == "random":
         return [random_owner(torch.arange(count), ranks, 0, name).to(torch.int64) for name, count in nodes]
     if Path(policy).is_dir():
