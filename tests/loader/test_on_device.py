@@ -291,6 +291,19 @@ def test_every_tensor_of_a_batch_is_handed_over(case: str, export: str) -> None:
     assert found and found <= known
 
 
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_host_waits_for_no_value(case: str, export: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device's tensors have no values here: to look at one is an error."""
+
+    class Blind(CpuLane):
+        device = torch.device("meta")
+
+    monkeypatch.setattr(device_stage, "lane_of", lambda _: Blind())
+    for batch in CASES[case](device="cpu", export=export, feature_placement="host", device_cache=6000):
+        assert next(tensors_of(batch)).is_meta
+
+
 @pytest.mark.parametrize("taken", [None, 1, 4])
 def test_no_kernel_reads_tables_of_the_host_after_an_epoch(
     taken: int | None, monkeypatch: pytest.MonkeyPatch
@@ -380,7 +393,7 @@ def test_bytes_of_the_topology() -> None:
 @pytest.mark.parametrize("place", PLACES)
 def test_the_memory_of_the_host_keeps_to_the_budget(place: str) -> None:
     """Minibatches that are sampled, scratch memory and pinned memory together."""
-    budget = 8 << 20
+    budget = 16 << 20
     data = loader_cases.make_data(20_000, 200_000)
     data.x = torch.randn(20_000, 64)
     del data.edge_attr
@@ -395,8 +408,9 @@ def test_the_memory_of_the_host_keeps_to_the_budget(place: str) -> None:
         pass
     held = loader.stats().device
     assert held is not None and 0 < held.pinned_peak <= budget // 2 and held.pageable_copies == 0
+    assert held.batches_peak > 0
     assert ops.memory_stats().peak - before <= budget
-    assert held.block_peak <= budget // 2 and (held.block_peak > 0) == (
+    assert held.block_peak <= budget // 4 and (held.block_peak > 0) == (
         place in ("on the host", "host and cache")
     )
 
