@@ -252,6 +252,15 @@ def test_a_table_that_has_become_too_short(place: str) -> None:
         list(native)
 
 
+def test_what_the_system_locks_none_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU gathers rows though the device could read them. Copies come from pageable memory."""
+    monkeypatch.setattr(device_stage, "lane_of", lambda _: CpuLane(limit=0, reads_host=True))
+    with pytest.warns(UserWarning, match="cannot be pinned"):
+        there = check(CASES["plain"], {"feature_placement": "host", "device_cache": 6000})
+    held = there.stats().device
+    assert held.registered_bytes == held.pinned_peak == 0 < held.pageable_copies
+
+
 def test_sparse_features() -> None:
     data = wide()
     data.sparse = torch.eye(NODES).to_sparse()
