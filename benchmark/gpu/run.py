@@ -296,8 +296,11 @@ class Run:
             with contextlib.suppress(RuntimeError):  # an error of the GPU stays
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats(self.device)
+        self.report.parts[name] = time.perf_counter() - self._begin
+        self._write()
+
+    def _write(self) -> None:
         self.report.seconds = time.perf_counter() - self._begin
-        self.report.parts[name] = self.report.seconds
         if self._path is not None:
             self._path.write_text(json.dumps(asdict(self.report), indent=1) + "\n")
 
@@ -315,7 +318,8 @@ class Run:
         print(json.dumps(self.report.machine), flush=True)
         self._of_products()
         self.part("typed", self._typed)
-        self.part("compared", self._compare)
+        self._compare()
+        self._write()
         return self.report
 
     def _of_products(self) -> None:
