@@ -77,6 +77,7 @@ class Report:
     times: dict[str, dict[str, float]] = field(default_factory=dict)  # as fast as other loaders
     ends: dict[str, Any] = field(default_factory=dict)  # what is left of iterators that were broken off
     left_out: list[str] = field(default_factory=list)
+    parts: dict[str, float] = field(default_factory=dict)  # seconds from the start to the end of each
     seconds: float = 0.0
 
 
@@ -113,7 +114,7 @@ def endless(loader: Any, device: torch.device) -> Iterator[Any]:
 
 def is_there(batch: Any, device: torch.device) -> bool:
     first = next(value for value in batch.stores[-1].values() if isinstance(value, Tensor))
-    return first.device == device
+    return first.device.type == device.type
 
 
 def measured(
@@ -271,25 +272,37 @@ def same_bits(there: Any, plain: Any, batches: int = 3) -> bool:
 class Run:
     """All measurements of one machine, as long as the time lasts."""
 
-    def __init__(self, scale: Scale, device: torch.device, limit: float) -> None:
+    def __init__(self, scale: Scale, device: torch.device, limit: float, path: Path | None) -> None:
         self.scale, self.device, self._end = scale, device, time.perf_counter() + limit
+        self._path, self._begin = path, time.perf_counter()
         self.report = Report(scale=asdict(scale))
         self._sampler: Any = None  # of products: its edges are sorted once
 
     def part(self, name: str, work: Callable[[], None]) -> None:
-        """Does a part, unless the time is over. What fails is said and left out."""
+        """Does a part, unless the time is over. What fails is said and left out.
+
+        The findings are written after each part, so that a run that is killed loses one part.
+        """
         if time.perf_counter() > self._end:
             self.report.left_out.append(f"{name}: no time left")
             return
         try:
             work()
-        except (RuntimeError, ValueError, TypeError, AttributeError) as error:
+        except Exception as error:
             self.report.left_out.append(f"{name}: {type(error).__name__}: {error}")
             print(self.report.left_out[-1], flush=True)
         gc.collect()
         if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats(self.device)
+            with contextlib.suppress(RuntimeError):  # an error of the GPU stays
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats(self.device)
+        self.report.parts[name] = time.perf_counter() - self._begin
+        self._write()
+
+    def _write(self) -> None:
+        self.report.seconds = time.perf_counter() - self._begin
+        if self._path is not None:
+            self._path.write_text(json.dumps(asdict(self.report), indent=1) + "\n")
 
     def loader(self, data: Data, **given: Any) -> MacrobatchNeighborLoader:
         scale = self.scale
@@ -301,14 +314,12 @@ class Run:
         return made
 
     def all(self) -> Report:
-        begin = time.perf_counter()
         self.report.machine = machine(self.device)
         print(json.dumps(self.report.machine), flush=True)
         self._of_products()
         self.part("typed", self._typed)
-        self.part("ends", self._ends)
         self._compare()
-        self.report.seconds = time.perf_counter() - begin
+        self._write()
         return self.report
 
     def _of_products(self) -> None:
@@ -329,10 +340,11 @@ class Run:
         for name, place in places.items():
             self.part(name, functools.partial(self._measure, name, data, steps, place))
         self.part("peer", lambda: self._peer(data, steps))
-        for workers in (8, 0) if WITH_PYG_LIB else ():
-            self.part("PyG's loader", functools.partial(self._pyg, data, steps, workers))
+        self.part("ends", self._ends)
         self.part("bfloat16", lambda: self._bfloat16(data, sage))
         self.part("links", lambda: self._links(data, sage))
+        for workers in (8, 0) if WITH_PYG_LIB else ():
+            self.part(f"PyG's loader, {workers}", functools.partial(self._pyg, data, steps, workers))
 
     def _bfloat16(self, data: Data, sage: nn.Module) -> None:
         half = Data(x=data.x.bfloat16(), y=data.y, edge_index=data.edge_index)
@@ -387,7 +399,9 @@ class Run:
             device=self.device,
             feature_placement="host",
         )
-        for number in range(count):
+        done = 0
+        while done < count and time.perf_counter() < self._end:
+            number, done = done, done + 1
             batches = iter(loader)
             for _ in itertools.islice(batches, number % 4):
                 pass
@@ -411,7 +425,8 @@ class Run:
         while (left := threads()) and time.perf_counter() < begin + seconds + 2:
             time.sleep(0.05)  # after a Ctrl-C in the middle of an end they look 5 times a second
         self.report.ends = {"seconds": seconds, "threads": left, "locked_bytes": locked_bytes()}
-        print(f"{count} iterators broken off: {self.report.ends}", flush=True)
+        self.report.ends["iterators"] = done
+        print(f"{done} iterators broken off: {self.report.ends}", flush=True)
 
     def _pair(self, make: Callable[..., Any], data: Any, seeds: Any, **given: Any) -> list[Any]:
         """Returns a loader for the device and the same one for the CPU."""
@@ -479,12 +494,10 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=240.0, help="seconds after which no part begins")
     given = parser.parse_args()
     torch.manual_seed(0)
-    run = Run(TINY if given.tiny else Scale(), torch.device(given.device), given.limit)
+    run = Run(TINY if given.tiny else Scale(), torch.device(given.device), given.limit, given.json)
     report = run.all()
-    if given.json:
-        given.json.write_text(json.dumps(asdict(report), indent=1) + "\n")
     print(f"{report.seconds:.0f} s; left out: {report.left_out or 'nothing'}")
-    if not all(report.bits.values()):
+    if not report.bits or not all(report.bits.values()):
         raise SystemExit("bits differ from those of the CPU")
     if report.ends and (report.ends["threads"] or report.ends["locked_bytes"]):
         raise SystemExit("threads or pinned memory are left of iterators that were broken off")

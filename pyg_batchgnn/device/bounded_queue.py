@@ -55,8 +55,9 @@ def beside(
                 finally:
                     del made  # or the error's traceback would keep the error alive
             worker.room.put(True)
-            yield made
-            del made  # the consumer alone holds a batch
+            only = [made]
+            del made
+            yield only.pop()  # the consumer alone holds a batch
     finally:
         worker.close(wait=threading.current_thread() is consumer)
 

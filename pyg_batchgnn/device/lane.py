@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import importlib.util
+import mmap
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -205,7 +206,10 @@ class CudaLane(Lane):
         """Reads a few rows of host memory by the kernel. Returns the reason if that fails."""
         if importlib.util.find_spec("triton") is None:
             return "Triton is not installed"
-        table = torch.arange(4096, dtype=torch.int32).view(-1, 16)
+        page = mmap.PAGESIZE
+        both = torch.arange(page // 2, dtype=torch.int32)  # two pages, of which one is whole
+        # A page that the table shared might be registered already.
+        table = both[-both.data_ptr() % page // 4 :][: page // 4].view(-1, 16)
         reason = self.register(table.data_ptr(), table.nbytes)
         if reason is not None:
             return f"host memory cannot be registered: {reason}"
@@ -213,8 +217,8 @@ class CudaLane(Lane):
             from pyg_batchgnn.device.triton_rows import read_rows
 
             with self.working():
-                index = torch.tensor([255, 0, 7], device=self.device)
-                right = read_rows(table, index).cpu().equal(table[[255, 0, 7]])
+                index = torch.tensor([63, 0, 7], device=self.device)
+                right = read_rows(table, index).cpu().equal(table[[63, 0, 7]])
             return None if right else "Triton's kernel read other rows than it was asked for"
         except Exception as error:  # of Triton, which needs a C compiler at its first call
             return f"Triton's kernel failed ({type(error).__name__}: {str(error).splitlines()[:1]})"

@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_batchgnn.device.lane import Lane
 from pyg_batchgnn.device.pinned import PinnedPool
 from pyg_batchgnn.ops import QuantizedTensor
-from pyg_batchgnn.sample import put_entry
+from pyg_batchgnn.sample import Placement, put_entry
 from pyg_batchgnn.types import ByNumber, SampledEdges, SampledMinibatch, SampledNodes
 
 #: Tensors begin at multiples of this number of bytes.
@@ -70,10 +70,12 @@ class Parcel:
         if end:
             there = torch.empty(end, dtype=torch.uint8, device=device)
             block = self._pool.take(end)
-            for piece in self._pieces.values():
-                _view(block.bytes, piece).copy_(piece.tensor)
-            there.copy_(block.bytes[:end], non_blocking=True)
-            self._pool.give(block, self._lane.mark())
+            try:
+                for piece in self._pieces.values():
+                    _view(block.bytes, piece).copy_(piece.tensor)
+                there.copy_(block.bytes[:end], non_blocking=True)
+            finally:
+                self._pool.give(block, self._lane.mark())
             self.nbytes += end
         for key, piece in self._pieces.items():
             if piece.nbytes:
@@ -174,9 +176,10 @@ def _if_changed(old: Mapping[Any, Any], new: dict[Any, Any]) -> Any:
     return old if all(new[key] is one for key, one in old.items()) else new
 
 
-def tensors_of(batch: Any) -> Iterator[Tensor]:
+def tensors_of(batch: Any, shared: bool = True) -> Iterator[Tensor]:
     """Yields the tensors of a batch or of a minibatch, one for each storage.
 
+    ``shared``: also those of tables that a minibatch shares with others.
     Parts of sparse tensors may be computed when the first is asked for, on the caller's stream.
     """
     found: dict[int, Tensor] = {}
@@ -190,7 +193,8 @@ def tensors_of(batch: Any) -> Iterator[Tensor]:
     if isinstance(batch, SampledMinibatch):
         map_minibatch(batch, note, 0, 0)
         for rows in getattr(batch, "attributes", {}).values():
-            for one in (*rows.tables.values(), rows.row):
+            is_taken = shared or rows.placement is Placement.MINIBATCH
+            for one in (*(rows.tables.values() if is_taken else ()), rows.row):
                 note(one)
     elif hasattr(batch, "stores"):
         map_batch(batch, note)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import queue
+import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
+import torch
 from torch import Tensor
 
 from pyg_batchgnn.device import (
@@ -30,6 +34,7 @@ from pyg_batchgnn.device import (
 )
 from pyg_batchgnn.loader.export import Exported
 from pyg_batchgnn.loader.options import LoaderOptions
+from pyg_batchgnn.loader.prefetch import Executor, drain, in_mode
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.loader.stats import DeviceMemory, LoaderCounters
 from pyg_batchgnn.ops import free_bytes
@@ -41,8 +46,8 @@ DEPTH = 3
 _SHARE = 8
 
 
-#: The macrobatches that are to be made; None after the last one.
-Asked: TypeAlias = "queue.SimpleQueue[WorkItem | None]"
+#: The macrobatches that are to be made, over ranks what waits for each; None after the last one.
+Asked: TypeAlias = "queue.SimpleQueue[Any]"
 
 
 class BatchMaker(Protocol):
@@ -73,6 +78,7 @@ class OnDevice:
 
     batch: Any
     ticket: Ticket
+    nbytes: int
 
 
 class DeviceStage:
@@ -83,6 +89,7 @@ class DeviceStage:
         rows: the way of rows, with the pinned memory of this loader.
         placed: the tables that are placed now, if any.
         block_peak: the bytes of the largest block of distinct rows so far.
+        batches_peak: the most bytes of batches that were made and not handed out yet.
     """
 
     def __init__(self, options: LoaderOptions) -> None:
@@ -96,7 +103,9 @@ class DeviceStage:
             options.pinned_memory,
         )
         self.placed: PlacedTables | None = None
-        self.block_peak = 0
+        self.block_peak = self.batches_peak = 0
+        self._made_ahead: weakref.WeakSet[OnDevice] = weakref.WeakSet()
+        self._lock = threading.Lock()
         self._options = options
         self._group_size: int | None = None  # minibatches whose distinct rows fit a block
         self._whole: dict[int, tuple[Tensor, int, Tensor]] = {}
@@ -108,23 +117,37 @@ class DeviceStage:
         """The macrobatches that are sampled before they are asked for."""
         return max(1, self._options.prefetch)
 
-    def deliver(self, pipeline: BatchMaker, items: Iterator[WorkItem], fetch_size: int) -> Generator[Any]:
+    def deliver(
+        self, pipeline: BatchMaker, items: Iterator[WorkItem], fetch_size: int, executor: Executor | None
+    ) -> Generator[Any]:
         """Yields the batches of an epoch. Sampling, reading rows and copying run on a thread each.
 
         Which macrobatches have been asked for depends on how many batches were taken alone. Seeds
         are drawn on the caller's thread.
+
+        Args:
+            executor: that of the ranks, which samples and fetches there. Its minibatches stay on
+                the host until the queue has room. None in one process.
         """
         asked: Asked = queue.SimpleQueue()
+        make = self._made if executor is None else self._shipped
         made = beside(
-            lambda is_wanted: self._made(pipeline, asked, is_wanted, fetch_size), DEPTH, "macrobatch device"
+            lambda is_wanted: make(pipeline, asked, is_wanted, fetch_size), DEPTH, "macrobatch device"
         )
         steps: deque[int] = deque()
+        consumer = threading.current_thread()
+
+        def whole(item: WorkItem) -> list[list[Any]]:
+            return list(pipeline.fetched(item, pipeline.sample(item), fetch_size, _now))
 
         def ask() -> None:
             item = next(items, None)
-            asked.put(item)
             if item is not None:
                 steps.append(len(item.steps))
+            if item is None or executor is None:
+                asked.put(item)
+            else:
+                asked.put(executor.start(functools.partial(in_mode, torch.is_grad_enabled(), whole, item)))
 
         try:
             for _ in range(1 + self.ahead):
@@ -136,6 +159,8 @@ class DeviceStage:
         finally:
             asked.put(None)
             made.close()
+            if executor is not None:
+                executor.close(wait=threading.current_thread() is consumer)
             self.lane.mark().wait()  # or kernels may still read tables of the host that a script changes
 
     def _made(
@@ -148,6 +173,12 @@ class DeviceStage:
         groups = beside(lambda _: self._groups(pipeline, asked, is_wanted, fetch_size), 1, "macrobatch rows")
         with contextlib.closing(groups):
             for ready in groups:
+                yield from pipeline.exported(ready)
+
+    def _shipped(self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, _: int) -> Iterator[Any]:
+        """Makes batches of the minibatches that the executor of the ranks has made."""
+        for wait in waiting(asked, is_wanted):
+            for ready in drain(wait()):
                 yield from pipeline.exported(ready)
 
     def _groups(
@@ -175,7 +206,12 @@ class DeviceStage:
         return made.batch
 
     def finished(self, batch: Any, counters: LoaderCounters) -> Exported:
-        return Exported(OnDevice(batch, self.lane.mark()), counters)
+        nbytes = sum(one.untyped_storage().nbytes() for one in tensors_of(batch, shared=False))
+        made = OnDevice(batch, self.lane.mark(), nbytes)
+        with self._lock:
+            self._made_ahead.add(made)
+            self.batches_peak = max(self.batches_peak, sum(one.nbytes for one in self._made_ahead))
+        return Exported(made, counters)
 
     def refuse_choices(self, because: str) -> None:
         """Raises ValueError if the user says where tables lie though rows are gathered on the
@@ -202,7 +238,7 @@ class DeviceStage:
         """Returns how tables are placed now. What nobody asked for keeps to the memory budget."""
         most, budget = self.lane.free_bytes() // _SHARE, self._options.memory_budget
         if budget is not None:
-            most = min(most, budget)
+            most = min(most, budget // 2)
         placement = FeaturePlacement(self._options.feature_placement)
         # Two blocks at a time: one is read while batches are made of the other.
         return PlacingRules(placement, self._options.device_cache or 0, most, most // 2)
@@ -226,6 +262,7 @@ class DeviceStage:
             table_bytes=0 if placed is None else placed.device_bytes,
             cache_bytes=0 if placed is None else placed.cache_bytes,
             block_peak=self.block_peak,
+            batches_peak=self.batches_peak,
         )
 
     # Parcels #####################################################################################

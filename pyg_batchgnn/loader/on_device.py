@@ -149,6 +149,7 @@ class DeviceRows:
             if placed.host_tables(group)
         }
         size = sum(one.node.numel() * placed.row_bytes(groups[number]) for number, one in found.items())
+        size += sum(8 * len(places) for one in found.values() for places in (one.node, *one.places))
         if size > rules.block:
             self.stage.too_many(len(minibatches))
             return
@@ -365,6 +366,7 @@ class MinibatchExporter:
     ) -> None:
         self.inner = inner
         self._stage, self._bounds, self._gathers = stage, bounds, gathers
+        self._most: int | None = None  # the bytes of a fetch group's blocks that may lie on the device
         #: Blocks of the fetch group: those of the host, and those of the device.
         self._blocks: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -373,7 +375,7 @@ class MinibatchExporter:
         with stage.lane.working():
             parcel = stage.parcel()
             map_minibatch(minibatch, parcel.add, *bounds)
-            rows = {group: self._gathered(own) for group, own in minibatch.attributes.items()}
+            rows = self._ready(minibatch.attributes)
             for own in rows.values():
                 if own.row is not None:
                     parcel.add(own.row, max((len(table) for table in own.tables.values()), default=None))
@@ -391,11 +393,24 @@ class MinibatchExporter:
             counters.add(LoaderCounters(**tally.counts()))
             return stage.finished(exported.batch, counters)
 
-    def _gathered(self, rows: AttributeRows) -> AttributeRows:
-        if rows.placement is not Placement.IN_PLACE and not self._gathers:
-            return rows
-        own = {name: rows.gather(name) for name in rows.tables}
-        return AttributeRows(own, None, Placement.MINIBATCH)
+    def _ready(self, attributes: Mapping[Group, AttributeRows]) -> dict[Group, AttributeRows]:
+        """Gathers the minibatch's own rows where its tables do not travel.
+
+        These are tables in their places, and blocks of a fetch group that are too large.
+        """
+        stage, gathers = self._stage, self._gathers
+        blocks = [one for one in attributes.values() if one.placement is Placement.BLOCK]
+        size = sum(as_stored(table).nbytes for one in blocks for table in one.tables.values())
+        if self._most is None:
+            self._most = stage.rules().block
+        if size > self._most:
+            gathers = True
+        elif not gathers:
+            stage.block_peak = max(stage.block_peak, size)
+        return {
+            group: _own_rows(rows) if gathers or rows.placement is Placement.IN_PLACE else rows
+            for group, rows in attributes.items()
+        }
 
     def _sent(self, table: Tensor, known: Mapping[int, tuple[Tensor, Tensor]], tally: BusTally) -> Tensor:
         """Sends a table, once for all minibatches of a fetch group."""
@@ -406,6 +421,10 @@ class MinibatchExporter:
             tally.bytes_over_bus += as_stored(table).nbytes
         self._blocks[id(table)] = held
         return held[1]
+
+
+def _own_rows(rows: AttributeRows) -> AttributeRows:
+    return AttributeRows({name: rows.gather(name) for name in rows.tables}, None, Placement.MINIBATCH)
 
 
 class BatchExporter:

@@ -72,7 +72,7 @@ def prefetch(
     consumer = threading.current_thread()
     try:
         for item in items:
-            work = functools.partial(_in_mode, torch.is_grad_enabled(), make, item)
+            work = functools.partial(in_mode, torch.is_grad_enabled(), make, item)
             pending.append(executor.start(work))
             del work
             if len(pending) > depth:
@@ -93,7 +93,7 @@ def drain(made: list[T]) -> Iterator[T]:
         yield made.pop()
 
 
-def _in_mode(wants_grad: bool, make: Callable[[Item], T], item: Item) -> T:
+def in_mode(wants_grad: bool, make: Callable[[Item], T], item: Item) -> T:
     """Works in the consumer's gradient mode, since each thread has a mode of its own."""
     with torch.set_grad_enabled(wants_grad):
         return make(item)

@@ -224,10 +224,9 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         is_last = self.epochs is not None and run.epoch + 1 >= self.epochs
         items = pipeline.ahead(items, fetch_size, self._options.lookahead, following, is_last)
         stage, depth = self._stage, self._options.prefetch
-        if stage is not None and not self._world.collective:
-            return map(self._finish, stage.deliver(pipeline, items, fetch_size))
         if stage is not None:  # ranks make macrobatches in one order, so that users alone set the pace
-            depth = stage.ahead
+            ranks = self._world.executor() if self._world.collective else None
+            return map(self._finish, stage.deliver(pipeline, items, fetch_size, ranks))
         if depth == 0:
             one_by_one = functools.partial(make, now=self._world.now)
             return map(self._finish, itertools.chain.from_iterable(map(one_by_one, items)))

@@ -162,7 +162,7 @@ def count_distinct(minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """The memory that a loader holds for its device now, in bytes, beside batches.
+    """The memory that a loader holds for its device now, in bytes, and peaks.
 
     Attributes:
         pinned_bytes: page-locked memory of the host, for copies.
@@ -173,6 +173,8 @@ class DeviceMemory:
         table_bytes: tables in the device's memory.
         cache_bytes: rows in the device's cache, and the places of nodes in it.
         block_peak: the largest block of a fetch group's distinct rows; there are two at a time.
+        batches_peak: the most that batches took that were on the device and not handed out yet, of
+            which there are four at most. Blocks and tables that they share are not counted.
     """
 
     pinned_bytes: int = 0
@@ -183,6 +185,7 @@ class DeviceMemory:
     table_bytes: int = 0
     cache_bytes: int = 0
     block_peak: int = 0
+    batches_peak: int = 0
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import gc
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -71,6 +72,13 @@ def test_depth() -> None:
         wait_until(lambda taken=taken: source.made == taken + 3, "items ahead")
         time.sleep(0.001)
         assert source.made == taken + 3
+    made.close()
+
+
+def test_the_consumer_alone_holds_an_item() -> None:
+    made = beside(lambda _: (torch.ones(1) for _ in range(2)), 1)
+    held = weakref.ref(next(made))
+    assert held() is None
     made.close()
 
 

@@ -15,6 +15,7 @@ from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import AgreementError, BrokenCommunicatorError, CommError, Communicator
+from pyg_batchgnn.device import tensors_of
 from tests.support.partitioned_graphs import CASES, whole
 from tests.support.rank_coverings import Covering
 from tests.support.rank_epochs import BATCH, assert_same, one_process, stores
@@ -73,7 +74,14 @@ def stopping(comm: Communicator) -> None:
     """Breaks or raises on all ranks at one minibatch; checks that the next epoch works."""
     data = whole(CASES[0])
     both = stores(comm, CASES[0])
-    ways: list[dict[str, Any]] = [{}, {"prefetch": 1}, {"prefetch": 3}, {"device": "cpu"}]
+    large = {"device": "cpu", "macrobatch_size": 9, "fetch_size": 9}
+    ways: list[dict[str, Any]] = [
+        {},
+        {"prefetch": 1},
+        {"prefetch": 3},
+        large,
+        {**large, "memory_budget": 500},
+    ]
     for way in ways:
         loader = MacrobatchNeighborLoader(
             both,
@@ -82,10 +90,12 @@ def stopping(comm: Communicator) -> None:
             batch_size=4,
             seed=1,
             shuffle=True,
-            macrobatch_size=2,
-            fetch_size=1,
-            **way,
+            **{"macrobatch_size": 2, "fetch_size": 1, **way},
         )
+        sizes = [sum(one.untyped_storage().nbytes() for one in tensors_of(batch)) for batch in loader]
+        if (held := loader.stats().device) is not None:  # the other minibatches wait on the host
+            assert 0 < held.batches_peak <= 4 * max(sizes) < sum(sizes)
+            assert (held.block_peak > 0) == ("memory_budget" not in way)
         other = MacrobatchNeighborLoader(both, [2], data.train_mask, batch_size=4, seed=2, prefetch=1)
         for stop in (0, 1, 2, 3):
             for number, _ in enumerate(loader):
