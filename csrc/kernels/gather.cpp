@@ -133,13 +133,20 @@ struct DecodedRows {
   Decoding decoding;
   const RowsOut& out;
 
+  const Code* codes(int64_t i) const { return reinterpret_cast<const Code*>(rows.at(i)); }
+
   void range(int64_t begin, int64_t end) const {
     const int64_t ahead = std::clamp<int64_t>(kCodesAhead / rows.row_bytes, 2, 128);
-    for (int64_t i = begin; i < end; ++i) {
-      if (i + ahead < end) rows.prefetch(i + ahead);
-      decode_row(reinterpret_cast<const Code*>(rows.at(i)), decoding, rows.row_bytes,
-                 reinterpret_cast<Out*>(out.at(i)));
+    const auto stride = out.stride_bytes / static_cast<int64_t>(sizeof(Out));
+    int64_t i = begin;
+    for (; i + kDecodedRows <= end; i += kDecodedRows) {
+      const int64_t last = std::min(i + ahead + kDecodedRows, end);
+      for (int64_t j = i + ahead; j < last; ++j) rows.prefetch(j);
+      const Code* from[kDecodedRows];
+      for (int r = 0; r < kDecodedRows; ++r) from[r] = codes(i + r);
+      decode_rows(from, decoding, rows.row_bytes, reinterpret_cast<Out*>(out.at(i)), stride);
     }
+    for (; i < end; ++i) decode_row(codes(i), decoding, rows.row_bytes, reinterpret_cast<Out*>(out.at(i)));
   }
 };
 

@@ -10,11 +10,19 @@
 namespace pyg_batchgnn {
 
 void decode_row(const Code* from, Decoding by, int64_t count, float* to) {
-  PYG_BATCHGNN_DISPATCH(decode(from, by, count, to))
+  PYG_BATCHGNN_DISPATCH(decode<1>(&from, by, count, to, 0))
 }
 
 void decode_row(const Code* from, Decoding by, int64_t count, Bfloat16* to) {
-  PYG_BATCHGNN_DISPATCH(decode(from, by, count, to))
+  PYG_BATCHGNN_DISPATCH(decode<1>(&from, by, count, to, 0))
+}
+
+void decode_rows(const Code* const* from, Decoding by, int64_t count, float* to, int64_t stride) {
+  PYG_BATCHGNN_DISPATCH(decode<kDecodedRows>(from, by, count, to, stride))
+}
+
+void decode_rows(const Code* const* from, Decoding by, int64_t count, Bfloat16* to, int64_t stride) {
+  PYG_BATCHGNN_DISPATCH(decode<kDecodedRows>(from, by, count, to, stride))
 }
 
 void decode_row(const Code* from, Decoding by, int64_t count, double* to) {
