@@ -25,6 +25,12 @@ void decode_rows(const Code* const* from, Decoding by, int64_t count, Bfloat16* 
   PYG_BATCHGNN_DISPATCH(decode<kDecodedRows>(from, by, count, to, stride))
 }
 
+void stream_rows(const Code* const* from, Decoding by, int64_t count, float* to) {
+  PYG_BATCHGNN_DISPATCH(stream(from, by, count, to))
+}
+
+void end_rows() { PYG_BATCHGNN_DISPATCH(end_stream()) }
+
 void decode_row(const Code* from, Decoding by, int64_t count, double* to) {
   constexpr int64_t kBlock = 64;
   float block[kBlock];

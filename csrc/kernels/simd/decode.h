@@ -20,4 +20,11 @@ constexpr int kDecodedRows = 4;
 void decode_rows(const Code* const* from, Decoding by, int64_t count, float* to, int64_t stride);
 void decode_rows(const Code* const* from, Decoding by, int64_t count, Bfloat16* to, int64_t stride);
 
+constexpr int64_t kStreamedColumns = 1024;
+
+// The same past the caches, for a multiple of 4 columns, at most kStreamedColumns. `to` is aligned
+// to lines, and rows follow one another. `end_rows` makes them visible to other threads.
+void stream_rows(const Code* const* from, Decoding by, int64_t count, float* to);
+void end_rows();
+
 }  // namespace pyg_batchgnn

@@ -63,3 +63,11 @@ void decode(const Code* const* rows, Decoding by, int64_t count, Out* to, int64_
     }
   }
 }
+
+void stream(const Code* const* from, Decoding by, int64_t count, float* to) {
+  alignas(64) float rows[kDecodedRows * kStreamedColumns];
+  decode<kDecodedRows>(from, by, count, rows, count);
+  stream_lines(rows, kDecodedRows * count * static_cast<int64_t>(sizeof(float)), to);
+}
+
+void end_stream() { fence(); }
