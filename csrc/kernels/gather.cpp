@@ -125,8 +125,6 @@ void move_rows(const char* from, const int64_t* from_row, char* to, const int64_
 
 namespace {
 
-// Decoding takes the time of a few more rows, so prefetches are further ahead than those of copies.
-constexpr int64_t kCodesAhead = 12800;
 // So many bytes would leave the caches before they are read.
 constexpr int64_t kStreamedBytes = 8 << 20;
 
@@ -142,7 +140,7 @@ struct DecodedRows {
 
   // A prefetch waits for its page. Those of several rows together wait for all pages at once.
   void range(int64_t begin, int64_t end) const {
-    const int64_t ahead = std::clamp<int64_t>(kCodesAhead / rows.row_bytes, 2, 128);
+    const int64_t ahead = std::clamp<int64_t>(kBytesAhead / rows.row_bytes, 2, 64);
     int64_t i = begin;
     for (; i < end && i % kDecodedRows != 0; ++i) decode_row(codes(i), decoding, rows.row_bytes, to(i));
     for (; i + kDecodedRows <= end; i += kDecodedRows) {
