@@ -125,7 +125,7 @@ void move_rows(const char* from, const int64_t* from_row, char* to, const int64_
 
 namespace {
 
-// So many bytes would leave the caches before they are read.
+// Larger results would leave the caches before they are read.
 constexpr int64_t kStreamedBytes = 8 << 20;
 
 template <class Out, class Index>

@@ -1,5 +1,5 @@
 // The decoding of rows of codes: code * scale + offset of the column, rounded once. The bits are
-// those of one fused multiply-add at every level. Scales and offsets are finite, so no value is NaN.
+// those of one fused multiply-add at every level. Scales and offsets are finite, and no value NaN.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ void decode_row(const Code* from, Decoding by, int64_t count, float* to);
 void decode_row(const Code* from, Decoding by, int64_t count, double* to);
 void decode_row(const Code* from, Decoding by, int64_t count, Bfloat16* to);
 
-// So many rows share the loads of scales and offsets.
+// Rows that share the loads of scales and offsets.
 constexpr int kDecodedRows = 4;
 
 // The same for kDecodedRows rows that `from` points to. They begin `stride` elements apart in `to`.
