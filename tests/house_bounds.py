@@ -19,7 +19,8 @@ BOUNDS = {
     "C++: files": 144,
     # aim: 18,000. Layer normalisation (500), attention with weights by target (250), rows of files
     # (600), sweeps (480), codes (350), products by a matrix unit (560), open answers (100).
-    "C++: lines": 21_300,
+    # Decoding several rows together and past the caches (90).
+    "C++: lines": 21_390,
     # aim: 40,000. What is recorded and refused, random models, every layer of PyG (4,200). Tables,
     # keys, times, logs, aarch64, deployment (3,300). Graphs larger than memory (2,600). Codes
     # (1,700), devices (1,780). Edges in files (430), a first pass beside looking ahead (95).

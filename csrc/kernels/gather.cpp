@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/parallel.h"
 #include "kernels/prefetch.h"
@@ -124,32 +125,56 @@ void move_rows(const char* from, const int64_t* from_row, char* to, const int64_
 
 namespace {
 
-// Decoding takes the time of a few more rows, so prefetches are further ahead than those of copies.
-constexpr int64_t kCodesAhead = 12800;
+// Larger results would leave the caches before they are read.
+constexpr int64_t kStreamedBytes = 8 << 20;
 
 template <class Out, class Index>
 struct DecodedRows {
   Rows<Index> rows;
   Decoding decoding;
   const RowsOut& out;
+  bool streamed;
 
+  const Code* codes(int64_t i) const { return reinterpret_cast<const Code*>(rows.at(i)); }
+  Out* to(int64_t i) const { return reinterpret_cast<Out*>(out.at(i)); }
+
+  // A prefetch waits for its page. Those of several rows together wait for all pages at once.
   void range(int64_t begin, int64_t end) const {
-    const int64_t ahead = std::clamp<int64_t>(kCodesAhead / rows.row_bytes, 2, 128);
-    for (int64_t i = begin; i < end; ++i) {
-      if (i + ahead < end) rows.prefetch(i + ahead);
-      decode_row(reinterpret_cast<const Code*>(rows.at(i)), decoding, rows.row_bytes,
-                 reinterpret_cast<Out*>(out.at(i)));
+    const int64_t ahead = std::clamp<int64_t>(kBytesAhead / rows.row_bytes, 2, 64);
+    int64_t i = begin;
+    for (; i < end && i % kDecodedRows != 0; ++i) decode_row(codes(i), decoding, rows.row_bytes, to(i));
+    for (; i + kDecodedRows <= end; i += kDecodedRows) {
+      const int64_t last = std::min(i + ahead + kDecodedRows, end);
+      for (int64_t j = i + ahead; j < last; ++j) rows.prefetch(j);
+      const Code* from[kDecodedRows];
+      for (int r = 0; r < kDecodedRows; ++r) from[r] = codes(i + r);
+      if constexpr (std::is_same_v<Out, float>) {
+        if (streamed) {
+          stream_rows(from, decoding, rows.row_bytes, to(i));
+          continue;
+        }
+      }
+      decode_rows(from, decoding, rows.row_bytes, to(i),
+                  out.stride_bytes / static_cast<int64_t>(sizeof(Out)));
     }
+    for (; i < end; ++i) decode_row(codes(i), decoding, rows.row_bytes, to(i));
+    if (streamed) end_rows();
   }
 };
 
 template <class Out, class Index>
 void gather_as(const Matrix& table, int64_t columns, Index index, int64_t count, const RowsOut& out,
                int64_t threads) {
+  const int64_t bytes = columns * static_cast<int64_t>(sizeof(Out));
+  const bool lines = columns % 4 == 0 && out.stride_bytes == bytes &&
+                     reinterpret_cast<uintptr_t>(out.data) % static_cast<uintptr_t>(kLine) == 0;
   const DecodedRows<Out, Index> rows{
-      {static_cast<const char*>(table.data), columns, table.stride, index}, table.decoding, out};
-  const int64_t grain = kGrainBytes / std::max(columns * static_cast<int64_t>(sizeof(Out)), kLine);
-  run_ranges(count, grain, threads, [&](int64_t begin, int64_t end) { rows.range(begin, end); });
+      {static_cast<const char*>(table.data), columns, table.stride, index},
+      table.decoding,
+      out,
+      std::is_same_v<Out, float> && lines && columns <= kStreamedColumns && count * bytes >= kStreamedBytes};
+  run_ranges(count, kGrainBytes / std::max(bytes, kLine), threads,
+             [&](int64_t begin, int64_t end) { rows.range(begin, end); });
 }
 
 }  // namespace

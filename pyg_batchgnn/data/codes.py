@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.disk import DiskReader, DiskTable, read_span
-from pyg_batchgnn.ops import QuantizedTensor
+from pyg_batchgnn.ops import QuantizedTensor, advise_huge_pages
 from pyg_batchgnn.types import FEATURES
 
 if TYPE_CHECKING:
@@ -442,6 +442,7 @@ def quantize_table(
     source = WideRows(name, table)
     encoder = RowCoder(name, [source], how, tell)
     codes = torch.empty(table.shape, dtype=torch.int8)
+    advise_huge_pages(codes)  # rows are read at random
     flat, first = codes.view(len(codes), -1) if codes.numel() else codes, 0
     for piece in encoder.codes(source):
         flat[first : first + len(piece)] = piece

@@ -10,12 +10,26 @@
 namespace pyg_batchgnn {
 
 void decode_row(const Code* from, Decoding by, int64_t count, float* to) {
-  PYG_BATCHGNN_DISPATCH(decode(from, by, count, to))
+  PYG_BATCHGNN_DISPATCH(decode<1>(&from, by, count, to, 0))
 }
 
 void decode_row(const Code* from, Decoding by, int64_t count, Bfloat16* to) {
-  PYG_BATCHGNN_DISPATCH(decode(from, by, count, to))
+  PYG_BATCHGNN_DISPATCH(decode<1>(&from, by, count, to, 0))
 }
+
+void decode_rows(const Code* const* from, Decoding by, int64_t count, float* to, int64_t stride) {
+  PYG_BATCHGNN_DISPATCH(decode<kDecodedRows>(from, by, count, to, stride))
+}
+
+void decode_rows(const Code* const* from, Decoding by, int64_t count, Bfloat16* to, int64_t stride) {
+  PYG_BATCHGNN_DISPATCH(decode<kDecodedRows>(from, by, count, to, stride))
+}
+
+void stream_rows(const Code* const* from, Decoding by, int64_t count, float* to) {
+  PYG_BATCHGNN_DISPATCH(stream(from, by, count, to))
+}
+
+void end_rows() { PYG_BATCHGNN_DISPATCH(end_stream()) }
 
 void decode_row(const Code* from, Decoding by, int64_t count, double* to) {
   constexpr int64_t kBlock = 64;

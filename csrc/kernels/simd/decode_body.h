@@ -17,21 +17,57 @@ PYG_BATCHGNN_INLINE float decode_one(Code code, float scale, float offset) {
 #endif
 }
 
-template <class Out>
-void decode(const Code* from, Decoding by, int64_t count, Out* to) {
-  using L = Lanes<float>;
-  if constexpr (L::kWidth > 4) {
-    const auto vector = [&](int64_t at) {
-      L::store(to + at, L::fma(L::load(from + at), L::load(by.scale + at), L::load(by.offset + at)));
-    };
-    int64_t c = 0;
-    for (; c + L::kWidth <= count; c += L::kWidth) vector(c);
-    if (c == count) return;
-    // The last vector begins earlier and decodes some columns twice.
-    if (count >= L::kWidth) return vector(count - L::kWidth);
-    const auto scale = L::load(by.scale, count), offset = L::load(by.offset, count);
-    L::store(to, L::fma(L::load(from, count), scale, offset), count);
-  } else {
-    for (int64_t c = 0; c < count; ++c) to[c] = narrow<Out>(decode_one(from[c], by.scale[c], by.offset[c]));
+// Decodes the columns of kVectors vectors of some rows.
+template <class L, int kVectors, int kRows, class Out>
+PYG_BATCHGNN_INLINE void decode_vectors(const Code* const (&from)[kRows], Decoding by, int64_t at, Out* to,
+                                        int64_t stride) {
+  typename L::Vector scale[kVectors], offset[kVectors], value[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    scale[v] = L::load(by.scale + at + v * L::kWidth);
+    offset[v] = L::load(by.offset + at + v * L::kWidth);
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      value[v] = L::fma(L::load(from[r] + at + v * L::kWidth), scale[v], offset[v]);
+    }
+    Out* const out = to + r * stride + at;
+    if constexpr (kVectors == 2) {
+      L::store_pair(out, value[0], value[1]);
+    } else {
+      L::store(out, value[0]);
+    }
   }
 }
+
+template <int kRows, class Out>
+void decode(const Code* const* rows, Decoding by, int64_t count, Out* to, int64_t stride) {
+  using L = Lanes<float>;
+  const Code* from[kRows];
+  for (int r = 0; r < kRows; ++r) from[r] = rows[r];
+  if constexpr (L::kWidth > 4) {
+    int64_t c = 0;
+    for (; c + 16 <= count; c += 16) decode_vectors<L, 16 / L::kWidth>(from, by, c, to, stride);
+    if (c + L::kWidth <= count) decode_vectors<L, 1>(from, by, c, to, stride), c += L::kWidth;
+    if (c == count) return;
+    // The last vector begins earlier and decodes some columns twice.
+    if (count >= L::kWidth) return decode_vectors<L, 1>(from, by, count - L::kWidth, to, stride);
+    const auto scale = L::load(by.scale, count), offset = L::load(by.offset, count);
+    for (int r = 0; r < kRows; ++r) {
+      L::store(to + r * stride, L::fma(L::load(from[r], count), scale, offset), count);
+    }
+  } else {
+    for (int r = 0; r < kRows; ++r) {
+      for (int64_t c = 0; c < count; ++c) {
+        to[r * stride + c] = narrow<Out>(decode_one(from[r][c], by.scale[c], by.offset[c]));
+      }
+    }
+  }
+}
+
+void stream(const Code* const* from, Decoding by, int64_t count, float* to) {
+  alignas(64) float rows[kDecodedRows * kStreamedColumns];
+  decode<kDecodedRows>(from, by, count, rows, count);
+  stream_lines(rows, kDecodedRows * count * static_cast<int64_t>(sizeof(float)), to);
+}
+
+void end_stream() { fence(); }

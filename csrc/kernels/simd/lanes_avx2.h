@@ -80,6 +80,18 @@ struct Lanes<float> {
     store(all, v);
     for (int64_t i = 0; i < count; ++i) p[i] = all[i];
   }
+  // The bits of bfloat16 in 32 bits each; v holds no NaN.
+  PYG_BATCHGNN_INLINE __m256i round_numbers(Vector v) {
+    const __m256i word = _mm256_castps_si256(v);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(word, 16), _mm256_set1_epi32(1));
+    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(word, _mm256_set1_epi32(0x7FFF)), odd);
+    return _mm256_srli_epi32(sum, 16);
+  }
+  PYG_BATCHGNN_INLINE void store_pair(float* p, Vector a, Vector b) { store(p, a), store(p + kWidth, b); }
+  PYG_BATCHGNN_INLINE void store_pair(Bfloat16* p, Vector a, Vector b) {
+    const __m256i pairs = _mm256_packus_epi32(round_numbers(a), round_numbers(b));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(pairs, 0xD8));
+  }
   PYG_BATCHGNN_INLINE void stream(float* p, Vector v) { _mm256_stream_ps(p, v); }
   PYG_BATCHGNN_INLINE void stream(Bfloat16* p, Vector v) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(p), to_bfloat16(v));

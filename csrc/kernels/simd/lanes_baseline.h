@@ -5,7 +5,7 @@
 // - k...Vectors: how many vectors of a row a kernel keeps in registers.
 // - load(p), load(p, count), store(p, v), store(p, v, count): from and to memory of T, and for T =
 //   float of Bfloat16 and (loads) of Half and Code; with `count` only the first elements, others
-//   are zero. stream: past the caches.
+//   are zero. store_pair, without NaNs, where vectors hold 8. stream: past the caches.
 // - fma(a, b, c) = a * b + c, rounded once where the processor can.
 // - passing(a), nonzero(a): bits of the elements that are positive or NaN, that are not 0. keep(a,
 //   bits).
