@@ -13,8 +13,8 @@ BOUNDS = {
     # conversion (1,400), a generator (450), over ranks (250), the command line (450). Features of
     # one byte: quantising data, folders and partitions (850), a tensor of codes (320), what carries
     # them (900). Batches on a device (2,200). Levels of bfloat16 products (150). Edges in files
-    # (460), a first pass beside looking ahead (150), its memory and forecasts beside it (60), batches
-    # over ranks that wait on the host (60).
+    # (460), a first pass beside looking ahead (150), its memory and forecasts beside it (60),
+    # batches over ranks that wait on the host (60).
     "package: Python lines": 81_820,
     "C++: files": 144,
     # aim: 18,000. Layer normalisation (500), attention with weights by target (250), rows of files
