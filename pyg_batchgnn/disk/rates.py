@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -134,11 +135,18 @@ def rates_of(file: SourceFile) -> DiskRates:
         return _measured.get(key, ASSUMED)
 
 
-def sustained_rate(file: SourceFile, fresh: float = 0.0) -> float:
-    """Returns the bytes per second that the disk of a file keeps up.
+class DiskPace(NamedTuple):
+    """Bytes per second by large operations, while this process does other things as well."""
 
-    The file is read for five seconds by the largest operations, and the last two count. A file
-    below 64 MiB is not read; its disk is taken to keep up what `rates_of` says.
+    at_first: float
+    kept_up: float  # after some seconds
+
+
+def pace_of(file: SourceFile, fresh: float = 0.0) -> DiskPace:
+    """Returns what the disk of a file gives in one second of reading, and what it keeps up.
+
+    The file is read for five seconds by the largest operations. The first second counts, and the
+    last two. A file below 64 MiB is not read; its disk is taken to keep up what `rates_of` says.
 
     Args:
         fresh: bytes of memory that the system gives meanwhile for each byte that is read. It clears
@@ -146,7 +154,7 @@ def sustained_rate(file: SourceFile, fresh: float = 0.0) -> float:
     """
     rates = rates_of(file)
     if file.size < _LEAST_FILE:
-        return rates.bytes_per_second
+        return DiskPace(rates.bytes_per_second, rates.bytes_per_second)
     size, draws = rates.sizes[-1], torch.Generator().manual_seed(0)
     count = int(_COUNTED / 4 / rates.seconds[-1])
     begin, times = time.perf_counter(), list[float]()
@@ -157,8 +165,7 @@ def sustained_rate(file: SourceFile, fresh: float = 0.0) -> float:
             done = _seconds_of_reads(file, size, count, draws)
             given.result()
             times.append(max(done, (time.perf_counter() - now) / count))
-    last = times[-4:]
-    return size * len(last) / sum(last)
+    return DiskPace(*(size * len(some) / sum(some) for some in (times[:2], times[-4:])))
 
 
 def _give_memory(nbytes: int) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.disk.file import SourceFile
 from pyg_batchgnn.disk.mapped_tables import DiskTable
-from pyg_batchgnn.disk.rates import DiskRates, ReadCost, rates_of, sustained_rate
+from pyg_batchgnn.disk.rates import DiskPace, DiskRates, ReadCost, pace_of, rates_of
 from pyg_batchgnn.ops import ReadRows, Requests, RowFile
 
 
@@ -75,13 +75,15 @@ class DiskReader:
         """The number of the file system that the file lies on."""
         return self._file.device
 
-    def sustained_rate(self, fresh: float = 0.0) -> float:
-        """Returns the bytes per second that the disk keeps up, measured for some seconds. Rates
-        that were given are taken to last.
+    def pace(self, fresh: float = 0.0) -> DiskPace:
+        """Returns what the disk gives at first and keeps up, measured for some seconds. Rates that
+        were given are taken to last.
 
         ``fresh``: bytes of memory that the system gives meanwhile for each byte that is read.
         """
-        return sustained_rate(self._file, fresh) if self._given is None else self._given.bytes_per_second
+        if self._given is None:
+            return pace_of(self._file, fresh)
+        return DiskPace(self._given.bytes_per_second, self._given.bytes_per_second)
 
     def plan(self, row: Tensor) -> ReadCost:
         """Returns the gap that `read` takes by itself, and what it predicts to read.

@@ -300,15 +300,21 @@ class DiskRows:
             )
         return found
 
-    def measure_sustained(self, fresh: float = 0.0) -> float:
-        """Returns the bytes per second that the slowest disk of the files keeps up. Each disk is
-        measured for some seconds, by its largest table.
+    def measure_pace(self, fresh: float = 0.0) -> tuple[float, float]:
+        """Measures each disk for some seconds, by its largest table.
 
-        ``fresh``: bytes of memory that the system gives meanwhile for each byte that is read.
+        Args:
+            fresh: bytes of memory that the system gives meanwhile for each byte that is read.
+
+        Returns:
+            How many times as long as by their rates reads take beside what this process does now;
+            and the bytes per second that the slowest disk keeps up.
         """
         readers = [reader for named in self._readers.values() for reader in named.values()]
         largest = {one.device: one for one in sorted(readers, key=lambda one: one.table.nbytes)}
-        return min(reader.sustained_rate(fresh) for reader in largest.values())
+        paces = [(one.rates.bytes_per_second, one.pace(fresh)) for one in largest.values()]
+        longer = max(rate / pace.at_first for rate, pace in paces)
+        return max(1.0, longer), min(pace.kept_up for _, pace in paces)
 
     def close(self) -> None:
         """Closes the files."""

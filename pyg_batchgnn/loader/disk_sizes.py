@@ -71,14 +71,19 @@ class DiskForecast:
         reads, about."""
         return min(1.0, self.resident_bytes / max(1.0, self.first_bytes))
 
-    def at_sustained(self, bytes_per_second: float) -> DiskForecast:
-        """Returns the prediction where the disk keeps up less than it gives in a burst.
+    def at_pace(self, longer: float, bytes_per_second: float) -> DiskForecast:
+        """Returns the prediction for a disk that is read beside other work, and that keeps up less
+        than it gives in a burst.
 
         The first pass is read in one go. Later reads are short, and a disk that counts what it
         gives has recovered between them.
+
+        Args:
+            longer: how many times as long as by the disk's rates reads take.
+            bytes_per_second: what the disk keeps up.
         """
-        first = max(self.first_seconds, self.first_bytes / bytes_per_second)
-        seconds = self.seconds - self.first_seconds + first
+        first = max(longer * self.first_seconds, self.first_bytes / bytes_per_second)
+        seconds = longer * (self.seconds - self.first_seconds) + first
         return replace(self, seconds=seconds, first_seconds=first, bytes_per_second=bytes_per_second)
 
 

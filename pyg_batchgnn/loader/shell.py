@@ -375,10 +375,10 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         num_batches, depth = self._parts.schedule.length(), self._prefetch_depth()
         found = forecast_again(look.forecast, probe, num_batches, depth)
         with ThreadPoolExecutor(1) as beside:
-            rate = beside.submit(look.rows.measure_sustained, found.fresh)
-            while not rate.done():
+            pace = beside.submit(look.rows.measure_pace, found.fresh)
+            while not pace.done():
                 _probe(self._parts, self, World(), PROBES)
-        return found.at_sustained(rate.result())
+        return found.at_pace(*pace.result())
 
     def all_nodes(
         self,

@@ -89,14 +89,14 @@ def test_a_disk_is_measured_once(tmp_path: Path, fresh: None, monkeypatch: pytes
 def test_a_disk_that_gives_less_after_a_burst(
     tmp_path: Path, fresh: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After 20 MB operations of 256 KiB take 1 ms each, by a clock that the reads move."""
-    monkeypatch.setattr(rates, "_SUSTAINED", 0.5)
+    """After two groups of reads operations take ten times as long, by a clock that reads move."""
+    monkeypatch.setattr(rates, "_SUSTAINED", 9.0)
     monkeypatch.setattr(rates, "_measured", {})
     now, read = [0.0], [0]
 
     def seconds_of_reads(file: SourceFile, size: int, count: int, draws: torch.Generator) -> float:
         read[0] += count * size
-        each = 1e-3 * size / (1 << 18) if read[0] > 20 << 20 else 1e-4
+        each = 1e-3 * size / (1 << 18) if read[0] > 2 * count * size else 1e-4
         now[0] += count * each
         return each
 
@@ -106,14 +106,14 @@ def test_a_disk_that_gives_less_after_a_burst(
     reader = a_reader(tmp_path / "large", 64 << 20)
     given = list[int]()
     monkeypatch.setattr(rates.ops, "populate", lambda memory: given.append(memory.nbytes))
-    assert reader.sustained_rate(0.5) == pytest.approx((1 << 18) / 1e-3) and now[0] < 3
+    assert reader.pace(0.5) == pytest.approx([(1 << 18) / 1e-4, (1 << 18) / 1e-3]) and now[0] < 11
     assert 0 <= read[0] - 2 * sum(given) < 2 * len(given)
     assert reader.rates is RATES
-    assert DiskReader(reader.table, RATES).sustained_rate() == RATES.bytes_per_second
+    assert DiskReader(reader.table, RATES).pace() == (RATES.bytes_per_second,) * 2
 
 
 def test_files_too_small_to_measure_are_taken_to_last(tmp_path: Path, fresh: None) -> None:
-    assert a_reader(tmp_path / "x", 1 << 20).sustained_rate() == rates.ASSUMED.bytes_per_second
+    assert a_reader(tmp_path / "x", 1 << 20).pace().kept_up == rates.ASSUMED.bytes_per_second
 
 
 def test_measuring_reads_every_place_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

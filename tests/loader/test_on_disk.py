@@ -21,6 +21,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.disk import DiskReader
+from pyg_batchgnn.disk.rates import DiskPace
 from pyg_batchgnn.fetch import LIST_BYTES, DiskRows, Window, disk
 from pyg_batchgnn.fetch.sweep import simulate
 from pyg_batchgnn.loader.budget import Sizes
@@ -357,10 +358,10 @@ def test_a_disk_is_measured_once_for_all_its_files(tmp_path: Path, monkeypatch: 
     loader = make_loader(with_files(make_data(), tmp_path), memory_budget=NOTHING, batch_size=8)
     assert loader.sizes
     rows, measured = loader._parts.pipeline.look_ahead.rows, []
-    monkeypatch.setattr(
-        DiskReader, "sustained_rate", lambda self, _: measured.append(self.table.nbytes) or 1e9
-    )
-    assert rows.measure_sustained() == 1e9
+    rate = min(one.rates.bytes_per_second for named in rows._readers.values() for one in named.values())
+    pace = DiskPace(rate / 2, 1e9)
+    monkeypatch.setattr(DiskReader, "pace", lambda self, _: measured.append(self.table.nbytes) or pace)
+    assert rows.measure_pace() == pytest.approx((2.0, 1e9))
     sizes = [one.table.nbytes for named in rows._readers.values() for one in named.values()]
     assert len(sizes) > 1 and measured == [max(sizes)]
 
@@ -368,7 +369,8 @@ def test_a_disk_is_measured_once_for_all_its_files(tmp_path: Path, monkeypatch: 
 def test_a_forecast_by_what_a_disk_keeps_up() -> None:
     """The first pass is read at that rate; later reads may pause, but not read more on average."""
     burst = DiskForecast(Sizes(2, 2), 0, bytes=10e9, seconds=4.0, first_bytes=4e9, first_seconds=1.6)
-    slow, fast = burst.at_sustained(1e9), burst.at_sustained(1e12)
+    slow, fast = burst.at_pace(1.0, 1e9), burst.at_pace(1.0, 1e12)
+    assert burst.at_pace(2.0, 1e12).seconds == pytest.approx(8.0)
     assert [slow.first_seconds, slow.seconds, slow.least_later_seconds] == pytest.approx([4.0, 6.4, 6.0])
     assert [fast.first_seconds, fast.seconds, fast.least_later_seconds] == pytest.approx([1.6, 4.0, 2.4])
 
