@@ -76,9 +76,9 @@ def _epoch(parts: Result) -> Shown:
     rate = fmean(rate for one in series for rate in one["rates"]) / _GB
     seconds, peak = max(one["seconds"] for one in reads), max(one["peak"] for one in reads) / _GIB
     pages = max(one["cached_before"] + one["cached_after"] for one in reads)
-    which = f"the median of {len(over)} epochs" if len(over) > 1 else names[0]
+    which = f"the mean of {len(over)} epochs" if len(over) > 1 else names[0]
     lines = [
-        [f"{which}{parts_of}, over {larger}", "at most 1.25", f"{median(over):.2f}"],
+        [f"{which}{parts_of}, over {larger}", "at most 1.25", f"{fmean(over):.2f}"],
         ["each of them", "", ", ".join(f"{one:.2f}" for one in over)],
         [
             f"seconds of the longest epoch{parts_of}",

@@ -311,7 +311,7 @@ def test_parts_are_measured_and_shown_together(
         one["stats"]["topology_edges"] > 0 for one in of_edges
     ]
     text = disk.table(result)
-    assert "| the median of 4 epochs, over the larger of" in text
+    assert "| the mean of 4 epochs, over the larger of" in text
     assert "Not measured: reads, mapped, peer, sort, limited." in text
     assert "seconds of the same steps with rows held" in text and "| tensor |" in text
 
