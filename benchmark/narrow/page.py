@@ -25,7 +25,7 @@ def table(result: Result) -> str:
 
 def plot(result: Result) -> Any:
     """Draws the paired differences of accuracy and their lower bounds."""
-    figure, ((axes,),) = subplots(figsize=(6, 3.2))
+    figure, ((axes,),) = subplots(figsize=(9, 3.2))
     found = result["parts"].get("accuracy", {}).get("series", [])
     names = [f"{one['setting']}\n{TITLES[one['model']]}" for one in found]
     axes.bar(names, [one["mean_difference"] for one in found], color=OURS_COLOUR, label="mean")
