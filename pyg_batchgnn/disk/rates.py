@@ -106,6 +106,8 @@ _ROUNDS = 3
 #: ones count. Disks of rented machines are often faster for the first gigabytes.
 _SUSTAINED = 5.0
 _COUNTED = 2.0
+#: Bytes of memory that are taken together. The allocator maps as many anew each time.
+_PIECE = 64 << 20
 
 #: By device, and by whether reads are direct.
 _measured: dict[tuple[int, bool], DiskRates] = {}
@@ -169,9 +171,12 @@ def pace_of(file: SourceFile, fresh: float = 0.0) -> DiskPace:
 
 
 def _give_memory(nbytes: int) -> None:
-    memory = torch.empty(nbytes, dtype=torch.uint8)
-    ops.advise_huge_pages(memory)
-    ops.populate(memory)
+    """Takes memory from the system, a piece at a time, so that a forecast needs little of it."""
+    for at in range(0, nbytes, _PIECE):
+        memory = torch.empty(min(_PIECE, nbytes - at), dtype=torch.uint8)
+        ops.advise_huge_pages(memory)
+        ops.populate(memory)
+        del memory
 
 
 def measure_rates(file: SourceFile, seconds_each: float = _SECONDS_EACH) -> DiskRates:
