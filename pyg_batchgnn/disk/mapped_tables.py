@@ -6,6 +6,7 @@ import mmap
 import os
 import re
 import weakref
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,11 +60,12 @@ class DiskTable:
         if table.dim() == 0 or not table.numel() or not table.is_contiguous():
             return None
         begin, end = _range_of(table)
-        for one in _file_mappings():
-            if one.begin <= begin and end <= one.end and one.is_there() and not _has_written(begin, end):
-                shape = tuple(table.shape[1:])
-                return cls(one.file, one.offset + begin - one.begin, len(table), shape, table.dtype)
-        return None
+        found = _Mappings().at(begin)
+        if found is None or end > found.end or not found.is_there() or _has_written(begin, end):
+            return None
+        return cls(
+            found.file, found.offset + begin - found.begin, len(table), tuple(table.shape[1:]), table.dtype
+        )
 
     def map(self) -> Tensor:
         """Maps the rows [rows, ...]; writing to them changes this process's copy, never the file.
@@ -136,30 +138,50 @@ class _Mapping:
             return False
 
 
-def _file_mappings() -> list[_Mapping]:
-    """Returns the mapped files of this process; none where the system does not tell.
+class _Mappings:
+    """The mappings of this process, some hundreds, in the order of their addresses.
 
-    Linux splits a mapping in two where the process has written to one of its pages. Neighbours of
-    one file are joined.
+    There are none where the system does not tell.
     """
-    if not _MAPS.exists():
-        return []
-    found: list[_Mapping] = []
-    for line in filter(None, map(_LINE.match, _MAPS.read_text(errors="replace").splitlines())):
+
+    def __init__(self) -> None:
+        self._lines = _MAPS.read_text(errors="replace").splitlines() if _MAPS.exists() else []
+
+    def at(self, address: int) -> _Mapping | None:
+        """Returns the mapping of a file that an address lies in; None if it lies in memory.
+
+        Linux splits a mapping in two where the process has written to one of its pages. Neighbours
+        of one file are joined.
+        """
+        number = bisect_right(self._lines, address, key=_begin_of) - 1
+        found = self._of_a_file(number)
+        if found is None or address >= found.end:
+            return None
+        first = number - 1
+        while (before := self._of_a_file(first)) and before.goes_on_in(found):
+            found, first = replace(before, end=found.end), first - 1
+        while (after := self._of_a_file(number + 1)) and found.goes_on_in(after):
+            found, number = replace(found, end=after.end), number + 1
+        return found
+
+    def _of_a_file(self, number: int) -> _Mapping | None:
+        """Returns the mapping of a line; None for memory and beyond the first and the last line."""
+        line = _LINE.match(self._lines[number]) if 0 <= number < len(self._lines) else None
+        if line is None or line[5] == "0" or line[6].startswith(_IN_MEMORY):
+            return None
         begin, end, offset = (int(line[at], 16) for at in (1, 2, 3))
-        if line[5] == "0" or line[6].startswith(_IN_MEMORY):
-            continue
-        one = _Mapping(begin, end, offset, line[4], int(line[5]), line[6])
-        last = found[-1] if found else None
-        if last and last.goes_on_in(one):
-            found[-1] = replace(last, end=end)
-        else:
-            found.append(one)
-    return found
+        return _Mapping(begin, end, offset, line[4], int(line[5]), line[6])
 
 
-_SIZES = Path("/proc/self/smaps")
-_ANONYMOUS = re.compile(r"Anonymous: +(\d+) kB")
+def _begin_of(line: str) -> int:
+    return int(line[: line.index("-")], 16)
+
+
+_PAGES = Path("/proc/self/pagemap")
+#: Bits of a page in the file above: in memory or swapped out, and of a file or shared.
+_IS_THERE, _OF_A_FILE = np.uint64(0b11 << 62), np.uint64(1 << 61)
+#: Pages that are looked at together: 8 MiB of the file above, 4 GiB of memory.
+_TOGETHER = 1 << 20
 
 
 def is_written(table: Tensor) -> bool:
@@ -168,8 +190,7 @@ def is_written(table: Tensor) -> bool:
     What was written is in memory alone: the file has other values.
     """
     begin, end = _range_of(as_stored(table))
-    lies_in_files = any(one.begin < end and begin < one.end for one in _file_mappings())
-    return lies_in_files and _has_written(begin, end)
+    return _Mappings().at(begin) is not None and _has_written(begin, end)
 
 
 def _range_of(table: Tensor) -> tuple[int, int]:
@@ -179,17 +200,19 @@ def _range_of(table: Tensor) -> tuple[int, int]:
 def _has_written(begin: int, end: int) -> bool:
     """Returns whether pages of mapped files between two addresses are this process's own copies.
 
-    The system walks all pages of the process for that, which takes a second for tens of gigabytes.
+    Where the system does not tell, they may be.
     """
-    if not _SIZES.exists():
-        return False
-    inside = False
-    for line in _SIZES.read_text(errors="replace").splitlines():
-        header = _LINE.match(line)
-        if header:
-            inside = int(header[1], 16) < end and begin < int(header[2], 16) and header[4] != "0"
-        elif inside and (pages := _ANONYMOUS.match(line)) and int(pages[1]):
-            return True
+    try:
+        file = _PAGES.open("rb", buffering=0)
+    except OSError:
+        return True
+    first, last = begin // mmap.PAGESIZE, -(-end // mmap.PAGESIZE)
+    with file:
+        for page in range(first, last, _TOGETHER):
+            file.seek(page * np.dtype(np.uint64).itemsize)
+            pages = np.fromfile(file, np.uint64, min(last - page, _TOGETHER))
+            if ((pages & _IS_THERE != 0) & (pages & _OF_A_FILE == 0)).any():
+                return True
     return False
 
 
@@ -206,8 +229,5 @@ def are_mapped(tensors: Sequence[Tensor]) -> list[bool]:
     """
     if not any(tensor.numel() for tensor in tensors):
         return [False] * len(tensors)
-    files = _file_mappings()
-    return [
-        tensor.numel() > 0 and any(one.begin <= as_stored(tensor).data_ptr() < one.end for one in files)
-        for tensor in tensors
-    ]
+    files = _Mappings()
+    return [tensor.numel() > 0 and files.at(as_stored(tensor).data_ptr()) is not None for tensor in tensors]

@@ -28,11 +28,19 @@ def test_mapped_tables_are_found(mapped: Tensor, tmp_path: Path) -> None:
     assert torch.equal(table.map(), mapped) and DiskTable.from_json(table.to_json()) == table
     mapped[11_000] = 5.0  # a page of the process's own, in the middle
     assert is_written(mapped) and DiskTable.of(mapped) is None  # the file has other values
+    assert not is_written(mapped[:10_000]) and DiskTable.of(mapped[12_000:]) is not None
 
 
 def test_tables_in_memory_are_told_without_walking_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped_tables, "_SIZES", None)  # which any reading of it fails on
+    monkeypatch.setattr(mapped_tables, "_PAGES", None)  # which any reading of it fails on
     assert DiskTable.of(torch.zeros(4, 4)) is None and not is_written(torch.zeros(4, 4))
+
+
+def test_a_table_whose_pages_cannot_be_told_is_not_read_from_its_file(
+    mapped: Tensor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(mapped_tables, "_PAGES", tmp_path / "missing")
+    assert DiskTable.of(mapped) is None and is_mapped(mapped)
 
 
 def test_other_tables_are_not(mapped: Tensor, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -115,6 +116,11 @@ def options(
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 
+@cache
+def _program() -> Any:
+    return typer.main.get_command(app)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and exits.
 
@@ -122,7 +128,7 @@ def main(arguments: list[str] | None = None) -> None:
         arguments: of the command line; None takes them from `sys.argv`.
     """
     try:
-        status = app(arguments, standalone_mode=False)
+        status = _program()(arguments, standalone_mode=False)
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
