@@ -35,6 +35,7 @@ from tests.loader.test_on_disk import MODES, NOTHING, SIZES, TYPED, timed, typed
 from tests.support import memory_stores
 from tests.support.loader_cases import assert_same, make_loader
 from tests.support.mapped_data import mapped
+from tests.support.quantized_tables import decoded_rows
 from tests.support.rank_epochs import assert_same as assert_same_batch
 from tests.support.ranks import run_ranks
 from tests.support.tiers import in_all
@@ -167,7 +168,9 @@ def historical(comm: Communicator, pushes: Communicator) -> None:
         for _ in range(2):
             for minibatch in loader:
                 assert torch.equal(minibatch.attribute("x"), decoded(data).x[minibatch.node])
-                logits.append(model(minibatch).detach())
+                with decoded_rows() as found:
+                    logits.append(model(minibatch).detach())
+                assert found == [], "the first layer reads codes, of halo nodes too"
         seen.append(logits)
         stats.append(caches.stats())
     narrow_stats, wide = stats
