@@ -54,7 +54,7 @@ class HaloPass:
         )
 
     def inputs(self, layer: int, x: Rows) -> Rows:
-        """Returns the own rows of a layer's input with the cached rows behind them. Codes stay codes.
+        """Returns the own rows of a layer's input with the cached rows behind them; codes stay.
 
         Args:
             x: the result of the layer before for the own nodes; for layer 1 a `RowView` of the
