@@ -120,7 +120,7 @@ class QuantizedTensor(Tensor):
             done = own(*args, **kwargs)
             if done is not NotImplemented:
                 return done
-        if func._schema.is_mutable and _written(func, args, kwargs):
+        if (func._schema.is_mutable or func.namespace == "c10d") and _written(func, args, kwargs):
             raise TypeError(_CONSTANT.format(func))
         args, kwargs = pytree.tree_map_only(QuantizedTensor, QuantizedTensor.dequantize, (args, kwargs))
         return func(*args, **kwargs)
@@ -234,6 +234,8 @@ def _fake_put(_codes: Tensor, _decoding: Tensor, _index: Tensor | None, _out: Te
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     named = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | dict(kwargs)
     written = [named.get(one.name) for one in func._schema.arguments if one.is_write]
+    if func.namespace == "c10d" and func._schema.name.endswith("_"):  # the schema does not say so
+        written = [*args[:1]]
     return any(isinstance(leaf, QuantizedTensor) for leaf in pytree.tree_leaves(written))
 
 

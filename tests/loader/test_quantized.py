@@ -139,6 +139,8 @@ def stores(comm: Communicator) -> None:
     assert store.get_tensor_size(TensorAttr(None, attr_name="x")) == tuple(data.x.shape)
     with pytest.raises(ValueError, match="'x' is int8 codes, which are constant"):
         store.put_tensor(rows, TensorAttr(None, attr_name="x", index=ids))
+    with pytest.raises(TypeError, match="would write to a QuantizedTensor"):
+        torch.distributed.broadcast(data.x, 0)
     narrow_store, _ = stores_of(part, comm, floats=torch.bfloat16)
     found = narrow_store.get_tensor(TensorAttr(None, attr_name="x", index=ids))
     assert torch.equal(found, data.x.dequantize()[ids].to(torch.bfloat16))
