@@ -46,7 +46,7 @@ class QuantizedTable:
         clamped: the values outside the ranges of their columns; none without a percentile.
         error: the largest difference of a value from what its code stands for.
         error_in_scales: the largest such difference by the scale of its column, of values within
-            the range. It is at most 1/2, but for the rounding of float32.
+            the range. It is at most 1/2, but for the rounding of float32 or bfloat16.
     """
 
     name: str
@@ -383,7 +383,7 @@ class RowCoder:
     def __init__(
         self, name: str, sources: Sequence[WideRows], how: Quantization, tell: Callable[[int], None]
     ) -> None:
-        self._name, self._sources, self._tell = name, sources, tell
+        self._name, self._sources, self._tell, self._dtype = name, sources, tell, how.dtype
         ranges = _extremes(sources, tell)
         if how.percentile is not None and any(len(one.table) for one in sources):
             ranges = _within_percentile(sources, ranges, how.percentile, tell)
@@ -406,7 +406,8 @@ class RowCoder:
             steps = (values - offset).div_(scale).round_()
             outside = (steps < _FIRST) | (steps > _LAST)
             codes = steps.clamp_(_FIRST, _LAST).to(torch.int8)
-            error = (QuantizedTensor(codes, self.decoding).dequantize().double() - values).abs_()
+            found = QuantizedTensor(codes, self.decoding, self._dtype).dequantize()
+            error = (found.double() - values).abs_()
             if len(error):
                 torch.maximum(self._error, error.amax(0), out=self._error)
                 torch.maximum(self._inside, error.masked_fill_(outside, 0).amax(0), out=self._inside)

@@ -177,10 +177,10 @@ class HaloFeatures:
         return FoundRows.of(line)
 
     def load(self, found: FoundRows) -> Tensor:
-        """Returns a copy of the rows that a search found, [f, F]. Codes are decoded."""
+        """Returns a copy of the rows that a search found, [f, F]. Codes stay codes."""
         if self._rows is None:
             raise ValueError(f"the graph has no node attribute {FEATURES!r}, which layer 1 reads")
-        return ops.gather_rows(self._rows, found.line)
+        return ops.rows_like(self._rows, ops.gather_rows(ops.as_stored(self._rows), found.line))
 
     def check(self, table: Tensor) -> None:
         """Raises ValueError unless a table has the features of own nodes as the store has them."""

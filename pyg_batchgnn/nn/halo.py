@@ -54,7 +54,7 @@ class HaloPass:
         )
 
     def inputs(self, layer: int, x: Rows) -> Rows:
-        """Returns the own rows of a layer's input with the cached rows behind them.
+        """Returns the own rows of a layer's input with the cached rows behind them; codes stay.
 
         Args:
             x: the result of the layer before for the own nodes; for layer 1 a `RowView` of the
@@ -66,15 +66,14 @@ class HaloPass:
                 f"layer {layer} reads {rows.own_rows(layer)} own rows, but {x.size(0)} were given; call the "
                 f"layers in order, each with the result of the one before"
             )
-        if isinstance(x, RowView):
-            rows.note(layer, x.table, x.row)
-        else:
-            rows.note(layer, x)
+        table, row = (x.table, x.row) if isinstance(x, RowView) else (x, None)
+        rows.note(layer, table, row)
         cached = rows.cached(layer)
         if cached is None:
             return x
-        own = x.gather() if isinstance(x, RowView) else x
-        return torch.cat([own, cached.to(own.dtype)])
+        own = ops.as_stored(table)
+        own = own if row is None else ops.gather_rows(own, row)
+        return ops.rows_like(table, torch.cat([own, ops.as_stored(cached).to(own.dtype)]))
 
     def finish(self) -> None:
         """Ends the pass: rows that other ranks want are sent."""

@@ -31,7 +31,7 @@ class QuantizedTensor(Tensor):
     columns and ``detach()`` are views that stay narrow. Every other operation decodes the whole
     table first. Kernels of this package read the codes in place.
 
-    It cannot be written to and gets no gradient.
+    It cannot be written to.
 
     Attributes:
         codes: [N, F] or [N] int8.
@@ -83,8 +83,22 @@ class QuantizedTensor(Tensor):
         """Returns whether the codes lie in memory that processes share."""
         return self.codes.is_shared()
 
+    def numpy(self, *, force: bool = False) -> Any:
+        """Returns the decoded table as an array."""
+        return self.dequantize().numpy(force=force)
+
+    def tolist(self) -> list[Any]:
+        """Returns the decoded numbers in lists."""
+        return self.dequantize().tolist()
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.dequantize().__dlpack__(**kwargs)
+
     def __setitem__(self, *_: Any) -> None:
         raise TypeError(_CONSTANT.format("assignment"))
+
+    def fill_diagonal_(self, *_: Any, **__: Any) -> Tensor:
+        raise TypeError(_CONSTANT.format("fill_diagonal_"))
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"QuantizedTensor(shape={list(self.shape)}, dtype={self.dtype}, codes={self.codes.dtype})"
@@ -98,12 +112,15 @@ class QuantizedTensor(Tensor):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if func.is_view and torch.is_inference_mode_enabled():  # a view of an ordinary tensor is one
+            with torch.inference_mode(False), torch.no_grad():
+                return cls.__torch_dispatch__(func, types, args, kwargs)
         own = _OPERATIONS.get(func)
         if own is not None:
             done = own(*args, **kwargs)
             if done is not NotImplemented:
                 return done
-        if func._schema.is_mutable and _written(func, args, kwargs):
+        if (func._schema.is_mutable or func.namespace == "c10d") and _written(func, args, kwargs):
             raise TypeError(_CONSTANT.format(func))
         args, kwargs = pytree.tree_map_only(QuantizedTensor, QuantizedTensor.dequantize, (args, kwargs))
         return func(*args, **kwargs)
@@ -216,11 +233,10 @@ def _fake_put(_codes: Tensor, _decoding: Tensor, _index: Tensor | None, _out: Te
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     named = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | dict(kwargs)
-    return any(
-        isinstance(named.get(one.name), QuantizedTensor)
-        for one in func._schema.arguments
-        if one.alias_info is not None and one.alias_info.is_write
-    )
+    written = [named.get(one.name) for one in func._schema.arguments if one.is_write]
+    if func.namespace == "c10d" and func._schema.name.endswith("_"):  # the schema does not say so
+        written = [*args[:1]]
+    return any(isinstance(leaf, QuantizedTensor) for leaf in pytree.tree_leaves(written))
 
 
 # What does not need the whole table ###############################################################

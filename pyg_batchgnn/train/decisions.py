@@ -78,10 +78,7 @@ def choose_product(
         names = {name for name in ranks.values(mine) if name is not None}
         name = names.pop() if len(names) == 1 else "native"
         config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(name)))
-    if _multiplies_bfloat16(config) and config.run.bfloat16_products is BFloat16Products.AUTO:
-        level = BFloat16Products(_common_level(ranks.values([bfloat16_level(), *bfloat16_levels()])))
-        config = replace(config, run=replace(config.run, bfloat16_products=level))
-    check_level(config, ranks)
+    config = decide_level(config, ranks)
     apply_product(config)
     return config, choice
 
@@ -99,15 +96,19 @@ def apply_product(config: TrainConfig) -> None:
         set_bfloat16_level(level.value)
 
 
-def check_level(config: TrainConfig, ranks: Ranks) -> None:
-    """Checks that every rank has the level of bfloat16 products of the run; collective.
+def decide_level(config: TrainConfig, ranks: Ranks) -> TrainConfig:
+    """Returns the configuration with a level of bfloat16 products that every rank has, where it
+    needs one; collective.
 
     Raises:
-        TrainError: this rank, or another one, has it not.
+        TrainError: this rank, or another one, has not the level that is asked for.
     """
+    if not _multiplies_bfloat16(config):
+        return config
+    if config.run.bfloat16_products is BFloat16Products.AUTO:
+        found = BFloat16Products(_common_level(ranks.values([bfloat16_level(), *bfloat16_levels()])))
+        config = replace(config, run=replace(config.run, bfloat16_products=found))
     level = config.run.bfloat16_products
-    if not _multiplies_bfloat16(config) or level is BFloat16Products.AUTO:
-        return
     with ranks.any_error():
         if level.value not in bfloat16_levels():
             raise TrainError(
@@ -115,6 +116,7 @@ def check_level(config: TrainConfig, ranks: Ranks) -> None:
                 f"{', '.join(bfloat16_levels())}; continue on a processor that has it, or with "
                 f"--bfloat16-products {bfloat16_levels()[-1]}, whose results have other bits"
             )
+    return config
 
 
 def _multiplies_bfloat16(config: TrainConfig) -> bool:

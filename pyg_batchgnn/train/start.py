@@ -23,9 +23,9 @@ from pyg_batchgnn.train.config import (
 )
 from pyg_batchgnn.train.decisions import (
     apply_product,
-    check_level,
     configure_malloc,
     decide_fields,
+    decide_level,
     open_on_all_ranks,
     product_line,
 )
@@ -135,7 +135,7 @@ def _resume(
     configure_malloc(config.run.malloc)
     dataset, fingerprint = open_on_all_ranks(config, ranks)
     torch.set_num_threads(config.run.threads or 1)
-    check_level(config, ranks)
+    config = decide_level(config, ranks)
     apply_product(config)
     job = build_job(config, dataset, ranks)
     _print_opening(console, job, dataset, folder, None, ranks)

@@ -35,6 +35,7 @@ from tests.loader.test_on_disk import MODES, NOTHING, SIZES, TYPED, timed, typed
 from tests.support import memory_stores
 from tests.support.loader_cases import assert_same, make_loader
 from tests.support.mapped_data import mapped
+from tests.support.quantized_tables import decoded_rows
 from tests.support.rank_epochs import assert_same as assert_same_batch
 from tests.support.ranks import run_ranks
 from tests.support.tiers import in_all
@@ -138,6 +139,8 @@ def stores(comm: Communicator) -> None:
     assert store.get_tensor_size(TensorAttr(None, attr_name="x")) == tuple(data.x.shape)
     with pytest.raises(ValueError, match="'x' is int8 codes, which are constant"):
         store.put_tensor(rows, TensorAttr(None, attr_name="x", index=ids))
+    with pytest.raises(TypeError, match="would write to a QuantizedTensor"):
+        torch.distributed.broadcast(data.x, 0)
     narrow_store, _ = stores_of(part, comm, floats=torch.bfloat16)
     found = narrow_store.get_tensor(TensorAttr(None, attr_name="x", index=ids))
     assert torch.equal(found, data.x.dequantize()[ids].to(torch.bfloat16))
@@ -167,7 +170,9 @@ def historical(comm: Communicator, pushes: Communicator) -> None:
         for _ in range(2):
             for minibatch in loader:
                 assert torch.equal(minibatch.attribute("x"), decoded(data).x[minibatch.node])
-                logits.append(model(minibatch).detach())
+                with decoded_rows() as found:
+                    logits.append(model(minibatch).detach())
+                assert found == [], "the first layer reads codes, of halo nodes too"
         seen.append(logits)
         stats.append(caches.stats())
     narrow_stats, wide = stats
@@ -359,7 +364,7 @@ def test_changed_tables_are_seen() -> None:
 @pytest.mark.parametrize("job", [counts, caches, stores, historical])
 @pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, [0]), (4, [0, 1, 2, 0])), (2, [0, 1])], ids=str)
 def test_codes_over_ranks(job: Callable[..., Any], ranks: int, hosts: list[int]) -> None:
-    if job != "caches" or ranks > 1:
+    if job is not caches or ranks > 1:
         run_ranks(job, ranks, hosts=hosts)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -419,6 +421,31 @@ def test_other_selections() -> None:
     mask = wanted > 0
     assert torch.equal(table[mask], wanted[mask])
     assert torch.equal(table[:, torch.tensor([1])], wanted[:, [1]])
+
+
+def test_views_in_inference_mode_and_what_leaves_torch() -> None:
+    table = drawn_table(6, 4, seed=2)
+    wanted = exactly_decoded(table)
+    with torch.inference_mode():
+        for view in (lambda x: x[1:3], lambda x: x[2], lambda x: x.view(-1), lambda x: x.detach()):
+            assert torch.equal(ops.decoded(view(table)), view(wanted))
+    assert np.array_equal(np.asarray(table), wanted.numpy()) and table.tolist() == wanted.tolist()
+    assert torch.equal(torch.from_dlpack(table), wanted)
+
+
+WRITES: list[Callable[[Tensor], object]] = [
+    lambda x: x.add_(1),
+    lambda x: x.fill_diagonal_(0),
+    lambda x: operator.setitem(x, 0, 1.0),
+    lambda x: torch.add(x, 1, out=x),
+    lambda x: torch._foreach_zero_([x]),
+]
+
+
+@pytest.mark.parametrize("number", range(len(WRITES)))
+def test_writes_are_refused(number: int) -> None:
+    with pytest.raises(TypeError, match="would write to a QuantizedTensor, whose rows are constant"):
+        WRITES[number](drawn_table(6, 4, seed=2))
 
 
 @pytest.mark.parametrize("select", [lambda x, i: x[i], lambda x, i: x.index_select(0, i), ops.gather_rows])

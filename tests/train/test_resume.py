@@ -158,27 +158,24 @@ def test_a_level_of_products_that_a_processor_has_not(
     config = json.loads((run / "config.json").read_text())
     assert config["run"]["bfloat16_products"] == before, "what was open is decided"
     monkeypatch.setattr(decisions, "bfloat16_levels", lambda: ("widened",))
-    missing = tmp_path / "missing"
     on_pairs = [*half, "--bfloat16-products", "pairs"]
-    capsys.readouterr()
-    error = mistake(capsys, "train", graph_folder, "--run", missing, *on_pairs)
+    error = mistake(capsys, "train", graph_folder, "--run", tmp_path / "missing", *on_pairs)
     assert "this processor has only widened" in error
-    monkeypatch.undo()
-    if "pairs" not in ops.bfloat16_levels():
-        return
-    assert batchgnn("train", graph_folder, "--run", missing, *on_pairs) == 0
-    monkeypatch.setattr(decisions, "bfloat16_levels", lambda: ("widened",))
-    capsys.readouterr()
-    assert batchgnn("train", "--resume", missing, "--epochs", 2) == 2
+    config["run"]["bfloat16_products"] = "pairs"  # as a run of another processor has it
+    (run / "config.json").write_text(json.dumps(config))
+    assert batchgnn("train", "--resume", run, "--epochs", 2) == 2
     assert "--bfloat16-products widened, whose results have other bits" in capsys.readouterr().err
     try:
-        assert batchgnn("train", "--resume", missing, "--epochs", 2, "--bfloat16-products", "widened") == 0
-        assert "the run goes on with other bits" in capsys.readouterr().out
-        assert ops.bfloat16_level() == "widened"
+        for epochs, level in enumerate(("widened", "auto"), start=2):
+            (run / "config.json").write_text(json.dumps(config))
+            resumed = ["--resume", run, "--epochs", epochs, "--bfloat16-products", level]
+            assert batchgnn("train", *resumed) == 0
+            assert "the run goes on with other bits" in capsys.readouterr().out
+            assert ops.bfloat16_level() == "widened"
+            written = json.loads((run / "config.json").read_text())
+            assert written["run"]["bfloat16_products"] == "widened"
     finally:
         ops.set_bfloat16_level(before)
-    written = json.loads((missing / "config.json").read_text())
-    assert written["run"]["bfloat16_products"] == "widened"
 
 
 # Restarts #########################################################################################
