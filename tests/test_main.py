@@ -15,6 +15,7 @@ import pytest
 from build_tools.package_page import package_page
 from pyg_batchgnn import versions
 from pyg_batchgnn.spinning import TURNS, VARIABLES
+from tests.support.programs import run_python
 
 
 @pytest.mark.skipif(
@@ -38,6 +39,12 @@ def test_interrupted_while_importing() -> None:
     finally:
         process.kill()
     assert (process.returncode, errors) == (130, "batchgnn: interrupted\n")
+
+
+def test_instructions_that_do_not_exist_are_refused_in_one_line() -> None:
+    ran = run_python("-m", "pyg_batchgnn", "datasets", PYG_BATCHGNN_SIMD="avx3")
+    said = "batchgnn: PYG_BATCHGNN_SIMD=avx3: it may be avx512, avx2, baseline, or unset\n"
+    assert (ran.returncode, ran.stderr) == (2, said)
 
 
 def spins(**environment: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +21,17 @@ from torch import Tensor
 MASK64 = (1 << 64) - 1
 
 
+#: The variables of the environment that choose among kernels, and what they may be.
+_CHOICES = {
+    "PYG_BATCHGNN_SIMD": ("avx512", "avx2", "baseline"),
+    "PYG_BATCHGNN_BFLOAT16": ("widened", "pairs", "tiles"),
+}
+
+
 def _load() -> None:
+    for variable, choices in _CHOICES.items():
+        if (said := os.environ.get(variable)) and said not in choices:
+            raise ImportError(f"{variable}={said}: it may be {', '.join(choices)}, or unset")
     folder = Path(__file__).parent.parent
     libraries = sorted(folder.glob("_C*.so"))
     if not libraries:

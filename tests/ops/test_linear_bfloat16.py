@@ -83,7 +83,7 @@ def test_every_level_of_products(wanted: str, unit: str) -> None:
     assert used == (asked if asked in present else present[-1])
 
 
-def test_levels_that_there_are_not() -> None:
+def test_levels_that_do_not_exist() -> None:
     with pytest.raises(ValueError, match="bfloat16 products are 'widened'"):
         ops.set_bfloat16_level("amx")  # type: ignore[arg-type]
 

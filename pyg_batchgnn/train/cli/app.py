@@ -145,6 +145,8 @@ def _report(error: Exception, command: str) -> int:
     Args:
         command: the command that failed.
     """
+    if isinstance(error, ImportError):  # of what the rest needs, or of an optional package
+        return _complain(str(error), USER_MISTAKE)
     import torch.distributed as dist
 
     from pyg_batchgnn.comm import AgreementError, CommError
