@@ -133,9 +133,9 @@ def _join(text: Text) -> tuple[str, list[tuple[int, int]]]:
 
 def python_texts(source: str) -> Iterator[Text]:
     """Yields docstrings, comments and other strings of several words."""
-    tree, lines = ast.parse(source), source.splitlines()
+    nodes, lines = list(ast.walk(ast.parse(source))), source.splitlines()
     docstrings = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
             if (
@@ -145,7 +145,7 @@ def python_texts(source: str) -> Iterator[Text]:
             ):
                 docstrings.add(first.value)
                 yield _docstring(first.value, lines, _kind(node))
-    for node in ast.walk(tree):
+    for node in nodes:
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
