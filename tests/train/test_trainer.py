@@ -89,7 +89,7 @@ def test_steps_are_those_of_a_script(make: Any, task: TaskConfig, loss: Any, sma
     )
     job = job_alone(config, dataset)
     script = copy.deepcopy(job.network)
-    optimiser = torch.optim.Adam(script.model.parameters(), lr=0.01, weight_decay=0.001)
+    optimiser = torch.optim.Adam(script.model.parameters(), lr=0.01, weight_decay=0.001, fused=True)
     progress, y, expected, seeds = RunProgress(), dataset.nodes.tables["y"], 0.0, 0
     for batch in job.train_loader:
         job.network.model.train()
