@@ -145,6 +145,20 @@ def test_types_and_shapes_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     assert_same(found, make_loader(data))
 
 
+@pytest.mark.parametrize("export", ["pyg", "native"])
+def test_one_table_for_several_attributes(export: str, tmp_path: Path) -> None:
+    data = typed()
+    data["author"].y = data["paper"].y
+    found = data.clone()
+    for one, x in (data, data["paper"].x), (found, mapped(data["paper"].x, tmp_path / "x.npy")):
+        for name in ("author", "paper"):
+            one[name].x = one[name].z = x
+    options = {"input_nodes": "paper", "export": export}
+    loader = with_room(make_loader(found, memory_budget=NOTHING, prefetch=1, **options), 9000)
+    assert_same(loader, make_loader(data, **options))
+    assert loader.stats().total.disk_rows
+
+
 def test_an_array_for_reading_only(tmp_path: Path) -> None:
     data = make_data()
     np.save(tmp_path / "x.npy", data.x.numpy())
