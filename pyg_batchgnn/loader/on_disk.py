@@ -80,8 +80,9 @@ class MappedTables:
         """Raises ValueError if a table was written to, in this process, since it was looked at."""
         for one in self._mapped.values():
             if is_written(_as_tensor(one.value)):
+                _, name = one.places[0]
                 raise ValueError(
-                    f"the attribute {one.places[0][1]!r} is mapped from a file and was written to since the loader "
+                    f"the attribute {name!r} is mapped from a file and was written to since the loader "
                     f"was made; what was written is in memory alone, and the loader reads the file: make a "
                     f"new loader, or save the values to the file first"
                 )
