@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from pyg_batchgnn import machine
 from pyg_batchgnn.disk import DiskReader, DiskTable, ScratchTable, read_rows, read_span
 from pyg_batchgnn.ops import as_stored, free_bytes
 from pyg_batchgnn.types import NewRows, ReadableRows
+
+#: The address, the shape and the type of a table. Others may begin at the same address.
+_Place: TypeAlias = tuple[int, tuple[int, ...], torch.dtype]
 
 
 class RowsInMemory:
@@ -68,7 +72,7 @@ class PassMemory:
         self._scratch = None if scratch is None else Path(scratch).expanduser()
         if self._scratch is not None and not self._scratch.is_dir():
             raise ValueError(f"scratch is {str(scratch)!r}, which is no folder; make it first")
-        self._readers: dict[int, DiskReader] = {}
+        self._readers: dict[_Place, DiskReader] = {}
         self._beside_data: Path | None = None
 
     @property
@@ -90,22 +94,22 @@ class PassMemory:
 
     def read_from_file(self, table: Tensor) -> None:
         """Reads a mapped table [n, ...] from its file from here on, while the tensor lives."""
-        place, address = DiskTable.of(table), _address(table)
-        if place is not None:
-            self._readers[address] = DiskReader(place)
-            weakref.finalize(table, _forget, weakref.ref(self), address)
+        found, place = DiskTable.of(table), _place(table)
+        if found is not None:
+            self._readers[place] = DiskReader(found)
+            weakref.finalize(table, _forget, weakref.ref(self), place)
 
     def is_in_file(self, table: Tensor) -> bool:
         """Returns whether a table is read from its file."""
-        return _address(table) in self._readers
+        return _place(table) in self._readers
 
     def span(self, table: Tensor, rows: range) -> Tensor:
         """Returns consecutive rows of a table: a view of them, or a copy if it lies in a file."""
-        return read_span(table, rows, self._readers.get(_address(table)))
+        return read_span(table, rows, self._readers.get(_place(table)))
 
     def rows(self, table: Tensor, row: Tensor) -> Tensor:
         """Returns a copy of some rows of a table. ``row``: [n] int64, in any order."""
-        return read_rows(table, row, self._readers.get(_address(table)))
+        return read_rows(table, row, self._readers.get(_place(table)))
 
     def new_rows(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
         """Makes a table, in memory if it fits.
@@ -139,8 +143,9 @@ class PassMemory:
         return Path(tempfile.gettempdir())
 
 
-def _address(table: Tensor) -> int:
-    return as_stored(table).data_ptr()
+def _place(table: Tensor) -> _Place:
+    stored = as_stored(table)
+    return stored.data_ptr(), tuple(stored.shape), stored.dtype
 
 
 def _let_go(memory: weakref.ref[PassMemory], size: int) -> None:
@@ -149,7 +154,7 @@ def _let_go(memory: weakref.ref[PassMemory], size: int) -> None:
         found._held -= size
 
 
-def _forget(memory: weakref.ref[PassMemory], address: int) -> None:
+def _forget(memory: weakref.ref[PassMemory], place: _Place) -> None:
     found = memory()
     if found is not None:
-        found._readers.pop(address).close()
+        found._readers.pop(place).close()

@@ -21,15 +21,16 @@ _warned: set[int] = set()
 
 @dataclass(frozen=True)
 class _Identity:
-    """The numbers that tell a file from another one that got its name."""
+    """The numbers that tell a file from what it was, and from another one that got its name."""
 
     device: int
     inode: int
     size: int
+    written: int  # the time of the last write, in nanoseconds
 
     @classmethod
     def of(cls, found: os.stat_result) -> _Identity:
-        return cls(found.st_dev, found.st_ino, found.st_size)
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class SourceFile:
@@ -124,7 +125,8 @@ class SourceFile:
             raise OSError(error.errno, "the file was removed since it was opened", self.path) from error
         if named != self._identity:
             what = "cut or written to" if named.inode == self._identity.inode else "replaced"
-            text = f"the file was {what} since it was opened: {self.size} bytes then, {named.size} now"
+            sizes = f": {self.size} bytes then, {named.size} now" if named.size != self.size else ""
+            text = f"the file was {what} since it was opened{sizes}"
             raise OSError(errno.ESTALE, text, self.path)
 
     def close(self) -> None:

@@ -104,9 +104,9 @@ def name_of_file(descriptor: int, mapped: mmap.mmap) -> None:
 
 _MAPS = Path("/proc/self/maps")
 #: begin-end permissions offset device inode path
-_LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) (\S+) (\d+) *(.*)")
+_LINE = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) (\S+) (\d+) *(.*)")
 #: Mappings that have a name and an inode but lie in memory: shared memory, memfd, System V.
-_IN_MEMORY = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
+_IN_MEMORY = (b"/dev/shm/", b"/memfd:", b"/SYSV", b"/dev/zero")
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class _Mappings:
     """
 
     def __init__(self) -> None:
-        self._lines = _MAPS.read_text(errors="replace").splitlines() if _MAPS.exists() else []
+        self._lines = _MAPS.read_bytes().split(b"\n")[:-1] if _MAPS.exists() else []
 
     def at(self, address: int) -> _Mapping | None:
         """Returns the mapping of a file that an address lies in; None if it lies in memory.
@@ -167,14 +167,20 @@ class _Mappings:
     def _of_a_file(self, number: int) -> _Mapping | None:
         """Returns the mapping of a line; None for memory and beyond the first and the last line."""
         line = _LINE.match(self._lines[number]) if 0 <= number < len(self._lines) else None
-        if line is None or line[5] == "0" or line[6].startswith(_IN_MEMORY):
+        if line is None or line[5] == b"0" or line[6].startswith(_IN_MEMORY):
             return None
         begin, end, offset = (int(line[at], 16) for at in (1, 2, 3))
-        return _Mapping(begin, end, offset, line[4], int(line[5]), line[6])
+        return _Mapping(begin, end, offset, line[4].decode(), int(line[5]), _path_of(line[6]))
 
 
-def _begin_of(line: str) -> int:
-    return int(line[: line.index("-")], 16)
+def _begin_of(line: bytes) -> int:
+    return int(line[: line.index(b"-")], 16)
+
+
+def _path_of(told: bytes) -> str:
+    """Returns a path as it is. Linux tells a newline as \\012, but a backslash as it is."""
+    path = os.fsdecode(told)
+    return path if "\\012" not in path or Path(path).exists() else path.replace("\\012", "\n")
 
 
 _PAGES = Path("/proc/self/pagemap")

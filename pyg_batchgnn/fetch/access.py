@@ -9,6 +9,7 @@ import itertools
 import math
 import os
 import tempfile
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -187,6 +188,7 @@ class _ScratchFile:
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="pyg_batchgnn-")  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
         self._end = 0
 
     def append(self, vector: Tensor) -> int:

@@ -56,14 +56,18 @@ class MappedTables:
         self.budget, self.held_bytes = budget, 0
         on_disk: dict[Group, dict[str, DiskTable]] = {}
         for table, value, group, name in found:
-            fits = self.held_bytes + table.nbytes <= _HELD * budget
-            held = ops.rows_like(value, read_whole(table)) if fits else None
-            self._mapped[id(value)] = _Mapped(value, group, name, held)
-            if fits:
-                self.held_bytes += table.nbytes
-            else:
+            if id(value) not in self._mapped:
+                fits = self.held_bytes + table.nbytes <= _HELD * budget
+                self.held_bytes += table.nbytes if fits else 0
+                held = ops.rows_like(value, read_whole(table)) if fits else None
+                self._mapped[id(value)] = _Mapped(value, [], held)
+            one = self._mapped[id(value)]
+            one.places.append((group, name))
+            if one.held is None:
                 on_disk.setdefault(group, {})[name] = table
-        self._on_disk = {(one.group, one.name): one for one in self._mapped.values() if one.held is None}
+        self._on_disk = {
+            place: one for one in self._mapped.values() if one.held is None for place in one.places
+        }
         self.rows = DiskRows(on_disk) if on_disk else None
 
     @classmethod
@@ -76,8 +80,9 @@ class MappedTables:
         """Raises ValueError if a table was written to, in this process, since it was looked at."""
         for one in self._mapped.values():
             if is_written(_as_tensor(one.value)):
+                _, name = one.places[0]
                 raise ValueError(
-                    f"the attribute {one.name!r} is mapped from a file and was written to since the loader "
+                    f"the attribute {name!r} is mapped from a file and was written to since the loader "
                     f"was made; what was written is in memory alone, and the loader reads the file: make a "
                     f"new loader, or save the values to the file first"
                 )
@@ -91,10 +96,10 @@ class MappedTables:
         """Returns rows of tables that are read from files, by name; codes with their scales."""
         return {name: ops.rows_like(self._on_disk[group, name].value, rows) for name, rows in tables.items()}
 
-    def place(self, value: Any) -> tuple[Group, str] | None:
-        """Returns the group and the name of a table that is read from its file; else None."""
+    def places(self, value: Any) -> Sequence[tuple[Group, str]]:
+        """Returns the groups and the names of a table that is read from its file; else none."""
         found = self._mapped.get(id(value))
-        return None if found is None or found.held is not None else (found.group, found.name)
+        return () if found is None or found.held is not None else found.places
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +107,7 @@ class _Mapped:
     """A table of the user's in a mapped file."""
 
     value: Any  # the user's tensor or array
-    group: Group  # whose attribute it is
-    name: str  # the attribute's name
+    places: list[tuple[Group, str]]  # the attributes that it is: their groups and names
     held: Tensor | None  # a copy in memory; None if rows are read from the file
 
 
@@ -324,13 +328,14 @@ class BlockReader:
         Returns:
             A table in memory that has these rows, and the row in it of each.
         """
-        place = self._tables.place(value)
-        if place is None:
+        places = self._tables.places(value)
+        if not places:
             return None
-        group, name = place
-        block = None if self._minibatch is None else self._minibatch.attributes.get(group)
-        if block is not None and block.row is not None and self._are_own(group, index):
-            return block.tables[name], block.row
+        for group, name in places:
+            block = None if self._minibatch is None else self._minibatch.attributes.get(group)
+            if block is not None and block.row is not None and self._are_own(group, index):
+                return block.tables[name], block.row
+        group, name = places[0]
         assert self._tables.rows is not None
         ids, at = torch.unique(index, return_inverse=True)
         found, counters = self._tables.rows.read({group: ids})

@@ -264,7 +264,7 @@ class DataSource:
             found[group] = {
                 name: self._in_memory(name, value)
                 for name, value in self._wanted[group].items()
-                if self.mapped is None or self.mapped.place(value) is None
+                if self.mapped is None or not self.mapped.places(value)
             }
         return found
 
@@ -357,7 +357,9 @@ class DataSource:
             store, kind = self._store_of(group), group.kind.value
             belongs = store.is_node_attr if group.is_node else store.is_edge_attr
             for name, value in store.items():
-                if isinstance(value, np.ndarray) and value.dtype.kind not in "biufc":
+                if isinstance(value, np.ndarray) and (
+                    value.dtype.kind not in "biufc" or not value.dtype.isnative
+                ):
                     found = f"an array of {value.dtype}"
                 elif isinstance(value, lists):
                     found = f"a {type(value).__name__}"

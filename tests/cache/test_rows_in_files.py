@@ -179,6 +179,19 @@ def test_several_types(kind: str, tmp_path: Path, reads: list[int]) -> None:
     assert len(reads) > 10 and resident(data["a"].x) == 0
 
 
+def test_types_whose_tables_begin_at_one_place(tmp_path: Path, reads: list[int]) -> None:
+    data = typed()
+    data["b"].x = torch.cat([data["a"].x, data["a"].x])
+    data["a"].x = data["b"].x[:500]
+    model = to_hetero(SAGE((-1, -1), 16, 2, 5), data.metadata())
+    with all_in_memory():
+        expected = rows_of(model, data, memory_budget=BUDGET)
+    data["b"].x = mapped(data["b"].x, tmp_path / "x.npy")
+    data["a"].x = data["b"].x[:500]
+    found = rows_of(model, data, memory_budget=BUDGET)
+    assert all(torch.equal(found[name], expected[name]) for name in expected) and reads
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_aggregates(kind: str, tmp_path: Path, reads: list[int]) -> None:
     data = graph()

@@ -31,6 +31,13 @@ def test_mapped_tables_are_found(mapped: Tensor, tmp_path: Path) -> None:
     assert not is_written(mapped[:10_000]) and DiskTable.of(mapped[12_000:]) is not None
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", "a\u2028b", "a\\012b", "a (deleted)", "a\udcffb"])
+def test_paths_of_any_characters(name: str, tmp_path: Path) -> None:
+    np.save(tmp_path / f"{name}.npy", np.zeros((2000, 3)))
+    found = DiskTable.of(torch.from_numpy(np.load(tmp_path / f"{name}.npy", mmap_mode="c")))
+    assert found is not None and found.path == str(tmp_path / f"{name}.npy")
+
+
 def test_tables_in_memory_are_told_without_walking_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped_tables, "_PAGES", None)  # which any reading of it fails on
     assert DiskTable.of(torch.zeros(4, 4)) is None and not is_written(torch.zeros(4, 4))

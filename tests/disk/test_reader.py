@@ -138,6 +138,9 @@ def test_a_file_that_changes_is_noticed(table: DiskTable) -> None:
     with pytest.raises(OSError, match=r"cut or written to.*660128 bytes then, 70000 now.*x\.npy"):
         reader.read(row, out)
     path.write_bytes(content)
+    with pytest.raises(OSError, match=r"cut or written to since it was opened: .*x\.npy"):
+        reader.read(row, out)
+    reader = DiskReader(table, RATES)
     reader.read(row, out)
     path.rename(path.with_name("other"))
     with pytest.raises(OSError, match=r"removed.*x\.npy"):

@@ -145,6 +145,20 @@ def test_types_and_shapes_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     assert_same(found, make_loader(data))
 
 
+@pytest.mark.parametrize("export", ["pyg", "native"])
+def test_one_table_for_several_attributes(export: str, tmp_path: Path) -> None:
+    data = typed()
+    data["author"].y = data["paper"].y
+    found = data.clone()
+    for one, x in (data, data["paper"].x), (found, mapped(data["paper"].x, tmp_path / "x.npy")):
+        for name in ("author", "paper"):
+            one[name].x = one[name].z = x
+    options = {"input_nodes": "paper", "export": export}
+    loader = with_room(make_loader(found, memory_budget=NOTHING, prefetch=1, **options), 9000)
+    assert_same(loader, make_loader(data, **options))
+    assert loader.stats().total.disk_rows
+
+
 def test_an_array_for_reading_only(tmp_path: Path) -> None:
     data = make_data()
     np.save(tmp_path / "x.npy", data.x.numpy())
@@ -413,13 +427,14 @@ def test_a_first_pass_that_cannot_read(tmp_path: Path) -> None:
     loader = make_loader(with_files(data, tmp_path), batch_size=8, memory_budget=NOTHING, shuffle=True)
     with_room(loader, NODES * (data.x[0].nbytes + LIST_BYTES), period=None, likely=20)
     file = tmp_path / "x-0.npy"
-    whole = file.read_bytes()
+    whole, before = file.read_bytes(), file.stat()
     os.truncate(file, 1000)
     with pytest.raises(OSError, match=re.escape(str(file))):
         next(iter(loader))
     assert not rows_of(loader).nbytes
     with file.open("r+b") as opened:  # the file that is open
         opened.write(whole)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     loader.set_epoch(0)
     assert_same(loader, make_loader(data, batch_size=8, shuffle=True))
 
@@ -513,6 +528,17 @@ def test_a_table_may_not_be_written_to_afterwards(tmp_path: Path) -> None:
     data.x[3] = 5
     with pytest.raises(ValueError, match=r"'x' is mapped .* was written to .* make a new loader"):
         next(iter(loader))
+
+
+def test_a_file_may_not_be_written_to_afterwards(tmp_path: Path) -> None:
+    data = make_data()
+    np.save(tmp_path / "x.npy", data.x.numpy())
+    data.x = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="r+"))
+    loader = make_loader(data, memory_budget=NOTHING)
+    os.utime(tmp_path / "x.npy", ns=(0, 0))
+    list(make_loader(data, memory_budget=NOTHING))  # it reads what the file has now
+    with pytest.raises(OSError, match=r"written to since it was opened: .*x\.npy"):
+        list(loader)
 
 
 def test_other_data_gets_the_memory_of_the_first(tmp_path: Path) -> None:
