@@ -322,13 +322,13 @@ def test_the_command_of_python_has_every_option(graph_folder: Path, tmp_path: Pa
 
 
 def test_generate_verify_describe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "graph"
+    folder = tmp_path / "a graph"
     assert batchgnn("generate", folder, "--nodes", 300, "--classes", 3, "--features", 5) == 0
     assert batchgnn("verify", folder) == 0
     assert batchgnn("datasets", folder) == 0
     assert batchgnn("datasets") == 0
     out = capsys.readouterr().out
-    assert f"batchgnn train {folder}" in out
+    assert f"batchgnn train '{folder}'" in out
     assert "all files are as they were written" in out
     assert "nodes      300\n" in out
     assert "\ngenerated\n" in out or out.endswith("generated\n")

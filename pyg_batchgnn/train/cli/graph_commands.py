@@ -8,6 +8,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -156,7 +157,7 @@ def generate(
         values |= {"features": features, "signal": signal}
         given = {name: value for name, value in values.items() if _is_given(ctx, name)}
         generate_papers_folder(PapersSpec(**given), folder)  # type: ignore[arg-type]
-        typer.echo(f"wrote {folder}; train on it with: batchgnn train {folder}")
+        typer.echo(f"wrote {folder}; train on it with: batchgnn train {quote(str(folder))}")
         return
     if typed:
         if (signal, label_noise, half) != (1.5, 0.05, False):
@@ -175,7 +176,7 @@ def generate(
         half=int(half),
     )
     generate_folder(spec, folder)
-    typer.echo(f"wrote {folder}; train on it with: batchgnn train {folder}")
+    typer.echo(f"wrote {folder}; train on it with: batchgnn train {quote(str(folder))}")
 
 
 def convert(
@@ -228,7 +229,7 @@ def convert(
         )
     console.print(_conversion_table(made))
     seconds = time.perf_counter() - begun
-    typer.echo(f"wrote {folder} in {seconds:.1f} s; train on it with: batchgnn train {folder}")
+    typer.echo(f"wrote {folder} in {seconds:.1f} s; train on it with: batchgnn train {quote(str(folder))}")
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -191,7 +192,7 @@ def with_status(
     for name, reasons in made.bad.items():
         for reason, rows in reasons.items():
             typer.echo(f"set aside of {name}: {rows:,} rows, whose value {reason}")
-    then = use or f"train on it with: batchgnn train {made.folder}{made.training}"
+    then = use or f"train on it with: batchgnn train {quote(str(made.folder))}{made.training}"
     typer.echo(f"wrote {made.folder} in {time.perf_counter() - begun:.1f} s; {then}")
 
 
