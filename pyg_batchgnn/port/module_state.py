@@ -365,8 +365,8 @@ class Settings:
         if (id(function), id(owner)) in self._seen:
             return
         self._seen.add((id(function), id(owner)))
-        codes = list(_codes(function.__code__))
-        names = tuple(dict.fromkeys(name for code in codes for name in code.co_names))
+        inner = codes(function.__code__)
+        names = tuple(dict.fromkeys(name for code in inner for name in code.co_names))
         self._names.update(dict.fromkeys(names))
         for name in names:
             if name in function.__globals__:
@@ -447,9 +447,9 @@ def _is_library(value: Any) -> bool:
     return str(home).partition(".")[0] in _LIBRARIES
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes(code: CodeType) -> Iterator[CodeType]:
     """Yields a code and those of the functions that are written inside of it."""
     yield code
     for one in code.co_consts:
         if isinstance(one, CodeType):
-            yield from _codes(one)
+            yield from codes(one)
