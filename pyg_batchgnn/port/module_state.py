@@ -316,7 +316,7 @@ def _held(value: Any, depth: int, seen: set[int]) -> Any:
 
 # The globals, the closures and the objects that a forward reads.
 
-#: Packages whose functions and constants do not change.
+#: Packages whose functions and constants do not change, beside those that were installed.
 _LIBRARIES = {"torch", "torch_geometric", "numpy", "pyg_batchgnn", *sys.stdlib_module_names} - {"os"}
 #: What is compared by its contents.
 _COMPARED = (list, tuple, Mapping, set, frozenset, np.ndarray)
@@ -444,7 +444,8 @@ def _is_library(value: Any) -> bool:
         home = value.__name__
     else:  # None of a forward of torch.fx
         home = value.__module__ if isinstance(value, (type, FunctionType)) else ""
-    return str(home).partition(".")[0] in _LIBRARIES
+    file = getattr(sys.modules.get(str(home)), "__file__", None) or ""
+    return str(home).partition(".")[0] in _LIBRARIES or "-packages/" in file  # where pip installs
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
