@@ -167,7 +167,7 @@ def run_step(program: Program, frame: Frame, step: ProgramStep) -> None:
         made = {
             number: result.get(name) for number, name in zip(call.results, call.names_of_results, strict=True)
         }
-    elif len(call.results) > 1:
+    elif len(call.results) > 1 or isinstance(result, (tuple, list, dict)):
         parts = flat(result)
         if len(parts) != len(call.results):
             raise Refusal(f"a function returns another number of tensors for this batch ({call.where})")

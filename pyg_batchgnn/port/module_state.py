@@ -6,12 +6,13 @@ from __future__ import annotations
 import copy
 import enum
 import operator
+import pickle
 import random
 import sys
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,7 @@ _SKIPPED = {
     *("_load_state_dict_post_hooks", "_as_made", "_batchgnn", "training"),
 }
 _MISSING = object()
+_GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 
 
 class ModuleState:
@@ -223,6 +225,10 @@ def _frozen(value: Any, depth: int, seen: set[int]) -> Any:
         return value
     if isinstance(value, np.ndarray) and value.size <= _LONGEST:  # it may be written in place
         return value.dtype, value.shape, value.tobytes()
+    if isinstance(value, _GENERATORS):
+        return pickle.dumps(value)
+    if isinstance(value, Iterator):  # nobody can tell what it gives next
+        return object()
     if depth > DEEPEST or id(value) in seen:
         return None
     inside = attributes_of(value)
@@ -245,7 +251,7 @@ def frozen(value: Any) -> Any:
 def attributes_of(value: Any) -> dict[str, Any] | None:
     """Returns the attributes of an object that holds values; None of modules, tensors and
     functions."""
-    if isinstance(value, (type, Tensor, torch.nn.Module)) or callable(value):
+    if isinstance(value, (type, Tensor, torch.nn.Module, FunctionType, BuiltinFunctionType)):
         return None
     inside = getattr(value, "__dict__", None)
     slots = [one for kind in type(value).__mro__ for one in _slots(kind) if hasattr(value, one)]
@@ -308,72 +314,97 @@ def _held(value: Any, depth: int, seen: set[int]) -> Any:
 
 # Settings outside of a module #####################################################################
 
-# The globals and the closures that a forward reads.
+# The globals, the closures and the objects that a forward reads.
 
-#: Packages whose functions and constants do not change.
-_LIBRARIES = {"torch", "torch_geometric", "numpy", "math", "pyg_batchgnn", "builtins", "typing"}
+#: Packages whose functions and constants do not change, beside those that were installed.
+_LIBRARIES = {"torch", "torch_geometric", "numpy", "pyg_batchgnn", *sys.stdlib_module_names} - {"os"}
 #: What is compared by its contents.
-_COMPARED = (list, tuple, dict, set, frozenset, np.ndarray)
+_COMPARED = (list, tuple, Mapping, set, frozenset, np.ndarray)
 
 
 class Settings:
     """The settings that functions of users read, and what they were.
 
-    Functions are followed from ``forward`` to those that they name: methods of the class, functions
-    of the file, and inner ones. Of an object or a module, such as the arguments of a script, those
-    attributes count that the function names and that are numbers, strings or the like.
+    Functions are followed from ``forward`` to those that they name: methods of the class and of its
+    bases, functions of the file and of other files, inner ones, and methods of objects. Of an
+    object, a class or a file those attributes count that the functions name, and so on in the
+    objects that it holds (``config.model.rate``).
     """
 
     def __init__(self) -> None:
         self._held: list[_Held] = []
-        self._seen: set[int] = set()
+        self._seen: set[Any] = set()
+        self._names: dict[str, None] = {}
 
-    def add(self, module: torch.nn.Module) -> None:
-        """Adds the settings that a module's ``forward`` reads."""
+    def add(self, module: torch.nn.Module, names: Collection[str]) -> None:
+        """Adds the settings that methods of a module read.
+
+        Args:
+            names: the attributes of the module that were read, the methods among them.
+
+        Raises:
+            Refusal: a method reads a generator of random numbers.
+        """
         kind = getattr(module, "stands_for", type(module))
-        self._follow(getattr(kind, "forward", None), kind)
+        self._look(kind, tuple(names))
+        for own in [vars(module)[name] for name in names if name in vars(module)]:
+            if type(own) not in SCALARS and not isinstance(own, (Tensor, *_COMPARED)):
+                self._follow(own, kind)
+                self._look(own, tuple(self._names))
 
     def change(self) -> str | None:
         """Returns the name of a setting that is not what it was, or None."""
         return next((one.name for one in self._held if one.is_other()), None)
 
-    def _follow(self, function: Any, kind: type) -> None:
-        function = getattr(function, "__func__", getattr(function, "fget", function))
-        if not isinstance(function, FunctionType) or id(function) in self._seen:
+    def _follow(self, function: Any, owner: Any) -> None:
+        """Notes what a function reads. ``owner``: the class or the object whose method it is."""
+        for wrapper in ("__func__", "fget", "func"):  # methods, properties, partial functions
+            function = getattr(function, wrapper, function)
+        if not isinstance(function, FunctionType) or _is_library(function):
             return
-        if str(function.__module__).partition(".")[0] in _LIBRARIES:  # None of a forward of torch.fx
+        if (id(function), id(owner)) in self._seen:
             return
-        self._seen.add(id(function))
-        names = [name for code in _codes(function.__code__) for name in code.co_names]
-        for name in dict.fromkeys(names):
+        self._seen.add((id(function), id(owner)))
+        inner = codes(function.__code__)
+        names = tuple(dict.fromkeys(name for code in inner for name in code.co_names))
+        self._names.update(dict.fromkeys(names))
+        for name in names:
             if name in function.__globals__:
-                self._see(function.__globals__, name, names, kind)
-            self._follow(vars(kind).get(name, getattr(kind, name, None)), kind)
+                self._note(function.__globals__, name, names, owner)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             if name != "__class__":
-                self._see(cell, name, names, kind)
+                self._note(cell, name, names, owner)
+        if owner is not None:
+            self._look(owner, names)
 
-    def _see(self, holder: Any, name: str, names: list[str], kind: type) -> None:
-        """Notes a value that a function reads, or what it reads of it."""
-        value = _now(holder, name)
-        if isinstance(value, torch.Tensor) or _is_library(value):  # the recording refuses such a tensor
+    def _look(self, owner: Any, names: tuple[str, ...]) -> None:
+        """Notes the attributes of an object, a class or a file that functions name."""
+        if _is_library(owner) or (id(owner), names) in self._seen:
             return
+        self._seen.add((id(owner), names))
+        for name in names if isinstance(owner, (type, FunctionType)) else (*names, "__call__"):
+            self._note(owner, name, names, owner)
+            for kind in owner.__mro__ if isinstance(owner, type) else ():  # what super() finds
+                self._follow(vars(kind).get(name), owner)
+
+    def _note(self, holder: Any, name: str, names: tuple[str, ...], owner: Any) -> None:
+        value = _now(holder, name)
+        is_fixed = isinstance(value, ModuleType) and _is_library(value)
+        if value is _MISSING or is_fixed or isinstance(value, Tensor):  # the recording refuses it
+            return
+        if isinstance(value, _GENERATORS):
+            raise Refusal(f"it reads {name}, a generator, which draws other numbers in every call")
         self._held.append(_Held(holder, name, value))
-        if callable(value):
-            self._follow(value, kind)
-        elif type(value) not in SCALARS and not isinstance(value, _COMPARED):
-            inside = getattr(value, "__dict__", {})
-            for part in [name for name in dict.fromkeys(names) if name in inside]:
-                fixed = isinstance(value, ModuleType) and callable(inside[part])
-                if type(inside[part]) in SCALARS or fixed:
-                    self._held.append(_Held(value, part, inside[part]))
+        if type(value) not in SCALARS and not isinstance(value, _COMPARED):
+            self._follow(value, None if isinstance(owner, ModuleType) else owner)
+            self._look(value, names)
 
 
 class _Held:
     """A setting: by its holder and name, and what it was.
 
     Args:
-        holder: the globals, the cell of a closure, or an object with attributes.
+        holder: the globals, the cell of a closure, or what has attributes.
     """
 
     def __init__(self, holder: Any, name: str, value: Any) -> None:
@@ -391,23 +422,35 @@ class _Held:
 
 
 def _now(holder: Any, name: str) -> Any:
-    if isinstance(holder, dict):
-        return holder.get(name)
+    """Returns what a name stands for, without calling anything of the user's."""
     if isinstance(holder, CellType):
         try:
             return holder.cell_contents
         except ValueError:  # nothing was assigned yet
-            return None
-    return getattr(holder, "__dict__", {}).get(name)
+            return _MISSING
+    if type(holder) is dict:
+        return holder.get(name, _MISSING)
+    kinds = holder.__mro__ if isinstance(holder, type) else (holder, *type(holder).__mro__)
+    for kind in kinds:
+        inside = getattr(kind, "__dict__", {})
+        if name in inside:
+            found = inside[name]
+            return getattr(holder, name, _MISSING) if isinstance(found, MemberDescriptorType) else found
+    return _MISSING
 
 
 def _is_library(value: Any) -> bool:
-    return isinstance(value, ModuleType) and value.__name__.partition(".")[0] in _LIBRARIES
+    if isinstance(value, ModuleType):
+        home = value.__name__
+    else:  # None of a forward of torch.fx
+        home = value.__module__ if isinstance(value, (type, FunctionType)) else ""
+    file = getattr(sys.modules.get(str(home)), "__file__", None) or ""
+    return str(home).partition(".")[0] in _LIBRARIES or "-packages/" in file  # where pip installs
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes(code: CodeType) -> Iterator[CodeType]:
     """Yields a code and those of the functions that are written inside of it."""
     yield code
     for one in code.co_consts:
         if isinstance(one, CodeType):
-            yield from _codes(one)
+            yield from codes(one)

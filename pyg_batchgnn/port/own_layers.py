@@ -17,6 +17,7 @@ from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn.port import rules
+from pyg_batchgnn.port.module_state import codes
 from pyg_batchgnn.port.record import Recorder, record
 from pyg_batchgnn.port.recording import Ref, mapped
 from pyg_batchgnn.port.structure import UnsampledGraph
@@ -101,7 +102,18 @@ _BY_ROW: dict[str, Axis] = {"message": Edges(None, 0), "update": Nodes(None, 0)}
 def _methods_that_read_training(conv: MessagePassing) -> list[str]:
     names = (*_BY_ROW, "aggregate", "edge_update", "message_and_aggregate")
     own = [name for name in names if getattr(type(conv), name) is not getattr(MessagePassing, name)]
-    return [name for name in own if "training" in getattr(type(conv), name).__code__.co_names]
+    return [name for name in own if _reads_training(type(conv), name, set())]
+
+
+def _reads_training(kind: type[MessagePassing], name: str, seen: set[str]) -> bool:
+    """Returns whether a method, or one of the class that it names, reads ``self.training``."""
+    seen.add(name)
+    code = getattr(getattr(kind, name, None), "__code__", None)
+    inherited = getattr(MessagePassing, name, None) is getattr(kind, name, None)
+    if code is None or inherited:
+        return False
+    named = [one for each in codes(code) for one in each.co_names]
+    return "training" in named or any(_reads_training(kind, one, seen) for one in named if one not in seen)
 
 
 def _recorded_method(

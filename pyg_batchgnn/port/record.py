@@ -375,10 +375,11 @@ class Recorder:
         if func in _GRAD_MODE and bool(args[0]) != self._grad:
             raise Refusal(f"it switches gradients{_at()}")
         if torch.is_grad_enabled() != self._grad:
-            raise Refusal(f"it switches gradients{_at()}")
+            own = _is_inside_of("autograd/function.py")
+            raise Refusal(f"it {'calls an autograd.Function' if own else 'switches gradients'}{_at()}")
         if _autocast_state() != self._autocast:
             raise Refusal(f"it enters or leaves autocast{_at()}")
-        if _is_checkpointed():
+        if _is_inside_of("utils/checkpoint.py"):
             raise Refusal(f"it uses gradient checkpointing{_at()}")
 
     # Modules --------------------------------------------------------------------------------------
@@ -388,9 +389,9 @@ class Recorder:
         path = self._paths.get(id(module))
         if path is None:
             raise Refusal(f"it calls a {type(module).__name__} that is no part of the model{_at()}")
-        rule = self._rule(path, module)
-        if rule is not None:
-            with self.suspended():
+        with self.suspended():  # what is read of the module here does not count
+            rule = self._rule(path, module)
+            if rule is not None:
                 return self._record_module(call, path, module, args, kwargs, rule)
         if path not in self.found.inlined:
             self.found.inlined.append(path)
@@ -471,7 +472,7 @@ class Recorder:
             way = self._judge(conv, x, edge_index, given)
         if isinstance(way, Way) and keeps:
             return rows, way
-        self._note = str(way)
+        self._note = f"{_kind(conv)} returns more than a row for each node" if isinstance(way, Way) else way
         return rows if keeps else WHOLE, None
 
     def _reason_against(
@@ -601,7 +602,8 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
     }
 
     def read(module: torch.nn.Module, name: str) -> Any:
-        if not recorder.is_suspended and id(module) in reads and threading.get_ident() == thread:
+        known = not recorder.is_suspended and id(module) in reads and not name.startswith("__")
+        if known and threading.get_ident() == thread:
             reads[id(module)].add(name)
         return object.__getattribute__(module, name)
 
@@ -744,8 +746,8 @@ def _at() -> str:
     return f" ({place})" if place else ""
 
 
-def _is_checkpointed() -> bool:
-    return any(frame.f_code.co_filename.endswith("torch/utils/checkpoint.py") for frame in _frames())
+def _is_inside_of(file: str) -> bool:
+    return any(frame.f_code.co_filename.endswith(f"/torch/{file}") for frame in _frames())
 
 
 _WRITING_OPERATORS = {

@@ -130,6 +130,9 @@ def is_by_row(
     if function in _LAYER_NORM or function in _RMS_NORM:
         shape = args[1] if len(args) > 1 else kwargs.get("normalized_shape", ())
         return rows(args[0]) and len(shape) < args[0].dim() and not any(map(rows, given[1:]))
+    if function is F.one_hot:  # without a number of classes it takes the largest value of all rows
+        classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
+        return rows(args[0]) and type(classes) is int and classes > 0
     if function is torch.einsum:
         return _sums_no_rows(args, rows)
     if function in _GROUP_NORM:
@@ -315,6 +318,7 @@ _BY_ELEMENT_MODULES = (
     *(torch.nn.Softsign, torch.nn.Softshrink, torch.nn.Hardshrink, torch.nn.Tanhshrink, torch.nn.Threshold),
     *(torch.nn.Dropout, torch.nn.AlphaDropout, torch.nn.RReLU),
 )
+_CELLS = (torch.nn.GRUCell, torch.nn.LSTMCell, torch.nn.RNNCell)
 _SOFTMAX = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin)
 LINEAR = (torch.nn.Linear, torch_geometric.nn.Linear)
 PygBatchNorm = torch_geometric.nn.BatchNorm
@@ -343,7 +347,7 @@ def module_rule(module: torch.nn.Module) -> str | None:
     """Returns "row" for a module that computes each row by itself, "whole" for one that keeps rows
     and looks at all of them, and None for one whose ``forward`` is recorded call by call."""
     kind = kind_of(module)
-    if kind in _BY_ELEMENT_MODULES or kind in LINEAR or kind in _BATCH_NORMS:
+    if kind in _BY_ELEMENT_MODULES or kind in LINEAR or kind in _BATCH_NORMS or kind in _CELLS:
         return "row"
     if kind in _SOFTMAX:
         return "row" if module.dim in (None, 1, -1) else "whole"

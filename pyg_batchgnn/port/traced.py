@@ -150,7 +150,10 @@ class TracedModel(torch.nn.Module):
     stands_for: ClassVar[type[torch.nn.Module]]
     #: The parameters that a batch gives values to; all where None.
     bound_names: ClassVar[tuple[str, ...] | None] = None
-    _batchgnn: Tracing
+
+    @functools.cached_property
+    def _batchgnn(self) -> Tracing:
+        return Tracing()  # of a model that was made by ``type(model)(...)``
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         own = self.users_forward
@@ -186,8 +189,9 @@ class TracedModel(torch.nn.Module):
             self._batchgnn.tell_once(self, reason)
 
     def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "stands_for" in vars(cls):  # tools that look at the signature see the user's
+        if "stands_for" not in vars(cls):
+            super().__init_subclass__(**options)
+        else:  # the user's class is known already to what its bases register; tools see its signature
 
             @functools.wraps(cls.stands_for.forward)
             def forward(self: TracedModel, *args: Any, **kwargs: Any) -> Any:
@@ -275,17 +279,28 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
 def _splits(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> bool:
     """Returns whether gradients are computed for the rows of the seeds first.
 
-    They are not if rows depend on each other, or once a loss used other rows.
+    They are not if rows depend on each other, once a loss used other rows, or if hooks wait for a
+    gradient, which would come in two parts.
     """
     output = graph.recording.output
     return (
         torch.is_grad_enabled()
         and not (tracing.uses_all_rows or graph.draws)
+        and not any(map(_waits_for_gradient, _taking_gradients(model, bound)))
         and isinstance(output, Ref)
         and isinstance(graph.recording.axes[output.number], Nodes)
         and bound.structure.hops > 0
         and _program(graph, model, seeds=True).is_by_row(model)
     )
+
+
+def _taking_gradients(model: torch.nn.Module, bound: Bound) -> list[Tensor]:
+    given = [one.value for one in _leaves(bound) if isinstance(one.value, Tensor)]
+    return [one for one in (*given, *model.parameters()) if one.requires_grad]
+
+
+def _waits_for_gradient(one: Tensor) -> bool:
+    return bool(one._backward_hooks) or one.retains_grad
 
 
 def _with_seed_rows(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
@@ -305,8 +320,7 @@ def _with_seed_rows(graph: Graph, model: torch.nn.Module, tracing: Tracing, boun
         return None
     if rows._is_view() or any(isinstance(one, Tensor) and share_memory(one, rows) for one in _inputs(bound)):
         rows = rows.clone()  # which is overwritten
-    given = [one.value for one in _leaves(bound) if isinstance(one.value, Tensor)]
-    leaves = [one for one in (*given, *model.parameters()) if one.requires_grad]
+    leaves = _taking_gradients(model, bound)
     if not leaves:
         return rows
     return with_seed_rows(rows, seeds, leaves, with_this_autocast(every), tracing.note_all_rows)
@@ -352,11 +366,11 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
         return None, None  # hooks see what plain calls would show them, once
     try:
         recording, plain = recorded(model, tracing, bound)
+        graph = graph_of(recording, model)
     except Refusal as refusal:
         known.append(refusal.reason)
         tracing.report(AccelerationReport(forward=refused(model, refusal.reason)))
         return None, None
-    graph = graph_of(recording, model)
     known.append(graph)
     tracing.report(AccelerationReport(forward=forward_report(recording, model)))
     return graph, plain
@@ -370,10 +384,10 @@ def must_be_called(module: torch.nn.Module) -> bool:
 def graph_of(recording: Recording, model: torch.nn.Module) -> Graph:
     targets = (one.target for one in recording.calls)
     called = dict.fromkeys(one.path for one in targets if isinstance(one, ModuleCall))
-    states = {
-        path: ModuleState(model.get_submodule(path), recording.reads[path])
-        for path in ("", *recording.inlined)
-    }
+    read = {path: names for path, names in recording.reads.items() if names}
+    for path in ("", *recording.inlined):
+        read[path] = {*recording.reads[path], "forward"}
+    states = {path: ModuleState(model.get_submodule(path), names) for path, names in read.items()}
     for path in called:
         module = model.get_submodule(path)
         # What a native convolution reads of itself is compared at every call anyway (`nn.as_made`).
@@ -383,8 +397,8 @@ def graph_of(recording: Recording, model: torch.nn.Module) -> Graph:
             if name not in known and name != "aggr_module" and inside not in recording.writers:
                 states[inside] = ModuleState(part)
     settings = Settings()
-    for path in ("", *recording.inlined):
-        settings.add(model.get_submodule(path))
+    for path, names in read.items():
+        settings.add(model.get_submodule(path), names)
     return Graph(recording, states, settings, [*recording.inlined, *called])
 
 

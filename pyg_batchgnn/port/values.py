@@ -141,11 +141,11 @@ class Count(int):
         return made
 
     def _sum(self, other: Any, sign: int, reverse: bool = False) -> Any:
-        if type(other) not in (int, Count) or self.form is None:
-            return _computed("arithmetic")
         right = other.form if isinstance(other, Count) else Form(frozenset(), other)
-        if right is None:
-            return _computed("arithmetic")
+        if type(other) not in (int, Count) or self.form is None or right is None:
+            if Count.recording is not None:
+                return _computed("arithmetic")
+            return getattr(int, f"__{'r' * reverse}{'add' if sign > 0 else 'sub'}__")(self, other)
         left = self.form
         if reverse:
             left, right = right, left
@@ -217,20 +217,6 @@ def _computed(how: str) -> Any:
     )
 
 
-def _refused(name: str) -> Callable[..., Any]:
-    def method(self: Count, *_: Any) -> Any:
-        del self
-        return _computed(name.strip("_"))
-
-    return method
-
-
-for _name in ("mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "rmod", "pow", "rpow"):
-    setattr(Count, f"__{_name}__", _refused(f"__{_name}__"))
-for _name in ("divmod", "float", "abs", "and", "or", "xor", "lshift", "rshift", "invert"):
-    setattr(Count, f"__{_name}__", _refused(f"__{_name}__"))
-
-
 def _refused_while_recording(name: str) -> Callable[..., Any]:
     plain = getattr(int, name)
 
@@ -240,7 +226,11 @@ def _refused_while_recording(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in ("str", "format", "round", "ceil", "floor", "trunc"):
+for _name in (
+    *("mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "rmod", "pow", "rpow"),
+    *("divmod", "float", "abs", "and", "or", "xor", "lshift", "rshift", "invert"),
+    *("str", "format", "round", "ceil", "floor", "trunc"),
+):
     setattr(Count, f"__{_name}__", _refused_while_recording(f"__{_name}__"))
 
 

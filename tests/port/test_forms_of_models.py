@@ -6,7 +6,8 @@ from __future__ import annotations
 import copy
 import io
 import sys
-from types import SimpleNamespace
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -161,13 +162,21 @@ class Centred(Difference):
         return x_j - x_j.mean(dim=0) if self.training else x_j - x_i
 
 
+class CentredElsewhere(Difference):
+    def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+        return self.centred(x_i, x_j)
+
+    def centred(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+        return Centred.message(self, x_i, x_j) if self.training else x_j - x_i
+
+
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("kind", [Difference, Centred])
+@pytest.mark.parametrize("kind", [Difference, Centred, CentredElsewhere])
 def test_layers_that_read_the_training_flag(kind: type[Difference], training: bool) -> None:
     ours, plain = pair(Pair(kind))
     ours.train(training), plain.train(training)
     compare(ours, plain)
-    if kind is Centred and training:
+    if kind is not Difference and training:
         assert any(
             "message reads self.training, and looks at all rows" in one for one in found_in(ours).notes
         )
@@ -250,6 +259,91 @@ def test_a_closure_is_seen() -> None:
     factor = 2.0
     compare(ours, plain)
     assert len(found_in(ours).graphs) == 2
+
+
+class Rate:
+    rate = 1.0
+
+    def now(self) -> float:
+        return self.rate
+
+    __call__ = now
+
+
+class Part(torch.nn.Module):
+    rate = 1.0
+
+    def now(self) -> float:
+        return self.rate * SCALE
+
+
+RATE, HELD, FILE = Rate(), SimpleNamespace(model=SimpleNamespace(rate=1.0)), ModuleType("settings")
+exec("rate = 1.0\ndef now():\n    return rate", vars(FILE))
+
+
+class Scaled(Pair):
+    """Scales its rows by the sum of a list of parameters, and by a factor that it reads."""
+
+    rate = 1.0
+
+    def __init__(self, read: Callable[[Any], float]) -> None:
+        super().__init__()
+        self.own, self.part, self.read = Rate(), Part(), read
+        self.more = torch.nn.ParameterList([torch.nn.Parameter(torch.ones(()))])
+
+    def between(self, h: Tensor) -> Tensor:
+        return h * self.read(self) * sum(self.more)
+
+
+class Parent(Scaled):
+    def between(self, h: Tensor) -> Tensor:
+        return super().between(h) * SCALE
+
+
+class Child(Parent):
+    def between(self, h: Tensor) -> Tensor:
+        return super().between(h) + 1.0
+
+
+#: By name, a factor that a model reads, and where it stands.
+READ: dict[str, tuple[Callable[[Any], float], Callable[[Any], Any]]] = {
+    "class": (lambda _: Rate.rate, lambda _: Rate),
+    "class of the model": (lambda model: type(model).rate, lambda _: Child),
+    "objects in objects": (lambda _: HELD.model.rate, lambda _: HELD.model),
+    "method": (lambda _: RATE.now(), lambda _: RATE),
+    "callable": (lambda _: RATE(), lambda _: RATE),
+    "callable of the model": (lambda model: model.own(), lambda model: model.own),
+    "part that is not called": (lambda model: model.part.rate, lambda model: model.part),
+    "method of a part": (lambda model: model.part.now(), lambda _: sys.modules[__name__]),
+    "method of the base": (lambda _: 1.0, lambda _: sys.modules[__name__]),
+    "file": (lambda _: FILE.now(), lambda _: FILE),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_settings_of_objects_and_classes_are_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, holder = READ[name]
+    ours, plain = pair(Child(read))
+    compare(ours, plain)
+    for model in (ours, plain):
+        place = holder(model)
+        monkeypatch.setattr(place, "SCALE" if hasattr(place, "SCALE") else "rate", 3.0)
+    compare(ours, plain)
+    for model in (ours, plain):
+        model.more.append(torch.nn.Parameter(torch.ones((), dtype=torch.float64)))
+    compare(ours, plain)
+    assert len(found_in(ours).graphs) == 3 and found_in(ours).reasons == []
+
+
+@pytest.mark.parametrize("of_model", [True, False])
+def test_a_generator_that_is_no_global_one_is_refused(of_model: bool) -> None:
+    generator = np.random.default_rng(1)
+    read = (lambda model: model.own.draws.random()) if of_model else (lambda _: generator.random())
+    ours, _ = pair(Scaled(read))
+    ours.own.draws = np.random.default_rng(1)
+    ours(batches()[0])
+    (reason,) = found_in(ours).reasons
+    assert ("it writes to self.own" if of_model else "it reads generator, a generator") in reason
 
 
 # Calls ############################################################################################

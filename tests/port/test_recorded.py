@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -409,7 +409,57 @@ def test_features_that_take_gradients(export: str) -> None:
         assert_close(gradients(ours, found, [batch.x]), gradients(plain, wanted, [batch.x]))
 
 
+@pytest.mark.parametrize("on", ["parameter", "features", "kept"])
+def test_hooks_on_gradients_run_once(on: str) -> None:
+    found = []
+    for model in pair(Options()):
+        leaf = batches()[0].x.clone().requires_grad_()
+        x = leaf * 1.0
+        hooked = next(model.parameters()) if on == "parameter" else x
+        x.retain_grad() if on == "kept" else hooked.register_hook(lambda grad: grad * 0.5)
+        model(x, batches()[0].edge_index).sum().backward()
+        grads = [one.grad for one in (*model.parameters(), leaf)] + [x.grad] * (on == "kept")
+        found.append([one for one in grads if one is not None])
+    assert_close(found[0], found[1])
+
+
 # What surrounds a model ###########################################################################
+
+
+class Registered(Options):
+    known: ClassVar[dict[str, type]] = {}
+
+    def __init_subclass__(cls, *, name: str) -> None:
+        cls.known[name] = cls
+
+
+class Child(Registered, name="child"):
+    pass
+
+
+def test_the_class_of_a_model_makes_others() -> None:
+    ours, plain = pair(Child())
+    compare(ours, plain)
+    assert Registered.known == {"child": Child}
+    other = type(ours)().double()
+    for again in (other, accelerate(other)):
+        again.load_state_dict(plain.state_dict())
+        compare(again, plain)
+
+
+def test_numbers_of_rows_are_numbers_outside_of_a_recording() -> None:
+    seen: list[int] = []
+
+    def notes(_: Any, __: Any, h: Tensor) -> Tensor:
+        seen.append(h.size(0))
+        return h
+
+    ours, _ = pair(Net(notes))
+    ours(batches()[0])
+    rows, wanted = seen[0], batches()[0].num_nodes
+    assert [rows * 2, rows + 0.5, 7 - rows, rows / 2, float(rows), sum([rows, rows], 1.0)] == [
+        *[wanted * 2, wanted + 0.5, 7 - wanted, wanted / 2, float(wanted), 2.0 * wanted + 1.0]
+    ]
 
 
 def test_copies_and_files(tmp_path: Path) -> None:

@@ -138,6 +138,8 @@ BY_ROW: dict[str, Middle] = {
     "skipped if unused": skipped_if_unused,
     "number of rows": lambda _, __, h: h / h.size(0),
     "einsums": einsums,
+    "classes": lambda model, _, h: h + F.one_hot(h.argmax(dim=1), HIDDEN) * model.table,
+    "cells": lambda model, x, h: model.gru(x, h) + model.lstm(x, (h, h))[1],
 }
 #: Those that compute all rows, with the hops of the convolutions: the second one is over the rows
 #: of the nodes or over others.
@@ -158,6 +160,8 @@ WHOLE: dict[str, tuple[Middle, list[int]]] = {
         lambda model, _, h: (h.t() * model.table.unsqueeze(1)).T + torch.einsum("ij,j->ij", h, model.table),
         [2],
     ),
+    "attention": (lambda model, _, h: h + model.attention(h, h, h, need_weights=False)[0], [2]),
+    "classes that are counted": (lambda _, __, h: h + F.one_hot(h.argmax(dim=1))[:, :1], [2]),
     "reshaped to rows": (lambda _, __, h: (h.view(-1, 2) * 2).view(-1, HIDDEN), [2]),
     "einsums over rows": (
         lambda model, _, h: torch.einsum("ij,kj->ij", h, h) + torch.einsum("ij,jk", h, model.square.weight),
@@ -173,6 +177,8 @@ class Fuller(Net):
         super().__init__(middle)
         self.skip, self.square = torch.nn.Linear(FEATURES, HIDDEN), torch.nn.Linear(HIDDEN, HIDDEN)
         self.elu, self.relu = torch.nn.ELU(inplace=True), torch.nn.ReLU(inplace=True)
+        self.gru, self.lstm = torch.nn.GRUCell(FEATURES, HIDDEN), torch.nn.LSTMCell(FEATURES, HIDDEN)
+        self.attention = torch.nn.MultiheadAttention(HIDDEN, 2)
 
 
 @pytest.mark.parametrize("name", [*BY_ROW, *WHOLE])
