@@ -17,7 +17,7 @@ BOUNDS = {
     # batches over ranks that wait on the host (60). Codes as arrays and in collectives, variables
     # that choose kernels (30). Tables by more than an address, files that were written to (20).
     # Settings in classes, objects and files, hooks on gradients (60).
-    "package: Python lines": 81_930,
+    "package: Python lines": 81_935,
     "C++: files": 144,
     # aim: 18,000. Layer normalisation (500), attention with weights by target (250), rows of files
     # (600), sweeps (480), codes (350), products by a matrix unit (560), open answers (100).
@@ -28,7 +28,7 @@ BOUNDS = {
     # (1,740), devices (1,780). Edges in files (430), a first pass beside looking ahead (95). Tables
     # at odd places, files that were written to (50). Settings in classes, objects and files, hooks
     # on gradients, classes of models (150).
-    "tests: lines": 59_935,
+    "tests: lines": 59_940,
     # Own models beside PyG's (310); PyG's scripts with `model(batch)` (180); tables beside DuckDB's
     # joins (150); a graph larger than memory (720); narrow rows (380), levels (230), a GPU (530).
     # The least time of loading narrow rows, reads at the rates after them, parts by machine (40).
