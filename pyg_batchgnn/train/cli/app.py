@@ -118,6 +118,7 @@ _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__na
 
 @cache
 def _program() -> Any:
+    """Returns the parser of all commands, which takes long to build."""
     return typer.main.get_command(app)
 
 
@@ -145,7 +146,7 @@ def _report(error: Exception, command: str) -> int:
     Args:
         command: the command that failed.
     """
-    if isinstance(error, ImportError):  # of what the rest needs, or of an optional package
+    if isinstance(error, ImportError):  # a package is missing, or the operators do not load
         return _complain(str(error), USER_MISTAKE)
     import torch.distributed as dist
 
