@@ -4,8 +4,10 @@ attribute."""
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeGuard
 
 import torch
@@ -14,7 +16,6 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.inputs import are_plain_edges, seeds_of
-from pyg_batchgnn.port.module_state import DEEPEST, attributes_of
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys, known_prefixes, sorted_prefixes
 from pyg_batchgnn.port.structure import (
     DrawnKey,
@@ -56,6 +57,24 @@ class ArgumentTensor:
         if isinstance(self.value, Tensor):
             return self.value
         return self.value.gather() if isinstance(self.value, nn.RowView) else self.value()
+
+    @property
+    def columns(self) -> tuple[int, ...] | None:
+        """The sizes of its rows; None of edges, and of what is no rows."""
+        by_row = isinstance(self.axis, (Nodes, Edges))
+        return tuple(self.value.shape[1:]) if by_row and not callable(self.value) else None
+
+    def stand_in(self, structure: Structure) -> Tensor:
+        """Returns a tensor of its shape and dtype, whose memory nobody reads if it is not the
+        tensor itself."""
+        if isinstance(self.value, torch.nn.Parameter):  # which is no input of the model
+            return self.value.view_as(self.value)
+        if type(self.value) is Tensor:
+            return self.value
+        if isinstance(self.value, (Tensor, nn.RowView)):
+            return torch.empty(tuple(self.value.shape), dtype=self.value.dtype)
+        assert isinstance(self.axis, BatchEdges)
+        return torch.empty((2, prefix(structure, "edges", self.axis.relation, structure.hops)), dtype=torch.int64)
 
 
 def given(value: Any, axis: Axis) -> ArgumentTensor:
@@ -219,7 +238,7 @@ class Batch:
     def _opened(self, name: str, value: Any, key: Any, depth: int = 0) -> Any:
         if isinstance(value, (ArgumentTensor, Count)):
             return value
-        if depth > DEEPEST:
+        if depth > _DEEPEST:
             raise Refusal(f"the batch holds a {type(value).__name__} in objects that hold each other")
         inside = attributes_of(value)
         value = value if inside is None else inside
@@ -317,6 +336,32 @@ class Batch:
         if rows.row is not None and in_place:
             return given(nn.RowView(table, rows.row), axis)
         return given(table if rows.row is None else rows.gather(name), axis)
+
+
+#: How deep objects in a batch are opened.
+_DEEPEST = 6
+
+
+def attributes_of(value: Any) -> dict[str, Any] | None:
+    """Returns the attributes of an object that holds values; None of modules, tensors and
+    functions."""
+    if isinstance(value, (type, Tensor, torch.nn.Module, FunctionType, BuiltinFunctionType)):
+        return None
+    inside = getattr(value, "__dict__", None)
+    slots = [one for kind in type(value).__mro__ for one in _slots(kind) if hasattr(value, one)]
+    if slots:
+        return {**(inside or {}), **{name: getattr(value, name) for name in slots}}
+    return inside if inside and isinstance(inside, dict) else None
+
+
+def _slots(kind: type) -> Sequence[str]:
+    """Returns the names that a user's class keeps outside of ``__dict__``. Python's own classes
+    keep values there that they compute when asked."""
+    if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
+        return []
+    found = vars(kind).get("__slots__", ())
+    names = (found,) if isinstance(found, str) else tuple(found)
+    return [one for one in names if one not in ("__dict__", "__weakref__") and not one.startswith("__")]
 
 
 def _closed(source: Any, attributes: Any) -> Any:

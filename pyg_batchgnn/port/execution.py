@@ -50,26 +50,24 @@ class Frame:
         return prefix(self.structure, "edges", axis.relation, hops)
 
 
-def run(program: Program, frame: Frame, inputs: Sequence[Any]) -> Any:
-    """Returns what ``forward`` returns. ``inputs``: the values of the inputs, in their order."""
-    frame.values.update(zip(program.recording.inputs, inputs, strict=True))
-    give_parameters(program, frame)
+def run(program: Program, frame: Frame, inputs: Sequence[Any]) -> list[Any]:
+    """Returns the outputs of the graph. ``inputs``: the values of its placeholders."""
+    give(program, frame, inputs)
     for step in program.steps:
         run_step(program, frame, step)
         for one in step.frees:
             frame.values.pop(one, None)
-    return mapped(program.recording.output, lambda leaf: _output(program, frame, leaf))
+    return [_output(program, frame, one) for one in program.recording.output]
 
 
-def give_parameters(program: Program, frame: Frame) -> None:
-    for number, (path, name) in program.recording.parameters.items():
-        if number in program.need:
-            frame.values[number] = getattr(frame.model.get_submodule(path), name)
+def give(program: Program, frame: Frame, inputs: Sequence[Any]) -> None:
+    """Gives a frame the values of the placeholders."""
+    frame.values.update(zip(program.recording.inputs, inputs, strict=True))
 
 
 def _output(program: Program, frame: Frame, leaf: Any) -> Any:
     if isinstance(leaf, Count):
-        return int(leaf) if leaf.form is None else leaf.form.value(frame.structure.counter)
+        return leaf.form.value(frame.structure.counter)
     if not isinstance(leaf, Ref):
         return leaf
     axis = program.axes[leaf.number]
@@ -101,7 +99,7 @@ def _arguments(
         if isinstance(leaf, Ref):
             return take(program, frame, leaf, program.full(leaf.number) if hops is None else hops)
         if isinstance(leaf, Count):
-            return leaf.form.value(frame.structure.counter) if leaf.form is not None else int(leaf)
+            return leaf.form.value(frame.structure.counter)
         return leaf
 
     args = call.args
@@ -324,11 +322,17 @@ def _convolve(program: Program, frame: Frame, step: ProgramStep, conv: Any) -> t
 
 def _trimmed(program: Program, frame: Frame, conv: Any, reads: Reads, hops: int) -> Tensor:
     """Returns the first rows of a convolution that is not native."""
-    axis, targets = (program.axes[ref_of(one).number] for one in (reads.edges, reads.targets))
+    axis = program.axes[ref_of(reads.edges).number]
     assert isinstance(axis, BatchEdges)
     above = min(hops + 1, axis.hops)
     edge_index = take(program, frame, ref_of(reads.edges), axis.hops)[:, : frame.rows(axis, above)]
     values = {name: take(program, frame, ref_of(ref), above) for name, ref in reads.values.items()}
+    if isinstance(reads.sources, Mapping):  # the messages of a layer of the user's own
+        rows = {name: take(program, frame, ref, above) for name, ref in reads.sources.items()}
+        nodes = next(program.axes[one] for one in refs(reads.sources))
+        size = (frame.rows(nodes, above),) * 2
+        return conv.propagate(edge_index, size=size, **rows, **values)[: frame.rows(nodes, hops)]
+    targets = program.axes[ref_of(reads.targets).number]
     x: Any = take(program, frame, ref_of(reads.sources), above)
     if reads.targets != reads.sources:
         x = (x, take(program, frame, ref_of(reads.targets), hops))

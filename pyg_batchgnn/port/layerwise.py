@@ -1,6 +1,6 @@
-"""The output of a recorded model for all nodes: layer by layer, each node once.
+"""The output of a captured model for all nodes: layer by layer, each node once.
 
-A recorded ``forward`` is cut at its convolutions. What one convolution computes, and what follows
+A captured ``forward`` is cut at its convolutions. What one convolution computes, and what follows
 it row by row, is a layer. Rows that a later layer reads as its sources go through tables that all
 ranks read. Rows that it reads for its own targets alone stay with their owner.
 """
@@ -8,7 +8,7 @@ ranks read. Rows that it reads for its own targets alone stay with their owner.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,12 +23,14 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import rules
 from pyg_batchgnn.port.batches import given
 from pyg_batchgnn.port.binding import Bound
-from pyg_batchgnn.port.execution import Frame, give_parameters, run_step, take
+from pyg_batchgnn.port.capture import Captured, CapturedFunction, Miss
+from pyg_batchgnn.port.execution import Frame, give, run_step, take
 from pyg_batchgnn.port.prefixes import NodesByHop, sorted_prefixes
 from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, rate_of, reads_as_sources
-from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, mapped, refs
+from pyg_batchgnn.port.recording import ModuleCall, Ref, mapped, refs
 from pyg_batchgnn.port.structure import DrawnKey, RelationName, SampledBatch, TypeName
-from pyg_batchgnn.port.traced import TracedModel, Tracing, difference, graph_of, must_be_called, recorded
+from pyg_batchgnn.port.traced import Call, Graph, TracedModel, Tracing, must_be_called
+from pyg_batchgnn.port.translate import translate
 from pyg_batchgnn.port.values import BatchEdges, Count, Counter, Fixed, Nodes, Refusal
 from pyg_batchgnn.types import NewRows, OwnedNodes, Relation, Schema
 
@@ -72,20 +74,27 @@ def inference(
         )
     nodes = nn.nodes_of(loader, memory_budget, progress_bar, scratch)
     with nn.evaluating(model), torch.no_grad():
-        layers = _Layers(model, nodes)
-        steps = [
-            nn.LayerStep(layers.convs(level), layers.computing(level)) for level in range(1, layers.last + 1)
-        ]
-        nn.infer_layers(steps, nodes, node_types=layers.node_types, inputs=layers.inputs)
-        return layers.output()
+        call = _some_call(model, nodes.schema, nodes)
+
+        def compute(captured: Captured, values: Sequence[Any]) -> list[Any]:
+            layers = _Layers(model, nodes, captured.made, call.inputs(captured.made, values))
+            levels = range(1, layers.last + 1)
+            steps = [nn.LayerStep(layers.convs(level), layers.computing(level)) for level in levels]
+            nn.infer_layers(steps, nodes, node_types=layers.node_types, inputs=layers.inputs)
+            return layers.output()
+
+        return _captured(model, call).run(model.users_forward, model, call.arguments(), compute)
 
 
-# The recording ####################################################################################
+class _Done(BaseException):
+    """A graph was captured, and is not run yet."""
 
 
-def _recorded(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Recording:
-    """Records ``forward`` with a few nodes and edges: the first nodes of each type, twice as
-    sources."""
+# The graph ########################################################################################
+
+
+def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
+    """Returns a call with a few nodes and edges: the first nodes of each type, twice as sources."""
     plain = schema.is_plain
     tables = {name: of_type[nodes.rank] for name, of_type in nodes.features.items()}
     rows = {name: nodes.read(table, range(min(1, len(table)))) for name, table in tables.items()}
@@ -111,18 +120,38 @@ def _recorded(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Recordin
     for path, module in model.named_modules():
         if module is not model and must_be_called(module):
             raise LayerwiseError(f"{path} has hooks or is no longer as PyG made it")
+    bound = Bound(arguments, structure, dict.fromkeys(by_hop, 2))
+    return Call(model, Tracing(model._batchgnn.trims), bound)
+
+
+def _captured(model: TracedModel, call: Call) -> CapturedFunction:
+    """Captures ``forward``.
+
+    Raises:
+        LayerwiseError: it cannot be captured, or its program differs from it.
+    """
+    function = CapturedFunction()
+
+    def look(captured: Captured, values: Sequence[Any]) -> list[Any]:
+        captured.made = call.translated(captured)
+        if captured.made.wrong:
+            raise Refusal(captured.made.wrong)
+        call.check(captured.made, call.inputs(captured.made, values))
+        raise _Done
+
+    forward = model.users_forward
     try:
-        bound = Bound(arguments, structure, dict.fromkeys(by_hop, 2))
-        recording, plain = recorded(model, Tracing(model._batchgnn.trims), bound)
-        reason = difference(graph_of(recording, model), model, bound, plain)
-        if reason is not None:
-            raise Refusal(reason)
-        return recording
+        function.capture(forward, model, call.arguments(), call.described(), look, call.trims)
+    except _Done:
+        return function
+    except Miss:
+        reason = "TorchDynamo is turned off"
     except Refusal as refusal:
-        raise LayerwiseError(
-            f"inference computes {type(model).__name__} layer by layer, but its forward was not recorded, "
-            f"because {refusal.reason}; call the model on the whole graph"
-        ) from None
+        reason = refusal.reason
+    raise LayerwiseError(
+        f"inference computes {type(model).__name__} layer by layer, but its forward was not captured, "
+        f"because {reason}; call the model on the whole graph"
+    )
 
 
 def _four(row: Tensor) -> Tensor:
@@ -188,9 +217,9 @@ class _Value:
 class _Layers:
     """The layers of a recorded model, and what is kept between them."""
 
-    def __init__(self, model: TracedModel, nodes: OwnedNodes) -> None:
+    def __init__(self, model: TracedModel, nodes: OwnedNodes, graph: Graph, inputs: Sequence[Any]) -> None:
         self._model, self._nodes, self._schema = model, nodes, nodes.schema
-        self._recording = _recorded(model, nodes.schema, nodes)
+        self._recording, self._inputs = graph.recording, inputs
         self._program = Program(self._recording, model, seeds=True, layerwise=True)
         self._values: dict[int, _Value] = {}
         self._levels: dict[int, list[ProgramStep]] = {}
@@ -200,10 +229,11 @@ class _Layers:
 
     def _order(self) -> None:
         """Finds the layer of every step, and what each layer reads."""
-        if self._recording.guards or _counts(self._recording.output):
+        if self._recording.branches or _counts(self._recording.output):
             raise LayerwiseError(_USES_SIZES.format(""))
         for number in self._recording.inputs:
-            self._values[number] = _Value(0)
+            if not isinstance(self._program.axes[number], Fixed):
+                self._values[number] = _Value(0)
         for step in self._program.steps:
             self._check(step)
             read = [self._values[one].level for one in step.reads if one in self._values]
@@ -248,6 +278,11 @@ class _Layers:
             )
         for part in step.parts or [step]:
             call = part.call
+            if call.writes:
+                raise LayerwiseError(
+                    f"inference computes nodes in pieces, but forward writes to a tensor of the model "
+                    f"({call.where}); call the model on the whole graph"
+                )
             if _counts((call.args, call.kwargs)) and not rules.is_reshape(call.target):
                 raise LayerwiseError(_USES_SIZES.format(f" ({call.where})"))
             if call.by_row or call.message_passing is not None:
@@ -316,7 +351,7 @@ class _Layers:
 
     def _frame(self, structure: Any) -> Frame:
         frame = Frame(self._model, structure, {})
-        give_parameters(self._program, frame)
+        give(self._program, frame, self._inputs)
         for step in self._levels.get(-1, []):
             run_step(self._program, frame, step)
         return frame
@@ -422,13 +457,18 @@ class _Layers:
                 value.made = self._nodes.keep(name, rows.shape[1:], rows.dtype)
             value.made.write(own[name].start, rows)
 
-    def output(self) -> Any:
-        """Returns what ``forward`` returns, with the rows of the owned nodes."""
+    def output(self) -> list[Any]:
+        """Returns the outputs of the graph, with the rows of the owned nodes."""
+        frame = self._frame(_Rows({}))
 
-        def change(leaf: Any) -> Any:
-            return self._values[leaf.number].finished(self._nodes.rank) if isinstance(leaf, Ref) else leaf
+        def value(leaf: Any) -> Any:
+            if not isinstance(leaf, Ref):
+                return leaf
+            if isinstance(self._program.axes[leaf.number], Fixed):
+                return frame.values[leaf.number]
+            return self._values[leaf.number].finished(self._nodes.rank)
 
-        return mapped(self._recording.output, change)
+        return [value(one) for one in self._recording.output]
 
 
 _USES_SIZES = (

@@ -6,6 +6,7 @@ is asked for. A convolution asks for one hop more. Everything else asks for all 
 
 from __future__ import annotations
 
+import operator
 from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +19,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import rules
 from pyg_batchgnn.port.recording import Call, ModuleCall, Recording, Ref, Way, mapped, refs
-from pyg_batchgnn.port.structure import Structure
-from pyg_batchgnn.port.values import BatchEdges, Edges, Nodes, SeedIds
+from pyg_batchgnn.port.values import BatchEdges, Edges, Fixed, Nodes, SeedIds
 
 
 @dataclass(eq=False)
@@ -83,13 +83,10 @@ class Program:
     # Demand ---------------------------------------------------------------------------------------
 
     def _demand_output(self) -> None:
-        def ask(leaf: Any) -> Any:
-            if isinstance(leaf, Ref):
-                axis = self.axes[leaf.number]
-                self._ask(leaf, 0 if self.seeds and isinstance(axis, Nodes) else self.full(leaf.number))
-            return leaf
-
-        mapped(self.recording.output, ask)
+        for one, returned in zip(self.recording.output, self.recording.returned, strict=True):
+            if isinstance(one, Ref):
+                first = self.seeds and returned and isinstance(self.axes[one.number], Nodes)
+                self._ask(one, 0 if first else self.full(one.number))
 
     def full(self, number: int) -> int:
         """Returns the hops of all rows of a value."""
@@ -104,6 +101,8 @@ class Program:
 
     def _demand(self, call: Call, model: torch.nn.Module) -> None:
         wanted = [self.need[one] for one in call.results if one in self.need]
+        if call.writes:
+            wanted.append(max(map(self.full, call.results)))
         if not wanted:
             return
         hops = max(wanted)
@@ -138,9 +137,9 @@ class Program:
 
     def _takes_seeds(self, call: Call) -> bool:
         """Returns whether a call takes rows of nodes by ids of seeds."""
-        if call.target not in _TAKES or not call.args or not isinstance(call.args[0], Ref):
+        if call.target not in _TAKES or len(call.args) < 2 or not isinstance(call.args[0], Ref):
             return False
-        if call.target is not Tensor.__getitem__ and call.args[1] != 0:
+        if call.target not in rules.GETITEM and call.args[1] != 0:
             return False  # columns
         axes = [self.axes[one] for one in refs(call.args[1:])]
         return (
@@ -154,19 +153,14 @@ class Program:
 
     # Running --------------------------------------------------------------------------------------
 
-    def holds(self, structure: Structure) -> bool:
-        """Returns whether comparisons of sizes come out as they did when ``forward`` was
-        recorded."""
-        return all(
-            one.compare(one.form.value(structure.counter), 0) == one.found for one in self.recording.guards
-        )
-
     def is_by_row(self, model: torch.nn.Module) -> bool:
         """Returns whether the rows of the seeds depend on no statistics of rows that are computed
         now."""
         for step in self.steps:
             for part in step.parts or [step]:
-                if not part.call.by_row and part.call.message_passing is None:
+                fixed = all(isinstance(self.axes[one], Fixed) for one in part.call.results)
+                aside = part.call.by_row or part.call.message_passing is not None or fixed
+                if part.call.writes or not aside:
                     return False
                 module = module_of(part.call, model)
                 if module is not None and any(map(rules.takes_row_statistics, module.modules())):
@@ -184,8 +178,8 @@ class Reads:
     """The arguments of a convolution, or of a `HeteroConv`.
 
     Attributes:
-        sources, targets: a value, or several by node type; the same one where every target is a
-            source.
+        sources, targets: a value, or several by node type or by name; the same one where every
+            target is a source.
         edges: the edge index, or several by relation.
         values: values of edges, by the name of the argument.
     """
@@ -197,6 +191,10 @@ class Reads:
 
     @classmethod
     def of(cls, call: Call) -> Reads:
+        if isinstance(call.target, ModuleCall) and call.target.method == "propagate":
+            rows = {name: call.kwargs[name] for name in call.names}
+            values = {name: one for name, one in call.kwargs.items() if name not in rows}
+            return cls(rows, rows, call.args[0], values)
         given = dict(zip(call.names, call.args, strict=False)) | call.kwargs
         values = {
             name: one for name, one in given.items() if name not in ("x", "edge_index") and one is not None
@@ -207,14 +205,14 @@ class Reads:
 
 
 #: Functions that take rows by their numbers.
-_TAKES = {Tensor.__getitem__, Tensor.index_select, torch.index_select}
+_TAKES = {*rules.GETITEM, Tensor.index_select, torch.index_select}
 
 
 # Steps ############################################################################################
 
 _RELUS = {torch.relu, Tensor.relu, torch.nn.functional.relu}
-_ADDITIONS = {torch.add, Tensor.add}
-_SUMS = {*_ADDITIONS, torch.sub, Tensor.sub}
+_ADDITIONS = {torch.add, Tensor.add, operator.add}
+_SUMS = {*_ADDITIONS, torch.sub, Tensor.sub, operator.sub}
 _DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
 
 
@@ -222,7 +220,7 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
     """Returns the steps of a program: calls that nobody needs are left out, and a ReLU and a
     dropout join the step before where nobody else reads what it makes."""
     recording, need = program.recording, program.need
-    calls = [one for one in recording.calls if any(number in need for number in one.results)]
+    calls = [one for one in recording.calls if one.writes or any(number in need for number in one.results)]
     readers: Counted[int] = Counted()
     for call in calls:
         readers.update(refs((call.args, call.kwargs)))

@@ -22,10 +22,15 @@ class Ref:
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """The call of a module as one step. ``path``: its name in the model; empty for the model
-    itself."""
+    """The call of a module as one step.
+
+    Attributes:
+        path: its name in the model; empty for the model itself.
+        method: "forward", or "propagate" for the messages of a layer of the user's own.
+    """
 
     path: str
+    method: str = "forward"
 
 
 class Way(enum.Enum):
@@ -58,6 +63,8 @@ class Call:
         note: why it computes all rows, if it reads rows of nodes and does.
         layer: how many message passing layers were recorded before.
         where: the file and line of the user's code.
+        writes: it writes to a parameter, a buffer or running statistics, so that it runs once.
+        files: where it was called, the innermost file last.
     """
 
     target: Callable[..., Any] | ModuleCall
@@ -71,16 +78,9 @@ class Call:
     names: tuple[str, ...] = ()
     names_of_results: tuple[str, ...] = ()
     note: str = ""
-    columns: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Guard:
-    """A comparison of a sum of counters with zero that ``forward`` made, and what came out."""
-
-    form: Form
-    compare: Callable[[int, int], bool]
-    found: bool
+    columns: tuple[str, ...] = ()
+    writes: bool = False
+    files: tuple[str, ...] = ()
 
 
 @dataclass
@@ -90,58 +90,24 @@ class Recording:
     Attributes:
         axes: what the rows of each value are.
         inputs: the numbers of the values that are inputs, in the order of `flat`.
-        parameters: by number, the place of a parameter, a buffer or a tensor of a module: the path
-            of the module and the name of the attribute.
-        output: what ``forward`` returned, with a `Ref` for each tensor.
-        inlined: the paths of the modules whose ``forward`` was recorded call by call.
-        reads: the names of the attributes that were read, by the path of the module.
-        writers: the paths of modules, called as one step, that wrote to themselves.
+        output: a value, or a number, for each output of the graph.
+        returned: of each output, whether ``forward`` returns it; else it is the effect of a write.
+        result: what the rows of each tensor in the result of ``forward`` are, in the order of `flat`.
+        branches: comparisons of sizes that the recording depends on.
     """
 
     calls: list[Call] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
-    parameters: dict[int, tuple[str, str]] = field(default_factory=dict)
-    output: Any = None
-    guards: list[Guard] = field(default_factory=list)
-    inlined: list[str] = field(default_factory=list)
-    reads: dict[str, set[str]] = field(default_factory=dict)
-    writers: set[str] = field(default_factory=set)
+    output: list[Any] = field(default_factory=list)
+    returned: list[bool] = field(default_factory=list)
+    result: list[Axis] = field(default_factory=list)
+    branches: list[str] = field(default_factory=list)
 
     @property
     def notes(self) -> dict[str, str]:
         """The reasons why calls compute all rows, by the place in the user's code."""
         return {one.where: one.note for one in self.calls if one.note}
-
-
-def differs(first: Recording, second: Recording) -> str | None:
-    """Returns where two recordings of one ``forward`` differ, or None.
-
-    They do where one batch left a number in it, or took another branch.
-    """
-    names = [_names(one) for one in (first, second)]
-    for one, other in zip(first.calls, second.calls, strict=False):
-        if _signature(one, names[0]) != _signature(other, names[1]):
-            return one.where
-    return None if len(first.calls) == len(second.calls) else "its end"
-
-
-def _names(recording: Recording) -> dict[int, Any]:
-    """Returns what the values of a recording are, whatever their numbers."""
-    found: dict[int, Any] = dict(recording.parameters)
-    found.update((number, ("input", place)) for place, number in enumerate(recording.inputs))
-    for place, call in enumerate(recording.calls):
-        found.update((number, ("call", place, which)) for which, number in enumerate(call.results))
-    return found
-
-
-def _signature(call: Call, names: Mapping[int, Any]) -> Any:
-    def plain(leaf: Any) -> Any:
-        if isinstance(leaf, Ref):
-            return names.get(leaf.number)
-        return ("count", leaf.form) if isinstance(leaf, Count) else leaf
-
-    return call.target, mapped((call.args, call.kwargs), plain), call.by_row, call.message_passing
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:

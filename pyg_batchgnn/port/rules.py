@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 import torch_geometric.nn
 from torch import Tensor
 
-from pyg_batchgnn.port.values import Count
+from pyg_batchgnn.port.values import Count, Form
 
 
 def _words(text: str) -> list[str]:
@@ -33,7 +34,7 @@ _ELEMENTWISE = _words("""
     true_divide trunc type type_as where xlogy __and__ __or__ __xor__ __invert__ __rsub__
     __rpow__ __rdiv__ __rfloordiv__ __rmod__ __pow__ __truediv__ __rtruediv__ __floordiv__
     __mod__ __neg__ __abs__ __add__ __radd__ __sub__ __mul__ __rmul__ __eq__ __ne__ __lt__
-    __le__ __gt__ __ge__
+    __le__ __gt__ __ge__ truediv floordiv mod and_ or_ xor invert zeros_like ones_like full_like
 """)
 #: Along the dimension ``dim``, which must not be that of the rows. The number is the place of it.
 _ALONG = {
@@ -69,9 +70,10 @@ _DEFAULT_DIM = {
 }
 #: Products of rows with a fixed matrix.
 _PRODUCTS = ("linear", "matmul", "mm", "__matmul__")
+GETITEM = {Tensor.__getitem__, operator.getitem}
 _RESHAPES = ("view", "reshape", "repeat", "expand")
 
-_HOMES = (torch, Tensor, F, torch.special, torch._C._nn)
+_HOMES = (torch, Tensor, F, torch.special, torch._C._nn, operator)
 
 
 def _named(names: Iterable[str]) -> dict[Any, str]:
@@ -101,20 +103,25 @@ DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu")
 
 
 def is_by_row(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], rows: Callable[[Any], bool]
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    rows: Callable[[Any], bool],
+    form: Form | None,
 ) -> bool:
     """Returns whether each row of the result follows from the same row of the arguments.
 
     Args:
+        form: the number of rows.
         rows: whether a tensor has the rows in question. The others have the same value whatever
             rows are computed.
     """
     given = list(tensors(args)) + list(tensors(kwargs))
-    if not args or (function in (torch.where, Tensor.where) and len(given) < 2):
+    if not given or not args or (function in (torch.where, Tensor.where) and len(given) < 2):
         return False
     if function in _BY_ELEMENT:
         return _broadcasts(given, rows)
-    if function is Tensor.__getitem__:
+    if function in GETITEM:
         return _keeps_rows(args[1], rows)
     name = _BY_DIM.get(function)
     if name is not None:
@@ -124,7 +131,7 @@ def is_by_row(
             rows(args[0]) and args[0].dim() >= 2 and not any(map(rows, given[1:])) and _is_matrix(given[1:])
         )
     if function in _RESHAPE:
-        return _keeps_first(_RESHAPE[function], args, kwargs)
+        return _keeps_first(_RESHAPE[function], args, kwargs, form)
     if function in _TRANSPOSES:
         return _leaves_first(_TRANSPOSES[function], args, kwargs)
     if function in _LAYER_NORM or function in _RMS_NORM:
@@ -152,7 +159,7 @@ def why_whole(function: Callable[..., Any]) -> str:
     if function in _BY_ELEMENT:
         return "meets values of other rows"
     named = (_BY_DIM, KEEPING, _PRODUCT, _RESHAPE, _TRANSPOSES)
-    if function is Tensor.__getitem__ or any(function in one for one in named):
+    if function in GETITEM or any(function in one for one in named):
         return "looks at all rows"
     return "is not known to compute each row by itself"
 
@@ -261,7 +268,7 @@ def counts_rows(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
     return dim is None or int(dim) % max(1, args[0].dim() if args else 1) == 0
 
 
-def _keeps_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+def _keeps_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], form: Form | None) -> bool:
     """Returns whether a new shape keeps the dimension of the rows."""
     x, shape = args[0], list(args[1:])
     if kwargs or not shape:
@@ -276,15 +283,14 @@ def _keeps_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> b
     if name == "expand":
         return (
             len(shape) == x.dim()
-            and (first == -1 or isinstance(first, Count))
-            and int(first) in (-1, x.size(0))
+            and (first.form == form if isinstance(first, Count) else first == -1)
         )
     if isinstance(first, Count):
-        return int(first) == x.size(0)
+        return first.form == form
     rest = 1
     for one in shape[1:]:
         rest *= int(one)
-    return int(first) == -1 and rest > 0 and rest == x[:1].numel() and x.size(0) > 0
+    return int(first) == -1 and rest > 0 and rest == x[:1].numel()
 
 
 def _leaves_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

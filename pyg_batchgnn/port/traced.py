@@ -1,85 +1,89 @@
-"""Models whose ``forward`` was recorded, and which compute what is asked of them (design, section
-9)."""
+"""Models whose ``forward`` was captured, and which compute what is asked of them (design, section
+11)."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import threading
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn.conv import HeteroConv
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.port import foreign, own_layers
+from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
+from pyg_batchgnn.port.capture import Captured, CapturedFunction, Miss
+from pyg_batchgnn.port.check import difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
-from pyg_batchgnn.port.module_state import ModuleState, Settings, calm, contents, restored
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Program
-from pyg_batchgnn.port.record import Recorder, record, share_memory
-from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, Way, differs, flat, mapped
+from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, Way, flat, mapped
 from pyg_batchgnn.port.report import AccelerationReport, forward_report, log_report, refused
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
-from pyg_batchgnn.port.structure import prefix
-from pyg_batchgnn.port.values import Count, Nodes, Refusal
+from pyg_batchgnn.port.translate import translate
+from pyg_batchgnn.port.values import Axis, Count, Nodes, Refusal
 
-#: Graphs that a model may have. More patterns of arguments than that are not recorded.
+#: Graphs that a model may have.
 _MOST_GRAPHS = 16
-#: Batches whose results are compared with the plain ones. Their sizes differ.
-_COMPARED = 2
-#: Modules in which recording may fail before the model is left as it is.
-_MOST_LEAVES = 16
-_recording = threading.local()
-
-
-def is_recording() -> bool:
-    """Returns whether this thread records a ``forward`` now."""
-    return bool(getattr(_recording, "active", False))
 
 
 @dataclass
 class Graph:
-    """A recorded ``forward`` for one pattern of arguments.
+    """A captured ``forward``, and the programs that compute what is asked of it.
 
     Attributes:
-        states: of the modules that it depends on, by path.
-        settings: outside of the modules.
-        paths: of the modules whose ``forward`` was recorded, and of those that it calls.
+        captured: the graph of Dynamo.
+        leaves: of each placeholder, its number among the tensors of the arguments, or None.
         programs: by whether the seeds' rows alone are wanted.
         draws: numbers are drawn anew whenever it runs, beside the one of its own dropout.
-        sizes: the sizes of the batches whose results were compared.
+        wrong: the reason why it is not used, or empty.
     """
 
+    captured: Captured
     recording: Recording
-    states: dict[str, ModuleState]
-    settings: Settings
-    paths: list[str]
+    leaves: list[int | None]
     programs: dict[bool, Program] = field(default_factory=dict)
     draws: bool = False
-    sizes: list[tuple[Any, ...]] = field(default_factory=list)
+    wrong: str = ""
 
-    def fits(self, model: torch.nn.Module) -> bool:
-        """Returns whether everything is as it was when ``forward`` was recorded."""
-        try:
-            parts = [(model.get_submodule(path), state) for path, state in self.states.items()]
-        except AttributeError:  # one is gone
-            return False
-        return all(state.change(part) is None for part, state in parts) and self.settings.change() is None
+    def program(self, model: torch.nn.Module, *, seeds: bool) -> Program:
+        if seeds not in self.programs:
+            self.programs[seeds] = Program(self.recording, model, seeds=seeds)
+        return self.programs[seeds]
 
-    def may_run(self, model: torch.nn.Module) -> bool:
-        """Returns whether nobody waits for a module to be called as PyG calls it."""
-        return not any(must_be_called(model.get_submodule(path)) for path in self.paths if path)
+    def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
+        """Returns why a convolution must compute all rows now, though it did not when ``forward``
+        was captured, or None."""
+        for call in self.recording.calls:
+            if call.message_passing is not Way.TRIMMED or not isinstance(call.target, ModuleCall):
+                continue
+            conv = model.get_submodule(call.target.path)
+            if call.target.method == "forward" and not isinstance(conv, HeteroConv):
+                reason = foreign.whole_reason(conv, None, trims)
+                if reason is not None:
+                    return reason
+        return None
+
+
+@dataclass
+class Entry:
+    """What is known of calls with arguments of one pattern.
+
+    Attributes:
+        refused: why ``forward`` cannot be captured, by the modes that it was called in.
+    """
+
+    function: CapturedFunction = field(default_factory=CapturedFunction)
+    refused: dict[Any, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -91,21 +95,23 @@ class Tracing:
         rows: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
         report: is told how ``forward`` is computed.
         uses_all_rows: True once a loss used other rows than the seeds'.
-        is_full: no further graphs are recorded.
         is_sequential: the model is a `Sequential` of PyG without a ``forward`` of the user's.
-        is_told: the report says why a call could not be recorded at all.
-        graphs: by the pattern of the arguments, several for other attributes; or the reason why
-            there is none.
+        entries: by the pattern of the arguments.
+        graphs: all that were captured.
+        result: what the rows of each tensor in the result are, if a graph told.
+        warned: the subjects of warnings that were given.
     """
 
     trims: tuple[type[torch.nn.Module], ...] = ()
     rows: str | None = None
     report: Callable[[AccelerationReport], None] = log_report
     uses_all_rows: bool = False
-    is_full: bool = False
     is_sequential: bool = False
-    is_told: bool = False
-    graphs: dict[Any, list[Graph | str]] = field(default_factory=dict)
+    entries: dict[Any, Entry] = field(default_factory=dict)
+    graphs: list[Graph] = field(default_factory=list)
+    result: list[Axis] | None = None
+    warned: set[str] = field(default_factory=set)
+    classes: dict[type, dict[str, Any]] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: Any) -> Tracing:
         return Tracing(self.trims, self.rows, self.report, is_sequential=self.is_sequential)
@@ -116,11 +122,17 @@ class Tracing:
     def note_all_rows(self) -> None:
         self.uses_all_rows = True
 
-    def tell_once(self, model: torch.nn.Module, reason: str) -> None:
-        """Reports why calls cannot be recorded at all."""
-        if not self.is_told:
-            self.is_told = True
-            self.report(AccelerationReport(forward=refused(model, reason)))
+    def warn(self, subject: str, text: str) -> None:
+        """Warns of what costs speed or changes numbers, once for each subject."""
+        if subject not in self.warned:
+            self.warned.add(subject)
+            warnings.warn(text, stacklevel=2)
+
+    def refuse(self, model: torch.nn.Module, reason: str) -> None:
+        """Says that calls are plain ones from now on."""
+        report = refused(model, reason)
+        self.report(AccelerationReport(forward=report))
+        self.warn("plain", f"{report}; accelerate's report= has the whole table")
 
     def judge(self, conv: Any, x: Any, edge_index: Any, values: Mapping[str, Any]) -> Way | str:
         """Returns how the first rows of a convolution are computed, or why all are."""
@@ -131,13 +143,7 @@ class Tracing:
             return Way.NATIVE if reason is None else reason
         if isinstance(conv, HeteroConv):
             return Way.NATIVE if isinstance(conv, AcceleratedHeteroConv) else Way.TRIMMED
-        trims = self.trims
-        if foreign.is_users(conv) and not isinstance(conv, trims):
-            reason = own_layers.whole_reason(conv, x, edge_index, values)
-            if reason is not None:
-                return f"{type(conv).__name__} {reason}; {foreign.how_to_name(conv)}"
-            trims = (*trims, foreign.kind_of(conv))
-        reason = foreign.whole_reason(conv, x, trims)
+        reason = foreign.whole_reason(conv, x, self.trims)
         return Way.TRIMMED if reason is None else reason
 
 
@@ -156,22 +162,28 @@ class TracedModel(torch.nn.Module):
         return Tracing()  # of a model that was made by ``type(model)(...)``
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return self.users_forward(self, *args, **kwargs)
         own = self.users_forward
-        plain = functools.partial(own, self)
-        if is_recording() or is_traced() or is_symbolic(*args, *kwargs.values()):
-            return plain(*args, **kwargs)
+        if is_traced() or is_symbolic(*args, *kwargs.values()):
+            return own(self, *args, **kwargs)
+        tracing = self._batchgnn
         by_type = isinstance(self, torch.fx.GraphModule)
-        bound = bind(own, args, kwargs, rows=self._batchgnn.rows, names=self.bound_names, by_type=by_type)
+        bound = bind(own, args, kwargs, rows=tracing.rows, names=self.bound_names, by_type=by_type)
         if bound is None:
             self._tell_of_names(own)
-            return plain(*args, **kwargs)
-        found, result = run(self, self._batchgnn, bound)
+            return own(self, *args, **kwargs)
+        found, result = run(self, tracing, bound)
         if found:
             return result
+        reason = result
         if bound.by_name:
-            values = {name: _materialised(one) for name, one in bound.arguments.items()}
-            return _cut(plain(**values), bound, None)
-        return _cut(plain(*args, **kwargs), bound, None)
+            result = own(self, **{name: _materialised(one) for name, one in bound.arguments.items()})
+        else:
+            result = own(self, *args, **kwargs)
+        if reason is not None:
+            tracing.refuse(self, reason)
+        return _cut(result, bound, tracing.result)
 
     @property
     def users_forward(self) -> Callable[..., Any]:
@@ -184,9 +196,10 @@ class TracedModel(torch.nn.Module):
     def _tell_of_names(self, forward: Callable[..., Any]) -> None:
         """Reports, once, that the arguments of ``forward`` have no names."""
         kinds = [one.kind for one in inspect.signature(forward).parameters.values()]
-        if inspect.Parameter.VAR_POSITIONAL in kinds:
+        if inspect.Parameter.VAR_POSITIONAL in kinds and "names" not in self._batchgnn.warned:
+            self._batchgnn.warned.add("names")
             reason = "it takes *args, whose names are not known; write its parameters out"
-            self._batchgnn.tell_once(self, reason)
+            self._batchgnn.refuse(self, reason)
 
     def __init_subclass__(cls, **options: Any) -> None:
         if "stands_for" not in vars(cls):
@@ -224,8 +237,9 @@ def _forward_of_sequential(names: tuple[str, ...]) -> Callable[..., Any]:
 
 def _reduced(self: TracedModel, protocol: Any) -> Any:
     """Returns what a copy or a file holds of a model: its class is made again from the user's."""
+    state = self.__getstate__() if hasattr(self, "__getstate__") else None
     del protocol
-    return _rebuild, (self.stands_for,), self.__dict__
+    return _rebuild, (self.stands_for,), self.__dict__ if state is None else state
 
 
 def _rebuild(kind: type[torch.nn.Module]) -> torch.nn.Module:
@@ -252,128 +266,40 @@ def traced_class(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
 
 
 def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, Any]:
-    """Computes a call by a recorded graph, which is recorded where there is none.
+    """Computes a call by a captured graph, which is captured where there is none.
 
     Returns:
-        True and the result; or False where ``forward`` must be called plainly.
+        True and the result; or False where ``forward`` must be called plainly, and a reason if it
+        is a new one.
     """
-    graph, plain = _graph(model, tracing, bound)
-    if graph is None:
+    if any(map(must_be_called, (one for one in model.modules() if one is not model))):
         return False, None
-    program = _program(graph, model, bound.seeds is not None)
-    if not (graph.may_run(model) and program.holds(bound.structure)) or not _is_right(
-        graph, model, tracing, bound, plain
-    ):
+    if any(map(is_uninitialized_parameter, model.parameters())):
+        return False, None  # the first plain call says how wide lazy modules are
+    _check_classes(model, tracing)
+    entry = tracing.entries.setdefault(_pattern(bound), Entry())
+    modes = torch.is_grad_enabled(), tuple(one.training for one in model.modules())
+    if modes in entry.refused:
         return False, None
+    call = Call(model, tracing, bound)
+    arguments = call.arguments()
+    forward: Any = model.users_forward
     try:
-        if bound.seeds is None and _splits(graph, model, tracing, bound):
-            rows = _with_seed_rows(graph, model, tracing, bound)
-            if rows is not None:
-                return True, rows
-        found = _rows(graph, model, bound, bound.seeds is not None)
-    except Refusal:
-        return False, None
-    return True, _cut(found, bound, graph.recording)
-
-
-def _splits(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> bool:
-    """Returns whether gradients are computed for the rows of the seeds first.
-
-    They are not if rows depend on each other, once a loss used other rows, or if hooks wait for a
-    gradient, which would come in two parts.
-    """
-    output = graph.recording.output
-    return (
-        torch.is_grad_enabled()
-        and not (tracing.uses_all_rows or graph.draws)
-        and not any(map(_waits_for_gradient, _taking_gradients(model, bound)))
-        and isinstance(output, Ref)
-        and isinstance(graph.recording.axes[output.number], Nodes)
-        and bound.structure.hops > 0
-        and _program(graph, model, seeds=True).is_by_row(model)
-    )
-
-
-def _taking_gradients(model: torch.nn.Module, bound: Bound) -> list[Tensor]:
-    given = [one.value for one in _leaves(bound) if isinstance(one.value, Tensor)]
-    return [one for one in (*given, *model.parameters()) if one.requires_grad]
-
-
-def _waits_for_gradient(one: Tensor) -> bool:
-    return bool(one._backward_hooks) or one.retains_grad
-
-
-def _with_seed_rows(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
-    """Returns all rows, with gradients of the seeds' rows; None if every run drops others."""
-    before = torch.get_rng_state()
-
-    def every() -> Any:
-        return _rows(graph, model, bound, seeds=False)
-
-    seeds = _rows(graph, model, bound, seeds=True)
-    drawn = torch.get_rng_state()
-    with torch.no_grad():
-        rows = every()
-    if not torch.equal(drawn, torch.get_rng_state()):
-        graph.draws = True
-        torch.set_rng_state(before)
-        return None
-    if rows._is_view() or any(isinstance(one, Tensor) and share_memory(one, rows) for one in _inputs(bound)):
-        rows = rows.clone()  # which is overwritten
-    leaves = _taking_gradients(model, bound)
-    if not leaves:
-        return rows
-    return with_seed_rows(rows, seeds, leaves, with_this_autocast(every), tracing.note_all_rows)
-
-
-def _rows(graph: Graph, model: torch.nn.Module, bound: Bound, seeds: bool) -> Any:
-    return run_program(_program(graph, model, seeds), Frame(model, bound.structure, {}), _inputs(bound))
-
-
-def _program(graph: Graph, model: torch.nn.Module, seeds: bool) -> Program:
-    if seeds not in graph.programs:
-        graph.programs[seeds] = Program(graph.recording, model, seeds=seeds)
-    return graph.programs[seeds]
-
-
-def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Graph | None, Any]:
-    """Returns the graph of a call, None if there is none, and what ``forward`` returned if it was
-    recorded just now."""
-    try:
-        pattern = _pattern(model, bound)
+        try:
+            return True, entry.function.run(forward, model, arguments, call)
+        except Miss:
+            if len(tracing.graphs) >= _MOST_GRAPHS:
+                entry.refused[modes] = f"it was captured {_MOST_GRAPHS} times for other arguments and attributes"
+                return False, None if "plain" in tracing.warned else entry.refused[modes]
+        found = entry.function.capture(
+            forward, model, arguments, call.described(), call, tracing.trims
+        )
+        return True, found
+    except Miss:
+        entry.refused[modes] = "TorchDynamo is turned off"
     except Refusal as refusal:
-        tracing.tell_once(model, refusal.reason)
-        return None, None
-    known = tracing.graphs.setdefault(pattern, [])
-    for one in known:
-        if isinstance(one, str):
-            return None, None
-        if one.fits(model):
-            return one, None
-    if sum(map(len, tracing.graphs.values())) >= _MOST_GRAPHS:
-        reason = f"it was recorded {_MOST_GRAPHS} times for other arguments and attributes"
-        if not tracing.is_full:
-            tracing.report(AccelerationReport(forward=refused(model, reason)))
-        tracing.is_full = True
-        if known:
-            known.append(reason)
-        else:
-            del tracing.graphs[pattern]
-        return None, None
-    if any(is_uninitialized_parameter(one) for one in model.parameters()):
-        return None, None  # the first plain call says how wide lazy modules are
-    if any(must_be_called(one) for one in model.modules() if one is not model):
-        return None, None  # hooks see what plain calls would show them, once
-    try:
-        recording, plain = recorded(model, tracing, bound)
-        graph = graph_of(recording, model)
-    except Refusal as refusal:
-        known.append(refusal.reason)
-        tracing.report(AccelerationReport(forward=refused(model, refusal.reason)))
-        return None, None
-    known.append(graph)
-    tracing.report(AccelerationReport(forward=forward_report(recording, model)))
-    return graph, plain
+        entry.refused[modes] = refusal.reason
+    return False, entry.refused[modes]
 
 
 def must_be_called(module: torch.nn.Module) -> bool:
@@ -381,86 +307,244 @@ def must_be_called(module: torch.nn.Module) -> bool:
     return nn.is_watched(module) or (isinstance(module, nn.NativeConv) and nn.as_made(module) is None)
 
 
-def graph_of(recording: Recording, model: torch.nn.Module) -> Graph:
-    targets = (one.target for one in recording.calls)
-    called = dict.fromkeys(one.path for one in targets if isinstance(one, ModuleCall))
-    read = {path: names for path, names in recording.reads.items() if names}
-    for path in ("", *recording.inlined):
-        read[path] = {*recording.reads[path], "forward"}
-    states = {path: ModuleState(model.get_submodule(path), names) for path, names in read.items()}
-    for path in called:
-        module = model.get_submodule(path)
-        # What a native convolution reads of itself is compared at every call anyway (`nn.as_made`).
-        known = {"", *module.read_parts} if isinstance(module, nn.NativeConv) else set()
-        for name, part in module.named_modules():
-            inside = f"{path}.{name}" if name else path
-            if name not in known and name != "aggr_module" and inside not in recording.writers:
-                states[inside] = ModuleState(part)
-    settings = Settings()
-    for path, names in read.items():
-        settings.add(model.get_submodule(path), names)
-    return Graph(recording, states, settings, [*recording.inlined, *called])
+def _check_classes(model: torch.nn.Module, tracing: Tracing) -> None:
+    """Forgets all graphs if a class of the user's got other methods, which Dynamo does not see."""
+    kinds = {one for module in model.modules() for one in type(module).__mro__ if _is_users(one)}
+    now = {kind: _methods(kind) for kind in kinds}
+    if now != tracing.classes:
+        if tracing.classes:
+            tracing.entries.clear()
+        tracing.classes = now
 
 
-def recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Recording, Any]:
-    """Records ``forward``. A module in which that fails is called as one step.
+@functools.lru_cache(maxsize=1024)
+def _is_users(kind: type) -> bool:
+    home = kind.__module__.partition(".")[0]
+    return home not in ("torch", "torch_geometric", "pyg_batchgnn", "builtins", "abc", "typing")
 
-    Returns:
-        The recording, and what ``forward`` returned, without dropout.
-    """
-    leaves: dict[str, str] = {}
-    while True:
-        recorder = Recorder(model, tracing.judge, bound.structure.counter, tuple(leaves))
+
+def _methods(kind: type) -> dict[str, Any]:
+    return {name: one for name, one in vars(kind).items() if callable(one) or isinstance(one, _WRAPPERS)}
+
+
+_WRAPPERS = (property, staticmethod, classmethod)
+
+
+class Call:
+    """One call of a model, which runs the graph that fits it."""
+
+    def __init__(self, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
+        self._model, self._tracing, self._bound = model, tracing, bound
+        self.leaves, self.trims = list(_leaves(bound)), tracing.trims
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns the arguments for Dynamo, with stand-ins for rows that are read in place."""
+        seen: set[int] = set()
+        structure = self._bound.structure
+
+        def stand(leaf: Any) -> Any:
+            if isinstance(leaf, Count):
+                return int(leaf)
+            if not isinstance(leaf, ArgumentTensor):
+                return leaf
+            made = leaf.stand_in(structure)
+            made = made.view_as(made) if id(made) in seen else made
+            seen.add(id(made))
+            return made
+
+        return self._filled(stand)
+
+    def described(self) -> dict[str, Any]:
+        """Returns the arguments with what is known of each tensor and number in its place."""
+        return self._filled(lambda leaf: leaf)
+
+    def _filled(self, change: Callable[[Any], Any]) -> dict[str, Any]:
+        def fill(tree: Any) -> Any:
+            if isinstance(tree, BatchArgument):
+                return tree.batch.copied(mapped(tree.batch.attributes(), change))
+            return mapped(tree, change)
+
+        return {name: fill(one) for name, one in self._bound.arguments.items()}
+
+    def __call__(self, captured: Captured, values: tuple[Any, ...]) -> Sequence[Any]:
+        """Returns the outputs of a graph, for the values of its placeholders."""
+        model, tracing, bound = self._model, self._tracing, self._bound
+        if captured.made is None:
+            captured.made = self.translated(captured)
+        graph: Graph = captured.made
+        if graph.wrong:
+            raise Refusal(graph.wrong)
+        reason = graph.why_unfit(model, tracing.trims)
+        if reason is not None:
+            raise Refusal(reason)
+        inputs = self.inputs(graph, values)
+        self.check(graph, inputs)
+        if bound.seeds is None and self._splits(graph, inputs):
+            rows = self._with_seed_rows(graph, inputs)
+            if rows is not None:
+                return [rows]
+        found = self._outputs(graph, inputs, seeds=bound.seeds is not None)
+        return [
+            _first_rows(one, axis, bound) if returned else one
+            for one, axis, returned in zip(found, _axes(graph), graph.recording.returned, strict=True)
+        ]
+
+    def translated(self, captured: Captured) -> Graph:
+        tracing, model = self._tracing, self._model
+        by_leaf = {id(one): place for place, one in enumerate(self.leaves)}
+        leaves = [
+            by_leaf.get(id(one)) if dim is None else None
+            for one, dim in zip(captured.places, captured.dims, strict=True)
+        ]
         try:
-            recording, plain = _record_once(model, recorder, bound)
+            recording = translate(captured, model, tracing.judge)
         except Refusal as refusal:
-            known = not refusal.path or refusal.path in leaves
-            if known or refusal.is_final or len(leaves) >= _MOST_LEAVES:
-                raise
-            leaves[refusal.path] = refusal.reason
-            continue
-        for call in recording.calls:
-            if isinstance(call.target, ModuleCall) and call.target.path in leaves:
-                call.note = leaves[call.target.path]
-        return recording, plain
+            graph = Graph(captured, Recording(), leaves, wrong=refusal.reason)
+            tracing.graphs.append(graph)
+            return graph
+        graph = Graph(captured, recording, leaves)
+        tracing.graphs.append(graph)
+        tracing.result = recording.result
+        report = forward_report(recording, model)
+        tracing.report(AccelerationReport(forward=report))
+        slow = [one for one in report.calls if one.how == "all rows"]
+        if slow:
+            one = slow[0]
+            more = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
+            tracing.warn("rows", f"{report.name}.forward computes all rows at {one.place}{more}: {one.why}")
+        return graph
+
+    def inputs(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
+        return [
+            value if place is None else self.leaves[place].value
+            for value, place in zip(values, graph.leaves, strict=True)
+        ]
+
+    def check(self, graph: Graph, inputs: Sequence[Any]) -> None:
+        """Compares the programs of a new graph with the graph itself, once.
+
+        Raises:
+            Refusal: they differ.
+        """
+        seeds = self._bound.seeds is not None
+        if seeds in graph.programs:
+            return
+        program = graph.program(self._model, seeds=seeds)
+        structure = self._bound.structure
+        reason = difference(
+            graph.captured, program, self._model, structure, self.leaves, graph.leaves, inputs
+        )
+        if reason is not None:
+            graph.wrong = reason
+            raise Refusal(reason)
+
+    def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
+        program = graph.program(self._model, seeds=seeds)
+        return run_program(program, Frame(self._model, self._bound.structure, {}), inputs)
+
+    # All rows, with gradients of the seeds' rows ----------------------------------------------------
+
+    def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
+        """Returns whether gradients are computed for the rows of the seeds first.
+
+        They are not if rows depend on each other, once a loss used other rows, or if hooks wait for
+        a gradient, which would come in two parts.
+        """
+        return (
+            torch.is_grad_enabled()
+            and not (self._tracing.uses_all_rows or graph.draws)
+            and graph.recording.returned == [True]
+            and isinstance(_axes(graph)[0], Nodes)
+            and self._bound.structure.hops > 0
+            and not any(map(_waits_for_gradient, self._taking_gradients(inputs)))
+            and graph.program(self._model, seeds=True).is_by_row(self._model)
+        )
+
+    def _taking_gradients(self, inputs: Sequence[Any]) -> list[Tensor]:
+        tensors = (*inputs, *self._model.parameters(), *self._model.buffers())
+        found = {id(one): one for one in tensors if isinstance(one, Tensor) and one.requires_grad}
+        return list(found.values())
+
+    def _with_seed_rows(self, graph: Graph, inputs: Sequence[Any]) -> Any:
+        """Returns all rows, with gradients of the seeds' rows; None if every run drops others."""
+        before, state = torch.get_rng_state(), _state(self._model)
+
+        def every() -> Any:
+            return self._outputs(graph, inputs, seeds=False)[0]
+
+        def again() -> Any:
+            if _state(self._model) != state:
+                raise RuntimeError(
+                    "the loss uses rows beyond the seeds, whose backward pass computes them again, but a mode, "
+                    "an option, a parameter or a buffer of the model changed after forward; call backward() before"
+                )
+            return every()
+
+        (seeds,) = self._outputs(graph, inputs, seeds=True)
+        drawn = torch.get_rng_state()
+        with torch.no_grad():
+            rows = every()
+        if not torch.equal(drawn, torch.get_rng_state()):
+            graph.draws = True
+            torch.set_rng_state(before)
+            return None
+        leaves = self._taking_gradients(inputs)
+        if not leaves:
+            return rows
+        if rows._is_view() or any(isinstance(one, Tensor) and share_memory(one, rows) for one in inputs):
+            rows = rows.clone()  # which is overwritten
+        return with_seed_rows(rows, seeds, leaves, with_this_autocast(again), self._tracing.note_all_rows)
 
 
-def _record_once(model: Any, recorder: Recorder, bound: Bound) -> tuple[Recording, Any]:
-    arguments = {name: _registered(one, recorder) for name, one in bound.arguments.items()}
-    batches = [one for one in arguments.values() if isinstance(one, (Data, HeteroData))]
-    before = [one.to_dict() for one in batches]
-    _recording.active = True
-    try:
-        found = record(recorder, functools.partial(model.users_forward, model), (), arguments)
-        if any(not _same_tree(one.to_dict(), was) for one, was in zip(batches, before, strict=True)):
-            raise Refusal("it writes to the batch")
-        return found
-    finally:
-        _recording.active = False
+def _axes(graph: Graph) -> list[Any]:
+    outputs = graph.recording.output
+    return [graph.recording.axes[one.number] if isinstance(one, Ref) else None for one in outputs]
 
 
-def _same_tree(one: Any, other: Any) -> bool:
-    """Returns whether nested dicts hold the same objects."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same_tree(one[key], other[key]) for key in one)
-    return one is other or (not isinstance(one, Tensor) and type(one) is type(other) and bool(one == other))
+def _waits_for_gradient(one: Tensor) -> bool:
+    return bool(one._backward_hooks) or one.retains_grad
 
 
-def _registered(tree: Any, recorder: Recorder) -> Any:
-    """Returns an argument as a recorded call gets it."""
-
-    def register(leaf: Any) -> Any:
-        if not isinstance(leaf, ArgumentTensor):
-            return leaf
-        return recorder.add_input(leaf.tensor(), leaf.axis)
-
-    if isinstance(tree, BatchArgument):
-        return tree.batch.copied(mapped(tree.batch.attributes(), register))
-    return mapped(tree, register)
+def _state(model: torch.nn.Module) -> Any:
+    """Returns what a program reads of a model when it runs, in a form that compares."""
+    modules = [
+        (id(one), [(name, value) for name, value in vars(one).items() if type(value) in _SCALARS])
+        for one in model.modules()
+    ]
+    tensors = (*model.parameters(), *model.buffers())
+    return modules, [(id(one), one._version) for one in tensors if not one.is_inference()]
 
 
-def _tree(argument: Any) -> Any:
-    return argument.batch.attributes() if isinstance(argument, BatchArgument) else argument
+_SCALARS = (int, float, bool, str, type(None))
+
+
+def share_memory(one: Tensor, other: Tensor) -> bool:
+    if one is other:
+        return True
+    memory = [each.untyped_storage() for each in (one, other) if each.layout is torch.strided]
+    return len(memory) == 2 and memory[0].nbytes() > 0 and memory[0].data_ptr() == memory[1].data_ptr()
+
+
+def _first_rows(one: Any, axis: Any, bound: Bound) -> Any:
+    """Returns the rows of the seeds of rows of nodes, if they alone are wanted."""
+    if bound.seeds is None or not isinstance(axis, Nodes) or axis.name not in bound.seeds:
+        return one
+    count = bound.seeds[axis.name]
+    return one if one.size(0) == count else one[:count]
+
+
+def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:
+    """Returns the result of a plain call with the rows of the seeds, as a graph would.
+
+    Args:
+        axes: what the rows of each tensor are; nothing is cut where None.
+    """
+    if bound.seeds is None or axes is None or len(flat(result)) != len(axes):
+        return result
+    each = iter(axes)
+    return mapped(
+        result, lambda leaf: _first_rows(leaf, next(each), bound) if isinstance(leaf, Tensor) else leaf
+    )
 
 
 def _materialised(tree: Any) -> Any:
@@ -472,140 +556,27 @@ def _materialised(tree: Any) -> Any:
     return mapped(tree, make)
 
 
-def _leaves(bound: Bound) -> list[ArgumentTensor]:
-    found: list[ArgumentTensor] = []
-
-    def see(leaf: Any) -> Any:
-        if isinstance(leaf, ArgumentTensor):
-            found.append(leaf)
-        return leaf
-
-    for one in bound.arguments.values():
-        mapped(_tree(one), see)
-    return found
+def _leaves(bound: Bound) -> Iterator[ArgumentTensor]:
+    for argument in bound.arguments.values():
+        tree = argument.batch.attributes() if isinstance(argument, BatchArgument) else argument
+        found: list[ArgumentTensor] = []
+        mapped(tree, lambda leaf, found=found: found.append(leaf) if isinstance(leaf, ArgumentTensor) else None)
+        yield from found
 
 
-def _inputs(bound: Bound) -> list[Any]:
-    return [one.value for one in _leaves(bound)]
+def _pattern(bound: Bound) -> Any:
+    """Returns what a graph depends on that Dynamo does not see: what is known of each tensor."""
 
+    def place(tree: Any) -> Any:
+        if isinstance(tree, ArgumentTensor):
+            return tree.axis, tree.value.dtype if hasattr(tree.value, "dtype") else None, tree.columns
+        if isinstance(tree, Count):
+            return tree.form
+        if isinstance(tree, (list, tuple)):
+            return tuple(map(place, tree))
+        if isinstance(tree, Mapping):
+            return tuple((name, place(one)) for name, one in tree.items())
+        return place(tree.batch.attributes()) if isinstance(tree, BatchArgument) else None
 
-def _pattern(model: torch.nn.Module, bound: Bound) -> Any:
-    """Returns what a graph depends on beside the attributes of modules."""
-
-    def place(leaf: Any) -> Any:
-        if isinstance(leaf, ArgumentTensor):
-            return (leaf.axis, leaf.kind)
-        if isinstance(leaf, Count):
-            return ("count", leaf.form)
-        return contents(leaf)
-
-    arguments = tuple((name, _hashable(mapped(_tree(one), place))) for name, one in bound.arguments.items())
-    autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-    training = tuple(one.training for one in model.modules())
-    return arguments, bound.structure.hops, training, torch.is_grad_enabled(), autocast, nn.current_products()
-
-
-def _hashable(tree: Any) -> Any:
-    if isinstance(tree, (list, tuple)):
-        return type(tree).__name__, tuple(map(_hashable, tree))
-    if isinstance(tree, Mapping):
-        return tuple((name, _hashable(one)) for name, one in tree.items())
-    if isinstance(tree, slice):
-        return "slice", tree.start, tree.stop, tree.step
-    return tree
-
-
-def _cut(result: Any, bound: Bound, recording: Recording | None) -> Any:
-    """Returns the seeds' rows of a result, where there are rows of other nodes as well.
-
-    Args:
-        recording: tells which rows each tensor of the result has; where None, their number does.
-    """
-    if bound.seeds is None:
-        return result
-    seeds, structure = bound.seeds, bound.structure
-    axes: list[Any] = []
-    if recording is not None:
-        mapped(recording.output, lambda leaf: axes.append(_axis_of(leaf, recording)))
-    places = iter(axes)
-    seeded = [name for name, count in seeds.items() if count]
-    only = seeded[0] if len(seeded) == 1 else None
-
-    def cut(leaf: Any, key: Any) -> Any:
-        axis = next(places, None)
-        name = axis.name if isinstance(axis, Nodes) else key
-        if not isinstance(leaf, Tensor) or leaf.dim() == 0 or name not in seeds:
-            return leaf
-        counts = {prefix(structure, "nodes", name, hops) for hops in range(structure.hops + 1)}
-        return leaf[: seeds[name]] if leaf.size(0) in counts and leaf.size(0) != seeds[name] else leaf
-
-    if isinstance(result, dict) and set(result) <= set(seeds):  # by type
-        return {name: mapped(one, functools.partial(cut, key=name)) for name, one in result.items()}
-    return mapped(result, functools.partial(cut, key=only))
-
-
-def _axis_of(leaf: Any, recording: Recording) -> Any:
-    return recording.axes[leaf.number] if isinstance(leaf, Ref) else None
-
-
-# Comparing ########################################################################################
-
-
-def _is_right(graph: Graph, model: Any, tracing: Tracing, bound: Bound, plain: Any) -> bool:
-    """Compares the results for the first batches with those of plain calls.
-
-    Returns False if a result differed: the graph is given up then.
-
-    Args:
-        plain: what ``forward`` returned for the batch, if it was recorded just now.
-    """
-    structure = bound.structure
-    sizes = (bound.seeds is None, *structure.sizes())
-    if len(graph.sizes) >= _COMPARED or sizes in graph.sizes:
-        return True
-    graph.sizes.append(sizes)
-    try:
-        place = None
-        if plain is None:
-            recording, plain = recorded(model, tracing, bound)
-            place = differs(graph.recording, recording)
-        reason = difference(graph, model, bound, plain)
-        if place is not None:
-            reason = f"it keeps a number of one batch, or a branch that one took ({place})"
-    except Refusal as refusal:
-        reason = refusal.reason
-    except Exception as error:  # a graph of other sizes: the plain forward tells the user's own errors
-        reason = f"its graph failed for this batch: {type(error).__name__}: {error}"
-    if reason is None:
-        return True
-    tracing.report(AccelerationReport(forward=refused(model, reason)))
-    for known in tracing.graphs.values():
-        known[:] = [reason if one is graph else one for one in known]
-    return False
-
-
-def difference(graph: Graph, model: Any, bound: Bound, plain: Any) -> str | None:
-    """Returns how the result of a graph differs from that of a plain call, or None."""
-    program = _program(graph, model, bound.seeds is not None)
-    with restored(model), ExitStack() as stack, torch.no_grad():
-        for call in graph.recording.calls:
-            if isinstance(call.target, ModuleCall):
-                stack.enter_context(calm(model.get_submodule(call.target.path)))
-        found = run_program(program, Frame(model, bound.structure, {}, drops=False), _inputs(bound))
-    expected, own = (flat(_cut(one, bound, graph.recording)) for one in (plain, found))
-    for one, other in zip(expected, own, strict=True):
-        if one.shape != other.shape or not _is_close(one.detach(), other):
-            return "its result differed from that of the plain forward"
-    return None
-
-
-def _is_close(expected: Tensor, found: Tensor) -> bool:
-    if not expected.is_floating_point():
-        return torch.equal(expected, found)
-    wide = expected.double()
-    scale = float(wide.abs().nan_to_num().amax()) if wide.numel() else 0.0
-    rough = expected.dtype in (torch.bfloat16, torch.float16) or torch.is_autocast_enabled("cpu")
-    tolerance = 0.1 if rough else 1e-7 if expected.dtype == torch.float64 else 1e-3
-    return torch.allclose(
-        found.double(), wide, rtol=tolerance, atol=tolerance * scale + 1e-12, equal_nan=True
-    )
+    arguments = tuple((name, place(one)) for name, one in bound.arguments.items())
+    return arguments, bound.structure.hops, nn.current_products()

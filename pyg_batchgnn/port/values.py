@@ -1,4 +1,4 @@
-"""The values of a recorded ``forward``: which rows they have, and how many.
+"""The values of a captured ``forward``: which rows they have, and how many.
 
 A minibatch has nodes of hops 0 to H, seeds first, and edges of hops 1 to H (design, section 3). A
 value has a row for each node of hops 0 to h of one type, for each edge of hops 1 to h of one
@@ -7,27 +7,23 @@ relation, or neither. Only the first kind can be computed for fewer rows than ``
 
 from __future__ import annotations
 
-import operator
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from pyg_batchgnn.types import Relation
 
 
 class Refusal(BaseException):
-    """The reason why a ``forward`` cannot be recorded. It passes the user's ``except Exception``.
+    """The reason why a ``forward`` cannot be captured. It passes the user's ``except Exception``.
 
     Attributes:
         reason: a clause that follows "because", with the file and line.
-        path: the module in whose ``forward`` it is; empty for the model itself.
-        is_final: it does not help to call that module as one step.
     """
 
-    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__(reason)
-        self.reason, self.path, self.is_final = reason, "", is_final
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -119,119 +115,19 @@ class Form:
 class Count(int):
     """A number that follows from the sizes of a batch.
 
-    It is the number itself. What is computed from it is recorded where that is a sum, and refused
-    otherwise: a graph must not keep the sizes of one batch.
-
     Attributes:
-        form: the sum of counters that it is; None if only a recorded call tells.
-        number: the number of its value in the recording; None if the form tells.
+        form: the sum of counters that it is.
     """
 
-    form: Form | None
-    number: int | None
-    #: While recording: what is told a comparison of a form with zero, and what came out; and what
-    #: returns where the user's code is, in brackets.
-    recording: ClassVar[
-        tuple[Callable[[Form | None, Callable[[int, int], bool], bool], None], Callable[[], str]] | None
-    ] = None
+    form: Form
 
-    def __new__(cls, value: int, form: Form | None, number: int | None = None) -> Count:
+    def __new__(cls, value: int, form: Form) -> Count:
         made = super().__new__(cls, value)
-        made.form, made.number = form, number
+        made.form = form
         return made
-
-    def _sum(self, other: Any, sign: int, reverse: bool = False) -> Any:
-        right = other.form if isinstance(other, Count) else Form(frozenset(), other)
-        if type(other) not in (int, Count) or self.form is None or right is None:
-            if Count.recording is not None:
-                return _computed("arithmetic")
-            return getattr(int, f"__{'r' * reverse}{'add' if sign > 0 else 'sub'}__")(self, other)
-        left = self.form
-        if reverse:
-            left, right = right, left
-        value = int(self) + sign * int(other) if not reverse else int(other) + sign * int(self)
-        return Count(value, left.plus(right, sign))
-
-    def __add__(self, other: Any) -> Any:
-        return self._sum(other, 1)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._sum(other, 1, reverse=True)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._sum(other, -1)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._sum(other, -1, reverse=True)
-
-    def __neg__(self) -> Any:
-        return Count(0, Form(frozenset()))._sum(self, -1)
-
-    def _compared(self, other: Any, compare: Callable[[Any, Any], bool]) -> bool:
-        if not isinstance(other, (int, float)):
-            return NotImplemented
-        right = other.form if isinstance(other, Count) else Form(frozenset(), other)
-        difference = None if self.form is None or right is None else self.form.plus(right, -1)
-        found = compare(int(self), int(other) if isinstance(other, Count) else other)
-        if Count.recording is not None:
-            Count.recording[0](difference, compare, found)
-        return found
-
-    def __eq__(self, other: object) -> bool:
-        return self._compared(other, operator.eq)
-
-    def __ne__(self, other: object) -> bool:
-        return self._compared(other, operator.ne)
-
-    def __lt__(self, other: Any) -> bool:
-        return self._compared(other, operator.lt)
-
-    def __le__(self, other: Any) -> bool:
-        return self._compared(other, operator.le)
-
-    def __gt__(self, other: Any) -> bool:
-        return self._compared(other, operator.gt)
-
-    def __ge__(self, other: Any) -> bool:
-        return self._compared(other, operator.ge)
-
-    def __bool__(self) -> bool:
-        return self._compared(0, operator.ne)
-
-    def __int__(self) -> int:
-        if Count.recording is not None and sys._getframe(1).f_globals.get("__package__") != __package__:
-            _computed("int")  # a graph would keep the number
-        return int.__int__(self)
-
-    def __hash__(self) -> int:
-        return hash(int(self))
 
     def __reduce__(self) -> Any:
         return int, (int(self),)
-
-
-def _computed(how: str) -> Any:
-    place = "" if Count.recording is None else Count.recording[1]()
-    raise Refusal(
-        f"it computes with the number of rows of a tensor by {how}{place}, which differs from batch to batch"
-    )
-
-
-def _refused_while_recording(name: str) -> Callable[..., Any]:
-    plain = getattr(int, name)
-
-    def method(self: Count, *given: Any) -> Any:
-        return plain(int.__int__(self), *given) if Count.recording is None else _computed(name.strip("_"))
-
-    return method
-
-
-for _name in (
-    *("mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "rmod", "pow", "rpow"),
-    *("divmod", "float", "abs", "and", "or", "xor", "lshift", "rshift", "invert"),
-    *("str", "format", "round", "ceil", "floor", "trunc"),
-):
-    setattr(Count, f"__{_name}__", _refused_while_recording(f"__{_name}__"))
 
 
 def form_of(axis: Axis) -> Form | None:

@@ -152,9 +152,9 @@ class Found:
 
 
 def found_in(model: Any) -> Found:
-    every = [one for graphs in model._batchgnn.graphs.values() for one in graphs]
-    graphs = [one for one in every if isinstance(one, Graph)]
-    return Found(graphs, [one for one in every if isinstance(one, str)])
+    tracing = model._batchgnn
+    graphs = [one for one in tracing.graphs if not one.wrong]
+    return Found(graphs, [why for entry in tracing.entries.values() for why in entry.refused.values()])
 
 
 def assert_recorded(model: torch.nn.Module, graphs: int = 1) -> None:

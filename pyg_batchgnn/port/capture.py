@@ -1,0 +1,561 @@
+"""The capture of a ``forward`` by TorchDynamo, PyTorch's own tracer (design, section 11).
+
+Dynamo reads the bytecode of a ``forward``, guards every Python value that it used, replays side
+effects, and hands the backend of this file an FX graph. Convolutions, norms and other known modules
+are leaves: one operator each, which names the module. What Dynamo cannot see it refuses, with a
+reason and a line.
+
+A captured function is called with stand-ins for rows that are read in place: tensors of the right
+shape whose memory nobody touches. The graph is handed the rows themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch_geometric.nn
+from torch import Tensor
+from torch.compiler import is_compiling
+from torch_geometric.nn.conv import HeteroConv, MessagePassing
+
+from pyg_batchgnn.nn.models import is_row_wise_norm
+from pyg_batchgnn.port import foreign, rules
+from pyg_batchgnn.port.values import Refusal
+
+
+class Miss(BaseException):
+    """No captured graph fits a call. It passes the user's ``except Exception``."""
+
+
+# Leaves ###########################################################################################
+
+_library = torch.library.Library("pyg_batchgnn_port", "DEF")
+for _schema in (
+    "leaf(Tensor[] tensors, int module, str names) -> Tensor",
+    "leaf_by_type(Tensor[] tensors, int module, str names) -> Tensor[]",
+    "propagate(Tensor plain, Tensor[] tensors, int module, str names) -> Tensor",
+    "rows(Tensor result, Tensor like) -> Tensor",
+    "returned(Tensor tensor) -> Tensor",
+):
+    _library.define(_schema)
+_operators = torch.ops.pyg_batchgnn_port
+LEAF, LEAF_BY_TYPE = _operators.leaf.default, _operators.leaf_by_type.default
+PROPAGATE, ROWS, RETURNED = _operators.propagate.default, _operators.rows.default, _operators.returned.default
+#: Between the names of the tensors of a leaf, and inside of the names of types and relations.
+BETWEEN, INSIDE = "\x1f", "\x1e"
+#: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
+_originals: dict[tuple[type, str], Any] = {}
+_names: dict[type, tuple[str, ...]] = {}
+
+
+class _Local(threading.local):
+    """What is captured, and called, in this thread."""
+
+    capture: Capture | None = None
+    run: Callable[[Captured, tuple[Any, ...]], Sequence[Any]] | None = None
+
+
+_local = _Local()
+
+
+def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
+    """Returns how the calls of a module are captured: as those of a "conv", of "types", of a module
+    of "one" tensor, or, in a layer of the user's own, as those of its "propagate"; None for a
+    module whose ``forward`` is captured call by call."""
+    if isinstance(module, MessagePassing):
+        users = foreign.is_users(module) and not isinstance(module, tuple(trims))
+        return "propagate" if users else "conv"
+    if isinstance(module, HeteroConv):
+        return "types"
+    kind = rules.kind_of(module)
+    known = kind in (*rules.LINEAR, torch.nn.BatchNorm1d, rules.PygBatchNorm, torch_geometric.nn.MLP)
+    known = known or kind in (torch.nn.ReLU, torch.nn.Dropout)
+    return "one" if known or (is_row_wise_norm(module) and kind is not torch.nn.Identity) else None
+
+
+def _original(module: Any, name: str) -> Any:
+    """Returns what the functions below stand for, of the nearest class that has it."""
+    for kind in type(module).__mro__:
+        if (kind, name) in _originals:
+            return _originals[kind, name]
+    raise AssertionError(name)
+
+
+def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+    original = _original(self, "forward")
+    if not is_compiling() or type(self) not in _names:
+        return original(self, *args, **kwargs)
+    given = dict(zip(_names[type(self)], args, strict=False))
+    given.update(kwargs)
+    tensors: list[Tensor] = []
+    names: list[str] = []
+    simple = True
+    for name, one in given.items():
+        if isinstance(one, Tensor):
+            tensors.append(one)
+            names.append(name)
+        elif isinstance(one, (tuple, list)) and len(one) == 2 and name == "x":
+            simple = simple and isinstance(one[0], Tensor) and isinstance(one[1], Tensor)
+            tensors.extend(one)
+            names.extend(("x.0", "x.1"))
+        elif one is not None:
+            simple = False
+    if simple and "edge_index" in names and ("x" in names or "x.0" in names):
+        return LEAF(tensors, id(self), BETWEEN.join(names))
+    return _with_rows(original(self, *args, **kwargs), given.get("x"))
+
+
+def _with_rows(result: Any, x: Any) -> Any:
+    """Says that a layer that is captured call by call returns a row for each target."""
+    like = x[1] if isinstance(x, (tuple, list)) and len(x) == 2 else x
+    if not isinstance(like, Tensor):
+        return result
+    if isinstance(result, Tensor):
+        return ROWS(result, like)
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Tensor):
+        return ROWS(result[0], like), result[1]
+    return result
+
+
+def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
+    simple = not kwargs and len(args) == 1 and isinstance(args[0], Tensor)
+    if not is_compiling() or not simple or (type(self), "forward") not in _originals:
+        return _original(self, "forward")(self, *args, **kwargs)
+    return LEAF([args[0]], id(self), "x")
+
+
+def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
+    original = _original(self, "forward")
+    simple = len(args) == 2 and not kwargs and isinstance(args[0], dict) and isinstance(args[1], dict)
+    if not is_compiling() or not simple:
+        return original(self, *args, **kwargs)
+    x, edges = args
+    tensors: list[Tensor] = []
+    names: list[str] = []
+    for name, one in x.items():
+        if not isinstance(name, str) or not isinstance(one, Tensor):
+            return original(self, *args, **kwargs)
+        tensors.append(one)
+        names.append(name)
+    for relation, one in edges.items():
+        if not isinstance(relation, tuple) or not isinstance(one, Tensor):
+            return original(self, *args, **kwargs)
+        tensors.append(one)
+        names.append(INSIDE.join(relation))
+    targets: dict[str, None] = {}
+    for relation, _ in self.convs.items():
+        source, _, target = relation
+        if relation in edges:
+            if source not in x or target not in x:
+                return original(self, *args, **kwargs)
+            targets[target] = None
+    if not targets:
+        return original(self, *args, **kwargs)
+    names.append(INSIDE + INSIDE.join(targets))
+    made = LEAF_BY_TYPE(tensors, id(self), BETWEEN.join(names))
+    return dict(zip(targets, made, strict=True))
+
+
+def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
+    plain = _original(self, "propagate")(self, edge_index, size=size, **kwargs)
+    if not is_compiling() or not isinstance(plain, Tensor) or not isinstance(edge_index, Tensor):
+        return plain
+    tensors, names, like, simple = [edge_index], ["edge_index"], None, True
+    for name, one in kwargs.items():
+        if isinstance(one, Tensor):
+            tensors.append(one)
+            names.append(name)
+        elif isinstance(one, (tuple, list)) and len(one) == 2:
+            simple, like = False, one
+        elif one is not None:
+            simple = False
+    like = kwargs.get("x", like)
+    plain = _with_rows(plain, like)
+    return PROPAGATE(plain, tensors, id(self), BETWEEN.join(names)) if simple else plain
+
+
+_FORWARDS = {
+    "conv": ("forward", _conv_forward),
+    "one": ("forward", _forward_of_one),
+    "types": ("forward", _forward_of_types),
+    "propagate": ("propagate", _propagate),
+}
+_OURS = [function for _, function in _FORWARDS.values()]
+
+
+@contextmanager
+def _leaves(model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> Iterator[None]:
+    """Puts the functions above in the place of the ``forward`` of leaves, which Dynamo reads.
+
+    A call in another thread goes to the original.
+    """
+    functions: dict[tuple[type, str], Any] = {}
+    for module in model.modules():
+        kind, how = type(module), kind_of_leaf(module, trims)
+        if how is None or (kind, name := _FORWARDS[how][0]) in functions:
+            continue
+        functions[kind, name] = _FORWARDS[how][1]
+        _originals[kind, name] = getattr(kind, name)
+        if how == "conv":
+            _names[kind] = rules.argument_names(module)
+    with _in_place(functions):
+        yield
+
+
+@contextmanager
+def _in_place(functions: Mapping[tuple[type, str], Any]) -> Iterator[None]:
+    """Sets attributes of classes for the duration of a block; None takes away the class's own."""
+    before = {(kind, name): vars(kind).get(name) for kind, name in functions}
+
+    def put(values: Mapping[tuple[type, str], Any]) -> None:
+        for (kind, name), one in values.items():
+            if one is None:
+                delattr(kind, name)
+            else:
+                setattr(kind, name, one)
+
+    try:
+        put(functions)
+        yield
+    finally:
+        put(before)
+
+
+def _fake(tensors: Sequence[Tensor], module: int, names: str) -> Tensor:
+    assert _local.capture is not None
+    found: Any = _local.capture.modules[module]
+    if not isinstance(found, MessagePassing):
+        return _fake_of_one(found, tensors[0])
+    given = dict(zip(names.split(BETWEEN), tensors, strict=True))
+    rows = given["x.1"] if "x.1" in given else given["x"]
+    result = _small(found, given)
+    return rows.new_empty((rows.size(0), *result.shape[1:]), dtype=result.dtype)
+
+
+def _fake_of_one(module: Any, x: Tensor) -> Tensor:
+    kind = rules.kind_of(module)
+    if kind in rules.LINEAR:
+        return x.new_empty((*x.shape[:-1], module.weight.size(0)), dtype=_product_dtype(x, module.weight))
+    if kind is torch_geometric.nn.MLP:
+        weight = module.lins[-1].weight
+        return x.new_empty((*x.shape[:-1], weight.size(0)), dtype=_product_dtype(x, weight))
+    return torch.empty_like(x)
+
+
+def _product_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
+    if torch.is_autocast_enabled("cpu"):
+        return torch.get_autocast_dtype("cpu")
+    return torch.promote_types(x.dtype, weight.dtype)
+
+
+def _small(module: torch.nn.Module, given: Mapping[str, Tensor]) -> Any:
+    """Calls a convolution with two nodes and two edges, for the columns of its result."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    edges = {name: one.dtype for name, one in given.items() if name == "edge_index" or INSIDE in name}
+    shapes = {
+        name: ([int(size) for size in one.shape[1:]], one.dtype)
+        for name, one in given.items()
+        if name not in edges
+    }
+    plain = {place: _originals[place] for place in _originals if vars(place[0]).get(place[1]) in _OURS}
+    with unset_fake_temporarily(), torch.no_grad(), _calm(module), _in_place(plain):
+        made: dict[str, Any] = {
+            name: torch.zeros((2, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()
+        }
+        some = {name: torch.tensor([[0, 1], [1, 0]], dtype=dtype) for name, dtype in edges.items()}
+        if isinstance(module, HeteroConv):
+            return module(made, {tuple(name.split(INSIDE)): one for name, one in some.items()})
+        made |= some
+        if "x.0" in made:
+            made["x"] = (made.pop("x.0"), made.pop("x.1"))
+        result = module(**made)
+    if not isinstance(result, Tensor) or result.dim() < 1 or result.size(0) != 2:
+        raise Refusal(f"{rules.kind_of(module).__name__} returns something else than a row for each node")
+    return result
+
+
+@contextmanager
+def _calm(module: torch.nn.Module) -> Iterator[None]:
+    """Sets a module to evaluation mode for the duration of a block, which changes no generator."""
+    were, state = [(one, one.training) for one in module.modules()], torch.get_rng_state()
+    try:
+        for one, _ in were:
+            one.training = False
+        yield
+    finally:
+        for one, training in were:
+            one.training = training
+        torch.set_rng_state(state)
+
+
+def _fake_by_type(tensors: Sequence[Tensor], module: int, names: str) -> list[Tensor]:
+    assert _local.capture is not None
+    *given, targets = names.split(BETWEEN)
+    rows = dict(zip(given, tensors, strict=True))
+    results = _small(_local.capture.modules[module], rows)
+    return [
+        rows[name].new_empty((rows[name].size(0), *results[name].shape[1:]), dtype=results[name].dtype)
+        for name in targets.split(INSIDE)[1:]
+    ]
+
+
+def _fake_propagate(plain: Tensor, tensors: Sequence[Tensor], module: int, names: str) -> Tensor:
+    del tensors, module, names
+    return torch.empty_like(plain)
+
+
+torch.library.register_fake("pyg_batchgnn_port::leaf", _fake, lib=_library)
+torch.library.register_fake("pyg_batchgnn_port::leaf_by_type", _fake_by_type, lib=_library)
+torch.library.register_fake("pyg_batchgnn_port::propagate", _fake_propagate, lib=_library)
+torch.library.register_fake("pyg_batchgnn_port::rows", lambda result, like: torch.empty_like(result), lib=_library)
+torch.library.register_fake("pyg_batchgnn_port::returned", torch.empty_like, lib=_library)
+
+# Captured functions ###############################################################################
+
+
+@dataclass
+class Captured:
+    """An FX graph that Dynamo captured, which is called with the values of its placeholders.
+
+    Attributes:
+        module: the graph.
+        places: of each placeholder, what its source stands for: an argument or a number of it, as
+            the function was told, or any other object.
+        dims: of each placeholder that is a size, the number of the dimension; else None.
+        branches: the comparisons of sizes that the graph depends on.
+        made: what its owner made of it.
+    """
+
+    module: torch.fx.GraphModule
+    places: list[Any]
+    dims: list[int | None]
+    branches: list[str] = field(default_factory=list)
+    made: Any = None
+
+    @property
+    def placeholders(self) -> list[torch.fx.Node]:
+        return [one for one in self.module.graph.nodes if one.op == "placeholder"]
+
+    def __call__(self, *values: Any) -> Sequence[Any]:
+        if _local.run is None:
+            raise Miss
+        return _local.run(self, values)
+
+
+@dataclass
+class Capture:
+    """A capture that goes on.
+
+    Attributes:
+        model: the model.
+        arguments: the arguments, with a description in the place of each tensor and each number of
+            rows.
+        modules: the modules of the model by their ids.
+    """
+
+    model: torch.nn.Module
+    arguments: Mapping[str, Any]
+    modules: dict[int, torch.nn.Module]
+
+    def place(self, source: Any) -> Any:
+        """Returns what a source of Dynamo's stands for; None of what is none of the arguments or
+        the model."""
+        name = source.name() if callable(source.name) else source.name
+        try:
+            return eval(name, {}, {"L": {"model": self.model, "arguments": self.arguments}})  # noqa: S307
+        except Exception:  # it names globals, or other objects
+            return None
+
+
+def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
+    del inputs
+    capture = _local.capture
+    if capture is None:
+        raise Miss
+    places, dims = [], []
+    for node in module.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        argument = node.meta.get("grapharg")
+        source = None if argument is None else argument.source
+        base = getattr(source, "base", None) if hasattr(source, "prop") else source
+        places.append(None if base is None else capture.place(base))
+        dims.append(getattr(source, "idx", None) if base is not source else None)
+    return Captured(module, places, dims, _branches(module))
+
+
+def _branches(module: torch.fx.GraphModule) -> list[str]:
+    """Returns the comparisons of sizes with constants that a graph depends on."""
+    import sympy
+
+    modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in module.graph.nodes)
+    environment = next((mode.shape_env for mode in modes if mode is not None), None)
+    guards = [] if environment is None else [one.expr for one in environment.guards]
+    return [str(one) for one in guards if not isinstance(one, sympy.Eq) or one.rhs.is_number]
+
+
+#: The settings of Dynamo for the time of a capture, in this thread alone.
+_SETTINGS = {
+    "skip_nnmodule_hook_guards": False,
+    "allow_unspec_int_on_nn_module": True,
+    "trace_numpy": False,
+    "optimize_ddp": False,
+    "specialize_float": False,
+    "specialize_int": False,
+    "recompile_limit": 1000,
+    "accumulated_recompile_limit": 100_000,
+    "suppress_errors": False,
+    "error_on_recompile": False,
+    "allow_rnn": True,
+    "compiled_autograd": False,
+    "disable": False,
+}
+_capturing = threading.RLock()
+
+
+def _returned(tree: Any) -> Any:
+    """Marks the tensors that ``forward`` returns."""
+    if isinstance(tree, Tensor):
+        return RETURNED(tree)
+    if type(tree) is dict:
+        return {name: _returned(one) for name, one in tree.items()}
+    if type(tree) in (tuple, list):
+        return type(tree)([_returned(one) for one in tree])
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*[_returned(one) for one in tree])
+    return tree
+
+
+def _call(forward: Any, model: Any, arguments: Any) -> Any:
+    if not is_compiling():
+        raise Miss
+    return _returned(forward(model, **arguments))
+
+
+class CapturedFunction:
+    """A function of a model and its arguments, with the graphs that Dynamo captured of it.
+
+    Each has a code object of its own, so that neither other models' graphs nor those of the user's
+    own ``torch.compile`` count for it.
+    """
+
+    def __init__(self) -> None:
+        code = _call.__code__.replace(co_name="forward")
+        self._function = types.FunctionType(code, globals(), "forward")
+        self._compiled = torch.compile(self._function, backend=_backend, fullgraph=True, dynamic=True)
+        self._known = torch._dynamo.run(self._function)
+
+    def run(
+        self,
+        forward: Callable[..., Any],
+        model: torch.nn.Module,
+        arguments: Mapping[str, Any],
+        run: Callable[[Captured, tuple[Any, ...]], Sequence[Any]],
+    ) -> Any:
+        """Calls the graph whose guards hold.
+
+        Args:
+            run: is called with the graph and the values of its placeholders, and returns the values
+                of its outputs.
+
+        Raises:
+            Miss: none fits.
+        """
+        outer, _local.run = _local.run, run
+        try:
+            return self._known(forward, model, arguments)
+        finally:
+            _local.run = outer
+
+    def capture(
+        self,
+        forward: Callable[..., Any],
+        model: torch.nn.Module,
+        arguments: Mapping[str, Any],
+        described: Mapping[str, Any],
+        run: Callable[[Captured, tuple[Any, ...]], Sequence[Any]],
+        trims: Sequence[type[torch.nn.Module]] = (),
+    ) -> Any:
+        """Captures a call, and calls the graph.
+
+        Args:
+            described: the arguments, with a description in the place of each tensor and number that
+                the graph's places name.
+
+        Raises:
+            Refusal: Dynamo cannot see what the function does.
+            Miss: Dynamo is turned off.
+        """
+        import torch.fx.experimental._config as shapes
+
+        sizes = [size for one in tensors(arguments) for size in one.shape[:2]]
+        known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}
+        outer = _local.capture, _local.run
+        modules = {id(one): one for one in model.modules()}
+        with ExitStack() as stack:
+            stack.enter_context(_capturing)
+            stack.enter_context(_leaves(model, trims))
+            stack.enter_context(torch._dynamo.config.patch(known))  # type: ignore[attr-defined]
+            # Sizes of 0 and 1 have graphs of their own, unless they are treated as any others.
+            oblivious = any(size < 2 for size in sizes)
+            stack.enter_context(shapes.patch(use_duck_shape=False, backed_size_oblivious=oblivious))
+            _local.capture, _local.run = Capture(model, described, modules), run
+            try:
+                return self._compiled(forward, model, arguments)
+            except torch._dynamo.exc.TorchDynamoException as error:
+                raise Refusal(_reason(error)) from error
+            finally:
+                _local.capture, _local.run = outer
+
+
+def tensors(tree: Any) -> Iterator[Tensor]:
+    """Yields the tensors in nested arguments."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, (tuple, list)):
+        for one in tree:
+            yield from tensors(one)
+    elif isinstance(tree, Mapping):
+        for one in tree.values():
+            yield from tensors(one)
+
+
+def _reason(error: BaseException) -> str:
+    """Returns why Dynamo refused a function, in a clause with the file and line."""
+    inside: BaseException | None = error
+    while inside is not None and not isinstance(inside, Refusal):
+        inside = getattr(inside, "inner_exception", None) or inside.__cause__
+    if isinstance(inside, Refusal):
+        return inside.reason
+    text = str(error).strip()
+    first, *rest = text.splitlines() or [type(error).__name__]
+    explained = next((one.strip() for one in rest if one.strip().startswith("Explanation:")), None)
+    what = first.strip().rstrip(".")
+    if explained:
+        what = f"{what}: {explained.removeprefix('Explanation:').strip()}".rstrip(".")
+    place = place_of(text) or place_of("\n".join(str(getattr(error, "real_stack", "")).splitlines()))
+    return f"PyTorch's tracer stopped ({what}){f' ({place})' if place else ''}"
+
+
+def place_of(trace: str | None) -> str:
+    """Returns the file and line of the user's code that a stack trace ends in."""
+    nearest = ""
+    for line in reversed((trace or "").splitlines()):
+        head, found, rest = line.strip().partition('File "')
+        if head or not found:
+            continue
+        name, _, rest = rest.partition('", line ')
+        place = f"{name.rsplit('/', 1)[-1]}:{rest.split(',')[0].split()[0]}"
+        if "/pyg_batchgnn/port/" in name or "/torch/" in name or "importlib" in name:
+            continue
+        if "torch_geometric" not in name:
+            return place
+        nearest = nearest or place
+    return nearest

@@ -1,0 +1,749 @@
+"""The translation of a captured FX graph into the calls of a recording, and what their rows are.
+
+An axis follows from where a value comes from: an input, or a call that is known to keep the rows of
+its own. It never follows from two sizes being equal. A function that is not known, by name, to
+compute each row by itself computes all rows.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import resolve_name
+from torch_geometric.nn.conv import HeteroConv, MessagePassing
+
+from pyg_batchgnn.port import capture, foreign, own_layers, rules
+from pyg_batchgnn.port.batches import ArgumentTensor
+from pyg_batchgnn.port.capture import BETWEEN, INSIDE, Captured
+from pyg_batchgnn.port.recording import Call, Judge, ModuleCall, Recording, Ref, Way, mapped, refs
+from pyg_batchgnn.port.values import (
+    FIXED,
+    WHOLE,
+    Axis,
+    BatchEdges,
+    Count,
+    Edges,
+    Fixed,
+    Form,
+    Nodes,
+    Refusal,
+    SeedIds,
+    Whole,
+    axis_cut,
+    form_of,
+)
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+def _functions(names: Sequence[str]) -> set[Any]:
+    homes = (torch, Tensor, torch.nn.functional, torch._C._nn)
+    return {function for home in homes for name in names if callable(function := getattr(home, name, None))}
+
+
+#: Functions that draw from torch's generator, but for dropout.
+_DRAWS = _functions(
+    _words("""
+    rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial
+    poisson normal_ uniform_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_
+    gumbel_softmax rrelu_ binomial
+    fractional_max_pool1d fractional_max_pool2d fractional_max_pool3d
+    scaled_dot_product_attention multi_head_attention_forward native_dropout
+    feature_alpha_dropout_ alpha_dropout_ dropout1d dropout2d dropout3d
+    """)
+)
+_WRITES = _functions(_words("__setitem__ requires_grad_ backward set_ resize_ register_hook retain_grad"))
+_WRITES |= {operator.setitem, torch.autograd.grad, torch.autograd.backward}
+#: Functions that write to running statistics among their arguments.
+_KEEPS_STATISTICS = _functions(["batch_norm", "instance_norm"])
+_SIZES = {torch.ops.aten.sym_size.int, Tensor.size}
+_LENGTHS = {torch.ops.aten.sym_numel.default, Tensor.numel, torch.numel, Tensor.nelement}
+_ASSERTIONS = {
+    torch.ops.aten._assert_scalar.default,
+    torch.ops.aten.sym_constrain_range_for_size.default,
+    torch._check,
+}
+#: Arithmetic with numbers, which looks at no tensor.
+_ARITHMETIC = {
+    one
+    for name in dir(operator)
+    if callable(one := getattr(operator, name)) and not name.startswith("_") and not name.startswith("i")
+}
+_ARITHMETIC |= {torch.sym_float, torch.sym_int, torch.sym_max, torch.sym_min, torch.sym_not, torch.sym_ite}
+_ARITHMETIC |= {max, min, float, int, bool, round, abs, pow}
+
+
+def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recording:
+    """Returns the calls of a captured graph.
+
+    Args:
+        judge: tells how the first rows of a convolution are computed.
+
+    Raises:
+        Refusal: the graph does something that cannot be computed for other rows or in other steps.
+    """
+    return _Translator(captured, model, judge).found
+
+
+class _Translator:
+    """Walks a graph. Every value has a number; beside it lies a tensor of its shape."""
+
+    def __init__(self, captured: Captured, model: torch.nn.Module, judge: Judge) -> None:
+        self.found, self._model, self._judge = Recording(branches=captured.branches), model, judge
+        self._modules = {id(one): (path, one) for path, one in model.named_modules()}
+        self._env: dict[torch.fx.Node, Any] = {}
+        #: By number: a tensor of the shape, whose memory nobody reads; None of numbers.
+        self._shapes: list[Any] = []
+        self._storages: list[Any] = []
+        #: What a size counts, by its symbol; None of a symbol that counts several.
+        self._symbols: dict[str, Axis | None] = {}
+        self._by_id: dict[int, int] = {}
+        self._now: dict[int, int] = {}
+        self._poisoned: dict[int, str] = {}
+        self._ends: dict[int, int] = {}
+        self._layer = 0
+        self._note = ""
+        places = iter(zip(captured.places, captured.dims, strict=True))
+        for node in captured.module.graph.nodes:
+            if node.op == "placeholder":
+                self._input(node, *next(places))
+            elif node.op == "output":
+                self._output(node)
+            else:
+                self._node = node
+                self._env[node] = self._step(node)
+
+    # Values ---------------------------------------------------------------------------------------
+
+    def _new(self, value: Any, axis: Axis) -> Ref:
+        """Gives a number to a value of the graph, by its fake tensor or symbol."""
+        number = len(self.found.axes)
+        self.found.axes.append(axis)
+        shape = _shape(value)
+        self._shapes.append(shape)
+        self._storages.append(_storage(value))
+        if shape is not None:
+            self._by_id[id(shape)] = number
+        return Ref(number)
+
+    def _made(self, value: Any, axes: Any) -> Any:
+        """Returns a tree of references to what a call made. ``axes``: one axis, or one for each."""
+        each = iter(axes) if isinstance(axes, list) else None
+
+        def make(leaf: Any) -> Any:
+            if isinstance(leaf, (Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
+                return self._new(leaf, axes if each is None else next(each))
+            return leaf
+
+        return mapped(value, make)
+
+    def _input(self, node: torch.fx.Node, place: Any, dim: int | None) -> None:
+        value = node.meta.get("example_value")
+        axis: Axis = FIXED
+        if isinstance(place, ArgumentTensor) and dim is None:
+            axis = place.axis
+            self._learn(value, axis)
+        ref = self._new(value, axis)
+        self.found.inputs.append(ref.number)
+        self._env[node] = ref
+        if isinstance(place, Count):
+            self._env[node] = place
+        elif isinstance(place, ArgumentTensor) and dim is not None:
+            form = _form_of_dim(place, dim)
+            self._env[node] = Count(0, form) if form is not None else ref
+
+    def _learn(self, value: Tensor, axis: Axis) -> None:
+        """Notes what the symbol of an input's rows counts."""
+        if form_of(axis) is None:
+            return
+        symbol = str(value.shape[1 if isinstance(axis, BatchEdges) else 0])
+        counted = Edges(axis.relation, axis.hops) if isinstance(axis, BatchEdges) else axis
+        known = self._symbols.setdefault(symbol, counted)
+        if known != counted:
+            self._symbols[symbol] = None
+
+    def _axis_by_symbol(self) -> Axis:
+        """Returns what the rows of a result are, by the symbol of their number."""
+        value = self._node.meta.get("example_value")
+        if not isinstance(value, Tensor) or value.dim() == 0 or isinstance(value.shape[0], int):
+            return WHOLE
+        return self._symbols.get(str(value.shape[0])) or WHOLE
+
+    def _ref(self, leaf: Any) -> Any:
+        if isinstance(leaf, Ref):
+            number = leaf.number
+            while number in self._now:
+                number = self._now[number]
+            if number in self._poisoned:
+                raise Refusal(self._poisoned[number])
+            return Ref(number)
+        return leaf
+
+    def _axis(self, one: Any) -> Axis:
+        """Returns what the rows of a tensor are, of the shape that stands for it."""
+        return self.found.axes[self._by_id[id(one)]] if id(one) in self._by_id else WHOLE
+
+    def _shaped(self, tree: Any) -> Any:
+        """Returns arguments with the shapes in the place of references to tensors."""
+
+        def change(leaf: Any) -> Any:
+            if isinstance(leaf, Ref) and self._shapes[leaf.number] is not None:
+                return self._shapes[leaf.number]
+            return leaf
+
+        return mapped(tree, change)
+
+    # Steps ----------------------------------------------------------------------------------------
+
+    def _step(self, node: torch.fx.Node) -> Any:
+        if node.op == "get_attr":
+            value = node.graph.owning_module
+            for name in str(node.target).split("."):
+                value = getattr(value, name)
+            if not isinstance(value, (int, float, str, bool)):
+                raise Refusal(f"it holds a {type(value).__name__} that is neither an input nor a parameter")
+            return value
+        args = mapped(torch.fx.node.map_arg(node.args, self._env.__getitem__), self._ref)
+        kwargs = mapped(torch.fx.node.map_arg(node.kwargs, self._env.__getitem__), self._ref)
+        target: Any = node.target
+        if node.op == "call_method":
+            target = getattr(Tensor, target, None)
+        elif node.op != "call_function":
+            raise Refusal(f"it calls {node.target} in a way that is not known{self._at()}")
+        if target in (capture.LEAF, capture.LEAF_BY_TYPE, capture.PROPAGATE):
+            return self._leaf(target, args, node.meta["example_value"])
+        if target is capture.RETURNED:
+            return args[0]
+        if target is capture.ROWS:
+            axis = self._axis_by_number(args[1])
+            if isinstance(axis, Nodes) and self._axis_by_symbol() == axis:
+                self.found.axes[args[0].number] = axis
+            return args[0]
+        if target in _ASSERTIONS:
+            return None
+        if not refs((args, kwargs)) or all(self._shapes[one] is None for one in refs((args, kwargs))):
+            return self._number(target, args, kwargs)
+        if target in rules.GETITEM and not isinstance(args[0], Ref):
+            return args[0][args[1]]
+        first = next((one for one in ("input", "self", "tensor", "tensors") if one in kwargs), None)
+        if not args and first is not None:
+            args = (kwargs.pop(first),)
+        if target in _SIZES and len(args) == 2:
+            return self._size(args[0], args[1])
+        return self._function(target, args, kwargs)
+
+    def _number(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Translates a call without tensors."""
+        value = self._node.meta.get("example_value")
+        if target in (torch.Size, tuple, list) and len(args) == 1:
+            return tuple(args[0]) if target is not list else list(args[0])
+        if target in rules.GETITEM:
+            return args[0][args[1]]
+        if target in _ARITHMETIC:
+            form = _sum(target, args)
+            if form is not None:
+                return Count(0, form)
+            return self._add(target, args, kwargs, FIXED, by_row=False).only()
+        if isinstance(value, Tensor) and target not in _DRAWS and not _is_state(target):
+            depends = refs((args, kwargs)) or _counts((args, kwargs))
+            return self._add(target, args, kwargs, WHOLE if depends else FIXED, by_row=False).only()
+        raise Refusal(self._why_refused(target))
+
+    def _why_refused(self, target: Any) -> str:
+        name = _name(target)
+        if target in _DRAWS:
+            return f"{name} draws random numbers{self._at()}"
+        if target in _WRITES:
+            return f"{name} writes to a tensor or computes gradients{self._at()}"
+        if "grad_enabled" in name or "inference_mode" in name:
+            return f"it switches gradients{self._at()}"
+        if "autocast" in name:
+            return f"it enters or leaves autocast{self._at()}"
+        if "autograd_function" in name:
+            return f"it calls an autograd.Function{self._at()}"
+        if "checkpoint" in name:
+            return f"it uses gradient checkpointing{self._at()}"
+        return f"it calls {name}, which is not known{self._at()}"
+
+    def _size(self, ref: Ref, dim: Any) -> Any:
+        """Translates the size of a dimension."""
+        value, axis = self._shapes[ref.number], self.found.axes[ref.number]
+        if type(dim) is int:
+            form = form_of(axis)
+            if form is not None and dim % value.dim() == isinstance(axis, BatchEdges):
+                return Count(0, form)
+        return self._add(Tensor.size, (ref, dim), {}, WHOLE, by_row=False).only()
+
+    def _function(self, func: Any, args: Any, kwargs: Any) -> Any:
+        name = _name(func)
+        if isinstance(func, torch._ops.HigherOrderOperator) or func in _DRAWS or func in _WRITES:
+            raise Refusal(self._why_refused(func))
+        if func is None or _is_state(func) or "_functorch" in getattr(func, "__module__", ""):
+            raise Refusal(self._why_refused(func))
+        if kwargs.get("out") is not None:
+            raise Refusal(f"{name} writes to a tensor{self._at()}")
+        written: Ref | None = None
+        kept = _inplace(func, args, kwargs)
+        if kept is not None and isinstance(args[0], Ref):
+            if isinstance(self.found.axes[args[0].number], Fixed):
+                return self._write(func, args, kwargs)
+            written = args[0]
+            self._check_written(written.number)
+            func, args, kwargs = kept
+        elif kept is not None or (name.endswith("_") and not name.endswith("__")):
+            raise Refusal(f"{name} writes to a tensor{self._at()}")
+        if func in (Tensor.narrow, torch.narrow) and len(args) == 4:
+            sliced = self._slice_of(*args)
+            if sliced is not None:
+                func, args = operator.getitem, sliced
+        given, named = self._shaped(args), self._shaped(kwargs)
+        axis, by_row = self._axis_of(func, given, named)
+        if axis == WHOLE and own_layers.is_pygs(_files(self._node.stack_trace)):
+            axis = self._axis_by_symbol()
+        if func in _KEEPS_STATISTICS:
+            by_row = False
+        made = self._add(func, args, kwargs, axis, by_row=by_row)
+        made.call.writes = func in _KEEPS_STATISTICS
+        seeds = any(isinstance(self._axis(one), SeedIds) for one in rules.tensors((given, named)))
+        if not by_row and not seeds and self._reads_rows((args, kwargs)):
+            made.call.note = f"{name} {rules.why_whole(func)}"
+        if written is not None:
+            self._overwritten(written.number, made.only().number)
+        if func in rules.GETITEM and type(args[1]) is int and isinstance(axis, Edges):
+            self._ends[made.only().number] = args[1]
+        return made.tree
+
+    def _write(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Translates a write to a parameter, a buffer or another tensor that is no input."""
+        made = self._add(func, args, kwargs, FIXED, by_row=False)
+        made.call.writes = True
+        return args[0]
+
+    def _check_written(self, number: int) -> None:
+        storage = self._storages[number]
+        for one in self.found.inputs:
+            if storage is not None and self._storages[one] == storage:
+                raise Refusal(f"it writes to an input or a parameter{self._at()}")
+
+    def _overwritten(self, old: int, new: int) -> None:
+        """Notes that a value was written to: it is the new one now. Others that share its memory
+        must not be read."""
+        storage = self._storages[old]
+        for other in range(new):
+            if other != old and storage is not None and self._storages[other] == storage:
+                if other not in self._now:
+                    self._poisoned[other] = f"it writes to a tensor that shares memory with another one{self._at()}"
+        self._storages[new] = storage
+        self._now[old] = new
+
+    def _slice_of(self, ref: Any, dim: Any, start: Any, length: Any) -> tuple[Any, Any] | None:
+        """Returns the arguments of the slice that a call of ``narrow`` takes; None of another."""
+        if type(dim) is not int or start != 0 or isinstance(start, Ref) or isinstance(length, Ref):
+            return None
+        dim %= self._shapes[ref.number].dim()
+        part = slice(None, length)
+        return ref, part if dim == 0 else (*[slice(None)] * dim, part)
+
+    def _reads_rows(self, tree: Any) -> bool:
+        return any(isinstance(self.found.axes[one], Nodes) for one in refs(tree))
+
+    # Axes -----------------------------------------------------------------------------------------
+
+    def _axis_of(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool]:
+        """Returns what the rows of a result are, and whether it is computed row by row."""
+        axes = {self._axis(one) for one in rules.tensors((args, kwargs))}
+        if axes <= {FIXED}:
+            return (WHOLE if _counts((args, kwargs)) else FIXED), False
+        taken = self._taken(func, args, kwargs)
+        if taken is not None:
+            return taken
+        with_rows = {one for one in axes if not isinstance(one, Fixed)}
+        if with_rows and all(isinstance(one, SeedIds) for one in with_rows):
+            return (next(iter(with_rows)) if func in _SELECTS else WHOLE), False
+        beside = {one for one in with_rows if not isinstance(one, Whole)}
+        if len(beside) != 1:
+            return WHOLE, False
+        (axis,) = beside
+        if func in rules.GETITEM:
+            cut = self._cut(args, axis)
+            if cut is not None:
+                return cut, True
+            if isinstance(axis, BatchEdges) and type(args[1]) is int and args[1] in (0, 1, -1, -2):
+                return Edges(axis.relation, axis.hops), False
+        if isinstance(axis, (Nodes, Edges)):
+            rows = lambda one: self._axis(one) == axis  # noqa: E731
+            if rules.is_by_row(func, args, kwargs, rows, form_of(axis)):
+                return axis, True
+            if func in rules.KEEPING and self._axis_by_symbol() == axis:
+                return axis, False
+        return WHOLE, False
+
+    def _taken(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool] | None:
+        """Returns the axis of an index lookup ``table[index]``, with a number for each node, edge
+        or seed; None of anything else.
+
+        A table of nodes by the ends of edges gives rows of edges.
+        """
+        if func in (Tensor.index_select, torch.index_select) and len(args) == 3:
+            if type(args[1]) is not int or args[1] % args[0].dim() != 0:
+                return None
+            table, index = args[0], args[2]
+        elif func in rules.GETITEM and not kwargs and isinstance(args[1], Tensor):
+            table, index = args[0], args[1]
+        else:
+            return None
+        ids = index.dim() == 1 and index.dtype in (torch.int64, torch.int32)
+        of_table, by_row = self._axis(table), self._axis(index)
+        if not ids or not isinstance(by_row, (Nodes, Edges)):
+            return None
+        if isinstance(of_table, (Fixed, Whole)) or (isinstance(of_table, Nodes) and of_table.hops == 0):
+            return by_row, True
+        return (by_row, False) if self._by_id[id(index)] in self._ends else None
+
+    def _cut(self, args: Any, axis: Axis) -> Axis | None:
+        """Returns the axis of the first rows of a value, or None for any other part of it."""
+        index = args[1]
+        if isinstance(index, slice):
+            dim, part = 0, index
+        elif isinstance(axis, BatchEdges) and isinstance(index, tuple) and len(index) == 2:
+            dim, part = 1, index[1]
+            if index[0] not in (slice(None), Ellipsis) or not isinstance(part, slice):
+                return None
+        else:
+            return None
+        starts = part.start is None or (type(part.start) is int and part.start == 0)
+        if not starts or part.step is not None or not isinstance(part.stop, Count):
+            return None
+        return axis_cut(axis, part.stop.form) if dim == isinstance(axis, BatchEdges) else None
+
+    # Leaves ---------------------------------------------------------------------------------------
+
+    def _leaf(self, target: Any, args: Any, value: Any) -> Any:
+        plain = args[0] if target is capture.PROPAGATE else None
+        tensors, number, names = args[1:] if target is capture.PROPAGATE else args
+        path, module = self._modules[number]
+        each = names.split(BETWEEN)
+        if target is capture.LEAF_BY_TYPE:
+            return self._leaf_by_type(path, module, tensors, each)
+        if plain is not None:
+            return self._propagated(path, module, plain, tensors, each)
+        if not isinstance(module, MessagePassing):
+            return self._leaf_of_one(path, module, tensors[0])
+        given = dict(zip(each, tensors, strict=True))
+        x = (given.pop("x.0"), given.pop("x.1")) if "x.0" in given else given.pop("x")
+        edge_index = given.pop("edge_index")
+        axis, way = self._conv_axis(module, x, edge_index, given)
+        made = self._add(ModuleCall(path), (x, edge_index), given, axis, by_row=False, way=way)
+        made.call.names = ("x", "edge_index")
+        self._layer += 1
+        return made.tree
+
+    def _leaf_of_one(self, path: str, module: torch.nn.Module, x: Ref) -> Any:
+        axis = self.found.axes[x.number]
+        rule = rules.module_rule(module)
+        dims = self._shapes[x.number].dim()
+        by_row = rule == "row" and isinstance(axis, (Nodes, Edges)) and (dims > 1 or rules.takes_vectors(module))
+        if isinstance(axis, (Nodes, Edges)) and not by_row:
+            self._note = f"{_kind(module)} looks at all rows"
+        if not isinstance(axis, (Nodes, Edges)):
+            axis = FIXED if isinstance(axis, Fixed) else WHOLE
+        self._check_inplace(module, x)
+        made = self._add(ModuleCall(path), (x,), {}, axis, by_row=by_row)
+        if getattr(module, "inplace", False):
+            self._overwritten(x.number, made.only().number)
+        return made.tree
+
+    def _check_inplace(self, module: torch.nn.Module, x: Ref) -> None:
+        if getattr(module, "inplace", False):
+            self._check_written(x.number)
+
+    def _axis_by_number(self, ref: Any) -> Axis:
+        return self.found.axes[ref.number] if isinstance(ref, Ref) else WHOLE
+
+    def _conv_axis(
+        self, conv: torch.nn.Module, x: Any, edge_index: Any, given: Mapping[str, Any]
+    ) -> tuple[Axis, Way | None]:
+        """Returns what the rows of a convolution are, and how its first rows are computed, if they
+        can be asked for."""
+        sources, targets = x if isinstance(x, tuple) else (x, x)
+        rows = self._axis_by_number(targets)
+        reason = self._reason_against(sources, targets, edge_index, given)
+        way: Way | str = f"{_kind(conv)} {reason}"
+        if reason is None:
+            way = self._judge(conv, *self._shaped((x, edge_index, dict(given))))
+        if isinstance(way, Way):
+            return rows, way
+        self._note = way
+        return (rows if isinstance(rows, Nodes) else WHOLE), None
+
+    def _reason_against(
+        self, sources: Any, targets: Any, edge_index: Any, given: Mapping[str, Any]
+    ) -> str | None:
+        """Returns why a call of a convolution is none over the nodes and edges of the batch."""
+        above, rows, edges = map(self._axis_by_number, (sources, targets, edge_index))
+        values = {self._axis_by_number(one) for one in given.values()} - {FIXED}
+        if not isinstance(rows, Nodes) or not isinstance(above, Nodes):
+            return "is called with other rows than those of the nodes"
+        if not isinstance(edges, BatchEdges):
+            return "passes messages over other edges than those of the batch"
+        source, _, target = edges.relation or (None, None, None)
+        if (above.name, rows.name) != (source, target):
+            return "is called with rows of other types than those of its edges"
+        cut = sources is not targets and rows.hops == edges.hops - 1
+        if above.hops != edges.hops or not (rows.hops == edges.hops or cut):
+            return "is called with rows and edges of different hops"
+        if not values <= {Edges(edges.relation, edges.hops)}:
+            return "is called with arguments that are no values of edges"
+        return None
+
+    def _leaf_by_type(self, path: str, conv: Any, tensors: Any, names: Sequence[str]) -> Any:
+        """Translates a call of a `HeteroConv`."""
+        *given, targets = names
+        found = dict(zip(given, tensors, strict=True))
+        x = {name: one for name, one in found.items() if INSIDE not in name}
+        edges = {tuple(name.split(INSIDE)): one for name, one in found.items() if INSIDE in name}
+        results = targets.split(INSIDE)[1:]
+        known = {relation: one for relation, one in conv.convs.items() if relation in edges}
+        ways = [self._way_of(conv, relation, one, x, edges) for relation, one in known.items()]
+        ways.append(self._judge(conv, self._shaped(x), self._shaped(edges), {}))
+        reason = next((one for one in ways if not isinstance(one, Way)), None)
+        axes = [self._axis_by_number(x[name]) for name in results]
+        way = None
+        if reason is None and all(isinstance(one, Nodes) for one in axes):
+            way = Way.NATIVE if all(one is Way.NATIVE for one in ways) else Way.TRIMMED
+        elif reason is not None:
+            self._note = str(reason)
+        axes = [one if isinstance(one, Nodes) else WHOLE for one in axes]
+        made = self._add(ModuleCall(path), (x, edges), {}, axes, by_row=False, way=way)
+        made.call.names, made.call.names_of_results = ("x", "edge_index"), tuple(results)
+        self._layer += 1
+        return made.tree
+
+    def _way_of(self, conv: Any, relation: Any, one: Any, x: Any, edges: Any) -> Way | str:
+        source, target = x[relation[0]], x[relation[2]]
+        reason = self._reason_against(source, target, edges[relation], {})
+        if reason is not None:
+            return f"{_kind(conv)} {reason}"
+        rows = source if relation[0] == relation[2] else (source, target)
+        return self._judge(one, self._shaped(rows), self._shaped(edges[relation]), {})
+
+    def _propagated(
+        self, path: str, conv: Any, plain: Ref, tensors: Any, names: Sequence[str]
+    ) -> Any:
+        """Translates the message passing of a layer of the user's own."""
+        edge_index, *rest = tensors
+        given = dict(zip(names[1:], rest, strict=True))
+        self._layer += 1
+        reason = self._reason_against_own(plain, edge_index, given)
+        if reason is not None:
+            for call in self.found.calls:
+                if plain.number in call.results:
+                    call.note = f"{_kind(conv)} {reason}; {foreign.how_to_name(conv)}"
+            return plain
+        axes = map(self._axis_by_number, given.values())
+        rows = next(one for one in axes if isinstance(one, Nodes))
+        target = ModuleCall(path, "propagate")
+        made = self._add(target, (edge_index,), given, rows, by_row=False, way=Way.TRIMMED)
+        made.call.layer -= 1
+        made.call.names = tuple(
+            name for name, one in given.items() if isinstance(self._axis_by_number(one), Nodes)
+        )
+        return made.tree
+
+    def _reason_against_own(self, plain: Ref, edge_index: Any, given: Mapping[str, Any]) -> str | None:
+        """Returns why the messages of a layer must be passed for all rows, or None."""
+        edges = self._axis_by_number(edge_index)
+        axes = {self._axis_by_number(one) for one in given.values()} - {FIXED}
+        nodes = {one for one in axes if isinstance(one, Nodes)}
+        if not isinstance(edges, BatchEdges):
+            return "passes messages over other edges than those of the batch"
+        if len(nodes) != 1 or not axes <= {*nodes, Edges(edges.relation, edges.hops)}:
+            return "gives messages values that are of neither nodes nor edges"
+        (rows,) = nodes
+        source, _, target = edges.relation or (None, None, None)
+        if source != target or rows.name != source:
+            return "is called with rows of sources and of targets"
+        if rows.hops != edges.hops:
+            return "is called with rows and edges of different hops"
+        begin = {one.number for one in (edge_index, *given.values())}
+        return own_layers.whole_reason(self.found, plain.number, begin)
+
+    # Calls ----------------------------------------------------------------------------------------
+
+    def _add(
+        self, target: Any, args: Any, kwargs: Any, axes: Any, *, by_row: bool, way: Way | None = None
+    ) -> _Made:
+        value = self._node.meta.get("example_value")
+        tree = self._made(value, axes)
+        if not refs(tree):  # a number that the graph computes, and that is a constant of it
+            tree = self._new(value, axes if not isinstance(axes, list) else WHOLE)
+        where = capture.place_of(self._node.meta.get("stack_trace") or self._node.stack_trace)
+        call = Call(target, tuple(args), dict(kwargs), refs(tree), by_row, way, self._layer, where)
+        call.note, self._note = self._note, ""
+        call.files = _files(self._node.stack_trace)
+        if isinstance(value, Tensor):
+            call.columns = tuple(map(str, value.shape[1:]))
+        self.found.calls.append(call)
+        return _Made(call, tree)
+
+    def _at(self) -> str:
+        place = capture.place_of(self._node.stack_trace)
+        return f" ({place})" if place else ""
+
+    def _output(self, node: torch.fx.Node) -> None:
+        (outputs,) = node.args
+        for one in outputs:  # type: ignore[union-attr]
+            if not isinstance(one, torch.fx.Node):
+                self.found.output.append(one)
+                self.found.returned.append(False)
+                continue
+            self.found.output.append(self._ref(self._env[one]))
+            self.found.returned.append(one.target is capture.RETURNED)
+        returned = [one for one in node.graph.nodes if one.target is capture.RETURNED]
+        self.found.result = [self._axis_by_number(self._ref(self._env[one])) for one in returned]
+        self.found.calls = _needed(self.found)
+
+
+class _Made:
+    """What a call made: the call, and a tree of references."""
+
+    def __init__(self, call: Call, tree: Any) -> None:
+        self.call, self.tree = call, tree
+
+    def only(self) -> Ref:
+        return Ref(self.call.results[0])
+
+
+# Helpers ##########################################################################################
+
+
+def _needed(recording: Recording) -> list[Call]:
+    """Returns the calls that outputs need, and those that write."""
+    needed = set(refs(recording.output))
+    calls = []
+    for call in reversed(recording.calls):
+        if call.writes or not needed.isdisjoint(call.results):
+            needed.update(refs((call.args, call.kwargs)))
+            calls.append(call)
+    return calls[::-1]
+
+
+_SELECTS = {Tensor.__getitem__, operator.getitem, Tensor.unbind, torch.unbind, Tensor.view, Tensor.reshape,
+            Tensor.flatten}  # fmt: skip
+
+
+def _shape(value: Any) -> Tensor | None:
+    """Returns a tensor of the shape of a fake one. Sizes that differ from batch to batch are those
+    of the captured one, but never 0 or 1, to which other rows would be spread."""
+    if not isinstance(value, Tensor):
+        return None
+    sizes = []
+    for one in value.shape:
+        if isinstance(one, int):
+            sizes.append(one)
+            continue
+        hint = getattr(one.node, "hint", None)
+        sizes.append(max(2, int(hint)) if isinstance(hint, int) else 2)
+    made: Tensor = torch.empty((), dtype=value.dtype).expand(sizes)
+    return made
+
+
+def _storage(value: Any) -> Any:
+    return value.untyped_storage()._cdata if isinstance(value, Tensor) and value.layout is torch.strided else None
+
+
+def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
+    """Returns the size of a dimension of an argument, as a form; None if it is not known."""
+    form = form_of(place.axis)
+    if form is not None and dim == isinstance(place.axis, BatchEdges):
+        return form
+    sizes = place.columns
+    return Form.of({}, sizes[dim - 1]) if sizes is not None and 0 < dim <= len(sizes) else None
+
+
+def _sum(target: Any, args: Sequence[Any]) -> Form | None:
+    """Returns the form of a sum or a difference of forms and constants; None of anything else."""
+    forms = [one.form if isinstance(one, Count) else Form.of({}, one) for one in args if type(one) in (int, Count)]
+    if not any(isinstance(one, Count) for one in args) or len(forms) != len(args):
+        return None
+    if target is operator.add and len(forms) == 2:
+        return forms[0].plus(forms[1])
+    if target is operator.sub and len(forms) == 2:
+        return forms[0].plus(forms[1], -1)
+    return Form.of({}).plus(forms[0], -1) if target is operator.neg else None
+
+
+def _counts(tree: Any) -> bool:
+    found: list[bool] = []
+    mapped(tree, lambda leaf: found.append(isinstance(leaf, Count)))
+    return any(found)
+
+
+def _is_state(func: Any) -> bool:
+    """Returns whether a function changes or reads the state of torch."""
+    name = _name(func)
+    return func in (torch._C._set_grad_enabled,) or any(
+        one in name for one in ("autocast", "grad_enabled", "inference_mode", "functorch", "saved_tensors")
+    )
+
+
+def _name(func: Any) -> str:
+    known = resolve_name(func) if callable(func) else None
+    return known.rsplit(".", 1)[-1] if known else getattr(func, "__name__", repr(func))
+
+
+def _kind(module: torch.nn.Module) -> str:
+    return rules.kind_of(module).__name__
+
+
+def _files(trace: str | None) -> tuple[str, ...]:
+    """Returns the files of a stack trace, the innermost one last."""
+    lines = (one.strip() for one in (trace or "").splitlines())
+    return tuple(one.split('"')[1] for one in lines if one.startswith('File "'))
+
+
+_OPERATORS = {
+    getattr(operator, name): getattr(operator, other)
+    for name, other in (
+        *((f"i{one}", one) for one in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "xor")),
+        *(("iand", "and_"), ("ior", "or_"), ("ilshift", "lshift"), ("irshift", "rshift"), ("imatmul", "matmul")),
+    )
+}
+
+
+def _inplace(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
+    """Returns the function, and its arguments, that makes a new tensor where this one writes to its
+    first; None if it does not write."""
+    if func in _OPERATORS:
+        return _OPERATORS[func], args, kwargs
+    name = _name(func)
+    if name.endswith("_") and not name.endswith("__"):
+        for home in (Tensor, torch, torch.nn.functional):
+            if getattr(home, name, None) is func and callable(other := getattr(home, name[:-1], None)):
+                return other, args, kwargs
+        return None
+    if kwargs.get("inplace"):
+        return func, args, {**kwargs, "inplace": False}
+    place = _INPLACE.get(func)
+    if place is not None and len(args) > place and args[place]:
+        return func, (*args[:place], False, *args[place + 1 :]), kwargs
+    return None
+
+
+def _inplace_places() -> dict[Any, int]:
+    found = {}
+    for name in dir(torch.nn.functional):
+        function = getattr(torch.nn.functional, name)
+        code = getattr(function, "__code__", None)
+        if code is not None and "inplace" in code.co_varnames[: code.co_argcount]:
+            found[function] = code.co_varnames.index("inplace")
+    return found
+
+
+_INPLACE = _inplace_places()
