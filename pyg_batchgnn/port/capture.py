@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import torch_geometric.nn
 from torch import Tensor
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 from torch_geometric.nn.conv import HeteroConv, MessagePassing
 
 from pyg_batchgnn.nn.models import is_row_wise_norm
@@ -40,13 +40,12 @@ for _schema in (
     "leaf(Tensor[] tensors, int module, str names) -> Tensor",
     "leaf_by_type(Tensor[] tensors, int module, str names) -> Tensor[]",
     "propagate(Tensor plain, Tensor[] tensors, int module, str names) -> Tensor",
-    "rows(Tensor result, Tensor like) -> Tensor",
     "returned(Tensor tensor) -> Tensor",
 ):
     _library.define(_schema)
 _operators = torch.ops.pyg_batchgnn_port
 LEAF, LEAF_BY_TYPE = _operators.leaf.default, _operators.leaf_by_type.default
-PROPAGATE, ROWS, RETURNED = _operators.propagate.default, _operators.rows.default, _operators.returned.default
+PROPAGATE, RETURNED = _operators.propagate.default, _operators.returned.default
 #: Between the names of the tensors of a leaf, and inside of the names of types and relations.
 BETWEEN, INSIDE = "\x1f", "\x1e"
 #: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
@@ -89,7 +88,7 @@ def _original(module: Any, name: str) -> Any:
 
 def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
     original = _original(self, "forward")
-    if not is_compiling() or type(self) not in _names:
+    if not is_dynamo_compiling() or type(self) not in _names:
         return original(self, *args, **kwargs)
     given = dict(zip(_names[type(self)], args, strict=False))
     given.update(kwargs)
@@ -108,24 +107,12 @@ def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
             simple = False
     if simple and "edge_index" in names and ("x" in names or "x.0" in names):
         return LEAF(tensors, id(self), BETWEEN.join(names))
-    return _with_rows(original(self, *args, **kwargs), given.get("x"))
-
-
-def _with_rows(result: Any, x: Any) -> Any:
-    """Says that a layer that is captured call by call returns a row for each target."""
-    like = x[1] if isinstance(x, (tuple, list)) and len(x) == 2 else x
-    if not isinstance(like, Tensor):
-        return result
-    if isinstance(result, Tensor):
-        return ROWS(result, like)
-    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Tensor):
-        return ROWS(result[0], like), result[1]
-    return result
+    return original(self, *args, **kwargs)
 
 
 def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
     simple = not kwargs and len(args) == 1 and isinstance(args[0], Tensor)
-    if not is_compiling() or not simple or (type(self), "forward") not in _originals:
+    if not is_dynamo_compiling() or not simple or (type(self), "forward") not in _originals:
         return _original(self, "forward")(self, *args, **kwargs)
     return LEAF([args[0]], id(self), "x")
 
@@ -133,7 +120,7 @@ def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
 def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
     original = _original(self, "forward")
     simple = len(args) == 2 and not kwargs and isinstance(args[0], dict) and isinstance(args[1], dict)
-    if not is_compiling() or not simple:
+    if not is_dynamo_compiling() or not simple:
         return original(self, *args, **kwargs)
     x, edges = args
     tensors: list[Tensor] = []
@@ -164,19 +151,15 @@ def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
     plain = _original(self, "propagate")(self, edge_index, size=size, **kwargs)
-    if not is_compiling() or not isinstance(plain, Tensor) or not isinstance(edge_index, Tensor):
+    if not is_dynamo_compiling() or not isinstance(plain, Tensor) or not isinstance(edge_index, Tensor):
         return plain
-    tensors, names, like, simple = [edge_index], ["edge_index"], None, True
+    tensors, names, simple = [edge_index], ["edge_index"], True
     for name, one in kwargs.items():
         if isinstance(one, Tensor):
             tensors.append(one)
             names.append(name)
-        elif isinstance(one, (tuple, list)) and len(one) == 2:
-            simple, like = False, one
         elif one is not None:
             simple = False
-    like = kwargs.get("x", like)
-    plain = _with_rows(plain, like)
     return PROPAGATE(plain, tensors, id(self), BETWEEN.join(names)) if simple else plain
 
 
@@ -314,7 +297,6 @@ def _fake_propagate(plain: Tensor, tensors: Sequence[Tensor], module: int, names
 torch.library.register_fake("pyg_batchgnn_port::leaf", _fake, lib=_library)
 torch.library.register_fake("pyg_batchgnn_port::leaf_by_type", _fake_by_type, lib=_library)
 torch.library.register_fake("pyg_batchgnn_port::propagate", _fake_propagate, lib=_library)
-torch.library.register_fake("pyg_batchgnn_port::rows", lambda result, like: torch.empty_like(result), lib=_library)
 torch.library.register_fake("pyg_batchgnn_port::returned", torch.empty_like, lib=_library)
 
 # Captured functions ###############################################################################
@@ -329,6 +311,7 @@ class Captured:
         places: of each placeholder, what its source stands for: an argument or a number of it, as
             the function was told, or any other object.
         dims: of each placeholder that is a size, the number of the dimension; else None.
+        numbers: of each placeholder, whether it is a number in a tensor.
         branches: the comparisons of sizes that the graph depends on.
         made: what its owner made of it.
     """
@@ -336,17 +319,29 @@ class Captured:
     module: torch.fx.GraphModule
     places: list[Any]
     dims: list[int | None]
+    numbers: list[bool]
     branches: list[str] = field(default_factory=list)
     made: Any = None
+    uses: dict[torch.fx.Node, list[torch.fx.Node]] | None = None
 
     @property
     def placeholders(self) -> list[torch.fx.Node]:
         return [one for one in self.module.graph.nodes if one.op == "placeholder"]
 
+    def last_uses(self) -> dict[torch.fx.Node, list[torch.fx.Node]]:
+        """Returns the values that nobody reads after a node."""
+        if self.uses is None:
+            last = {one: node for node in self.module.graph.nodes for one in node.all_input_nodes}
+            self.uses = {}
+            for one, node in last.items():
+                self.uses.setdefault(node, []).append(one)
+        return self.uses
+
     def __call__(self, *values: Any) -> Sequence[Any]:
         if _local.run is None:
             raise Miss
-        return _local.run(self, values)
+        given = zip(values, self.numbers, strict=True)
+        return _local.run(self, tuple(value.item() if number else value for value, number in given))
 
 
 @dataclass
@@ -379,7 +374,7 @@ def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
     capture = _local.capture
     if capture is None:
         raise Miss
-    places, dims = [], []
+    places, dims, numbers = [], [], []
     for node in module.graph.nodes:
         if node.op != "placeholder":
             continue
@@ -388,7 +383,8 @@ def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
         base = getattr(source, "base", None) if hasattr(source, "prop") else source
         places.append(None if base is None else capture.place(base))
         dims.append(getattr(source, "idx", None) if base is not source else None)
-    return Captured(module, places, dims, _branches(module))
+        numbers.append(bool(getattr(argument, "pass_arg_as_tensor", False)))
+    return Captured(module, places, dims, numbers, _branches(module))
 
 
 def _branches(module: torch.fx.GraphModule) -> list[str]:
@@ -418,6 +414,14 @@ _SETTINGS = {
     "disable": False,
 }
 _capturing = threading.RLock()
+_thread: list[int] = []
+
+
+def compiles_elsewhere() -> bool:
+    """Returns whether another thread captures now: torch says that it compiles, then, in every
+    thread."""
+    return bool(_thread) and _thread[-1] != threading.get_ident()
+
 
 
 def _returned(tree: Any) -> Any:
@@ -434,7 +438,7 @@ def _returned(tree: Any) -> Any:
 
 
 def _call(forward: Any, model: Any, arguments: Any) -> Any:
-    if not is_compiling():
+    if not is_dynamo_compiling():
         raise Miss
     return _returned(forward(model, **arguments))
 
@@ -507,11 +511,13 @@ class CapturedFunction:
             oblivious = any(size < 2 for size in sizes)
             stack.enter_context(shapes.patch(use_duck_shape=False, backed_size_oblivious=oblivious))
             _local.capture, _local.run = Capture(model, described, modules), run
+            _thread.append(threading.get_ident())
             try:
                 return self._compiled(forward, model, arguments)
             except torch._dynamo.exc.TorchDynamoException as error:
                 raise Refusal(_reason(error)) from error
             finally:
+                _thread.pop()
                 _local.capture, _local.run = outer
 
 

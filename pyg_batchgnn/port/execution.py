@@ -57,7 +57,9 @@ def run(program: Program, frame: Frame, inputs: Sequence[Any]) -> list[Any]:
         run_step(program, frame, step)
         for one in step.frees:
             frame.values.pop(one, None)
-    return [_output(program, frame, one) for one in program.recording.output]
+    recording = program.recording
+    outputs = zip(recording.output, recording.returned, strict=True)
+    return [_output(program, frame, one, returned) for one, returned in outputs]
 
 
 def give(program: Program, frame: Frame, inputs: Sequence[Any]) -> None:
@@ -65,14 +67,13 @@ def give(program: Program, frame: Frame, inputs: Sequence[Any]) -> None:
     frame.values.update(zip(program.recording.inputs, inputs, strict=True))
 
 
-def _output(program: Program, frame: Frame, leaf: Any) -> Any:
+def _output(program: Program, frame: Frame, leaf: Any, returned: bool) -> Any:
     if isinstance(leaf, Count):
         return leaf.form.value(frame.structure.counter)
     if not isinstance(leaf, Ref):
         return leaf
-    axis = program.axes[leaf.number]
-    hops = 0 if program.seeds and isinstance(axis, Nodes) else program.full(leaf.number)
-    return take(program, frame, leaf, hops)
+    first = program.seeds and returned and isinstance(program.axes[leaf.number], Nodes)
+    return take(program, frame, leaf, 0 if first else program.full(leaf.number))
 
 
 def take(program: Program, frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
@@ -136,7 +137,7 @@ class Ending:
 def run_step(program: Program, frame: Frame, step: ProgramStep) -> None:
     """Runs one step."""
     call, model = step.call, frame.model
-    rate = rate_of(step.dropout[0], model) if step.dropout is not None and frame.drops else 0.0
+    rate = rate_of(step.dropout[0], model, frame.values) if step.dropout is not None and frame.drops else 0.0
     if not 0.0 <= rate < 1.0:  # torch's dropout knows 1, and says what it thinks of others
         run_step(program, replace(frame, drops=False), step)
         frame.values[step.result] = torch.nn.functional.dropout(frame.values[step.result], rate)
@@ -150,7 +151,7 @@ def run_step(program: Program, frame: Frame, step: ProgramStep) -> None:
         assert module is not None
         result, done = _convolve(program, frame, step, module)
     elif activates:
-        (first,) = refs((call.args, call.kwargs))
+        first, *_ = refs((call.args, call.kwargs))
         result, done = take(program, frame, Ref(first), step.hops), False
     elif module is not None and _is_native_linear(module, call):
         result, done = _multiply(program, frame, step, module), True
@@ -181,7 +182,7 @@ def _ending(program: Program, frame: Frame, step: ProgramStep, shape: Sequence[i
     axis = program.axes[step.result]
     if step.dropout is not None and frame.drops:
         call, place = step.dropout
-        drop = rate_of(call, frame.model)
+        drop = rate_of(call, frame.model, frame.values)
         if drop > 0.0:
             if isinstance(axis, Nodes):
                 key, node = frame.structure.dropout(axis.name, call.layer, place, shape[0])
@@ -396,7 +397,7 @@ def _ending_of_conv(frame: Frame, step: ProgramStep, training: bool) -> nn.Updat
     drop = 0.0
     if step.dropout is not None and frame.drops:
         call, place = step.dropout
-        drop = rate_of(call, frame.model)
+        drop = rate_of(call, frame.model, frame.values)
         if drop > 0.0 and (place != 0 or not training):
             return None
     return nn.Update(relu=step.relu, drop=drop) if step.relu or drop > 0.0 else None

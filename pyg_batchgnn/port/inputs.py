@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch._C import _get_tracing_state
-from torch.compiler import is_compiling
+from torch.compiler import is_compiling, is_dynamo_compiling
 from torch.fx import Proxy
 from torch.nn.modules.module import _has_any_global_hook
 from torch_geometric.data import Batch
@@ -18,6 +18,7 @@ from torch_geometric.data import Batch
 from pyg_batchgnn import nn
 from pyg_batchgnn.nn import LayerGraph, as_made
 from pyg_batchgnn.ops import is_transforming
+from pyg_batchgnn.port.capture import compiles_elsewhere
 
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 _IDS = (torch.int64, torch.int32)
@@ -135,7 +136,8 @@ def seeds_of(batch: Any, nodes: int) -> int:
 def is_traced() -> bool:
     """Returns whether torch compiles, traces or transforms the call, which native operators do not
     take part in."""
-    return is_compiling() or _get_tracing_state() is not None or is_transforming()
+    compiles = is_dynamo_compiling() or (is_compiling() and not compiles_elsewhere())
+    return compiles or _get_tracing_state() is not None or is_transforming()
 
 
 def takes(conv: nn.NativeConv, x: Any, edge_index: Any) -> bool:

@@ -271,7 +271,8 @@ class _Layers:
                 )
 
     def _check(self, step: ProgramStep) -> None:
-        if step.dropout is not None and rate_of(step.dropout[0], self._model) > 0.0:
+        values = dict(zip(self._recording.inputs, self._inputs, strict=True))
+        if step.dropout is not None and rate_of(step.dropout[0], self._model, values) > 0.0:
             raise LayerwiseError(
                 f"inference is in evaluation mode, but a dropout is active ({step.dropout[0].where}); "
                 f"give it training=self.training"

@@ -48,7 +48,10 @@ class ProgramStep:
     @property
     def reads(self) -> list[int]:
         """The values that the step reads."""
-        return [one for part in self.parts or [self] for one in refs((part.call.args, part.call.kwargs))]
+        found = [one for part in self.parts or [self] for one in refs((part.call.args, part.call.kwargs))]
+        if self.dropout is not None and self.dropout[0] is not self.call:
+            found += refs((self.dropout[0].args[1:], self.dropout[0].kwargs))  # its probability
+        return found
 
     def results(self, program: Program) -> list[int]:
         """Returns the values that the step makes and somebody reads."""
@@ -231,7 +234,7 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
     for call in calls:
         number = call.results[0]
         step = ProgramStep(call, need[number], number)
-        before = made.get(_only_ref(call)) if call.by_row else None
+        before = made.get(_only_ref(call, model)) if call.by_row else None
         alone = before is not None and readers[before.result] == 1 and before.hops == step.hops
         for operand in _operands(step, made, readers, model):
             steps.remove(operand)
@@ -285,18 +288,17 @@ def _free(steps: Sequence[ProgramStep], recording: Recording) -> None:
     kept = set(refs(recording.output))
     last: dict[int, ProgramStep] = {}
     for step in steps:
-        for part in step.parts or [step]:
-            for one in part.reads:
-                last[one] = step
+        for one in step.reads:
+            last[one] = step
         last[step.result] = step
     for number, step in last.items():
         if number not in kept:
             step.frees.append(number)
 
 
-def _only_ref(call: Call) -> int:
+def _only_ref(call: Call, model: torch.nn.Module) -> int:
     found = refs((call.args, call.kwargs))
-    return found[0] if len(found) == 1 else -1
+    return found[0] if len(found) == 1 or (found and is_dropout(call, model)) else -1
 
 
 def module_of(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:
@@ -332,8 +334,8 @@ def may_overwrite(call: Call, model: torch.nn.Module) -> bool:
     return isinstance(inside, nn.BatchNorm) or (is_row_wise_norm(module) and kind is not torch.nn.Identity)
 
 
-def rate_of(call: Call, model: torch.nn.Module) -> float:
-    """Returns the probability of a dropout now."""
+def rate_of(call: Call, model: torch.nn.Module, values: Mapping[int, Any]) -> float:
+    """Returns the probability of a dropout now. ``values``: of numbers that the graph computes."""
     module = module_of(call, model)
     if module is not None:
         return float(module.p) if module.training else 0.0  # type: ignore[arg-type]
@@ -341,7 +343,9 @@ def rate_of(call: Call, model: torch.nn.Module) -> float:
         ("input", "p", "training") if call.target is torch.nn.functional.dropout else ("input", "p", "train")
     )
     given = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
-    return float(given.get("p", 0.5)) if given.get(names[2], True) else 0.0
+    rate = given.get("p", 0.5)
+    rate = values[rate.number] if isinstance(rate, Ref) else rate
+    return float(rate) if given.get(names[2], True) else 0.0
 
 
 def is_convolution(step: ProgramStep) -> bool:

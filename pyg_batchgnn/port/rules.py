@@ -92,11 +92,7 @@ _TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute")
 _LAYER_NORM, _EMBEDDING = {F.layer_norm, torch.layer_norm}, {F.embedding, torch.embedding}
 _GROUP_NORM = {F.group_norm, torch.group_norm}
 _RMS_NORM = {F.rms_norm, torch.rms_norm}
-#: Functions that keep the rows, but look at all of them.
-KEEPING = _named(
-    ("softmax", "log_softmax", "softmin", "cumsum", "batch_norm", "instance_norm", "normalize", "flip")
-)
-
+_NORMALISING = _named(("batch_norm", "instance_norm"))
 #: Functions that draw from torch's generator, row by row. Another number of rows draws other
 #: numbers.
 DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu"))
@@ -158,7 +154,7 @@ def why_whole(function: Callable[..., Any]) -> str:
     """Returns why a function that reads rows is not computed row by row, in a clause."""
     if function in _BY_ELEMENT:
         return "meets values of other rows"
-    named = (_BY_DIM, KEEPING, _PRODUCT, _RESHAPE, _TRANSPOSES)
+    named = (_BY_DIM, _NORMALISING, _PRODUCT, _RESHAPE, _TRANSPOSES)
     if function in GETITEM or any(function in one for one in named):
         return "looks at all rows"
     return "is not known to compute each row by itself"

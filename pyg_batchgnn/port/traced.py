@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 from torch_geometric.nn.conv import HeteroConv
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
@@ -23,6 +24,7 @@ from pyg_batchgnn.port.capture import Captured, CapturedFunction, Miss
 from pyg_batchgnn.port.check import difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
+from pyg_batchgnn.port.graph_run import axes_of_outputs, run_graph
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Program
@@ -100,6 +102,8 @@ class Tracing:
         graphs: all that were captured.
         result: what the rows of each tensor in the result are, if a graph told.
         warned: the subjects of warnings that were given.
+        told: the reasons that were reported.
+        classes: the methods of the user's classes.
     """
 
     trims: tuple[type[torch.nn.Module], ...] = ()
@@ -111,6 +115,7 @@ class Tracing:
     graphs: list[Graph] = field(default_factory=list)
     result: list[Axis] | None = None
     warned: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: Any) -> Tracing:
@@ -129,9 +134,11 @@ class Tracing:
             warnings.warn(text, stacklevel=2)
 
     def refuse(self, model: torch.nn.Module, reason: str) -> None:
-        """Says that calls are plain ones from now on."""
+        """Says that all rows are computed from now on, call by call."""
         report = refused(model, reason)
-        self.report(AccelerationReport(forward=report))
+        if reason not in self.told:
+            self.told.add(reason)
+            self.report(AccelerationReport(forward=report))
         self.warn("plain", f"{report}; accelerate's report= has the whole table")
 
     def judge(self, conv: Any, x: Any, edge_index: Any, values: Mapping[str, Any]) -> Way | str:
@@ -162,7 +169,7 @@ class TracedModel(torch.nn.Module):
         return Tracing()  # of a model that was made by ``type(model)(...)``
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if is_dynamo_compiling():
             return self.users_forward(self, *args, **kwargs)
         own = self.users_forward
         if is_traced() or is_symbolic(*args, *kwargs.values()):
@@ -335,7 +342,12 @@ class Call:
 
     def __init__(self, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
         self._model, self._tracing, self._bound = model, tracing, bound
-        self.leaves, self.trims = list(_leaves(bound)), tracing.trims
+        self.trims = tracing.trims
+        self._trees = {
+            name: one.batch.attributes() if isinstance(one, BatchArgument) else one
+            for name, one in bound.arguments.items()
+        }
+        self.leaves = list(_leaves(self._trees))
 
     def arguments(self) -> dict[str, Any]:
         """Returns the arguments for Dynamo, with stand-ins for rows that are read in place."""
@@ -359,12 +371,11 @@ class Call:
         return self._filled(lambda leaf: leaf)
 
     def _filled(self, change: Callable[[Any], Any]) -> dict[str, Any]:
-        def fill(tree: Any) -> Any:
-            if isinstance(tree, BatchArgument):
-                return tree.batch.copied(mapped(tree.batch.attributes(), change))
-            return mapped(tree, change)
+        def fill(name: str, argument: Any) -> Any:
+            filled = mapped(self._trees[name], change)
+            return argument.batch.copied(filled) if isinstance(argument, BatchArgument) else filled
 
-        return {name: fill(one) for name, one in self._bound.arguments.items()}
+        return {name: fill(name, one) for name, one in self._bound.arguments.items()}
 
     def __call__(self, captured: Captured, values: tuple[Any, ...]) -> Sequence[Any]:
         """Returns the outputs of a graph, for the values of its placeholders."""
@@ -372,13 +383,10 @@ class Call:
         if captured.made is None:
             captured.made = self.translated(captured)
         graph: Graph = captured.made
-        if graph.wrong:
-            raise Refusal(graph.wrong)
-        reason = graph.why_unfit(model, tracing.trims)
-        if reason is not None:
-            raise Refusal(reason)
         inputs = self.inputs(graph, values)
-        self.check(graph, inputs)
+        why = graph.wrong or graph.why_unfit(model, tracing.trims) or self._why_different(graph, inputs)
+        if why:
+            return self._as_it_is(graph, inputs, why)
         if bound.seeds is None and self._splits(graph, inputs):
             rows = self._with_seed_rows(graph, inputs)
             if rows is not None:
@@ -420,6 +428,13 @@ class Call:
             for value, place in zip(values, graph.leaves, strict=True)
         ]
 
+    def _why_different(self, graph: Graph, inputs: Sequence[Any]) -> str:
+        try:
+            self.check(graph, inputs)
+        except Refusal as refusal:
+            graph.wrong = refusal.reason
+        return graph.wrong
+
     def check(self, graph: Graph, inputs: Sequence[Any]) -> None:
         """Compares the programs of a new graph with the graph itself, once.
 
@@ -435,8 +450,18 @@ class Call:
             graph.captured, program, self._model, structure, self.leaves, graph.leaves, inputs
         )
         if reason is not None:
-            graph.wrong = reason
             raise Refusal(reason)
+
+    def _as_it_is(self, graph: Graph, inputs: Sequence[Any], why: str) -> list[Any]:
+        """Returns the outputs of a graph that is run call by call, on all rows."""
+        self._tracing.refuse(self._model, why)
+        values = [
+            value if place is None else self.leaves[place].tensor()
+            for value, place in zip(inputs, graph.leaves, strict=True)
+        ]
+        found = run_graph(graph.captured, values, self._model)
+        axes = axes_of_outputs(graph.captured)
+        return [_first_rows(one, axis, self._bound) for one, axis in zip(found, axes, strict=True)]
 
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
         program = graph.program(self._model, seeds=seeds)
@@ -452,6 +477,7 @@ class Call:
         """
         return (
             torch.is_grad_enabled()
+            and torch._C._autograd._top_saved_tensors_default_hooks(True) is None  # of a checkpoint, say
             and not (self._tracing.uses_all_rows or graph.draws)
             and graph.recording.returned == [True]
             and isinstance(_axes(graph)[0], Nodes)
@@ -556,12 +582,10 @@ def _materialised(tree: Any) -> Any:
     return mapped(tree, make)
 
 
-def _leaves(bound: Bound) -> Iterator[ArgumentTensor]:
-    for argument in bound.arguments.values():
-        tree = argument.batch.attributes() if isinstance(argument, BatchArgument) else argument
-        found: list[ArgumentTensor] = []
-        mapped(tree, lambda leaf, found=found: found.append(leaf) if isinstance(leaf, ArgumentTensor) else None)
-        yield from found
+def _leaves(tree: Any) -> Iterator[ArgumentTensor]:
+    found: list[ArgumentTensor] = []
+    mapped(tree, lambda leaf: found.append(leaf) if isinstance(leaf, ArgumentTensor) else None)
+    yield from found
 
 
 def _pattern(bound: Bound) -> Any:

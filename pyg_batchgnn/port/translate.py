@@ -7,6 +7,7 @@ compute each row by itself computes all rows.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from torch_geometric.nn.conv import HeteroConv, MessagePassing
 from pyg_batchgnn.port import capture, foreign, own_layers, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.capture import BETWEEN, INSIDE, Captured
+from pyg_batchgnn.port.graph_run import axis_of, symbols
 from pyg_batchgnn.port.recording import Call, Judge, ModuleCall, Recording, Ref, Way, mapped, refs
 from pyg_batchgnn.port.values import (
     FIXED,
@@ -58,8 +60,8 @@ _DRAWS = _functions(
     feature_alpha_dropout_ alpha_dropout_ dropout1d dropout2d dropout3d
     """)
 )
-_WRITES = _functions(_words("__setitem__ requires_grad_ backward set_ resize_ register_hook retain_grad"))
-_WRITES |= {operator.setitem, torch.autograd.grad, torch.autograd.backward}
+_WRITES = _functions(_words("requires_grad_ backward set_ resize_ register_hook retain_grad"))
+_WRITES |= {torch.autograd.grad, torch.autograd.backward}
 #: Functions that write to running statistics among their arguments.
 _KEEPS_STATISTICS = _functions(["batch_norm", "instance_norm"])
 _SIZES = {torch.ops.aten.sym_size.int, Tensor.size}
@@ -76,7 +78,7 @@ _ARITHMETIC = {
     if callable(one := getattr(operator, name)) and not name.startswith("_") and not name.startswith("i")
 }
 _ARITHMETIC |= {torch.sym_float, torch.sym_int, torch.sym_max, torch.sym_min, torch.sym_not, torch.sym_ite}
-_ARITHMETIC |= {max, min, float, int, bool, round, abs, pow}
+_ARITHMETIC |= {getattr(torch, "sym_sum", max), max, min, float, int, bool, round, abs, pow}
 
 
 def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recording:
@@ -101,15 +103,15 @@ class _Translator:
         #: By number: a tensor of the shape, whose memory nobody reads; None of numbers.
         self._shapes: list[Any] = []
         self._storages: list[Any] = []
-        #: What a size counts, by its symbol; None of a symbol that counts several.
-        self._symbols: dict[str, Axis | None] = {}
+        self._symbols = symbols(captured)
         self._by_id: dict[int, int] = {}
         self._now: dict[int, int] = {}
         self._poisoned: dict[int, str] = {}
         self._ends: dict[int, int] = {}
         self._layer = 0
         self._note = ""
-        places = iter(zip(captured.places, captured.dims, strict=True))
+        self._numbers: set[int] = set()
+        places = iter(zip(captured.places, captured.dims, captured.numbers, strict=True))
         for node in captured.module.graph.nodes:
             if node.op == "placeholder":
                 self._input(node, *next(places))
@@ -143,14 +145,15 @@ class _Translator:
 
         return mapped(value, make)
 
-    def _input(self, node: torch.fx.Node, place: Any, dim: int | None) -> None:
+    def _input(self, node: torch.fx.Node, place: Any, dim: int | None, number: bool) -> None:
         value = node.meta.get("example_value")
         axis: Axis = FIXED
         if isinstance(place, ArgumentTensor) and dim is None:
             axis = place.axis
-            self._learn(value, axis)
         ref = self._new(value, axis)
         self.found.inputs.append(ref.number)
+        if number:
+            self._numbers.add(ref.number)
         self._env[node] = ref
         if isinstance(place, Count):
             self._env[node] = place
@@ -158,22 +161,12 @@ class _Translator:
             form = _form_of_dim(place, dim)
             self._env[node] = Count(0, form) if form is not None else ref
 
-    def _learn(self, value: Tensor, axis: Axis) -> None:
-        """Notes what the symbol of an input's rows counts."""
-        if form_of(axis) is None:
-            return
-        symbol = str(value.shape[1 if isinstance(axis, BatchEdges) else 0])
-        counted = Edges(axis.relation, axis.hops) if isinstance(axis, BatchEdges) else axis
-        known = self._symbols.setdefault(symbol, counted)
-        if known != counted:
-            self._symbols[symbol] = None
-
     def _axis_by_symbol(self) -> Axis:
         """Returns what the rows of a result are, by the symbol of their number."""
         value = self._node.meta.get("example_value")
-        if not isinstance(value, Tensor) or value.dim() == 0 or isinstance(value.shape[0], int):
-            return WHOLE
-        return self._symbols.get(str(value.shape[0])) or WHOLE
+        if self._node.target is operator.setitem:
+            value = next(iter(self._node.all_input_nodes)).meta["example_value"]
+        return axis_of(value, self._symbols)
 
     def _ref(self, leaf: Any) -> Any:
         if isinstance(leaf, Ref):
@@ -220,17 +213,14 @@ class _Translator:
             return self._leaf(target, args, node.meta["example_value"])
         if target is capture.RETURNED:
             return args[0]
-        if target is capture.ROWS:
-            axis = self._axis_by_number(args[1])
-            if isinstance(axis, Nodes) and self._axis_by_symbol() == axis:
-                self.found.axes[args[0].number] = axis
-            return args[0]
         if target in _ASSERTIONS:
             return None
         if not refs((args, kwargs)) or all(self._shapes[one] is None for one in refs((args, kwargs))):
             return self._number(target, args, kwargs)
         if target in rules.GETITEM and not isinstance(args[0], Ref):
             return args[0][args[1]]
+        if target is Tensor.item and args[0].number in self._numbers:
+            return args[0]
         first = next((one for one in ("input", "self", "tensor", "tensors") if one in kwargs), None)
         if not args and first is not None:
             args = (kwargs.pop(first),)
@@ -252,7 +242,9 @@ class _Translator:
             return self._add(target, args, kwargs, FIXED, by_row=False).only()
         if isinstance(value, Tensor) and target not in _DRAWS and not _is_state(target):
             depends = refs((args, kwargs)) or _counts((args, kwargs))
-            return self._add(target, args, kwargs, WHOLE if depends else FIXED, by_row=False).only()
+            return self._add(
+                target, args, kwargs, self._axis_by_symbol() if depends else FIXED, by_row=False
+            ).only()
         raise Refusal(self._why_refused(target))
 
     def _why_refused(self, target: Any) -> str:
@@ -296,6 +288,12 @@ class _Translator:
             written = args[0]
             self._check_written(written.number)
             func, args, kwargs = kept
+        elif func is operator.setitem and isinstance(args[0], Ref):
+            written = args[0]
+            if isinstance(self.found.axes[written.number], Fixed):
+                raise Refusal(f"it writes to an input or a parameter{self._at()}")
+            self._check_written(written.number)
+            func = with_items
         elif kept is not None or (name.endswith("_") and not name.endswith("__")):
             raise Refusal(f"{name} writes to a tensor{self._at()}")
         if func in (Tensor.narrow, torch.narrow) and len(args) == 4:
@@ -304,8 +302,7 @@ class _Translator:
                 func, args = operator.getitem, sliced
         given, named = self._shaped(args), self._shaped(kwargs)
         axis, by_row = self._axis_of(func, given, named)
-        if axis == WHOLE and own_layers.is_pygs(_files(self._node.stack_trace)):
-            axis = self._axis_by_symbol()
+        axis = self._axis_by_symbol() if axis == WHOLE else axis
         if func in _KEEPS_STATISTICS:
             by_row = False
         made = self._add(func, args, kwargs, axis, by_row=by_row)
@@ -380,8 +377,6 @@ class _Translator:
             rows = lambda one: self._axis(one) == axis  # noqa: E731
             if rules.is_by_row(func, args, kwargs, rows, form_of(axis)):
                 return axis, True
-            if func in rules.KEEPING and self._axis_by_symbol() == axis:
-                return axis, False
         return WHOLE, False
 
     def _taken(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool] | None:
@@ -580,6 +575,8 @@ class _Translator:
         self, target: Any, args: Any, kwargs: Any, axes: Any, *, by_row: bool, way: Way | None = None
     ) -> _Made:
         value = self._node.meta.get("example_value")
+        if target is with_items:
+            value = next(iter(self._node.all_input_nodes)).meta["example_value"]
         tree = self._made(value, axes)
         if not refs(tree):  # a number that the graph computes, and that is a constant of it
             tree = self._new(value, axes if not isinstance(axes, list) else WHOLE)
@@ -638,6 +635,20 @@ _SELECTS = {Tensor.__getitem__, operator.getitem, Tensor.unbind, torch.unbind, T
             Tensor.flatten}  # fmt: skip
 
 
+def _on_a_copy(func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Returns a copy that a function wrote to."""
+    made = x.clone()
+    func(made, *args, **kwargs)
+    return made
+
+
+def with_items(x: Tensor, index: Any, value: Any) -> Tensor:
+    """Returns a copy in which some items have other values."""
+    made = x.clone()
+    made[index] = value
+    return made
+
+
 def _shape(value: Any) -> Tensor | None:
     """Returns a tensor of the shape of a fake one. Sizes that differ from batch to batch are those
     of the captured one, but never 0 or 1, to which other rows would be spread."""
@@ -669,11 +680,13 @@ def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
 
 def _sum(target: Any, args: Sequence[Any]) -> Form | None:
     """Returns the form of a sum or a difference of forms and constants; None of anything else."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple)):
+        args = args[0]
     forms = [one.form if isinstance(one, Count) else Form.of({}, one) for one in args if type(one) in (int, Count)]
     if not any(isinstance(one, Count) for one in args) or len(forms) != len(args):
         return None
-    if target is operator.add and len(forms) == 2:
-        return forms[0].plus(forms[1])
+    if target in (operator.add, getattr(torch, "sym_sum", None)):
+        return functools.reduce(Form.plus, forms)
     if target is operator.sub and len(forms) == 2:
         return forms[0].plus(forms[1], -1)
     return Form.of({}).plus(forms[0], -1) if target is operator.neg else None
@@ -694,6 +707,8 @@ def _is_state(func: Any) -> bool:
 
 
 def _name(func: Any) -> str:
+    if isinstance(func, functools.partial):
+        func = func.args[0]
     known = resolve_name(func) if callable(func) else None
     return known.rsplit(".", 1)[-1] if known else getattr(func, "__name__", repr(func))
 
@@ -727,7 +742,7 @@ def _inplace(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
         for home in (Tensor, torch, torch.nn.functional):
             if getattr(home, name, None) is func and callable(other := getattr(home, name[:-1], None)):
                 return other, args, kwargs
-        return None
+        return functools.partial(_on_a_copy, func), args, kwargs
     if kwargs.get("inplace"):
         return func, args, {**kwargs, "inplace": False}
     place = _INPLACE.get(func)
