@@ -33,6 +33,10 @@ class Miss(BaseException):
     """No captured graph fits a call. It passes the user's ``except Exception``."""
 
 
+class Done(BaseException):
+    """A graph was captured and looked at. It is not run, so that nothing has an effect yet."""
+
+
 # Leaves ###########################################################################################
 
 _library = torch.library.Library("pyg_batchgnn_port", "DEF")

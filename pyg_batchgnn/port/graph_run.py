@@ -121,3 +121,10 @@ def axes_of_outputs(captured: Captured) -> list[Axis | None]:
         else None
         for one in output.args[0]
     ]
+
+
+def axes_of_result(captured: Captured) -> list[Axis]:
+    """Returns what the rows of each tensor in the result of ``forward`` are, in their order."""
+    known = symbols(captured)
+    nodes = (one for one in captured.module.graph.nodes if one.target is capture.RETURNED)
+    return [axis_of(one.meta.get("example_value"), known) for one in nodes]

@@ -23,7 +23,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import rules
 from pyg_batchgnn.port.batches import given
 from pyg_batchgnn.port.binding import Bound
-from pyg_batchgnn.port.capture import Captured, CapturedFunction, Miss
+from pyg_batchgnn.port.capture import Captured, CapturedFunction, Done, Miss
 from pyg_batchgnn.port.execution import Frame, give, run_step, take
 from pyg_batchgnn.port.prefixes import NodesByHop, sorted_prefixes
 from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, rate_of, reads_as_sources
@@ -86,10 +86,6 @@ def inference(
         return _captured(model, call).run(model.users_forward, model, call.arguments(), compute)
 
 
-class _Done(BaseException):
-    """A graph was captured, and is not run yet."""
-
-
 # The graph ########################################################################################
 
 
@@ -137,12 +133,12 @@ def _captured(model: TracedModel, call: Call) -> CapturedFunction:
         if captured.made.wrong:
             raise Refusal(captured.made.wrong)
         call.check(captured.made, call.inputs(captured.made, values))
-        raise _Done
+        raise Done
 
     forward = model.users_forward
     try:
         function.capture(forward, model, call.arguments(), call.described(), look, call.trims)
-    except _Done:
+    except Done:
         return function
     except Miss:
         reason = "TorchDynamo is turned off"

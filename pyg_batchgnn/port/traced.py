@@ -20,11 +20,11 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
-from pyg_batchgnn.port.capture import Captured, CapturedFunction, Miss
+from pyg_batchgnn.port.capture import Captured, CapturedFunction, Done, Miss
 from pyg_batchgnn.port.check import difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
-from pyg_batchgnn.port.graph_run import axes_of_outputs, run_graph
+from pyg_batchgnn.port.graph_run import axes_of_outputs, axes_of_result, run_graph
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Program
@@ -133,13 +133,15 @@ class Tracing:
             self.warned.add(subject)
             warnings.warn(text, stacklevel=2)
 
-    def refuse(self, model: torch.nn.Module, reason: str) -> None:
-        """Says that all rows are computed from now on, call by call."""
+    def refuse(self, model: torch.nn.Module, reason: str, returns_all: bool = False) -> None:
+        """Says that all rows are computed from now on, call by call. ``returns_all``: what
+        ``model(batch)`` returns is not cut to the rows of the seeds."""
         report = refused(model, reason)
         if reason not in self.told:
             self.told.add(reason)
             self.report(AccelerationReport(forward=report))
-        self.warn("plain", f"{report}; accelerate's report= has the whole table")
+        rows = "; model(batch) returns all of them, so take [:batch.batch_size]" if returns_all else ""
+        self.warn("plain", f"{report}{rows}; accelerate(model, report=print) tells more")
 
     def judge(self, conv: Any, x: Any, edge_index: Any, values: Mapping[str, Any]) -> Way | str:
         """Returns how the first rows of a convolution are computed, or why all are."""
@@ -189,7 +191,9 @@ class TracedModel(torch.nn.Module):
         else:
             result = own(self, *args, **kwargs)
         if reason is not None:
-            tracing.refuse(self, reason)
+            tracing.refuse(self, reason, bound.seeds is not None)
+        elif bound.seeds is not None and tracing.result is None:
+            learn_result(self, tracing, bound)
         return _cut(result, bound, tracing.result)
 
     @property
@@ -309,6 +313,31 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
     return False, entry.refused[modes]
 
 
+def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
+    """Learns what the rows of a result are where ``forward`` was called plainly: for lazy modules,
+    or for hooks, which must see that call."""
+
+    def look(captured: Captured, values: Sequence[Any]) -> list[Any]:
+        del values
+        captured.made = call.translated(captured)
+        raise Done
+
+    call = Call(model, tracing, bound)
+    function = tracing.entries.setdefault(_pattern(bound), Entry()).function
+    try:
+        function.capture(
+            model.users_forward, model, call.arguments(), call.described(), look, tracing.trims
+        )
+    except Done:
+        return
+    except Refusal as refusal:
+        reason = refusal.reason
+    except Miss:
+        reason = "TorchDynamo is turned off"
+    tracing.result = []
+    tracing.refuse(model, reason, True)
+
+
 def must_be_called(module: torch.nn.Module) -> bool:
     """Returns whether somebody waits for a module to be called, or changed what it calls."""
     return nn.is_watched(module) or (isinstance(module, nn.NativeConv) and nn.as_made(module) is None)
@@ -407,6 +436,7 @@ class Call:
         try:
             recording = translate(captured, model, tracing.judge)
         except Refusal as refusal:
+            tracing.result = axes_of_result(captured)
             graph = Graph(captured, Recording(), leaves, wrong=refusal.reason)
             tracing.graphs.append(graph)
             return graph

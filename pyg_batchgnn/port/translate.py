@@ -124,8 +124,10 @@ class _Translator:
     # Values ---------------------------------------------------------------------------------------
 
     def _new(self, value: Any, axis: Axis) -> Ref:
-        """Gives a number to a value of the graph, by its fake tensor or symbol."""
+        """Gives a number to a value of the graph, by its fake tensor or symbol. Where nothing else
+        tells, the symbol of a size does what it counts."""
         number = len(self.found.axes)
+        axis = axis_of(value, self._symbols) if axis == WHOLE else axis
         self.found.axes.append(axis)
         shape = _shape(value)
         self._shapes.append(shape)
@@ -160,13 +162,6 @@ class _Translator:
         elif isinstance(place, ArgumentTensor) and dim is not None:
             form = _form_of_dim(place, dim)
             self._env[node] = Count(0, form) if form is not None else ref
-
-    def _axis_by_symbol(self) -> Axis:
-        """Returns what the rows of a result are, by the symbol of their number."""
-        value = self._node.meta.get("example_value")
-        if self._node.target is operator.setitem:
-            value = next(iter(self._node.all_input_nodes)).meta["example_value"]
-        return axis_of(value, self._symbols)
 
     def _ref(self, leaf: Any) -> Any:
         if isinstance(leaf, Ref):
@@ -242,9 +237,7 @@ class _Translator:
             return self._add(target, args, kwargs, FIXED, by_row=False).only()
         if isinstance(value, Tensor) and target not in _DRAWS and not _is_state(target):
             depends = refs((args, kwargs)) or _counts((args, kwargs))
-            return self._add(
-                target, args, kwargs, self._axis_by_symbol() if depends else FIXED, by_row=False
-            ).only()
+            return self._add(target, args, kwargs, WHOLE if depends else FIXED, by_row=False).only()
         raise Refusal(self._why_refused(target))
 
     def _why_refused(self, target: Any) -> str:
@@ -302,7 +295,6 @@ class _Translator:
                 func, args = operator.getitem, sliced
         given, named = self._shaped(args), self._shaped(kwargs)
         axis, by_row = self._axis_of(func, given, named)
-        axis = self._axis_by_symbol() if axis == WHOLE else axis
         if func in _KEEPS_STATISTICS:
             by_row = False
         made = self._add(func, args, kwargs, axis, by_row=by_row)

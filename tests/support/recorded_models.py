@@ -154,7 +154,8 @@ class Found:
 def found_in(model: Any) -> Found:
     tracing = model._batchgnn
     graphs = [one for one in tracing.graphs if not one.wrong]
-    return Found(graphs, [why for entry in tracing.entries.values() for why in entry.refused.values()])
+    refused = [why for entry in tracing.entries.values() for why in entry.refused.values()]
+    return Found(graphs, [one.wrong for one in tracing.graphs if one.wrong] + refused)
 
 
 def assert_recorded(model: torch.nn.Module, graphs: int = 1) -> None:
