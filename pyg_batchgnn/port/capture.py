@@ -324,7 +324,7 @@ class Captured:
     places: list[Any]
     dims: list[int | None]
     numbers: list[bool]
-    branches: list[str] = field(default_factory=list)
+    branches: list[tuple[str, set[str]]] = field(default_factory=list)
     made: Any = None
     uses: dict[torch.fx.Node, list[torch.fx.Node]] | None = None
 
@@ -391,14 +391,12 @@ def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
     return Captured(module, places, dims, numbers, _branches(module))
 
 
-def _branches(module: torch.fx.GraphModule) -> list[str]:
-    """Returns the comparisons of sizes with constants that a graph depends on."""
-    import sympy
-
+def _branches(module: torch.fx.GraphModule) -> list[tuple[str, set[str]]]:
+    """Returns the comparisons of sizes and numbers that a graph depends on, with their symbols."""
     modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in module.graph.nodes)
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
     guards = [] if environment is None else [one.expr for one in environment.guards]
-    return [str(one) for one in guards if not isinstance(one, sympy.Eq) or one.rhs.is_number]
+    return [(str(one), {str(symbol) for symbol in one.free_symbols}) for one in guards]
 
 
 #: The settings of Dynamo for the time of a capture, in this thread alone.

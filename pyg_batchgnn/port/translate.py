@@ -97,13 +97,14 @@ class _Translator:
     """Walks a graph. Every value has a number; beside it lies a tensor of its shape."""
 
     def __init__(self, captured: Captured, model: torch.nn.Module, judge: Judge) -> None:
-        self.found, self._model, self._judge = Recording(branches=captured.branches), model, judge
+        self.found, self._model, self._judge = Recording(), model, judge
         self._modules = {id(one): (path, one) for path, one in model.named_modules()}
         self._env: dict[torch.fx.Node, Any] = {}
         #: By number: a tensor of the shape, whose memory nobody reads; None of numbers.
         self._shapes: list[Any] = []
         self._storages: list[Any] = []
         self._symbols = symbols(captured)
+        self.found.branches = [text for text, names in captured.branches if names & self._symbols.keys()]
         self._by_id: dict[int, int] = {}
         self._now: dict[int, int] = {}
         self._poisoned: dict[int, str] = {}
