@@ -45,12 +45,13 @@ class ArgumentTensor:
 
     Attributes:
         axis: what its rows are.
-        value: the tensor; rows of a table that are read in place; or a function that makes it.
+        value: the tensor; rows of a table that are read in place; or a function that makes it. None
+            once only the others matter.
         kind: what a graph depends on of it: its dtype, the sizes of its rows, and the like.
     """
 
     axis: Axis
-    value: Tensor | nn.RowView | Callable[[], Tensor]
+    value: Tensor | nn.RowView | Callable[[], Tensor] | None
     kind: tuple[Any, ...]
 
     def tensor(self) -> Tensor:

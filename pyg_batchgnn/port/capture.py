@@ -15,7 +15,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -26,6 +26,8 @@ from torch_geometric.nn.conv import HeteroConv, MessagePassing
 
 from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
+from pyg_batchgnn.port.batches import ArgumentTensor
+from pyg_batchgnn.port.inputs import CAPTURING
 from pyg_batchgnn.port.values import Refusal
 
 
@@ -67,6 +69,14 @@ class _Local(threading.local):
 _local = _Local()
 
 
+_JUMPS = torch_geometric.nn.JumpingKnowledge
+#: Modules of torch and PyG, beside linear layers and norms of each row, that are one step.
+_OF_ONE = (
+    *(torch.nn.BatchNorm1d, torch_geometric.nn.BatchNorm, torch_geometric.nn.InstanceNorm),
+    *(torch_geometric.nn.MLP, _JUMPS, torch.nn.ReLU, torch.nn.Dropout),
+)
+
+
 def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
     """Returns how the calls of a module are captured: as those of a "conv", of "types", of a module
     of "one" tensor, or, in a layer of the user's own, as those of its "propagate"; None for a
@@ -77,8 +87,7 @@ def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]
     if isinstance(module, HeteroConv):
         return "types"
     kind = rules.kind_of(module)
-    known = kind in (*rules.LINEAR, torch.nn.BatchNorm1d, rules.PygBatchNorm, torch_geometric.nn.MLP)
-    known = known or kind in (torch.nn.ReLU, torch.nn.Dropout)
+    known = kind in (*rules.LINEAR, *_OF_ONE)
     return "one" if known or (is_row_wise_norm(module) and kind is not torch.nn.Identity) else None
 
 
@@ -115,9 +124,13 @@ def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
-    simple = not kwargs and len(args) == 1 and isinstance(args[0], Tensor)
+    simple = not kwargs and len(args) > 0 and isinstance(args[0], (Tensor, list))
+    for one in args[1:]:
+        simple = simple and one is None
     if not is_dynamo_compiling() or not simple or (type(self), "forward") not in _originals:
         return _original(self, "forward")(self, *args, **kwargs)
+    if isinstance(args[0], list):
+        return LEAF(args[0], id(self), BETWEEN)
     return LEAF([args[0]], id(self), "x")
 
 
@@ -218,15 +231,17 @@ def _fake(tensors: Sequence[Tensor], module: int, names: str) -> Tensor:
     assert _local.capture is not None
     found: Any = _local.capture.modules[module]
     if not isinstance(found, MessagePassing):
-        return _fake_of_one(found, tensors[0])
+        return _fake_of_one(found, tensors)
     given = dict(zip(names.split(BETWEEN), tensors, strict=True))
     rows = given["x.1"] if "x.1" in given else given["x"]
     result = _small(found, given)
     return rows.new_empty((rows.size(0), *result.shape[1:]), dtype=result.dtype)
 
 
-def _fake_of_one(module: Any, x: Tensor) -> Tensor:
-    kind = rules.kind_of(module)
+def _fake_of_one(module: Any, tensors: Sequence[Tensor]) -> Tensor:
+    kind, x = rules.kind_of(module), tensors[0]
+    if kind is _JUMPS and module.mode == "cat":
+        return x.new_empty((*x.shape[:-1], sum(one.size(-1) for one in tensors)))
     if kind in rules.LINEAR:
         return x.new_empty((*x.shape[:-1], module.weight.size(0)), dtype=_product_dtype(x, module.weight))
     if kind is torch_geometric.nn.MLP:
@@ -332,6 +347,12 @@ class Captured:
     def placeholders(self) -> list[torch.fx.Node]:
         return [one for one in self.module.graph.nodes if one.op == "placeholder"]
 
+    def forget(self) -> None:
+        """Lets go of the tensors of the call that was captured."""
+        self.places[:] = [  # Dynamo holds the list too
+            replace(one, value=None) if isinstance(one, ArgumentTensor) else one for one in self.places
+        ]
+
     def last_uses(self) -> dict[torch.fx.Node, list[torch.fx.Node]]:
         """Returns the values that nobody reads after a node."""
         if self.uses is None:
@@ -396,13 +417,29 @@ def _branches(module: torch.fx.GraphModule) -> list[tuple[str, set[str]]]:
     modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in module.graph.nodes)
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
     guards = [] if environment is None else [one.expr for one in environment.guards]
-    return [(str(one), {str(symbol) for symbol in one.free_symbols}) for one in guards]
+    return [
+        (str(one), {str(symbol) for symbol in one.free_symbols}) for one in guards if not _is_always(one)
+    ]
+
+
+def _is_always(guard: Any) -> bool:
+    """Returns whether a comparison of one size comes out alike whatever the size, from 2 on."""
+    import sympy
+
+    if len(guard.free_symbols) != 1 or isinstance(guard, sympy.Eq):
+        return False
+    (symbol,) = guard.free_symbols
+    if isinstance(guard, sympy.Ne):
+        difference = guard.lhs - guard.rhs
+        slope = difference.diff(symbol)
+        root = None if not slope.is_number or slope == 0 else -difference.subs(symbol, 0) / slope
+        return root is not None and not (root.is_integer and root >= 2)
+    return all(guard.subs(symbol, size) == True for size in (2, 3, 1 << 40))  # noqa: E712
 
 
 #: The settings of Dynamo for the time of a capture, in this thread alone.
 _SETTINGS = {
     "skip_nnmodule_hook_guards": False,
-    "allow_unspec_int_on_nn_module": True,
     "trace_numpy": False,
     "optimize_ddp": False,
     "specialize_float": False,
@@ -416,15 +453,8 @@ _SETTINGS = {
     "disable": False,
 }
 _capturing = threading.RLock()
-_thread: list[int] = []
-
-
-def compiles_elsewhere() -> bool:
-    """Returns whether another thread captures now: torch says that it compiles, then, in every
-    thread."""
-    return bool(_thread) and _thread[-1] != threading.get_ident()
-
-
+#: Captures of one function with the integers of modules as constants.
+_FIXED_INTEGERS = 6
 
 def _returned(tree: Any) -> Any:
     """Marks the tensors that ``forward`` returns."""
@@ -457,6 +487,7 @@ class CapturedFunction:
         self._function = types.FunctionType(code, globals(), "forward")
         self._compiled = torch.compile(self._function, backend=_backend, fullgraph=True, dynamic=True)
         self._known = torch._dynamo.run(self._function)
+        self._captures = 0
 
     def run(
         self,
@@ -502,7 +533,11 @@ class CapturedFunction:
         import torch.fx.experimental._config as shapes
 
         sizes = [size for one in tensors(arguments) for size in one.shape[:2]]
-        known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}
+        # Integers of modules are mostly numbers of columns and heads. Those that change, such as a
+        # counter of calls, become inputs of the graph after some captures.
+        self._captures += 1
+        wanted = {**_SETTINGS, "allow_unspec_int_on_nn_module": self._captures > _FIXED_INTEGERS}
+        known = {name: one for name, one in wanted.items() if hasattr(torch._dynamo.config, name)}
         outer = _local.capture, _local.run
         modules = {id(one): one for one in model.modules()}
         with ExitStack() as stack:
@@ -513,13 +548,13 @@ class CapturedFunction:
             oblivious = any(size < 2 for size in sizes)
             stack.enter_context(shapes.patch(use_duck_shape=False, backed_size_oblivious=oblivious))
             _local.capture, _local.run = Capture(model, described, modules), run
-            _thread.append(threading.get_ident())
+            CAPTURING.append(threading.get_ident())
             try:
                 return self._compiled(forward, model, arguments)
             except torch._dynamo.exc.TorchDynamoException as error:
                 raise Refusal(_reason(error)) from error
             finally:
-                _thread.pop()
+                CAPTURING.pop()
                 _local.capture, _local.run = outer
 
 

@@ -83,7 +83,7 @@ def _value(
         found = forward(module)(x, edges)
         return [found[name] for name in each[-1].split(INSIDE)[1:]]
     if not isinstance(module, MessagePassing):
-        return forward(module)(tensors[0])
+        return forward(module)(list(tensors) if names == BETWEEN else tensors[0])
     given = dict(zip(each, tensors, strict=True))
     rows = (given.pop("x.0"), given.pop("x.1")) if "x.0" in given else given.pop("x")
     return forward(module)(rows, **given)

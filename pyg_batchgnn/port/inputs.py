@@ -4,6 +4,7 @@ others."""
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -18,7 +19,6 @@ from torch_geometric.data import Batch
 from pyg_batchgnn import nn
 from pyg_batchgnn.nn import LayerGraph, as_made
 from pyg_batchgnn.ops import is_transforming
-from pyg_batchgnn.port.capture import compiles_elsewhere
 
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 _IDS = (torch.int64, torch.int32)
@@ -133,10 +133,17 @@ def seeds_of(batch: Any, nodes: int) -> int:
     return found
 
 
+#: The threads that capture a model now, at most one at a time.
+CAPTURING: list[int] = []
+
+
 def is_traced() -> bool:
     """Returns whether torch compiles, traces or transforms the call, which native operators do not
     take part in."""
-    compiles = is_dynamo_compiling() or (is_compiling() and not compiles_elsewhere())
+    # While one thread captures, torch says in every thread that it compiles.
+    compiles = is_dynamo_compiling() or (
+        is_compiling() and (not CAPTURING or CAPTURING[-1] == threading.get_ident())
+    )
     return compiles or _get_tracing_state() is not None or is_transforming()
 
 

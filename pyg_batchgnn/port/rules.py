@@ -89,6 +89,8 @@ def _named(names: Iterable[str]) -> dict[Any, str]:
 _BY_ELEMENT, _BY_DIM = _named(_ELEMENTWISE), _named(_ALONG)
 _PRODUCT, _RESHAPE = _named(_PRODUCTS), _named(_RESHAPES)
 _TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
+_CELL = {getattr(torch._VF, name) for name in ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")}
+_CELL |= _named(("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")).keys()
 _LAYER_NORM, _EMBEDDING = {F.layer_norm, torch.layer_norm}, {F.embedding, torch.embedding}
 _GROUP_NORM = {F.group_norm, torch.group_norm}
 _RMS_NORM = {F.rms_norm, torch.rms_norm}
@@ -140,6 +142,8 @@ def is_by_row(
         return _sums_no_rows(args, rows)
     if function in _GROUP_NORM:
         return rows(args[0]) and args[0].dim() > 1 and not any(map(rows, given[1:]))
+    if function in _CELL:
+        return all(map(rows, tensors(args[:2]))) and not any(map(rows, tensors(args[2:])))
     if function in _EMBEDDING:
         index, table = (args[0], args[1]) if len(args) > 1 else (args[0], kwargs.get("weight"))
         if function is torch.embedding:
@@ -148,6 +152,12 @@ def is_by_row(
         by_frequency = bool(kwargs.get("scale_grad_by_freq")) or (len(args) > 5 and bool(args[5]))
         return rows(index) and not rows(table) and not renormed and not by_frequency
     return False
+
+
+def is_known(function: Any) -> bool:
+    """Returns whether it is known that a function looks at its arguments alone."""
+    known = (_BY_ELEMENT, _BY_DIM, _PRODUCT, _RESHAPE, _TRANSPOSES, _EMBEDDING, _LAYER_NORM, _RMS_NORM)
+    return function in GETITEM or any(function in one for one in (*known, _GROUP_NORM, _CELL, DROPOUTS))
 
 
 def why_whole(function: Callable[..., Any]) -> str:

@@ -7,7 +7,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -288,14 +288,17 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
     if any(map(is_uninitialized_parameter, model.parameters())):
         return False, None  # the first plain call says how wide lazy modules are
     _check_classes(model, tracing)
-    entry = tracing.entries.setdefault(_pattern(bound), Entry())
+    try:
+        entry = tracing.entries.setdefault(_pattern(bound), Entry())
+    except Refusal as refusal:  # of objects in a batch
+        return False, None if "plain" in tracing.warned else refusal.reason
     modes = torch.is_grad_enabled(), tuple(one.training for one in model.modules())
     if modes in entry.refused:
         return False, None
-    call = Call(model, tracing, bound)
-    arguments = call.arguments()
     forward: Any = model.users_forward
     try:
+        call = Call(model, tracing, bound)
+        arguments = call.arguments()
         try:
             return True, entry.function.run(forward, model, arguments, call)
         except Miss:
@@ -436,12 +439,14 @@ class Call:
         try:
             recording = translate(captured, model, tracing.judge)
         except Refusal as refusal:
+            captured.forget()
             tracing.result = axes_of_result(captured)
             graph = Graph(captured, Recording(), leaves, wrong=refusal.reason)
             tracing.graphs.append(graph)
             return graph
         graph = Graph(captured, recording, leaves)
         tracing.graphs.append(graph)
+        captured.forget()
         tracing.result = recording.result
         report = forward_report(recording, model)
         tracing.report(AccelerationReport(forward=report))

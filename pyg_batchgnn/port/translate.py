@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import resolve_name
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.nn.conv import HeteroConv, MessagePassing
 
 from pyg_batchgnn.port import capture, foreign, own_layers, rules
@@ -55,9 +56,6 @@ _DRAWS = _functions(
     rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial
     poisson normal_ uniform_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_
     gumbel_softmax rrelu_ binomial
-    fractional_max_pool1d fractional_max_pool2d fractional_max_pool3d
-    scaled_dot_product_attention multi_head_attention_forward native_dropout
-    feature_alpha_dropout_ alpha_dropout_ dropout1d dropout2d dropout3d
     """)
 )
 _WRITES = _functions(_words("requires_grad_ backward set_ resize_ register_hook retain_grad"))
@@ -158,7 +156,10 @@ class _Translator:
         if number:
             self._numbers.add(ref.number)
         self._env[node] = ref
-        if isinstance(place, Count):
+        constant = _constant(value)
+        if constant is not None:
+            self._env[node] = constant
+        elif isinstance(place, Count):
             self._env[node] = place
         elif isinstance(place, ArgumentTensor) and dim is not None:
             form = _form_of_dim(place, dim)
@@ -231,6 +232,9 @@ class _Translator:
             return tuple(args[0]) if target is not list else list(args[0])
         if target in rules.GETITEM:
             return args[0][args[1]]
+        constant = _constant(value)
+        if target in _ARITHMETIC and constant is not None:
+            return constant
         if target in _ARITHMETIC:
             form = _sum(target, args)
             if form is not None:
@@ -270,6 +274,8 @@ class _Translator:
         name = _name(func)
         if isinstance(func, torch._ops.HigherOrderOperator) or func in _DRAWS or func in _WRITES:
             raise Refusal(self._why_refused(func))
+        if not rules.is_known(func) and self._draws():
+            raise Refusal(f"{name} draws random numbers{self._at()}")
         if func is None or _is_state(func) or "_functorch" in getattr(func, "__module__", ""):
             raise Refusal(self._why_refused(func))
         if kwargs.get("out") is not None:
@@ -308,6 +314,24 @@ class _Translator:
         if func in rules.GETITEM and type(args[1]) is int and isinstance(axis, Edges):
             self._ends[made.only().number] = args[1]
         return made.tree
+
+    def _draws(self) -> bool:
+        """Returns whether a function that is not known draws from torch's generator; True where
+        that cannot be told."""
+        node = self._node
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta.get("example_value"))
+        target: Any = getattr(Tensor, str(node.target)) if node.op == "call_method" else node.target
+        modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in node.all_input_nodes)
+        mode = next((one for one in modes if one is not None), None)
+        if mode is None:
+            return True
+        watch = _Generators()
+        try:
+            with torch.no_grad(), mode, watch:
+                target(*args, **kwargs)
+        except Exception:
+            return True
+        return watch.draws
 
     def _write(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Translates a write to a parameter, a buffer or another tensor that is no input."""
@@ -422,7 +446,7 @@ class _Translator:
         if plain is not None:
             return self._propagated(path, module, plain, tensors, each)
         if not isinstance(module, MessagePassing):
-            return self._leaf_of_one(path, module, tensors[0])
+            return self._leaf_of_one(path, module, list(tensors) if names == BETWEEN else tensors[0])
         given = dict(zip(each, tensors, strict=True))
         x = (given.pop("x.0"), given.pop("x.1")) if "x.0" in given else given.pop("x")
         edge_index = given.pop("edge_index")
@@ -432,22 +456,22 @@ class _Translator:
         self._layer += 1
         return made.tree
 
-    def _leaf_of_one(self, path: str, module: torch.nn.Module, x: Ref) -> Any:
-        axis = self.found.axes[x.number]
-        rule = rules.module_rule(module)
-        dims = self._shapes[x.number].dim()
-        by_row = rule == "row" and isinstance(axis, (Nodes, Edges)) and (dims > 1 or rules.takes_vectors(module))
-        if isinstance(axis, (Nodes, Edges)) and not by_row:
+    def _leaf_of_one(self, path: str, module: torch.nn.Module, x: Any) -> Any:
+        """Translates a call of a module with one tensor, or with a list of them."""
+        axes = {self.found.axes[one] for one in refs(x)}
+        axis = axes.pop() if len(axes) == 1 else WHOLE
+        least = min(self._shapes[one].dim() for one in refs(x))
+        rows = isinstance(axis, (Nodes, Edges))
+        by_row = rows and rules.module_rule(module) == "row" and (least > 1 or rules.takes_vectors(module))
+        if rows and not by_row:
             self._note = f"{_kind(module)} looks at all rows"
-        if not isinstance(axis, (Nodes, Edges)):
-            axis = FIXED if isinstance(axis, Fixed) else WHOLE
         self._check_inplace(module, x)
         made = self._add(ModuleCall(path), (x,), {}, axis, by_row=by_row)
         if getattr(module, "inplace", False):
             self._overwritten(x.number, made.only().number)
         return made.tree
 
-    def _check_inplace(self, module: torch.nn.Module, x: Ref) -> None:
+    def _check_inplace(self, module: torch.nn.Module, x: Any) -> None:
         if getattr(module, "inplace", False):
             self._check_written(x.number)
 
@@ -600,6 +624,16 @@ class _Translator:
         self.found.calls = _needed(self.found)
 
 
+class _Generators(TorchDispatchMode):
+    """Watches for operators that draw from a generator."""
+
+    draws = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.draws = self.draws or torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
+
+
 class _Made:
     """What a call made: the call, and a tree of references."""
 
@@ -669,6 +703,12 @@ def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
         return form
     sizes = place.columns
     return Form.of({}, sizes[dim - 1]) if sizes is not None and 0 < dim <= len(sizes) else None
+
+
+def _constant(value: Any) -> int | None:
+    """Returns the number that a symbol was found to be, such as the dimension of a softmax."""
+    found: int | None = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
+    return found
 
 
 def _sum(target: Any, args: Sequence[Any]) -> Form | None:

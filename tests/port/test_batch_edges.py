@@ -35,12 +35,13 @@ def sorts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_a_batch_of_a_loader_is_not_sorted(sorts: list[Any]) -> None:
     model, batch = accelerated(MODELS["sage"](2)), batch_of(2)
-    sorts.clear()  # the loader sorted the graph
     before = set(batch.keys())
-    model(batch.x, batch.edge_index).sum().backward()
-    model(batch.x, batch.edge_index, **trimming(batch))
-    model(batch)
-    model.convs[0](batch.x, batch.edge_index)
+    for _ in range(2):
+        sorts.clear()  # the loader sorted the graph, and a capture sorts small ones
+        model(batch.x, batch.edge_index).sum().backward()
+        model(batch.x, batch.edge_index, **trimming(batch))
+        model(batch)
+        model.convs[0](batch.x, batch.edge_index)
     assert sorts == []
     assert set(batch.keys()) == before
 
@@ -53,6 +54,7 @@ def test_edges_of_a_block_export_are_found() -> None:
 def test_copies_and_modified_edges_are_sorted(sorts: list[Any]) -> None:
     reference, batch = MODELS["gcn"](2), batch_of(2)
     ours = accelerated(reference)
+    ours(batch.x, batch.edge_index.clone())
     sorts.clear()
     for edges in (batch.edge_index.clone(), copy.deepcopy(batch).edge_index, batch.edge_index.flip(1)):
         assert torch.allclose(ours(batch.x, edges), reference(batch.x, edges), atol=1e-12)
@@ -68,10 +70,10 @@ def test_copies_and_modified_edges_are_sorted(sorts: list[Any]) -> None:
 def test_trimmed_copies_equal_pygs(sorts: list[Any]) -> None:
     reference, batch = MODELS["sage"](2), copy.deepcopy(batch_of(2))
     ours = accelerated(reference)
-    ours(batch.x, batch.edge_index, **trimming(batch))  # records the forward
+    ours(batch.x, batch.edge_index, **trimming(batch))  # captures the forward
     sorts.clear()
     found = ours(batch.x, batch.edge_index, **trimming(batch))
-    assert sorts == []  # but for the one when forward was recorded
+    assert len(sorts) == 1  # nobody knows that the edges of a copy are in the order of the nodes
     assert torch.allclose(found, reference(batch.x, batch.edge_index, **trimming(batch)), atol=1e-12)
 
 

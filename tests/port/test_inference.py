@@ -443,7 +443,7 @@ REFUSED: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
     "softmax": (lambda: Between(lambda h: h.softmax(0)), "softmax looks at all rows"),
     "size": (lambda: Between(lambda h: h / h.size(0)), "uses numbers of nodes"),
     "compared": (lambda: Between(lambda h: h * 2 if h.size(0) > 100 else h), "uses numbers of nodes"),
-    "item": (lambda: Between(lambda h: h / h.max().item()), "reads values of a tensor"),
+    "item": (lambda: Between(lambda h: h / h.max().item()), "max looks at all rows"),
     "norm": (lambda: Between(pyg.GraphNorm(WIDTH)), "GraphNorm takes statistics"),
     "arguments": (lambda: ThreeArguments(torch.relu), "takes x, edge_index, edge_weight"),
     "edges": (lambda: OtherEdges(torch.relu), "other edges than those"),

@@ -154,18 +154,17 @@ WHOLE: dict[str, tuple[Middle, list[int]]] = {
         lambda _, __, h: h + h.sum(dim=1)[:HIDDEN] + h.amax(dim=0, keepdim=True),
         [2, 0],
     ),
-    "others": (lambda _, __, h: h + h.flip(0) + h.cumsum(0) + h.roll(1, 0) + h.sort(dim=0)[0], [2]),
-    "tuples of rows": (tuples_of_rows, [2]),
+    "others": (lambda _, __, h: h + h.flip(0) + h.cumsum(0) + h.roll(1, 0) + h.sort(dim=0)[0], [2, 0]),
+    "tuples of rows": (tuples_of_rows, [2, 0]),
     "transposed": (
         lambda model, _, h: (h.t() * model.table.unsqueeze(1)).T + torch.einsum("ij,j->ij", h, model.table),
-        [2],
+        [2, 0],
     ),
-    "attention": (lambda model, _, h: h + model.attention(h, h, h, need_weights=False)[0], [2]),
-    "classes that are counted": (lambda _, __, h: h + F.one_hot(h.argmax(dim=1))[:, :1], [2]),
-    "reshaped to rows": (lambda _, __, h: (h.view(-1, 2) * 2).view(-1, HIDDEN), [2]),
+    "attention": (lambda model, _, h: h + model.attention(h, h, h, need_weights=False)[0], [2, 0]),
+    "reshaped to rows": (lambda _, __, h: (h.view(-1, 2) * 2).view(-1, HIDDEN), [2, 0]),
     "einsums over rows": (
         lambda model, _, h: torch.einsum("ij,kj->ij", h, h) + torch.einsum("ij,jk", h, model.square.weight),
-        [2],
+        [2, 0],
     ),
 }
 
@@ -360,13 +359,11 @@ class Nested(torch.nn.Module):
         return {"rows": self.part(h), "others": (h, self.part(h.relu())), "none": None, "rate": 0.5}
 
 
-def test_a_part_that_cannot_be_recorded_is_one_step() -> None:
+def test_a_part_that_reads_values_computes_all_rows() -> None:
     ours, plain = pair(Nested(Scaled()))
     compare(ours, plain)
     found = found_in(ours)
-    assert found.reasons == [] and len(found.graphs) == 1
-    assert any("reads values" in note for note in found.graphs[0].recording.notes.values())
-    assert found.graphs[0].recording.inlined == ["body"]
+    assert found.reasons == [] and len(found.graphs) == 1 and found.notes
     compare_plain_calls_of_dicts(ours, plain)
 
 
@@ -398,16 +395,11 @@ class Keeps(torch.nn.Module):
         return x * self.calls
 
 
-@pytest.mark.parametrize(
-    ("kind", "reason"),
-    [(WritesInside, "part writes to what it is called with"), (Keeps, r"writes to part\.(calls|log)")],
-)
-def test_a_part_that_writes_leaves_the_model_as_it_is(kind: type[torch.nn.Module], reason: str) -> None:
+@pytest.mark.parametrize("kind", [WritesInside, Keeps])
+def test_a_part_that_writes_does_so_once_in_a_call(kind: type[torch.nn.Module]) -> None:
     torch.set_grad_enabled(False)
     ours, plain = pair(Nested(kind()))
     compare(ours, plain)
-    (found,) = found_in(ours).reasons
-    assert re.search(reason, found) and "(test_recording.py:" in found
     if kind is Keeps:
         assert (ours.part.calls, ours.part.log.seen) == (plain.part.calls, plain.part.log.seen)
 
@@ -453,9 +445,7 @@ def test_a_forward_that_takes_the_batch(rows: str | None, cuts: bool) -> None:
         assert all(one == [0] for one in found_in(ours).hops)
 
 
-def test_what_a_layer_writes_to_itself_is_no_reason_against_a_graph() -> None:
-    """Its real calls write it. What the model writes to a layer is one."""
-
+def test_what_a_layer_and_a_model_write_to_it_is_written() -> None:
     class Conv(pyg.GraphConv):
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             out = super().forward(x, edge_index) * getattr(self, "scale", 1.0)
@@ -478,4 +468,4 @@ def test_what_a_layer_writes_to_itself_is_no_reason_against_a_graph() -> None:
     assert torch.allclose(ours.conv.largest, plain.conv.largest)
     ours, plain = pair(Net(writes=True))
     compare(ours, plain)
-    assert found_in(ours).graphs == [] and "writes to conv.scale" in found_in(ours).reasons[0]
+    assert ours.conv.scale == plain.conv.scale

@@ -1,12 +1,21 @@
-"""A forward that does not hold for other batches is refused, and changes nothing."""
+"""Whatever a ``forward`` does, its results, gradients and effects are those of the plain call, or a
+warning says what is different."""
 
 from __future__ import annotations
 
-import linecache
+import collections
+import copy
+import functools
+import itertools
 import math
+import os
 import random
 import re
-from pathlib import Path
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +25,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from pyg_batchgnn.port import accelerate
+from tests.support.ported_models import stirred
 from tests.support.recorded_models import (
     HIDDEN,
     Middle,
@@ -25,57 +36,222 @@ from tests.support.recorded_models import (
     found_in,
     gradients,
     pair,
+    tensors,
 )
 
 OUTSIDE = torch.linspace(0, 1, HIDDEN, dtype=torch.float64)
 HOLDER = type("Holder", (), {"table": OUTSIDE})()
+#: What models write outside of themselves.
+COUNTS: dict[str, Any] = {}
+LOG: list[Any] = []
+CALLS = 0
+
+
+class Counter:
+    calls = 0
+
+
+class Warmup:
+    """An object whose state begins in its class."""
+
+    step = 0
+
+    def next(self) -> float:
+        self.step += 1
+        return min(1.0, 0.25 * self.step)
+
+
+@functools.lru_cache(maxsize=1)
+def remembered() -> float:
+    return COUNTS["rate"]
+
+
+class Rich(Net):
+    """A model of many attributes, of which each test reads some."""
+
+    calls = 0
+
+    def __init__(self, middle: Middle) -> None:
+        super().__init__(middle)
+        self.args, self.warmup = SimpleNamespace(rate=0.5), Warmup()
+        self.functions, self.partial = [torch.tanh], functools.partial(torch.mul, other=0.5)
+        self.array, self.numbers = np.ones(5000), [1.0] * 2000
+        self.rows = [torch.linspace(0.5, 1, HIDDEN, dtype=torch.float64)]
+        self.window: collections.deque[float] = collections.deque(maxlen=2)
+        self.kinds, self.steps = {"tanh"}, itertools.count(1)
+        self.gate = torch.nn.Parameter(torch.zeros(()))
+        self.scales = torch.nn.Parameter(torch.zeros(HIDDEN))
+        self.down = torch.nn.Parameter(torch.linspace(-1, 1, HIDDEN * 2).view(HIDDEN, 2))
+        self.up = torch.nn.Parameter(torch.zeros(2, HIDDEN))
+        self.lazy = torch.nn.Linear(HIDDEN, HIDDEN)
+
+    @property
+    def tau(self) -> float:
+        return self.alpha * 2
+
+
+# Outcomes #########################################################################################
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a model does between its layers.
+
+    Attributes:
+        why: words of the warning where it is not rewritten; None where no warning may come.
+        prepare: is called with the model before its calls.
+        change: is called with the model and the number of a call before each but the first.
+    """
+
+    middle: Middle
+    why: str | None = None
+    prepare: Callable[[Any], Any] = lambda model: None
+    change: Callable[[Any, int], Any] = lambda model, number: None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call, and what it left behind."""
+
+    output: Tensor
+    gradients: dict[str, Tensor] | None
+    x: Tensor
+    effects: Any
+
+
+def _reset() -> None:
+    global CALLS
+    COUNTS.clear()
+    COUNTS.update(calls=0, rate=0.5)
+    LOG.clear()
+    CALLS = Counter.calls = Rich.calls = 0
+    for kind in Rich.__subclasses__():
+        if "calls" in vars(kind):
+            del kind.calls
+    remembered.cache_clear()
+    OUTSIDE.copy_(torch.linspace(0, 1, HIDDEN))
+    os.environ.pop("BATCHGNN_TEST_RATE", None)
+
+
+def _effects(model: Any) -> Any:
+    """What calls wrote, beside parameters."""
+    own = {name: one for name, one in vars(model).items() if not name.startswith("_")}
+    own = {name: vars(one) if hasattr(one, "__dict__") and name in ("args", "warmup") else one
+           for name, one in own.items() if name not in ("middle", "functions", "partial", "steps", "array", "numbers")}  # fmt: skip
+    own["window"] = list(model.window)
+    own |= {"of first": getattr(model.first, "steps", None), "of class": type(model).calls}
+    own |= {name: one.detach() for name, one in (*model.named_buffers(), *model.named_parameters())}
+    own |= {f"{name} takes gradients": one.requires_grad for name, one in model.named_parameters()}
+    return copy.deepcopy((own, COUNTS, LOG, CALLS, Counter.calls, OUTSIDE))
+
+
+def _without_tensors(tree: Any) -> Any:
+    if isinstance(tree, Tensor):
+        return None
+    if isinstance(tree, dict):
+        return {name: _without_tensors(one) for name, one in tree.items()}
+    return [_without_tensors(one) for one in tree] if isinstance(tree, (list, tuple)) else tree
+
+
+def _steps(model: Any, case: Case, call: Callable[[Any, Any], Tensor], grads: bool = True) -> Iterator[Step]:
+    _reset()
+    case.prepare(model)
+    for number, batch in enumerate(batches()):
+        if number:
+            case.change(model, number)
+        batch = batch.clone()
+        torch.manual_seed(1)
+        random.seed(1)
+        np.random.seed(1)
+        output = call(model, batch)
+        found = gradients(model, output) if grads else None
+        yield Step(output.detach(), found, batch.x, _effects(model))
+
+
+def _assert_same(found: Step, wanted: Step) -> None:
+    assert_close(found.output, wanted.output)
+    assert_close(found.gradients, wanted.gradients)
+    assert torch.equal(found.x, wanted.x)
+    assert _without_tensors(found.effects) == _without_tensors(wanted.effects)
+    assert_close(tensors(found.effects), tensors(wanted.effects))
+
+
+def _first_rows(model: Any, batch: Any) -> Tensor:
+    return model(batch.x, batch.edge_index)[: batch.batch_size]
+
+
+def _assert_right_or_said(case: Case, grads: bool = True) -> Any:
+    """Fails unless three calls, of which the last has fewer seeds, do what the plain model does."""
+    ours, plain = pair(Rich(case.middle))
+    said: list[str] = []
+
+    def first_rows(model: Any, batch: Any) -> Tensor:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            rows = model(batch)
+        said.extend(str(one.message) for one in caught if "is called plainly" in str(one.message))
+        if rows.size(0) != batch.batch_size:
+            assert rows.size(0) == batch.num_nodes and "model(batch) returns all of them" in said[0]
+        return rows[: batch.batch_size]
+
+    steps = list(_steps(ours, case, first_rows, grads))
+    for found, wanted in zip(steps, _steps(plain, case, _first_rows, grads), strict=True):
+        _assert_same(found, wanted)
+    if case.why is None:
+        assert (found_in(ours).reasons, said) == ([], [])
+    else:
+        assert len(said) == 1 and re.search(case.why, said[0]), said
+    return ours
+
+
+# What models do ###################################################################################
 
 
 def truth(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    if h.sum() > 0:  # refused
+    if h.sum() > 0:
         return h * 2
     return h
 
 
 def iterated_later(model: Any, x: Tensor, h: Tensor) -> Tensor:
     """The number of rows is not known before the second batch."""
-    return torch.stack([row * 2 for row in h.roll(1, 0)])  # refused
+    return torch.stack([row * 2 for row in h.roll(1, 0)])
 
 
 def without_gradients(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    with torch.no_grad():  # refused
+    with torch.no_grad():
         scale = h.abs().amax(dim=1, keepdim=True)
     return h / (1 + scale)
 
 
 def in_inference_mode(model: Any, x: Tensor, h: Tensor) -> Tensor:
     with torch.inference_mode():
-        scale = x.abs() * 2  # refused
+        scale = x.abs() * 2
     return h + scale.sum().clone()
 
 
 def in_bfloat16(model: Any, x: Tensor, h: Tensor) -> Tensor:
     with torch.autocast("cpu", torch.bfloat16):
-        return h * 2 + 1  # refused
+        return h * 2 + 1
 
 
 def keeps_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    model.last = h.detach()  # refused
+    model.last = h.detach()
     return h
 
 
 def counts_calls(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    model.alpha += 0.25  # refused
+    model.alpha += 0.25
     return h * model.alpha
 
 
 def keeps_average(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    model.average = model.average * 0.5 + h.detach().mean(dim=0)  # refused
+    model.average = model.average * 0.5 + h.detach().mean(dim=0)
     return h - model.average
 
 
 def average_in_place(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    model.average.mul_(0.5).add_(h.detach().mean(dim=0))  # refused
+    model.average.mul_(0.5).add_(h.detach().mean(dim=0))
     return h - model.average
 
 
@@ -89,164 +265,381 @@ def appends(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h * len(model.seen)
 
 
+def appends_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.seen.append(h.detach().mean(dim=0))
+    model.held["rows"] = h.detach()
+    return h * model.seen[0]
+
+
+def counts_outside(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    COUNTS["calls"] += 1
+    return h * COUNTS["calls"]
+
+
+def counts_global(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    global CALLS
+    CALLS += 1
+    return h * CALLS
+
+
+def counts_in_class(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    Counter.calls += 1
+    return h * Counter.calls
+
+
+def counts_in_class_of_model(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    type(model).calls += 1
+    return h * type(model).calls
+
+
+def counts_in_part(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.first.steps = getattr(model.first, "steps", 0) + 1
+    return h * model.first.steps
+
+
+def warms_up(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.alpha = model.alpha + 1
+    return h * 0.1 if model.alpha < 2 else h
+
+
+def slides(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.window.append(len(model.window) + 1.0)
+    return h * sum(model.window)
+
+
+def adds_to_set(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.kinds.add(f"call {len(model.kinds)}")
+    return h * len(model.kinds)
+
+
+def forgets(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    if hasattr(model, "once"):
+        del model.once
+        return h * 2
+    model.once = True
+    return h
+
+
+def counts_then_decides(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.alpha += 1
+    COUNTS["calls"] += 1
+    LOG.append(COUNTS["calls"])
+    return h * COUNTS["calls"] if h.sum() > 0 else h
+
+
+def catches(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    try:
+        LOG.append(len(LOG))
+        return h * model.held["nothing"]
+    except KeyError:
+        return h * 3
+
+
+def catches_all(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    try:
+        return h * h.sum().item()
+    except Exception:
+        return h * 0
+
+
 def adds_to_input(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    x += 1.0  # refused
+    x += 1.0
     return h + x.sum(dim=1, keepdim=True)
 
 
 def writes_to_view_of_input(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    x[:, :2].add_(1.0)  # refused
+    x[:, :2].add_(1.0)
     return h + x.sum(dim=1, keepdim=True)
 
 
 def sets_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
     h = h.clone()
-    h[0] = 0.0  # refused
+    h[0] = 0.0
     return h
 
 
 def writes_to_view(model: Any, x: Tensor, h: Tensor) -> Tensor:
     h = h * 2
     left = h[:, :4]
-    left.relu_()  # refused
+    left.relu_()
     return h + 1
 
 
 def reads_view_of_written(model: Any, x: Tensor, h: Tensor) -> Tensor:
     h = h * 2
     left = h[:, :4]
-    h.relu_()  # refused
+    h.relu_()
     return h + left.sum(dim=1, keepdim=True)
 
 
 def writes_result(model: Any, x: Tensor, h: Tensor) -> Tensor:
     other = h.detach().clone()
-    torch.mul(h.detach(), 2.0, out=other)  # refused
+    torch.mul(h.detach(), 2.0, out=other)
     return h + other
 
 
-#: By name, what a model does between its layers, and why that is refused.
-REFUSED: dict[str, tuple[Middle, str]] = {
-    "truth": (truth, "asks for the truth of a tensor"),
-    "item": (lambda _, __, h: h / (1 + h.abs().max().item()), "reads values of a tensor"),
-    "as float": (lambda _, __, h: h * float(h.mean()), "reads values of a tensor"),
-    "length": (lambda _, __, h: h / len(h), "takes the length of a tensor"),
-    "iterated": (
-        lambda _, __, h: torch.stack([row * 2 for row in h]),
-        r"takes a tensor apart row by row \(unbind\)",
+def writes_outside(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    OUTSIDE.mul_(0.5)
+    return h * OUTSIDE
+
+
+def steps_by_hand(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    with torch.no_grad():
+        model.gate.add_(1.0)
+    return h * model.gate.detach()
+
+
+def freezes(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.down.requires_grad_(model.alpha > 1)
+    return h + h @ model.down @ model.down.t()
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor) -> Tensor:
+        return h.view_as(h)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return -0.5 * grad
+
+
+class ReversedInPlace(Reversed):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor) -> Tensor:
+        ctx.mark_dirty(h)
+        return h
+
+
+class Centred(Reversed):
+    """Its gradient looks at all rows."""
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad - grad.mean(dim=0)
+
+
+def hooks_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    h = h * 1.0
+    if h.requires_grad:
+        h.register_hook(lambda grad: grad * 0.5)
+    return h.tanh()
+
+
+def hooks_node(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    h = h.tanh()
+    h.grad_fn.register_prehook(lambda grads: tuple(one * 0.5 for one in grads))
+    return h * 2
+
+
+def keeps_gradient(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    h = h * 2
+    h.register_hook(LOG.append)
+    return h
+
+
+def _nothing(model: Any, number: int = 0) -> None:
+    del model, number
+
+
+def _set(**values: Callable[[int], Any]) -> Callable[[Any, int], None]:
+    def change(model: Any, number: int) -> None:
+        for name, one in values.items():
+            setattr(model, name, one(number))
+
+    return change
+
+
+class Power:
+    """Called as a function."""
+
+    power = 1
+
+    def __call__(self, h: Tensor) -> Tensor:
+        return h.tanh() ** self.power
+
+    def applied(self, h: Tensor) -> Tensor:
+        return self(h)
+
+
+CASES: dict[str, Case] = {
+    "truth": Case(truth),
+    "item": Case(lambda _, __, h: h / (1 + h.abs().max().item())),
+    "as float": Case(lambda _, __, h: h * float(h.mean())),
+    "length": Case(lambda _, __, h: h / len(h)),
+    "iterated": Case(lambda _, __, h: torch.stack([row * 2 for row in h])),
+    "iterated later": Case(iterated_later),
+    "as numpy": Case(lambda _, __, h: h * float(h.detach().numpy().max())),
+    "as array": Case(lambda _, __, h: h * float(np.asarray(h.detach()).max())),
+    "as list": Case(lambda _, __, h: h * h[0].tolist()[0]),
+    "masked": Case(lambda _, __, h: h + torch.masked_select(h, h > 0).mean()),
+    "normal": Case(lambda _, __, h: h + torch.randn(h.size(0), HIDDEN).to(h)),
+    "noise": Case(lambda _, __, h: h + torch.randn_like(h)),
+    "permuted": Case(lambda _, __, h: h + h[torch.randperm(h.size(0))]),
+    "drawn by method": Case(lambda _, __, h: h + h.detach().clone().uniform_()),
+    "gumbel": Case(lambda _, __, h: F.gumbel_softmax(h)),
+    "zeros": Case(lambda _, __, h: torch.cat([h, torch.zeros(h.size(0), 0).to(h)], dim=-1)),
+    "new ones": Case(lambda _, __, h: h + h.new_ones(HIDDEN)),
+    "made": Case(lambda _, __, h: h * torch.tensor([0.5]).to(h)),
+    "numbers": Case(lambda _, __, h: h + torch.arange(h.size(0)).view(-1, 1)),
+    "asked for gradients": Case(lambda _, __, h: h.detach().requires_grad_() + h),
+    "without gradients": Case(without_gradients),
+    "in inference mode": Case(in_inference_mode),
+    "in bfloat16": Case(in_bfloat16),
+    "checkpointed": Case(
+        lambda _, __, h: checkpoint(lambda rows: rows.tanh() * 2, h, use_reentrant=False)
     ),
-    "iterated later": (iterated_later, "another number of tensors for this batch"),
-    "as numpy": (lambda _, __, h: h * float(h.detach().numpy().max()), "reads values of a tensor"),
-    "as array": (lambda _, __, h: h * float(np.asarray(h.detach()).max()), "reads values of a tensor"),
-    "as list": (lambda _, __, h: h * h[0].tolist()[0], "reads values of a tensor"),
-    "masked": (lambda _, __, h: h + torch.masked_select(h, h > 0).mean(), "reads values of a tensor"),
-    "normal": (
-        lambda _, __, h: h + torch.randn(h.size(0), HIDDEN).to(h),
-        "randn makes a tensor that is no input",
+    "keeps rows": Case(keeps_rows),
+    "counts calls": Case(counts_calls),
+    "keeps average": Case(keeps_average),
+    "average in place": Case(average_in_place),
+    "writes held": Case(writes_held),
+    "appends": Case(appends),
+    "draws from python": Case(lambda _, __, h: h * random.random()),
+    "draws from numpy": Case(lambda _, __, h: h * float(np.random.rand())),
+    "halved": Case(lambda _, __, h: h[: h.size(0) // 2].sum() + h),
+    "root of size": Case(lambda _, __, h: h / math.sqrt(h.size(0))),
+    "share of size": Case(lambda _, __, h: h * (1 / h.shape[0])),
+    "size as int": Case(lambda _, __, h: h / int(h.size(0))),
+    "elements": Case(lambda _, __, h: h * (h.numel() % 7)),
+    "from outside": Case(lambda _, __, h: h * OUTSIDE),
+    "from another object": Case(lambda _, __, h: h * HOLDER.table),
+    "adds to input": Case(adds_to_input),
+    "doubles input": Case(lambda _, x, h: h + x.mul_(2.0).sum(dim=1, keepdim=True)),
+    "writes to view of input": Case(writes_to_view_of_input),
+    "clamps input by function": Case(lambda _, x, h: h + F.elu(x, inplace=True).sum(dim=1, keepdim=True)),
+    "sets rows": Case(sets_rows),
+    "writes to view": Case(writes_to_view),
+    "reads view of written": Case(reads_view_of_written),
+    "writes result": Case(writes_result),
+    # Values that change between calls.
+    "getattr with a default": Case(
+        lambda model, _, h: h * getattr(model.args, "tau", 1.0),
+        change=lambda model, number: setattr(model.args, "tau", 2.0 * number),
     ),
-    "noise": (lambda _, __, h: h + torch.randn_like(h), "randn_like makes a tensor that is no input"),
-    "permuted": (
-        lambda _, __, h: h + h[torch.randperm(h.size(0))],
-        "randperm makes a tensor that is no input",
+    "vars of an object": Case(
+        lambda model, _, h: h * vars(model.args)["rate"],
+        change=lambda model, number: setattr(model.args, "rate", 2.0 * number),
     ),
-    "drawn by method": (
-        lambda _, __, h: h + h.detach().clone().uniform_(),
-        "uniform_ writes to a tensor|uniform_ draws random numbers",
+    "dict of the model": Case(lambda model, _, h: h * model.__dict__["alpha"], change=_set(alpha=lambda n: 2.0 * n)),
+    "vars of the model": Case(lambda model, _, h: h * vars(model).get("beta", 1.0), change=_set(beta=lambda n: 2.0 * n)),
+    "property": Case(lambda model, _, h: h * model.tau, change=_set(alpha=lambda n: 2.0 * n)),
+    "function in a list": Case(
+        lambda model, _, h: model.functions[0](h),
+        change=lambda model, n: model.functions.__setitem__(0, (torch.relu, torch.sigmoid)[n - 1]),
     ),
-    "gumbel": (lambda _, __, h: F.gumbel_softmax(h), "gumbel_softmax draws random numbers"),
-    "zeros": (
-        lambda _, __, h: torch.cat([h, torch.zeros(h.size(0), 0).to(h)], dim=-1),
-        "zeros makes a tensor",
+    "partial": Case(
+        lambda model, _, h: model.partial(h), change=_set(partial=lambda n: functools.partial(torch.mul, other=2.0 * n))
     ),
-    "new ones": (lambda _, __, h: h + h.new_ones(HIDDEN), "new_ones makes a tensor"),
-    "made": (lambda _, __, h: h * torch.tensor([0.5]).to(h), "tensor makes a tensor"),
-    "numbers": (lambda _, __, h: h + torch.arange(h.size(0)).view(-1, 1), "arange makes a tensor"),
-    "asked for gradients": (
-        lambda _, __, h: h.detach().requires_grad_() + h,
-        "requires_grad_ writes to a tensor",
+    "entry of an array": Case(
+        lambda model, _, h: h * float(model.array[3000]),
+        change=lambda model, n: model.array.__setitem__(3000, 2.0 * n),
     ),
-    "without gradients": (without_gradients, "switches gradients"),
-    "in inference mode": (in_inference_mode, "switches gradients"),
-    "in bfloat16": (in_bfloat16, "enters or leaves autocast"),
-    "checkpointed": (
-        lambda _, __, h: checkpoint(lambda rows: rows.tanh() * 2, h, use_reentrant=False),
-        "uses gradient checkpointing",
+    "sum of an array": Case(
+        lambda model, _, h: h * float(model.array.sum()),
+        change=lambda model, n: model.array.__setitem__(3000, 2.0 * n),
     ),
-    "keeps rows": (keeps_rows, r"writes to self\.last"),
-    "counts calls": (counts_calls, r"writes to self\.alpha"),
-    "keeps average": (keeps_average, r"writes to self\.average"),
-    "average in place": (average_in_place, "writes to an input or a parameter"),
-    "writes held": (writes_held, r"writes to self\.held"),
-    "appends": (appends, r"writes to self\.seen"),
-    "draws from python": (
-        lambda _, __, h: h * random.random(),
-        "random numbers from the generator of Python or NumPy",
+    "array as a tensor": Case(
+        lambda model, _, h: h * torch.from_numpy(model.array[:HIDDEN]),
+        change=lambda model, n: model.array.__setitem__(3, 2.0 * n),
     ),
-    "draws from numpy": (
-        lambda _, __, h: h * float(np.random.rand()),
-        "random numbers from the generator of Python or NumPy",
+    "entry of a list": Case(
+        lambda model, _, h: h * model.numbers[1500], change=lambda model, n: model.numbers.__setitem__(1500, 2.0 * n)
     ),
-    "halved": (lambda _, __, h: h[: h.size(0) // 2].sum() + h, "computes with the number of rows"),
-    "root of size": (lambda _, __, h: h / math.sqrt(h.size(0)), "computes with the number of rows"),
-    "share of size": (lambda _, __, h: h * (1 / h.shape[0]), "computes with the number of rows"),
-    "size as int": (lambda _, __, h: h / int(h.size(0)), "computes with the number of rows"),
-    "elements": (lambda _, __, h: h * (h.numel() % 7), "reads the number of elements"),
-    "from outside": (lambda _, __, h: h * OUTSIDE, "neither an input nor a parameter"),
-    "from another object": (lambda _, __, h: h * HOLDER.table, "neither an input nor a parameter"),
-    "adds to input": (adds_to_input, "writes to an input or a parameter"),
-    "doubles input": (
-        lambda _, x, h: h + x.mul_(2.0).sum(dim=1, keepdim=True),
-        "writes to an input or a parameter",
+    "sum of a list": Case(
+        lambda model, _, h: h * sum(model.numbers[:60]), change=lambda model, n: model.numbers.__setitem__(50, 2.0 * n)
     ),
-    "writes to view of input": (writes_to_view_of_input, "writes to an input or a parameter"),
-    "clamps input by function": (
-        lambda _, x, h: h + F.elu(x, inplace=True).sum(dim=1, keepdim=True),
-        "writes to an input or a parameter",
+    "tensor in a list": Case(
+        lambda model, _, h: h * model.rows[0], change=lambda model, n: model.rows[0].mul_(2.0)
     ),
-    "sets rows": (sets_rows, "writes to a tensor"),
-    "writes to view": (writes_to_view, "shares memory with another one"),
-    "reads view of written": (reads_view_of_written, "shares memory with another one"),
-    "writes result": (writes_result, "writes to a tensor"),
+    "another tensor in a list": Case(
+        lambda model, _, h: h * model.rows[0],
+        change=lambda model, n: model.rows.__setitem__(0, model.rows[0] * 2.0),
+    ),
+    "tensor outside that changes": Case(
+        lambda _, __, h: h * OUTSIDE, change=lambda model, n: OUTSIDE.mul_(2.0)
+    ),
+    "dict outside": Case(
+        lambda _, __, h: h * COUNTS["rate"], change=lambda model, n: COUNTS.update(rate=2.0 * n)
+    ),
+    "missing in a dict": Case(
+        lambda _, __, h: h * COUNTS.get("tau", 1.0), change=lambda model, n: COUNTS.update(tau=2.0 * n)
+    ),
+    "remembered": Case(lambda _, __, h: h * remembered(), change=lambda model, n: COUNTS.update(rate=2.0 * n)),
+    "remembered until cleared": Case(lambda _, __, h: h * remembered(), change=lambda model, n: (COUNTS.update(rate=2.0 * n), remembered.cache_clear())),
+    "variable of the environment": Case(
+        lambda _, __, h: h * float(os.environ.get("BATCHGNN_TEST_RATE", "1")),
+        change=lambda model, n: os.environ.update(BATCHGNN_TEST_RATE=str(2 * n)),
+    ),
+    "kind of an object": Case(
+        lambda model, _, h: h.tanh() if isinstance(model.extra, int) else h.relu(),
+        prepare=lambda model: setattr(model, "extra", 1),
+        change=_set(extra=lambda n: [1, "one"][n - 1]),
+    ),
+    "members of a set": Case(
+        lambda model, _, h: h.tanh() if "tanh" in model.kinds else h.relu(),
+        change=lambda model, n: (model.kinds.discard("tanh"), model.kinds.add(f"kind {n}")),
+    ),
+    "whether an attribute is there": Case(
+        lambda model, _, h: h * 2 if hasattr(model, "beta") else h, change=_set(beta=lambda n: 1)
+    ),
+    "number of parameters": Case(
+        lambda model, _, h: h * len(list(model.parameters())),
+        change=lambda model, n: setattr(model, f"more{n}", torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))),
+    ),
+    "whether a parameter is frozen": Case(
+        lambda model, _, h: h * 2 if model.gate.requires_grad else h,
+        change=lambda model, n: model.gate.requires_grad_(n != 1),
+    ),
+    "type of numbers": Case(
+        lambda model, _, h: h * model.alpha if isinstance(model.alpha, float) else h + model.alpha,
+        change=_set(alpha=lambda n: [2, 3.0][n - 1]),
+    ),
+    "time": Case(lambda _, __, h: h + 0 * time.perf_counter()),
+    "iterator": Case(lambda model, _, h: h * next(model.steps)),
+    # Effects.
+    "appends rows": Case(appends_rows),
+    "counts outside": Case(counts_outside),
+    "counts in a global": Case(counts_global),
+    "counts in a class": Case(counts_in_class),
+    "counts in its class": Case(counts_in_class_of_model),
+    "counts in a part": Case(counts_in_part),
+    "state that begins in a class": Case(lambda model, _, h: h * model.warmup.next()),
+    "warms up": Case(warms_up),
+    "slides": Case(slides),
+    "adds to a set": Case(adds_to_set),
+    "forgets": Case(forgets),
+    "counts, then decides": Case(counts_then_decides),
+    "catches": Case(catches),
+    "catches all": Case(catches_all),
+    "writes outside": Case(writes_outside),
+    "steps by hand": Case(steps_by_hand),
+    "freezes": Case(freezes),
+    "registers": Case(lambda model, _, h: (model.register_buffer("rate", h.detach().mean(dim=0)), h)[1]),
+    # Gradients.
+    "reverses": Case(lambda _, __, h: Reversed.apply(h * 2)),
+    "reverses in place": Case(lambda _, __, h: ReversedInPlace.apply(h * 2)),
+    "centres gradients": Case(lambda _, __, h: Centred.apply(h * 2)),
+    "hooks rows": Case(hooks_rows),
+    "hooks a node": Case(hooks_node),
+    "keeps a gradient": Case(keeps_gradient),
+    "straight through": Case(lambda _, __, h: (h.round() - h).detach() + h),
+    "gated": Case(lambda model, _, h: h + model.gate * h.tanh()),
+    "scaled layer": Case(lambda model, _, h: h + h.tanh() * model.scales),
+    "narrow product": Case(lambda model, _, h: h + h @ model.down @ model.up),
+    "gated mean": Case(lambda model, _, h: h + model.gate * h.mean(dim=0)),
+    "gated turn": Case(lambda model, _, h: h + model.gate * h.flip(0)),
+    "scaled sum": Case(lambda model, _, h: h + h.cumsum(0) * model.scales),
+    "narrow neighbours": Case(lambda model, _, h: h + h.roll(1, 0) @ model.down @ model.up),
+    "gated softmax": Case(lambda model, _, h: h + model.gate * h.softmax(0)),
 }
+
+
 #: Those that change the batch, and so what gradients need.
 CHANGING = {"adds to input", "doubles input", "writes to view of input", "clamps input by function"}
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_does_not_hold_for_other_batches_is_refused(name: str) -> None:
-    """The results and what is left behind are those of the plain model."""
-    middle, why = REFUSED[name]
-    ours, plain = pair(Net(middle))
-    for batch in batches():
-        batch = batch.clone()
-        other = batch.clone()
-        outputs = []
-        for model, one in ((ours, batch), (plain, other)):
-            torch.manual_seed(1)
-            random.seed(1)
-            np.random.seed(1)
-            outputs.append(model(one) if model is ours else model(one.x, one.edge_index)[: one.batch_size])
-        found, wanted = outputs
-        assert_close(found, wanted)
-        if name not in CHANGING:
-            assert_close(gradients(ours, found), gradients(plain, wanted))
-        assert torch.equal(batch.x, other.x)
-        assert (ours.alpha, ours.held, ours.seen) == (plain.alpha, plain.held, plain.seen)
-        assert torch.allclose(ours.average, plain.average, rtol=1e-12)
-    found_now = found_in(ours)
-    assert found_now.graphs == [] and len(found_now.reasons) == 1
-    (reason,) = found_now.reasons
-    assert re.search(why, reason), reason
-    place = re.search(r"\((\w+\.py):(\d+)\)", reason)
-    assert place is not None, reason
-    if name in WITHOUT_LINE:
-        assert place[1] == "recorded_models.py"
-    else:
-        line = int(place[2])
-        assert place[1] == Path(__file__).name
-        assert line in {number for *_, number in middle.__code__.co_lines()}
-        assert middle.__name__ == "<lambda>" or "# refused" in linecache.getline(__file__, line)
-
-
-#: Those of which the reason names the ``forward`` alone.
-WITHOUT_LINE = {"writes held", "appends", "draws from python", "draws from numpy"}
+@pytest.mark.parametrize("name", CASES)
+def test_what_forwards_do_is_right_or_said(name: str) -> None:
+    case = CASES[name]
+    _assert_right_or_said(case, name not in CHANGING)
