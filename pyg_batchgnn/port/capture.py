@@ -437,9 +437,13 @@ def _is_always(guard: Any) -> bool:
     return all(guard.subs(symbol, size) == True for size in (2, 3, 1 << 40))  # noqa: E712
 
 
-#: The settings of Dynamo for the time of a capture, in this thread alone.
+#: The settings of Dynamo for the time of a capture, in this thread alone. Numbers are constants of
+#: a graph until they change, and inputs of the next one.
 _SETTINGS = {
     "skip_nnmodule_hook_guards": False,
+    "allow_unspec_int_on_nn_module": True,
+    "assume_static_by_default": True,
+    "automatic_dynamic_shapes": True,
     "trace_numpy": False,
     "optimize_ddp": False,
     "specialize_float": False,
@@ -453,8 +457,6 @@ _SETTINGS = {
     "disable": False,
 }
 _capturing = threading.RLock()
-#: Captures of one function with the integers of modules as constants.
-_FIXED_INTEGERS = 6
 
 def _returned(tree: Any) -> Any:
     """Marks the tensors that ``forward`` returns."""
@@ -485,9 +487,8 @@ class CapturedFunction:
     def __init__(self) -> None:
         code = _call.__code__.replace(co_name="forward")
         self._function = types.FunctionType(code, globals(), "forward")
-        self._compiled = torch.compile(self._function, backend=_backend, fullgraph=True, dynamic=True)
+        self._compiled = torch.compile(self._function, backend=_backend, fullgraph=True)
         self._known = torch._dynamo.run(self._function)
-        self._captures = 0
 
     def run(
         self,
@@ -532,12 +533,12 @@ class CapturedFunction:
         """
         import torch.fx.experimental._config as shapes
 
-        sizes = [size for one in tensors(arguments) for size in one.shape[:2]]
-        # Integers of modules are mostly numbers of columns and heads. Those that change, such as a
-        # counter of calls, become inputs of the graph after some captures.
-        self._captures += 1
-        wanted = {**_SETTINGS, "allow_unspec_int_on_nn_module": self._captures > _FIXED_INTEGERS}
-        known = {name: one for name, one in wanted.items() if hasattr(torch._dynamo.config, name)}
+        given = list(tensors(arguments))
+        for one in given:
+            for dim in range(min(2, one.dim())):
+                torch._dynamo.maybe_mark_dynamic(one, dim)
+        sizes = [size for one in given for size in one.shape[:2]]
+        known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}
         outer = _local.capture, _local.run
         modules = {id(one): one for one in model.modules()}
         with ExitStack() as stack:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -103,7 +104,7 @@ class Tracing:
         result: what the rows of each tensor in the result are, if a graph told.
         warned: the subjects of warnings that were given.
         told: the reasons that were reported.
-        classes: the methods of the user's classes.
+        classes, environment: the methods of the user's classes, and the variables, of the last call.
     """
 
     trims: tuple[type[torch.nn.Module], ...] = ()
@@ -117,6 +118,7 @@ class Tracing:
     warned: set[str] = field(default_factory=set)
     told: set[str] = field(default_factory=set)
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: Any) -> Tracing:
         return Tracing(self.trims, self.rows, self.report, is_sequential=self.is_sequential)
@@ -289,7 +291,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
         return False, None  # the first plain call says how wide lazy modules are
     _check_classes(model, tracing)
     try:
-        entry = tracing.entries.setdefault(_pattern(bound), Entry())
+        entry = tracing.entries.setdefault(_pattern(model, bound), Entry())
     except Refusal as refusal:  # of objects in a batch
         return False, None if "plain" in tracing.warned else refusal.reason
     modes = torch.is_grad_enabled(), tuple(one.training for one in model.modules())
@@ -326,7 +328,7 @@ def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None
         raise Done
 
     call = Call(model, tracing, bound)
-    function = tracing.entries.setdefault(_pattern(bound), Entry()).function
+    function = tracing.entries.setdefault(_pattern(model, bound), Entry()).function
     try:
         function.capture(
             model.users_forward, model, call.arguments(), call.described(), look, tracing.trims
@@ -347,13 +349,14 @@ def must_be_called(module: torch.nn.Module) -> bool:
 
 
 def _check_classes(model: torch.nn.Module, tracing: Tracing) -> None:
-    """Forgets all graphs if a class of the user's got other methods, which Dynamo does not see."""
+    """Forgets all graphs if a class of the user's got other methods, or a variable of the
+    environment changed, which Dynamo does not see."""
     kinds = {one for module in model.modules() for one in type(module).__mro__ if _is_users(one)}
     now = {kind: _methods(kind) for kind in kinds}
-    if now != tracing.classes:
+    if now != tracing.classes or tracing.environment != os.environ:
         if tracing.classes:
             tracing.entries.clear()
-        tracing.classes = now
+        tracing.classes, tracing.environment = now, dict(os.environ)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -423,7 +426,11 @@ class Call:
             rows = self._with_seed_rows(graph, inputs)
             if rows is not None:
                 return [rows]
-        found = self._outputs(graph, inputs, seeds=bound.seeds is not None)
+        try:
+            found = self._outputs(graph, inputs, seeds=bound.seeds is not None)
+        except Exception as error:
+            graph.wrong = f"its rows could not be computed by themselves: {type(error).__name__}: {error}"
+            return self._as_it_is(graph, inputs, graph.wrong)
         return [
             _first_rows(one, axis, bound) if returned else one
             for one, axis, returned in zip(found, _axes(graph), graph.recording.returned, strict=True)
@@ -623,8 +630,9 @@ def _leaves(tree: Any) -> Iterator[ArgumentTensor]:
     yield from found
 
 
-def _pattern(bound: Bound) -> Any:
-    """Returns what a graph depends on that Dynamo does not see: what is known of each tensor."""
+def _pattern(model: torch.nn.Module, bound: Bound) -> Any:
+    """Returns what a graph depends on that Dynamo does not see: what is known of each tensor, and
+    the names of attributes that modules have."""
 
     def place(tree: Any) -> Any:
         if isinstance(tree, ArgumentTensor):
@@ -638,4 +646,5 @@ def _pattern(bound: Bound) -> Any:
         return place(tree.batch.attributes()) if isinstance(tree, BatchArgument) else None
 
     arguments = tuple((name, place(one)) for name, one in bound.arguments.items())
-    return arguments, bound.structure.hops, nn.current_products()
+    names = tuple(hash(tuple(vars(one))) for one in model.modules())
+    return arguments, bound.structure.hops, names, nn.current_products()

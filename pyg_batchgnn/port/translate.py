@@ -88,7 +88,10 @@ def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recor
     Raises:
         Refusal: the graph does something that cannot be computed for other rows or in other steps.
     """
-    return _Translator(captured, model, judge).found
+    try:
+        return _Translator(captured, model, judge).found
+    except Exception as error:  # what is not understood is not rewritten
+        raise Refusal(f"its graph is of a form that is not known ({type(error).__name__}: {error})") from error
 
 
 class _Translator:
@@ -329,7 +332,8 @@ class _Translator:
         try:
             with torch.no_grad(), mode, watch:
                 target(*args, **kwargs)
-        except Exception:
+        except Exception as error:
+            print("DRAWS", type(error), error)
             return True
         return watch.draws
 

@@ -22,11 +22,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from pyg_batchgnn.port import accelerate
-from tests.support.ported_models import stirred
 from tests.support.recorded_models import (
     HIDDEN,
     Middle,
@@ -45,6 +44,10 @@ HOLDER = type("Holder", (), {"table": OUTSIDE})()
 COUNTS: dict[str, Any] = {}
 LOG: list[Any] = []
 CALLS = 0
+
+
+#: Attributes of models that calls do not write.
+SETTINGS = {"middle", "functions", "partial", "steps", "array", "numbers"}
 
 
 class Counter:
@@ -105,8 +108,8 @@ class Case:
 
     middle: Middle
     why: str | None = None
-    prepare: Callable[[Any], Any] = lambda model: None
-    change: Callable[[Any, int], Any] = lambda model, number: None
+    prepare: Callable[[Any], Any] = lambda _: None
+    change: Callable[[Any, int], Any] = lambda _, __: None
 
 
 @dataclass(frozen=True)
@@ -135,10 +138,8 @@ def _reset() -> None:
 
 def _effects(model: Any) -> Any:
     """What calls wrote, beside parameters."""
-    own = {name: one for name, one in vars(model).items() if not name.startswith("_")}
-    own = {name: vars(one) if hasattr(one, "__dict__") and name in ("args", "warmup") else one
-           for name, one in own.items() if name not in ("middle", "functions", "partial", "steps", "array", "numbers")}  # fmt: skip
-    own["window"] = list(model.window)
+    own = {name: one for name, one in vars(model).items() if name not in SETTINGS and name[0] != "_"}
+    own |= {"args": vars(model.args), "warmup": vars(model.warmup), "window": list(model.window)}
     own |= {"of first": getattr(model.first, "steps", None), "of class": type(model).calls}
     own |= {name: one.detach() for name, one in (*model.named_buffers(), *model.named_parameters())}
     own |= {f"{name} takes gradients": one.requires_grad for name, one in model.named_parameters()}
@@ -191,7 +192,8 @@ def _assert_right_or_said(case: Case, grads: bool = True) -> Any:
             rows = model(batch)
         said.extend(str(one.message) for one in caught if "is called plainly" in str(one.message))
         if rows.size(0) != batch.batch_size:
-            assert rows.size(0) == batch.num_nodes and "model(batch) returns all of them" in said[0]
+            assert rows.size(0) == batch.num_nodes
+            assert any("model(batch) returns all of them" in one for one in said), "no word of more rows"
         return rows[: batch.batch_size]
 
     steps = list(_steps(ours, case, first_rows, grads))
@@ -396,11 +398,11 @@ def freezes(model: Any, x: Tensor, h: Tensor) -> Tensor:
 
 class Reversed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, h: Tensor) -> Tensor:
+    def forward(_: Any, h: Tensor) -> Tensor:
         return h.view_as(h)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(_: Any, grad: Tensor) -> Tensor:
         return -0.5 * grad
 
 
@@ -415,7 +417,7 @@ class Centred(Reversed):
     """Its gradient looks at all rows."""
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(_: Any, grad: Tensor) -> Tensor:
         return grad - grad.mean(dim=0)
 
 
@@ -438,14 +440,10 @@ def keeps_gradient(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h
 
 
-def _nothing(model: Any, number: int = 0) -> None:
-    del model, number
-
-
-def _set(**values: Callable[[int], Any]) -> Callable[[Any, int], None]:
+def _set(**values: tuple[Any, Any]) -> Callable[[Any, int], None]:
     def change(model: Any, number: int) -> None:
         for name, one in values.items():
-            setattr(model, name, one(number))
+            setattr(model, name, one[number - 1])
 
     return change
 
@@ -463,129 +461,149 @@ class Power:
 
 
 CASES: dict[str, Case] = {
-    "truth": Case(truth),
+    "truth": Case(truth, why="Data-dependent branching"),
     "item": Case(lambda _, __, h: h / (1 + h.abs().max().item())),
     "as float": Case(lambda _, __, h: h * float(h.mean())),
     "length": Case(lambda _, __, h: h / len(h)),
+    # FAULT: model(batch) returns all rows, and no warning says so.
     "iterated": Case(lambda _, __, h: torch.stack([row * 2 for row in h])),
     "iterated later": Case(iterated_later),
-    "as numpy": Case(lambda _, __, h: h * float(h.detach().numpy().max())),
-    "as array": Case(lambda _, __, h: h * float(np.asarray(h.detach()).max())),
-    "as list": Case(lambda _, __, h: h * h[0].tolist()[0]),
+    "as numpy": Case(lambda _, __, h: h * float(h.detach().numpy().max()), why="trace_numpy|numpy"),
+    "as array": Case(lambda _, __, h: h * float(np.asarray(h.detach()).max()), why="numpy"),
+    "as list": Case(lambda _, __, h: h * h[0].tolist()[0], why="tolist"),
     "masked": Case(lambda _, __, h: h + torch.masked_select(h, h > 0).mean()),
-    "normal": Case(lambda _, __, h: h + torch.randn(h.size(0), HIDDEN).to(h)),
-    "noise": Case(lambda _, __, h: h + torch.randn_like(h)),
-    "permuted": Case(lambda _, __, h: h + h[torch.randperm(h.size(0))]),
-    "drawn by method": Case(lambda _, __, h: h + h.detach().clone().uniform_()),
-    "gumbel": Case(lambda _, __, h: F.gumbel_softmax(h)),
+    "normal": Case(
+        lambda _, __, h: h + torch.randn(h.size(0), HIDDEN).to(h), why="randn draws random numbers"
+    ),
+    "noise": Case(lambda _, __, h: h + torch.randn_like(h), why="randn_like draws random numbers"),
+    "permuted": Case(lambda _, __, h: h + h[torch.randperm(h.size(0))], why="randperm draws random numbers"),
+    "drawn by method": Case(
+        lambda _, __, h: h + h.detach().clone().uniform_(), why="uniform_ draws random numbers"
+    ),
+    "gumbel": Case(lambda _, __, h: F.gumbel_softmax(h), why="draws random numbers"),
     "zeros": Case(lambda _, __, h: torch.cat([h, torch.zeros(h.size(0), 0).to(h)], dim=-1)),
     "new ones": Case(lambda _, __, h: h + h.new_ones(HIDDEN)),
     "made": Case(lambda _, __, h: h * torch.tensor([0.5]).to(h)),
     "numbers": Case(lambda _, __, h: h + torch.arange(h.size(0)).view(-1, 1)),
-    "asked for gradients": Case(lambda _, __, h: h.detach().requires_grad_() + h),
-    "without gradients": Case(without_gradients),
-    "in inference mode": Case(in_inference_mode),
-    "in bfloat16": Case(in_bfloat16),
+    "asked for gradients": Case(lambda _, __, h: h.detach().requires_grad_() + h, why="requires_grad_"),
+    "without gradients": Case(without_gradients, why="switches gradients"),
+    "in inference mode": Case(in_inference_mode, why="switches gradients"),
+    "in bfloat16": Case(in_bfloat16, why="enters or leaves autocast"),
     "checkpointed": Case(
-        lambda _, __, h: checkpoint(lambda rows: rows.tanh() * 2, h, use_reentrant=False)
+        lambda _, __, h: checkpoint(lambda rows: rows.tanh() * 2, h, use_reentrant=False),
+        why="neither an input nor a parameter|checkpoint",
     ),
     "keeps rows": Case(keeps_rows),
     "counts calls": Case(counts_calls),
     "keeps average": Case(keeps_average),
-    "average in place": Case(average_in_place),
+    "average in place": Case(average_in_place, why="differed from|writes to"),
     "writes held": Case(writes_held),
     "appends": Case(appends),
-    "draws from python": Case(lambda _, __, h: h * random.random()),
-    "draws from numpy": Case(lambda _, __, h: h * float(np.random.rand())),
+    "draws from python": Case(lambda _, __, h: h * random.random(), why="Random.random"),
+    "draws from numpy": Case(lambda _, __, h: h * float(np.random.rand()), why="numpy"),
     "halved": Case(lambda _, __, h: h[: h.size(0) // 2].sum() + h),
-    "root of size": Case(lambda _, __, h: h / math.sqrt(h.size(0))),
+    "root of size": Case(lambda _, __, h: h / math.sqrt(h.size(0)), why="sym_sqrt"),
     "share of size": Case(lambda _, __, h: h * (1 / h.shape[0])),
     "size as int": Case(lambda _, __, h: h / int(h.size(0))),
     "elements": Case(lambda _, __, h: h * (h.numel() % 7)),
     "from outside": Case(lambda _, __, h: h * OUTSIDE),
     "from another object": Case(lambda _, __, h: h * HOLDER.table),
-    "adds to input": Case(adds_to_input),
-    "doubles input": Case(lambda _, x, h: h + x.mul_(2.0).sum(dim=1, keepdim=True)),
-    "writes to view of input": Case(writes_to_view_of_input),
-    "clamps input by function": Case(lambda _, x, h: h + F.elu(x, inplace=True).sum(dim=1, keepdim=True)),
+    "adds to input": Case(adds_to_input, why="writes to an input"),
+    "doubles input": Case(lambda _, x, h: h + x.mul_(2.0).sum(dim=1, keepdim=True), why="writes to an input"),
+    "writes to view of input": Case(writes_to_view_of_input, why="writes to an input"),
+    "clamps input by function": Case(
+        lambda _, x, h: h + F.elu(x, inplace=True).sum(dim=1, keepdim=True), why="writes to an input"
+    ),
     "sets rows": Case(sets_rows),
-    "writes to view": Case(writes_to_view),
-    "reads view of written": Case(reads_view_of_written),
-    "writes result": Case(writes_result),
+    "writes to view": Case(writes_to_view, why="shares memory with another one"),
+    "reads view of written": Case(reads_view_of_written, why="shares memory with another one"),
+    "writes result": Case(writes_result, why="mul writes to a tensor"),
     # Values that change between calls.
     "getattr with a default": Case(
         lambda model, _, h: h * getattr(model.args, "tau", 1.0),
-        change=lambda model, number: setattr(model.args, "tau", 2.0 * number),
+        change=lambda model, n: setattr(model.args, "tau", 2.0 * n),
     ),
     "vars of an object": Case(
         lambda model, _, h: h * vars(model.args)["rate"],
-        change=lambda model, number: setattr(model.args, "rate", 2.0 * number),
+        change=lambda model, n: setattr(model.args, "rate", 2.0 * n),
     ),
-    "dict of the model": Case(lambda model, _, h: h * model.__dict__["alpha"], change=_set(alpha=lambda n: 2.0 * n)),
-    "vars of the model": Case(lambda model, _, h: h * vars(model).get("beta", 1.0), change=_set(beta=lambda n: 2.0 * n)),
-    "property": Case(lambda model, _, h: h * model.tau, change=_set(alpha=lambda n: 2.0 * n)),
+    "dict of the model": Case(lambda model, _, h: h * model.__dict__["alpha"], change=_set(alpha=(2.0, 4.0))),
+    "vars of the model": Case(
+        lambda model, _, h: h * vars(model).get("beta", 1.0), change=_set(beta=(2.0, 4.0))
+    ),
+    "property": Case(lambda model, _, h: h * model.tau, change=_set(alpha=(2.0, 4.0))),
     "function in a list": Case(
         lambda model, _, h: model.functions[0](h),
         change=lambda model, n: model.functions.__setitem__(0, (torch.relu, torch.sigmoid)[n - 1]),
     ),
     "partial": Case(
-        lambda model, _, h: model.partial(h), change=_set(partial=lambda n: functools.partial(torch.mul, other=2.0 * n))
+        lambda model, _, h: model.partial(h),
+        change=_set(partial=tuple(functools.partial(torch.mul, other=rate) for rate in (2.0, 3.0))),
     ),
     "entry of an array": Case(
         lambda model, _, h: h * float(model.array[3000]),
         change=lambda model, n: model.array.__setitem__(3000, 2.0 * n),
+        why="numpy",
     ),
     "sum of an array": Case(
         lambda model, _, h: h * float(model.array.sum()),
         change=lambda model, n: model.array.__setitem__(3000, 2.0 * n),
+        why="numpy",
     ),
     "array as a tensor": Case(
         lambda model, _, h: h * torch.from_numpy(model.array[:HIDDEN]),
         change=lambda model, n: model.array.__setitem__(3, 2.0 * n),
+        why="numpy",
     ),
     "entry of a list": Case(
-        lambda model, _, h: h * model.numbers[1500], change=lambda model, n: model.numbers.__setitem__(1500, 2.0 * n)
+        lambda model, _, h: h * model.numbers[1500],
+        change=lambda model, n: model.numbers.__setitem__(1500, 2.0 * n),
     ),
     "sum of a list": Case(
-        lambda model, _, h: h * sum(model.numbers[:60]), change=lambda model, n: model.numbers.__setitem__(50, 2.0 * n)
+        lambda model, _, h: h * sum(model.numbers),
+        change=lambda model, n: model.numbers.__setitem__(1500, 2.0 * n),
     ),
     "tensor in a list": Case(
-        lambda model, _, h: h * model.rows[0], change=lambda model, n: model.rows[0].mul_(2.0)
+        lambda model, _, h: h * model.rows[0], change=lambda model, _: model.rows[0].mul_(2.0)
     ),
     "another tensor in a list": Case(
         lambda model, _, h: h * model.rows[0],
-        change=lambda model, n: model.rows.__setitem__(0, model.rows[0] * 2.0),
+        change=lambda model, _: model.rows.__setitem__(0, model.rows[0] * 2.0),
     ),
-    "tensor outside that changes": Case(
-        lambda _, __, h: h * OUTSIDE, change=lambda model, n: OUTSIDE.mul_(2.0)
-    ),
+    "tensor outside that changes": Case(lambda _, __, h: h * OUTSIDE, change=lambda _, __: OUTSIDE.mul_(2.0)),
     "dict outside": Case(
-        lambda _, __, h: h * COUNTS["rate"], change=lambda model, n: COUNTS.update(rate=2.0 * n)
+        lambda _, __, h: h * COUNTS["rate"], change=lambda _, n: COUNTS.update(rate=2.0 * n)
     ),
     "missing in a dict": Case(
-        lambda _, __, h: h * COUNTS.get("tau", 1.0), change=lambda model, n: COUNTS.update(tau=2.0 * n)
+        lambda _, __, h: h * COUNTS.get("tau", 1.0), change=lambda _, n: COUNTS.update(tau=2.0 * n)
     ),
-    "remembered": Case(lambda _, __, h: h * remembered(), change=lambda model, n: COUNTS.update(rate=2.0 * n)),
-    "remembered until cleared": Case(lambda _, __, h: h * remembered(), change=lambda model, n: (COUNTS.update(rate=2.0 * n), remembered.cache_clear())),
+    # FAULT: TorchDynamo looks through the cache and takes the new value.
+    "remembered": Case(lambda _, __, h: h * remembered(), change=lambda _, n: COUNTS.update(rate=2.0 * n)),
+    "remembered until cleared": Case(
+        lambda _, __, h: h * remembered(),
+        change=lambda _, n: (COUNTS.update(rate=2.0 * n), remembered.cache_clear()),
+    ),
     "variable of the environment": Case(
         lambda _, __, h: h * float(os.environ.get("BATCHGNN_TEST_RATE", "1")),
-        change=lambda model, n: os.environ.update(BATCHGNN_TEST_RATE=str(2 * n)),
+        change=lambda _, n: os.environ.update(BATCHGNN_TEST_RATE=str(2 * n)),
     ),
     "kind of an object": Case(
         lambda model, _, h: h.tanh() if isinstance(model.extra, int) else h.relu(),
         prepare=lambda model: setattr(model, "extra", 1),
-        change=_set(extra=lambda n: [1, "one"][n - 1]),
+        change=_set(extra=(1, "one")),
     ),
     "members of a set": Case(
         lambda model, _, h: h.tanh() if "tanh" in model.kinds else h.relu(),
         change=lambda model, n: (model.kinds.discard("tanh"), model.kinds.add(f"kind {n}")),
     ),
     "whether an attribute is there": Case(
-        lambda model, _, h: h * 2 if hasattr(model, "beta") else h, change=_set(beta=lambda n: 1)
+        lambda model, _, h: h * 2 if hasattr(model, "beta") else h, change=_set(beta=(1, 1))
     ),
     "number of parameters": Case(
         lambda model, _, h: h * len(list(model.parameters())),
-        change=lambda model, n: setattr(model, f"more{n}", torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))),
+        change=lambda model, n: setattr(
+            model, f"more{n}", torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+        ),
     ),
     "whether a parameter is frozen": Case(
         lambda model, _, h: h * 2 if model.gate.requires_grad else h,
@@ -593,9 +611,9 @@ CASES: dict[str, Case] = {
     ),
     "type of numbers": Case(
         lambda model, _, h: h * model.alpha if isinstance(model.alpha, float) else h + model.alpha,
-        change=_set(alpha=lambda n: [2, 3.0][n - 1]),
+        change=_set(alpha=(2, 3.0)),
     ),
-    "time": Case(lambda _, __, h: h + 0 * time.perf_counter()),
+    "time": Case(lambda _, __, h: h + 0 * time.perf_counter(), why="perf_counter"),
     "iterator": Case(lambda model, _, h: h * next(model.steps)),
     # Effects.
     "appends rows": Case(appends_rows),
@@ -606,23 +624,26 @@ CASES: dict[str, Case] = {
     "counts in a part": Case(counts_in_part),
     "state that begins in a class": Case(lambda model, _, h: h * model.warmup.next()),
     "warms up": Case(warms_up),
+    # FAULT: TorchDynamo knows no `maxlen`: the window is right, what is read of it is not.
     "slides": Case(slides),
     "adds to a set": Case(adds_to_set),
     "forgets": Case(forgets),
-    "counts, then decides": Case(counts_then_decides),
+    "counts, then decides": Case(counts_then_decides, why="Data-dependent branching"),
     "catches": Case(catches),
     "catches all": Case(catches_all),
-    "writes outside": Case(writes_outside),
-    "steps by hand": Case(steps_by_hand),
-    "freezes": Case(freezes),
+    "writes outside": Case(writes_outside, why="differed from|writes to"),
+    "steps by hand": Case(steps_by_hand, why="switches gradients"),
+    "freezes": Case(freezes, why="not a constant"),
     "registers": Case(lambda model, _, h: (model.register_buffer("rate", h.detach().mean(dim=0)), h)[1]),
     # Gradients.
+    # FAULT: gradients are those of the plain chain, in silence.
     "reverses": Case(lambda _, __, h: Reversed.apply(h * 2)),
-    "reverses in place": Case(lambda _, __, h: ReversedInPlace.apply(h * 2)),
+    "reverses in place": Case(lambda _, __, h: ReversedInPlace.apply(h * 2), why="mark_dirty"),
     "centres gradients": Case(lambda _, __, h: Centred.apply(h * 2)),
+    # FAULT: the hook is lost, in silence.
     "hooks rows": Case(hooks_rows),
     "hooks a node": Case(hooks_node),
-    "keeps a gradient": Case(keeps_gradient),
+    "keeps a gradient": Case(keeps_gradient, why="side effect"),
     "straight through": Case(lambda _, __, h: (h.round() - h).detach() + h),
     "gated": Case(lambda model, _, h: h + model.gate * h.tanh()),
     "scaled layer": Case(lambda model, _, h: h + h.tanh() * model.scales),
@@ -641,5 +662,198 @@ CHANGING = {"adds to input", "doubles input", "writes to view of input", "clamps
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_forwards_do_is_right_or_said(name: str) -> None:
-    case = CASES[name]
-    _assert_right_or_said(case, name not in CHANGING)
+    _assert_right_or_said(CASES[name], name not in CHANGING)
+
+
+# Arguments ########################################################################################
+
+
+class Takes(Net):
+    """A model that is given a function."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _, __, h: h)
+
+    def forward(self, x: Tensor, edge_index: Tensor, act: Any = None) -> Tensor:  # type: ignore[override]
+        return self.second(act(self.first(x, edge_index)), edge_index)
+
+
+def _object_that_changes() -> Iterator[Any]:
+    power = Power()
+    for power.power in range(1, 4):
+        yield power
+
+
+def _method_that_changes() -> Iterator[Any]:
+    power = Power()
+    for power.power in range(1, 4):
+        yield power.applied
+
+
+def _closure_that_changes() -> Iterator[Any]:
+    power = 1
+
+    def act(h: Tensor) -> Tensor:
+        return h.tanh() ** power
+
+    for power in range(1, 4):  # noqa: B007
+        yield act
+
+
+def _other_closures() -> Iterator[Any]:
+    for power in range(1, 4):
+        yield lambda h, power=power: h.tanh() ** power
+
+
+def _parts() -> Iterator[Any]:
+    rates = {"rate": 1.0}
+    for rate in (1.0, 2.0, 3.0):
+        rates["rate"] = rate
+        yield functools.partial(_scaled_by, rates)
+
+
+def _scaled_by(rates: Any, h: Tensor) -> Tensor:
+    return h * rates["rate"]
+
+
+class Unhashable(Power):
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+def _unhashable() -> Iterator[Any]:
+    for power in range(1, 4):
+        one = Unhashable()
+        one.power = power
+        yield one
+
+
+ACTS = [
+    _object_that_changes,
+    _method_that_changes,
+    _closure_that_changes,
+    _other_closures,
+    _parts,
+    _unhashable,
+]
+
+
+@pytest.mark.parametrize("acts", ACTS, ids=lambda one: one.__name__)
+def test_functions_as_arguments(acts: Callable[[], Iterator[Any]]) -> None:
+    ours, plain = pair(Takes())
+    for act, batch in zip(acts(), batches(), strict=True):
+        found, wanted = ours(batch, act=act), plain(batch.x, batch.edge_index, act)[: batch.batch_size]
+        assert_close(found, wanted)
+        assert_close(gradients(ours, found), gradients(plain, wanted))
+    assert found_in(ours).reasons == []
+
+
+class Loops(Net):
+    """A model that goes through the seeds one by one."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch_size: int) -> Tensor:  # type: ignore[override]
+        h = self.second(self.first(x, edge_index), edge_index)
+        return torch.stack([h[number] * (1 + number % 2) for number in range(batch_size)])
+
+
+def test_a_loop_over_the_seeds() -> None:
+    """The last batch has fewer of them."""
+    ours, plain = pair(Loops(lambda _, __, h: h))
+    for batch in (*batches(), *batches()[1:]):
+        found, wanted = ours(batch), plain(batch.x, batch.edge_index, batch.batch_size)
+        assert_close(found, wanted)
+        assert_close(gradients(ours, found), gradients(plain, wanted))
+
+
+batch: Any = None
+
+
+class OfData(Net):
+    """A model that reads an attribute of a batch that bears the name of a global."""
+
+    def forward(self, data: Any) -> Tensor:  # type: ignore[override]
+        h = super().forward(data.x, data.edge_index)
+        return h if data.batch is None else h * 0
+
+
+def test_attributes_are_no_globals() -> None:
+    global batch
+    ours, plain = pair(OfData(lambda _, __, h: h), rows="seeds")
+    for batch in batches() * 3:
+        batch.batch = None
+        assert_close(ours(batch), plain(batch)[: batch.batch_size])
+    assert found_in(ours).reasons == [] and len(found_in(ours).graphs) == 1
+
+
+def test_numbers_that_change_in_every_call_need_no_new_graphs() -> None:
+    ours, plain = pair(Net(lambda model, _, h: h * model.alpha))
+    for number in range(20):
+        ours.alpha = plain.alpha = 0.5 + 0.1 * number
+        found, wanted = ours(batches()[0]), _first_rows(plain, batches()[0])
+        assert_close(found, wanted)
+        assert_close(gradients(ours, found), gradients(plain, wanted))
+    assert found_in(ours).reasons == [] and len(found_in(ours).graphs) <= 2  # 1.0 has its own
+
+
+# Backward #########################################################################################
+
+
+def in_mode(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return (h * 2 if model.training else h.tanh()) * model.alpha + model.average
+
+
+def _other_aggregation(model: Any) -> None:
+    model.second.aggr_module = pyg.SumAggregation()
+
+
+#: By name, what is done between a call of all rows and the backward pass of its loss.
+BETWEEN: dict[str, Callable[[Any], Any]] = {
+    "evaluation": lambda model: model.eval(),
+    "number": lambda model: setattr(model, "alpha", 3.0),
+    "buffer": lambda model: model.average.add_(1.0),
+    "another buffer": lambda model: setattr(model, "average", model.average + 1.0),
+    "function": lambda model: setattr(model, "middle", lambda _, __, h: h.sigmoid()),
+    "aggregation": _other_aggregation,
+    "dict": lambda model: model.held.update(rate=3.0),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_backward_uses_what_forward_used(name: str) -> None:
+    middle = in_mode if name != "dict" else lambda model, _, h: h.tanh() * model.held["rate"]
+    ours, plain = pair(Net(middle))
+    (first, *_) = batches()
+    for rows in (first.batch_size, first.num_nodes):
+        found, wanted = ours(first.x, first.edge_index)[:rows], plain(first.x, first.edge_index)[:rows]
+        for model in (ours, plain):
+            BETWEEN[name](model)
+        expected = gradients(plain, wanted)
+        try:
+            grads = gradients(ours, found)
+        except RuntimeError as error:
+            assert rows > first.batch_size and "changed after forward" in str(error)
+        else:
+            assert_close(grads, expected)
+
+
+@pytest.mark.parametrize("rows", [12, None], ids=["seeds", "all"])
+def test_gradients_of_what_is_no_parameter(rows: int | None) -> None:
+    """Prompts, buffers and the parameters of ``functional_call``."""
+    (first, *_) = batches()
+    found = []
+    for model in pair(Rich(lambda model, _, h: h.tanh() * model.rows[0] + model.table * OUTSIDE)):
+        _reset()
+        given = [model.rows[0], model.table, OUTSIDE]
+        for one in given:
+            one.requires_grad_()
+        try:
+            output = model(first.x, first.edge_index)[:rows]
+            found.append([output, gradients(model, output, given)])
+            named = {name: (one * 2).detach().requires_grad_() for name, one in model.named_parameters()}
+            output = torch.func.functional_call(model, named, (first.x, first.edge_index))[:rows]
+            found[-1] += [output, gradients(model, output, [*given, *named.values()])]
+        finally:
+            OUTSIDE.requires_grad_(False)
+    assert_close(found[0], found[1])
