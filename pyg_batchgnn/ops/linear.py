@@ -366,6 +366,10 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
     tables, weights, rest = saved[:count], saved[count : 2 * count], iter(saved[2 * count :])
     need_input, _, _, need_weight, need_bias, *_ = ctx.needs_input_grad
     need_input = list(need_input)
+    rows = [next(rest) if placed else None for placed in ctx.placed]
+    for table, row in zip(tables, rows, strict=True):
+        if type(row) is Tensor:  # neither absent nor traced; ``.data`` and NumPy write to it unseen
+            check_ids("row", row, table.size(0), "rows of the table")
     # The kernel sums the gradient of the bias while it computes those of the weights.
     with_weights = any(need_weight) or bool(need_bias)
     d_inputs, d_weights, d_bias = kernels.linear_grads(
@@ -373,7 +377,7 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
         mask,
         ctx.scale,
         tables,
-        [next(rest) if placed else None for placed in ctx.placed],
+        rows,
         [next(rest) if coded else None for coded in ctx.coded],
         weights,
         None,
