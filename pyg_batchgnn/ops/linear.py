@@ -236,8 +236,8 @@ def bfloat16_levels() -> tuple[BFloat16Level, ...]:
 def bfloat16_level() -> BFloat16Level:
     """Returns the level of bfloat16 products in use.
 
-    Unless another one is set it is the fastest that the processor has, which is "widened" on
-    Intel's. "tiles" have not been measured yet, and must be asked for. The environment variable
+    Unless another one is set the processor decides: "tiles" where it and the system give a matrix
+    unit, else "widened" on Intel's, and "pairs" on others that have them. The environment variable
     PYG_BATCHGNN_BFLOAT16=widened|pairs|tiles names another one.
     """
     return _LEVELS[kernels.bfloat16_level()]
