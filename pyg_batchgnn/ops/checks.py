@@ -194,7 +194,7 @@ def with_article(kind: type) -> str:
 
 
 class _Record(NamedTuple):
-    """What is known of a tensor.
+    """The knowledge of the entries of a tensor.
 
     Attributes:
         tensor: the tensor, held weakly.

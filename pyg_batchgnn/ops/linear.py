@@ -169,16 +169,11 @@ def _checked_input(
 
 def compute_dtype(weight: Tensor) -> torch.dtype:
     """Returns bfloat16 under ``torch.autocast("cpu", torch.bfloat16)``, else the dtype of the
-    weight."""
+    weight: under autocast of float16, too, whose products would be less exact."""
     # as torch's own autocast leaves float64 alone
-    if torch.is_autocast_enabled("cpu") and weight.dtype is not torch.float64:
-        dtype = torch.get_autocast_dtype("cpu")
-        if dtype is not torch.bfloat16:
-            raise TypeError(
-                f"under autocast layers compute in bfloat16, not {dtype}; use "
-                f"torch.autocast('cpu', torch.bfloat16)"
-            )
-        return dtype
+    halved = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
+    if halved and weight.dtype is not torch.float64:
+        return torch.bfloat16
     if weight.dtype not in FLOATS:
         raise TypeError(
             f"weights are {weight.dtype}; layers compute in float32, bfloat16 or float64, convert them"
