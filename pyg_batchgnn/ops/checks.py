@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C import _are_functorch_transforms_active
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from pyg_batchgnn import machine
 from pyg_batchgnn.ops.library import kernels, thread_count
+from pyg_batchgnn.versions import private
 
+_are_functorch_transforms_active = private(torch._C, "_are_functorch_transforms_active")
+_is_wrapped = private(torch._C._functorch, "is_functorch_wrapped_tensor")
 INTEGERS = (torch.int32, torch.int64)
 #: The most nodes that a node type may have.
 MOST_NODES = 1 << 40
@@ -305,7 +307,7 @@ def refuse_transformed(name: str, tensor: Tensor) -> None:
     """
     if not is_transforming():
         return
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    wrapped = _is_wrapped(tensor)
     if wrapped or forward_ad.unpack_dual(tensor).tangent is not None:
         raise RuntimeError(
             f"{name} is transformed by torch.func or differentiated in forward mode, which native layers do "

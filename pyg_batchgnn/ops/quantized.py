@@ -11,7 +11,9 @@ from torch.utils import _pytree as pytree
 
 from pyg_batchgnn.ops.checks import INTEGERS, check_range, extent
 from pyg_batchgnn.ops.library import fake, kernels, thread_count
+from pyg_batchgnn.versions import private
 
+_let_pointer_raise = private(torch._C, "_set_throw_on_mutable_data_ptr")
 aten = torch.ops.aten
 #: The dtypes into which codes are decoded.
 DECODED = (torch.float32, torch.bfloat16)
@@ -54,7 +56,7 @@ class QuantizedTensor(Tensor):
             cls, codes.shape, strides=codes.stride(), dtype=dtype, device=codes.device
         )
         made.codes, made.decoding = codes, decoding
-        torch._C._set_throw_on_mutable_data_ptr(made)  # else `to_dlpack` hands out a null pointer
+        _let_pointer_raise(made)  # else `to_dlpack` hands out a null pointer
         return made
 
     def with_codes(self, codes: Tensor) -> QuantizedTensor:
