@@ -407,7 +407,7 @@ class StatusLines:
                 number, text = max(map(_TOLD.unpack, told))
                 return number, text.rstrip(b"\0").decode(errors="replace")
             if not any(map(any, places)):
-                return None
+                break
         return None
 
 

@@ -41,8 +41,6 @@ from pyg_batchgnn.loader.stats import LoaderStats
 SentItem: TypeAlias = tuple[int, int, list[NDArray[np.int64]]]
 #: A killed process may take this long to end on a busy machine.
 _END_SECONDS = 5.0
-#: Times of files may be that far behind the clock.
-_CLOCK_SECONDS = 0.02
 
 
 class _Items(Dataset[SentItem]):
@@ -139,7 +137,7 @@ class WorkerPool:
     def _begin(self) -> Iterator[tuple[list[Any], LoaderStats]]:
         if self._started:
             return iter(self._loader)  # it may wait for the workers
-        self._started, self._begun = True, time.time() - _CLOCK_SECONDS
+        self._started, self._begun = True, time.time() - 0.02  # times of files lag
         with interrupts_held_back():  # until the workers ignore them
             return iter(self._loader)
 

@@ -342,12 +342,9 @@ def check_graph(
     if x.dtype == torch.float64 and dtype != torch.float64:
         raise TypeError(f"x is float64 and the result {dtype}; convert x with .to({dtype})")
     check_vector("indices", indices)
-    check_indptr("indptr", indptr, indices.numel())
-    check_ids("indices", indices, x.size(0) if row is None else row.numel(), "sources")
-    if row is not None:
-        check_ids("row", row, x.size(0), "rows of x")
-        if x.requires_grad and torch.is_grad_enabled():
-            raise ValueError("rows that are read through row get no gradient; gather them first: x[row]")
+    _check_edges(indptr, indices, row, x.size(0))
+    if row is not None and x.requires_grad and torch.is_grad_enabled():
+        raise ValueError("rows that are read through row get no gradient; gather them first: x[row]")
 
 
 def check_saved(
@@ -355,14 +352,17 @@ def check_saved(
 ) -> None:
     """Raises in a backward pass unless the saved edges are still in range: ``.data`` and NumPy
     write to them unseen."""
-    if type(indices) is not Tensor:  # torch traces the pass
-        return
+    if type(indices) is Tensor:  # else torch traces the pass
+        _check_edges(indptr, indices, row, rows)
+        if by_source:
+            check_by_source(by_source, rows, indptr, indices)
+
+
+def _check_edges(indptr: Tensor, indices: Tensor, row: Tensor | None, rows: int) -> None:
     check_indptr("indptr", indptr, indices.numel())
     check_ids("indices", indices, rows if row is None else row.numel(), "sources")
     if row is not None:
         check_ids("row", row, rows, "rows of x")
-    if by_source:
-        check_by_source(by_source, rows, indptr, indices)
 
 
 def _check_factors(scales: Mapping[str, Tensor], reduce: str, edges: int, sources: int, targets: int) -> None:
