@@ -100,10 +100,10 @@ class DiskPrediction:
         if self.budget is not None:
             whole = max(2 * self.all_features, self.all_features + self.all_edges)
             held = f" {decimal(self.all_edges)} hold the edges in memory," if self.all_edges else ""
-            seconds = "" if computing is None else f", and takes about {computing.epoch:.1f} s"
+            then = "" if computing is None else f", and takes about {computing.epoch:.1f} s"
             lines.append(
                 f"  A larger --memory-budget:{held} {decimal(whole)} hold everything. An epoch then reads "
-                f"nothing{seconds}."
+                f"nothing{then}."
             )
         if computing is None:
             return lines
