@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from importlib import metadata
+from typing import Any
 
 #: The oldest release of each package that works.
 OLDEST = {"torch": (2, 11), "torch-geometric": (2, 8)}
@@ -45,6 +46,20 @@ def check_versions() -> None:
                 f"pyg_batchgnn needs {package} {wanted} or later, but {package} {found} is installed. "
                 f"Install the release that it is tested with: {COMMANDS[package]}"
             )
+
+
+def private(owner: Any, name: str) -> Any:
+    """Returns a name that torch does not promise to keep. Called while a module is imported.
+
+    Raises:
+        ImportError: this release of torch lacks it. The message says how to install a tested one.
+    """
+    if not hasattr(owner, name):
+        raise ImportError(
+            f"torch {metadata.version('torch')} has no {getattr(owner, '__name__', owner)}.{name}, which "
+            f"pyg_batchgnn uses. Install the release that it is tested with: {COMMANDS['torch']}"
+        )
+    return getattr(owner, name)
 
 
 def is_older(version: str, oldest: tuple[int, int]) -> bool:

@@ -151,19 +151,20 @@ ROOMS = (
     "planner",
     "train",
 )
-#: The ground floor, for every room: operators, types, rows on disk, late imports, the machine.
-EVERYBODYS = {"ops", "types", "disk", "late_imports", "machine"}
+#: The ground floor, for every room: operators, types, rows on disk, late imports, the machine, the
+#: releases of torch.
+EVERYBODYS = {"ops", "types", "disk", "late_imports", "machine", "versions"}
 #: Layers know nothing but the ground floor; training builds models from them.
 MAY_IMPORT = {room: {*ROOMS[:at], *EVERYBODYS, "comm"} for at, room in enumerate(ROOMS)}
 MAY_IMPORT["data"] = {"comm", *EVERYBODYS}
 MAY_IMPORT["tables"] = {"data", *EVERYBODYS}
 MAY_IMPORT["comm"] = {*EVERYBODYS}
 MAY_IMPORT["nn"] = {*EVERYBODYS}
-MAY_IMPORT["doctor"] = {"comm", "spinning", "versions", *EVERYBODYS}
+MAY_IMPORT["doctor"] = {"comm", "spinning", *EVERYBODYS}
 MAY_IMPORT["train"] |= {"doctor", "nn", "tables"}
 MAY_IMPORT["planner"] |= {"nn"}
 MAY_IMPORT["port"] |= {"nn"}
-MAY_IMPORT["ops"] = {"machine", "late_imports"}
+MAY_IMPORT["ops"] = {"machine", "late_imports", "versions"}
 MAY_IMPORT["types"] = {"ops"}
 MAY_IMPORT["disk"] = {"ops", "machine", "late_imports"}
 MAY_IMPORT["__main__"] = {"train", "spinning"}
@@ -173,7 +174,7 @@ MAY_IMPORT["late_imports"] = set()
 MAY_IMPORT["machine"] = set()
 MAY_IMPORT["spinning"] = set()
 #: Of the package's own files only the front door knows rooms.
-MAY_IMPORT["__init__"] = {*ROOMS, "nn", "registration", "versions", *EVERYBODYS}
+MAY_IMPORT["__init__"] = {*ROOMS, "nn", "registration", *EVERYBODYS}
 
 #: Packages inside a room that have a front door of their own.
 INNER_DOORS = {"comm.ccl", "data.files", "nn.models", "train.cli"}

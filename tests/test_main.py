@@ -129,6 +129,17 @@ def test_what_is_installed_here_passes() -> None:
     versions.check_versions()
 
 
+def test_a_release_of_torch_without_a_private_name_is_named() -> None:
+    """Torch has no upper bound, and may change what it does not promise."""
+    code = (
+        "import torch.distributed as dist; del dist.distributed_c10d._get_default_store; "
+        "from pyg_batchgnn import Communicator"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    wanted = "ImportError: torch .* has no torch.distributed.distributed_c10d._get_default_store, which"
+    assert re.search(wanted, ran.stderr) and versions.COMMANDS["torch"] in ran.stderr
+
+
 @pytest.mark.parametrize("package", sorted(versions.OLDEST))
 def test_an_old_release_is_an_import_error_that_names_the_command(package: str, tmp_path: Path) -> None:
     """A folder with the metadata of an old release comes before the real one on the path."""

@@ -20,6 +20,7 @@ from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.data import load_dataset, open_folder
 from pyg_batchgnn.disk import DiskReader, DiskTable
 from pyg_batchgnn.disk import rates as disk_rates
+from pyg_batchgnn.loader import local_setup
 from pyg_batchgnn.nn.models import SAGE
 
 PAGE, FANOUTS, BATCH_SIZE, ROUNDS = 4096, [10, 10, 10], 1024, 5
@@ -217,6 +218,8 @@ def sample_edges(order: Order) -> dict[str, Any]:
     # Given sizes: nothing is sampled to choose them.
     sizes: dict[str, Any] = {"macrobatch_size": size, "fetch_size": size}
     sizes["memory_budget"] = order.loader_budget
+    if order.edges == "file":  # even where the page cache would hold them
+        local_setup.cache_holds = lambda *_: False
     loader = MacrobatchNeighborLoader(
         data, FANOUTS, nodes, batch_size=BATCH_SIZE, seed=1, export="native", **sizes
     )

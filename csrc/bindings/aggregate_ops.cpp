@@ -18,6 +18,15 @@ ScalarType scale_type(ScalarType dtype) {
   return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
 }
 
+enum class Reduction { kSum, kMean, kMax };
+
+Reduction reduction_of(const std::string& name) {
+  if (name == "sum") return Reduction::kSum;
+  if (name == "mean") return Reduction::kMean;
+  if (name == "max") return Reduction::kMax;
+  throw std::invalid_argument("reduce must be one of sum, mean, max, got '" + name + "'");
+}
+
 }  // namespace
 
 namespace operators {
@@ -28,8 +37,9 @@ Tensor aggregate(const Tensor& x, const OptionalTensor& decoding, const Tensor& 
                  const OptionalTensor& self_input, const OptionalTensor& self_scale,
                  std::vector<Tensor> /*by source, for the gradient*/, int64_t num_targets, std::string reduce,
                  ScalarType out_dtype, int64_t threads) {
+  const Reduction reduction = reduction_of(reduce);
   Tensor out = new_tensor({num_targets, x.size(1)}, out_dtype);
-  if (reduce == "max") {
+  if (reduction == Reduction::kMax) {
     max_rows(max_job(x, indptr, indices, row, decoding), out.mutable_data_ptr(), element_of(out_dtype),
              threads);
     return out;
@@ -44,7 +54,7 @@ Tensor aggregate(const Tensor& x, const OptionalTensor& decoding, const Tensor& 
                   .edge_weight = pointer(edge_weight),
                   .source_scale = pointer(source_scale),
                   .target_scale = pointer(target_scale),
-                  .mean = reduce == "mean",
+                  .mean = reduction == Reduction::kMean,
                   .out = out.mutable_data_ptr(),
                   .out_element = element_of(out_dtype)};
   if (self_input.has_value() || self_scale.has_value()) {

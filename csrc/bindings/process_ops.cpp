@@ -94,6 +94,11 @@ int64_t simd_level() { return static_cast<int64_t>(pyg_batchgnn::simd_level()); 
 int64_t most_bfloat16_level() { return static_cast<int64_t>(pyg_batchgnn::most_bfloat16_level()); }
 int64_t bfloat16_level() { return static_cast<int64_t>(pyg_batchgnn::bfloat16_level()); }
 void set_bfloat16_level(int64_t level) {
+  if (level < 0 || level > most_bfloat16_level()) {
+    throw std::invalid_argument("this processor has the levels 0 to " +
+                                std::to_string(most_bfloat16_level()) + " of bfloat16 products, got " +
+                                std::to_string(level));
+  }
   pyg_batchgnn::set_bfloat16_level(static_cast<Bfloat16Level>(level));
 }
 

@@ -106,10 +106,13 @@ def _unname_shared_memory() -> None:
 
     libfabric never removes the name, not even when the process ends properly. When a group is made,
     every rank has sent something to every other rank, so all of them have mapped the memory.
-    Without a name, the memory is freed with the last process that uses it.
+    Without a name, the memory is freed with the last process that uses it. Another container may
+    have the same /dev/shm and a process of this number, so only what this process maps is its own.
     """
+    mapped = Path("/proc/self/maps").read_text()
     for file in SHARED.glob(f"{os.getpid()}:*"):
-        file.unlink(missing_ok=True)
+        if f" {file}\n" in mapped:
+            file.unlink(missing_ok=True)
 
 
 @cache

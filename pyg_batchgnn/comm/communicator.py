@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import GradBucket, PrefixStore, Store, TCPStore
+from torch.distributed import GradBucket, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.futures import Future
 
 from pyg_batchgnn.comm import ccl
@@ -30,6 +30,7 @@ from pyg_batchgnn.comm.host_memory import share_on_host
 from pyg_batchgnn.comm.mailbox import INT_LIMIT, TransportError, make_group
 from pyg_batchgnn.comm.message import CommCounters, Header, HeaderLike, MessageKind, Operation, as_header
 from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
+from pyg_batchgnn.versions import private
 
 # Communicator #####################################################################################
 
@@ -37,6 +38,7 @@ from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+_default_store = private(dist.distributed_c10d, "_get_default_store")
 
 #: The default timeout: seconds for which a rank waits for its peers.
 TIMEOUT = 600.0
@@ -333,7 +335,7 @@ def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Cha
         return Channel(name, None, None, [Peer(0, host, process)], 0, timeout, limit)
     rank, size = dist.get_rank(), dist.get_world_size()
     _made += 1
-    store = dist.distributed_c10d._get_default_store()
+    store = _default_store()
     board = StatusBoard(store, f"pyg_batchgnn/{_made}", rank, size)
     ranks = board.join({"name": name, "host": host, "process": asdict(process)}, timeout)
     _check_names(ranks)

@@ -7,8 +7,11 @@ import ipaddress
 import json
 import os
 import re
+import struct
+import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -18,7 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
-from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
 from pyg_batchgnn.comm.errors import CommError, PeerError
 
@@ -364,53 +367,52 @@ def _failure(text: bytes) -> Failure:
 # too: an eighth of the time of a small exchange with four ranks.
 
 
-#: The bytes of a line: two places, each of which has a number and a text.
-_PLACES, _NUMBER, _TEXT = 2, 8, 120
-LINE_BYTES = _PLACES * (_NUMBER + _TEXT)
-#: The number of a place that is being written.
-_CHANGING = -1
-#: How often places are read while they change. A rank may have ended while it wrote.
+#: The bytes of a line: two places, each of which has a number, a text, and a checksum of both.
+_PLACES, _TEXT = 2, 116
+_TOLD = struct.Struct(f"=q{_TEXT}s")
+LINE_BYTES = _PLACES * (_TOLD.size + 4)
+#: How often places are read while both change.
 _TRIES = 100
 
 
 class StatusLines:
     """The lines of all ranks.
 
-    A rank writes in its two places in turn, so that one of them is whole at any time.
+    A rank writes in its two places in turn, so that one of them is whole at any time. By its
+    checksum a reader knows that a place is whole, in whatever order processors see the bytes.
 
     ``lines``: uint8 [LINE_BYTES] by rank, zeros at first.
     """
 
     def __init__(self, lines: Mapping[int, Tensor], rank: int) -> None:
-        places = {at: line.numpy().reshape(_PLACES, -1) for at, line in lines.items()}
-        self._numbers = {at: both[:, :_NUMBER].view(np.int64)[:, 0] for at, both in places.items()}
-        self._texts = {at: both[:, _NUMBER:] for at, both in places.items()}
+        self._places = {at: line.numpy().reshape(_PLACES, -1) for at, line in lines.items()}
         self._rank = rank
 
     def write(self, exchange: int, text: str) -> None:
-        """Writes that this rank enters an exchange, numbered from 1; keeps 120 bytes of the
+        """Writes that this rank enters an exchange, numbered from 1; keeps 116 bytes of the
         text.
         """
-        place = exchange % _PLACES
-        numbers, texts = self._numbers[self._rank], self._texts[self._rank]
-        told = np.frombuffer(text.encode()[:_TEXT], dtype=np.uint8)
-        numbers[place] = _CHANGING
-        texts[place, : len(told)] = told
-        texts[place, len(told) :] = 0
-        numbers[place] = exchange
+        told = _TOLD.pack(exchange, text.encode()[:_TEXT])
+        place = told + _checksum(told)
+        self._places[self._rank][exchange % _PLACES] = np.frombuffer(place, dtype=np.uint8)
 
     def read(self, rank: int) -> tuple[int, str] | None:
         """Returns the number and text of the last exchange that a rank entered; None before the
         first.
         """
-        numbers = self._numbers[rank]
         for _ in range(_TRIES):
-            before = numbers.tolist()
-            told = [text.tobytes().rstrip(b"\0").decode(errors="replace") for text in self._texts[rank]]
-            if before == numbers.tolist() and _CHANGING not in before:
+            places = [place.tobytes() for place in self._places[rank]]
+            told = [place[:-4] for place in places if _checksum(place[:-4]) == place[-4:]]
+            if told:
+                number, text = max(map(_TOLD.unpack, told))
+                return number, text.rstrip(b"\0").decode(errors="replace")
+            if not any(map(any, places)):
                 break
-        number, text = max(zip(before, told, strict=True))
-        return (number, text) if number > 0 else None
+        return None
+
+
+def _checksum(told: bytes) -> bytes:
+    return zlib.crc32(told).to_bytes(4, sys.byteorder)
 
 
 # Store reader #####################################################################################

@@ -16,8 +16,10 @@ import os
 import secrets
 import socket
 import struct
+import time
 import warnings
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -33,6 +35,8 @@ from pyg_batchgnn.comm.errors import CommError
 
 T = TypeVar("T")
 
+#: Seconds in which the ranks of a host pass their descriptors, and how many may wait to do so.
+_SECONDS, _BACKLOG = 5, 128
 _SEAL_FUTURE_WRITE = 0x10  # Linux 5.1; not among Python's constants before 3.13
 
 
@@ -67,11 +71,10 @@ def share_on_host(communicator: Collectives, size: int, access: Access = Access.
         raise ValueError(f"size must not be negative, is {size}")
     mates = [rank for rank in communicator.ranks_of_host if rank != communicator.rank]
     with contextlib.ExitStack() as stack:
-        block, server, name = _together(communicator, lambda: _offer(size, len(mates), stack))
+        own, block, server, name = _together(communicator, lambda: _offer(size, access, stack))
         offers = communicator.all_gather_json([size, name])
-        lines = _together(communicator, lambda: {rank: _connect(offers[rank][1], stack) for rank in mates})
-        own = _together(communicator, lambda: _hand_out(block, size, server, len(mates), access, stack))
-        found = _together(communicator, lambda: _take(lines, offers, access, stack))
+        theirs = {rank: offers[rank] for rank in mates}
+        found = _together(communicator, lambda: _swap(block, server, theirs, access))
     return dict(sorted({**found, communicator.rank: own}.items()))
 
 
@@ -91,64 +94,68 @@ def _together(communicator: Collectives, work: Callable[[], T]) -> T:
     return communicator.run_together(work, catch=(OSError,), error=error)
 
 
-def _offer(size: int, mates: int, stack: contextlib.ExitStack) -> tuple[int, socket.socket, str]:
+def _offer(size: int, access: Access, stack: contextlib.ExitStack) -> tuple[Tensor, int, socket.socket, str]:
     block = os.memfd_create("pyg_batchgnn", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     stack.callback(os.close, block)
     if size:
         os.posix_fallocate(block, 0, size)
-    server = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-    name = f"pyg_batchgnn-{secrets.token_hex(16)}"
-    server.bind(b"\0" + name.encode())
-    server.listen(mates)
-    return block, server, name
-
-
-def _connect(name: str, stack: contextlib.ExitStack) -> socket.socket:
-    line = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-    line.settimeout(5.0)
-    line.connect(b"\0" + name.encode())
-    return line
-
-
-def _hand_out(
-    block: int, size: int, server: socket.socket, mates: int, access: Access, stack: contextlib.ExitStack
-) -> Tensor:
     own = _map(block, size, Access.WRITE)
-    seals = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK
-    fcntl.fcntl(block, fcntl.F_ADD_SEALS, seals)
+    fcntl.fcntl(block, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
     if access is Access.READ:
         with contextlib.suppress(OSError):  # an older kernel: the read-only mapping still prevents mistakes
             fcntl.fcntl(block, fcntl.F_ADD_SEALS, _SEAL_FUTURE_WRITE)
-    server.settimeout(5.0)  # all have connected, so nothing waits
-    served = 0
-    while served < mates:
-        line = stack.enter_context(server.accept()[0])
-        if _user(line) == os.geteuid():
-            socket.send_fds(line, [b"x"], [block])
-            served += 1
-    return own
+    server = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+    name = f"pyg_batchgnn-{secrets.token_hex(16)}"
+    server.bind(b"\0" + name.encode())
+    server.listen(_BACKLOG)
+    return own, block, server, name
+
+
+def _swap(
+    block: int, server: socket.socket, theirs: Mapping[int, tuple[int, str]], access: Access
+) -> dict[int, Tensor]:
+    """Hands the own block to the other ranks, and takes theirs meanwhile.
+
+    Every user of the machine can see abstract names and connect. So a thread accepts whoever comes,
+    and lets other users go at once: they cannot fill the queue in which the ranks wait.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(_serve, server, block, len(theirs))
+        found = {rank: _take(name, size, access) for rank, (size, name) in theirs.items()}
+        serving.result()
+    return found
+
+
+def _serve(server: socket.socket, block: int, mates: int) -> None:
+    end = time.monotonic() + _SECONDS
+    while mates:
+        server.settimeout(max(end - time.monotonic(), 1e-3))
+        with server.accept()[0] as line:
+            if _user(line) == os.geteuid():
+                socket.send_fds(line, [b"x"], [block])
+                mates -= 1
+
+
+def _take(name: str, size: int, access: Access) -> Tensor:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):  # `settimeout` does not wait for the queue
+            line.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _SECONDS, 0))
+        line.connect(b"\0" + name.encode())
+        if _user(line) != os.geteuid():
+            raise OSError(f"another user answers at {name}")
+        _, descriptors, _, _ = socket.recv_fds(line, 1, 1)
+    if not descriptors:
+        raise OSError("another rank of the host sent no descriptor")
+    try:
+        return _map(descriptors[0], size, access)
+    finally:
+        os.close(descriptors[0])
 
 
 def _user(line: socket.socket) -> int:
-    """Returns the user at the other end. Every user of the machine can see abstract names."""
+    """Returns the user at the other end."""
     _, user, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(user)
-
-
-def _take(
-    lines: Mapping[int, socket.socket],
-    offers: list[tuple[int, str]],
-    access: Access,
-    stack: contextlib.ExitStack,
-) -> dict[int, Tensor]:
-    found = {}
-    for rank, line in lines.items():
-        _, descriptors, _, _ = socket.recv_fds(line, 1, 1)
-        if not descriptors:
-            raise OSError(f"rank {rank} sent no descriptor")
-        stack.callback(os.close, descriptors[0])
-        found[rank] = _map(descriptors[0], offers[rank][0], access)
-    return found
 
 
 def _map(block: int, size: int, access: Access) -> Tensor:

@@ -12,10 +12,11 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
-from torch._C._distributed_c10d import AllToAllOptions
+from torch.distributed import AllToAllOptions
 
 from pyg_batchgnn.comm.message import NUMBERS_BYTES, Message
 from pyg_batchgnn.ops import Turns
+from pyg_batchgnn.versions import private
 
 # Transport ########################################################################################
 
@@ -33,6 +34,7 @@ INT_LIMIT = 2**31 - 1
 #: time.
 _NO_TIMEOUT = timedelta(days=365)
 _TAKES_TIMEOUT = {"gloo", "ccl"}
+_backend = private(dist.ProcessGroup, "_get_backend")
 
 
 class Transport:
@@ -60,7 +62,7 @@ class Transport:
         self._group, self._rank, self._size = group, rank, size
         self._timeout, self._check, self._limit = timeout, check, limit
         self._takes_timeout = (
-            group is not None and group._get_backend(torch.device("cpu")).name() in _TAKES_TIMEOUT
+            group is not None and _backend(group, torch.device("cpu")).name() in _TAKES_TIMEOUT
         )
 
     def fits(self, largest: int, kept: int) -> bool:

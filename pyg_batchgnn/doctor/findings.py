@@ -27,7 +27,7 @@ import psutil
 import torch
 import torch.distributed as dist
 from rich.table import Table
-from torch._C._distributed_c10d import TCPStore
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from pyg_batchgnn import machine, ops
 from pyg_batchgnn.comm import why_unavailable

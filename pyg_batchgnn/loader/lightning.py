@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -12,6 +12,8 @@ from torch_geometric.data.lightning.datamodule import LightningDataModule, infer
 from torch_geometric.typing import InputEdges, InputNodes, OptTensor
 
 from pyg_batchgnn.loader.neighbor_loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+
+_Loader = TypeVar("_Loader", MacrobatchNeighborLoader, MacrobatchLinkNeighborLoader)
 
 
 class LightningNodeData(pyg_modules.LightningNodeData):
@@ -65,6 +67,10 @@ class LightningNodeData(pyg_modules.LightningNodeData):
             setattr(self, f"input_{split}_nodes", nodes[split])
             setattr(self, f"input_{split}_time", time)
             setattr(self, f"input_{split}_id", None)
+
+    def train_dataloader(self) -> MacrobatchNeighborLoader:
+        """Returns the loader of the training nodes, at the epoch in which the trainer is."""
+        return _at_epoch_of(self.trainer, super().train_dataloader())
 
     def dataloader(
         self,
@@ -128,6 +134,10 @@ class LightningLinkData(pyg_modules.LightningLinkData):
             setattr(self, f"input_{split}_time", time)
             setattr(self, f"input_{split}_id", None)
 
+    def train_dataloader(self) -> MacrobatchLinkNeighborLoader:
+        """Returns the loader of the training links, at the epoch in which the trainer is."""
+        return _at_epoch_of(self.trainer, super().train_dataloader())
+
     def dataloader(
         self,
         input_edges: InputEdges,
@@ -141,6 +151,18 @@ class LightningLinkData(pyg_modules.LightningLinkData):
         del link_sampler, input_id  # PyG's own
         labels = {"edge_label": input_labels, "edge_label_time": input_time}
         return MacrobatchLinkNeighborLoader(self.data, edge_label_index=input_edges, **labels, **kwargs)
+
+
+def _at_epoch_of(trainer: Any, loader: _Loader) -> _Loader:
+    """Lets a new loader begin with the epoch that a trainer begins, and keep to its epochs.
+    Lightning loads the state of a loader only in the middle of an epoch, makes an iterator too many
+    where it reloads loaders, and tells samplers which epoch it is."""
+    if trainer is not None:
+        loader.set_epoch(trainer.fit_loop.epoch_progress.current.processed)
+        sampler: Any = loader.sampler
+        if not hasattr(sampler, "set_epoch"):  # the loader's own
+            sampler.set_epoch = loader._position.set_epoch
+    return loader
 
 
 def _prepare(

@@ -11,6 +11,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
 
+from pyg_batchgnn import machine
 from pyg_batchgnn.disk import are_mapped
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import FOR_THREADS, AttributeCost, biggest_of
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 
 #: The layouts that attributes may have. Native layers read dense rows.
 _LAYOUTS = {Export.PYG: (torch.strided, torch.sparse_coo), Export.NATIVE: (torch.strided,)}
+#: The share of the memory beside the budget in which the page cache surely holds edges.
+_CACHED = 0.8
 
 
 class LocalSetup:
@@ -140,11 +143,13 @@ class LocalSetup:
         return made.with_plan(plan, Layout.CSC)
 
     def _reading_edges(self, sampler: MacrobatchSampler, loader: NodeLoader) -> MacrobatchSampler:
-        """Returns a sampler that reads edges from files if they are mapped and do not fit."""
+        """Returns a sampler that reads edges from files if they are mapped, do not fit the budget,
+        and the page cache cannot hold them beside it."""
         budget, edges = self._disk_budget(loader), self._graph.relations
         arrays = [one for each in edges for one in (each.indptr, each.indices, each.edge_ids)]
         known = [one for one in arrays if one is not None]
-        if budget is None or sum(one.nbytes for one in known) <= budget or not any(are_mapped(known)):
+        size = sum(one.nbytes for one in known)
+        if budget is None or size <= budget or not any(are_mapped(known)) or cache_holds(size, budget):
             return sampler
         from pyg_batchgnn.sample import DiskSampler
 
@@ -237,6 +242,15 @@ class LocalSetup:
         if self._options.reading.features is Features.IN_PLACE or loader.num_workers:
             return None
         return self._options.memory_budget or FOR_THREADS * free_bytes()
+
+
+def cache_holds(size: int, budget: int) -> bool:
+    """Returns whether the page cache holds files of edges beside the budget.
+
+    Then their mapping costs each page once. Reading costs a block for nearly every pick, in each
+    hop of each macrobatch, and takes no memory but the budget.
+    """
+    return size <= _CACHED * (machine.memory().available - budget)
 
 
 def _nothing(*_: SampledMinibatch) -> dict[Group, Any]:

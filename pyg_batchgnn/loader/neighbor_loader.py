@@ -99,7 +99,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             and tables in memory not counted; None is an eighth of what is free at construction, or
             up to half where threads would have no minibatch or tables lie in mapped files. It
             decides what "auto" means and what is held of mapped files. Mapped edges that take more
-            are read from their files, too (docs/how-to/disk.md).
+            are read from their files, too, unless the page cache holds them (docs/how-to/disk.md).
         prefetch: macrobatches to prepare beside training, on one thread (0: none). Attributes are
             then read when the macrobatch is prepared, those of mapped files always.
         lookahead: macrobatches whose rows in mapped files are known before the first of them is

@@ -10,9 +10,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import enum
+import fcntl
 import functools
 import multiprocessing.queues
+import os
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import wait
@@ -107,6 +110,7 @@ class WorkerPool:
         self._sampler = _ItemSampler()
         self._pipeline = make.pipeline
         self._started = self.interrupted = False
+        self._begun = 0.0
         # A generator of its own: starting workers must not advance torch's default one, which
         # training uses.
         self._loader = DataLoader(
@@ -133,7 +137,7 @@ class WorkerPool:
     def _begin(self) -> Iterator[tuple[list[Any], LoaderStats]]:
         if self._started:
             return iter(self._loader)  # it may wait for the workers
-        self._started = True
+        self._started, self._begun = True, time.time() - 0.02  # times of files lag
         with interrupts_held_back():  # until the workers ignore them
             return iter(self._loader)
 
@@ -165,16 +169,36 @@ class WorkerPool:
                 raise RuntimeError(lost) from error
             raise
         finally:
-            _remove_memory_of_killed(workers)
+            _remove_memory_of_killed(workers, self._begun)
 
 
-def _remove_memory_of_killed(workers: Iterable[BaseProcess]) -> None:
+def _remove_memory_of_killed(workers: Iterable[BaseProcess], begun: float) -> None:
     """Removes the names in shared memory of killed workers. torch gives a name to memory that a
-    worker sends, and takes it away at once; a worker may be killed in between."""
+    worker sends, and takes it away at once; a worker may be killed in between.
+
+    Another container may have the same /dev/shm and a process of the same number, whose names
+    stay: those that are older than the workers, and those of memory in use.
+    """
     for worker in workers:
         if (worker.exitcode or 0) < 0:
             for name in Path("/dev/shm").glob(f"torch_{worker.pid}_*"):
-                name.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # gone, or another user's
+                    if name.lstat().st_mtime >= begun and _is_unused(name):
+                        name.unlink()
+
+
+def _is_unused(path: Path) -> bool:
+    """Returns whether nobody has a file open or mapped, in any container: only then the system
+    grants a lease of it."""
+    file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # is ignored, if someone opens it just now
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True
 
 
 def _lost_worker(error: Exception, made: Iterator[Any]) -> str:

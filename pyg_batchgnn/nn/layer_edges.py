@@ -224,9 +224,13 @@ def _layer_graph(
             f"layer {layer} has {num_targets} targets and {num_edges} edges by the minibatch's counts, but "
             f"indptr has {edges.indptr.numel()} entries and indices {edges.num_edges}"
         )
+    num_sources = prefix.sources(sources.nodes_per_hop)
+    in_edges = ops.InEdges(ops.prefix(edges.indptr, num_targets + 1), ops.prefix(edges.indices, num_edges))
+    in_edges.check(num_sources=num_sources)
+    in_edges.note_checked(num_sources, of_graph=False)
     return LayerGraph(
-        ops.InEdges(ops.prefix(edges.indptr, num_targets + 1), ops.prefix(edges.indices, num_edges)),
-        num_sources=prefix.sources(sources.nodes_per_hop),
+        in_edges,
+        num_sources=num_sources,
         node=dropout_node(targets.node, targets.example, num_targets),
         key=key,
         whole=whole,

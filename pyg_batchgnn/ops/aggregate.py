@@ -166,7 +166,7 @@ class _AggregateWithTargets(torch.autograd.Function):
         targets: int,
     ) -> tuple[Tensor, Tensor]:
         ctx.rows, ctx.x_dtype, ctx.reduce = x.size(0), x.dtype, reduce
-        ctx.save_for_backward(indptr, *by_source)
+        ctx.save_for_backward(indptr, indices, *by_source)
         ctx.set_materialize_grads(False)
         rows = x if x.stride(-1) == 1 else x.contiguous()
         out = _launch(rows, indptr, indices, reduce=reduce, out_dtype=out_dtype)
@@ -175,7 +175,8 @@ class _AggregateWithTargets(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx: Any, grad: Tensor | None, grad_own: Tensor | None) -> tuple[Tensor | None, ...]:
-        indptr, *by_source = ctx.saved_tensors
+        indptr, indices, *by_source = ctx.saved_tensors
+        check_saved(indptr, indices, None, ctx.rows, by_source)
         if grad is None or by_source[1].numel() == 0:
             if grad is not None and grad_own is None:
                 grad_own = grad.new_zeros(0, grad.size(1))
@@ -341,12 +342,27 @@ def check_graph(
     if x.dtype == torch.float64 and dtype != torch.float64:
         raise TypeError(f"x is float64 and the result {dtype}; convert x with .to({dtype})")
     check_vector("indices", indices)
+    _check_edges(indptr, indices, row, x.size(0))
+    if row is not None and x.requires_grad and torch.is_grad_enabled():
+        raise ValueError("rows that are read through row get no gradient; gather them first: x[row]")
+
+
+def check_saved(
+    indptr: Tensor, indices: Tensor, row: Tensor | None, rows: int, by_source: Sequence[Tensor]
+) -> None:
+    """Raises in a backward pass unless the saved edges are still in range: ``.data`` and NumPy
+    write to them unseen."""
+    if type(indices) is Tensor:  # else torch traces the pass
+        _check_edges(indptr, indices, row, rows)
+        if by_source:
+            check_by_source(by_source, rows, indptr, indices)
+
+
+def _check_edges(indptr: Tensor, indices: Tensor, row: Tensor | None, rows: int) -> None:
     check_indptr("indptr", indptr, indices.numel())
-    check_ids("indices", indices, x.size(0) if row is None else row.numel(), "sources")
+    check_ids("indices", indices, rows if row is None else row.numel(), "sources")
     if row is not None:
-        check_ids("row", row, x.size(0), "rows of x")
-        if x.requires_grad and torch.is_grad_enabled():
-            raise ValueError("rows that are read through row get no gradient; gather them first: x[row]")
+        check_ids("row", row, rows, "rows of x")
 
 
 def _check_factors(scales: Mapping[str, Tensor], reduce: str, edges: int, sources: int, targets: int) -> None:
@@ -446,6 +462,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     no_lists = [None] * len(by_source)
     grad = grad.contiguous()
     grad_x = grad_edge = grad_self = None
+    check_saved(indptr, indices, row, ctx.sources, by_source)
     if ctx.needs_input_grad[0]:
         by_source = by_source or kernels.transpose(
             indptr, indices, indptr.numel() - 1, ctx.sources, thread_count()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.aggregate import check_by_source, check_graph
+from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, check_saved
 from pyg_batchgnn.ops.checks import check_dense, check_indptr, check_vector
 from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
@@ -336,6 +336,7 @@ def _backward(
     edge_rows, node, *by_source = rest
     by_head, targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
     needs = ctx.needs_input_grad
+    check_saved(indptr, indices, row, x.size(0), by_source)
     if grad is None:
         heads, width = source_weight.shape[-2:]
         grad = x.new_zeros((targets, heads * width), dtype=out_dtype)

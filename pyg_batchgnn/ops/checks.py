@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C import _are_functorch_transforms_active
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from pyg_batchgnn import machine
 from pyg_batchgnn.ops.library import kernels, thread_count
+from pyg_batchgnn.versions import private
 
+_are_functorch_transforms_active = private(torch._C, "_are_functorch_transforms_active")
+_is_wrapped = private(torch._C._functorch, "is_functorch_wrapped_tensor")
 INTEGERS = (torch.int32, torch.int64)
 #: The most nodes that a node type may have.
 MOST_NODES = 1 << 40
@@ -118,25 +120,29 @@ def check_node_count(name: str, count: int) -> None:
         raise ValueError(f"{name} is {count}, but {why}; give the number of nodes{_OF_IDS * (count > 0)}")
 
 
-def check_ids(name: str, values: Tensor, size: int, what: str = "node ids") -> None:
+def check_ids(
+    name: str, values: Tensor, size: int, what: str = "node ids", *, of_graph: bool = False
+) -> None:
     """Raises unless ``values`` is an integer vector (`check_vector`) with entries in [0, size).
 
-    The entries are read once for as long as nothing is written to the tensor.
+    The entries are read on every call, unless a kernel made the tensor and torch did not write to
+    it. ``of_graph``: a graph that is sampled holds the tensor, and its entries are read once.
     """
-    record = _record(values)
+    record = _record(values, of_graph)
     if record is not None and record.bound <= size:
         return
     check_vector(name, values)
     check_range(name, values, size, what)
-    remember(values, size)
+    if of_graph:
+        remember(values, size, of_graph=True)
 
 
-def check_indptr(name: str, indptr: Tensor, entries: int) -> None:
+def check_indptr(name: str, indptr: Tensor, entries: int, *, of_graph: bool = False) -> None:
     """Raises unless an int64 vector ascends from 0 to ``entries``, as in a CSC graph.
 
-    The entries are read once for as long as nothing is written to the tensor.
+    The entries are read as `check_ids` reads them.
     """
-    if is_known_indptr(indptr, entries):
+    if is_known_indptr(indptr, entries, of_graph):
         return
     check_vector(name, indptr, (torch.int64,))
     if indptr.numel() == 0 or int(indptr[0]) != 0 or int(indptr[-1]) != entries:
@@ -147,7 +153,8 @@ def check_indptr(name: str, indptr: Tensor, entries: int) -> None:
         raise ValueError(
             f"{name} must ascend, but entry {at + 1} ({int(indptr[at + 1])}) is below {int(indptr[at])}"
         )
-    remember(indptr, entries + 1, ascends=True)
+    if of_graph:
+        remember(indptr, entries + 1, ascends=True, of_graph=True)
 
 
 def extent(values: Tensor) -> tuple[int, int]:
@@ -180,42 +187,45 @@ def with_article(kind: type) -> str:
 
 # What is known of entries #########################################################################
 
-# The vectors whose entries are known to be in range, so that operators check each of them once.
+# The vectors whose entries are known to be in range: those that kernels made, and those that a
+# graph holds for its sampler.
 #
-# What a check found is remembered for the very tensor and its version counter. A write through
-# torch voids it, and the next operator checks again. A write through another view of the memory,
-# such as a NumPy array, is not seen; `content_sums` sees it.
+# What is known holds for the very tensor and its version counter. A write through torch voids it.
+# A write through ``.data`` or NumPy is not seen. So an operator reads the vectors of a user on
+# every call. `content_sums` sees such writes, too.
 
 
 class _Record(NamedTuple):
-    """The result of a check of a tensor.
+    """The knowledge of the entries of a tensor.
 
     Attributes:
         tensor: the tensor, held weakly.
-        version: its version counter when it was checked.
+        version: its version counter when its entries were known.
         bound: its entries are at least 0 and below this.
         ascends: True if no entry is below the one before it, the first is 0 and the last is
             ``bound`` - 1.
+        of_graph: True if the user's tensor was read for a graph, which alone trusts it.
     """
 
     tensor: weakref.ref[Tensor]
     version: int
     bound: int
     ascends: bool
+    of_graph: bool
 
 
 #: By the tensor's id. An entry goes with its tensor.
 _records: dict[int, _Record] = {}
 
 
-def remember(values: Tensor, bound: int, *, ascends: bool = False) -> None:
+def remember(values: Tensor, bound: int, *, ascends: bool = False, of_graph: bool = False) -> None:
     """Remembers that the entries of a vector are in [0, bound), and whether they ascend to the
-    end of it."""
+    end of it. ``of_graph``: for graphs alone."""
     if values.is_inference():  # has no version counter
         return
     key = id(values)
     held = weakref.ref(values, lambda _, records=_records: records.pop(key, None))  # type: ignore[misc]
-    _records[key] = _Record(held, values._version, bound, ascends)
+    _records[key] = _Record(held, values._version, bound, ascends, of_graph)
 
 
 def known_bound(values: Tensor) -> int | None:
@@ -225,9 +235,9 @@ def known_bound(values: Tensor) -> int | None:
     return None if record is None else record.bound
 
 
-def is_known_indptr(values: Tensor, entries: int) -> bool:
+def is_known_indptr(values: Tensor, entries: int, of_graph: bool = False) -> bool:
     """Returns whether a vector is known to ascend from 0 to ``entries``."""
-    record = _record(values)
+    record = _record(values, of_graph)
     return record is not None and record.ascends and record.bound == entries + 1
 
 
@@ -235,10 +245,10 @@ def prefix(values: Tensor, length: int) -> Tensor:
     """Returns the first ``length`` entries of a vector. What is known of it stays known of them."""
     if length == values.numel():
         return values
-    first, record = values[:length], _record(values)
+    first, record = values[:length], _record(values, True)
     if record is not None:
         bound = int(first[-1]) + 1 if record.ascends and length else record.bound
-        remember(first, bound, ascends=record.ascends and length > 0)
+        remember(first, bound, ascends=record.ascends and length > 0, of_graph=record.of_graph)
     return first
 
 
@@ -270,11 +280,11 @@ def content_sums(values: Tensor) -> Tensor:
     return torch.cat([table.sum(0), table.sum(1), rest.to(torch.int64), odd.to(torch.int64)])
 
 
-def _record(values: Tensor) -> _Record | None:
+def _record(values: Tensor, of_graph: bool = False) -> _Record | None:
     record = _records.get(id(values))
     if record is None or record.tensor() is not values or record.version != values._version:
         return None
-    return record
+    return record if of_graph or not record.of_graph else None
 
 
 # Transforms of torch.func #########################################################################
@@ -297,7 +307,7 @@ def refuse_transformed(name: str, tensor: Tensor) -> None:
     """
     if not is_transforming():
         return
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    wrapped = _is_wrapped(tensor)
     if wrapped or forward_ad.unpack_dual(tensor).tangent is not None:
         raise RuntimeError(
             f"{name} is transformed by torch.func or differentiated in forward mode, which native layers do "

@@ -51,8 +51,8 @@ class InEdges:
         return found
 
     def check(self, *, num_sources: int | None = None) -> None:
-        """Raises what `checked` raises. Arrays that were checked and not changed since take no
-        time."""
+        """Raises what `checked` raises. Arrays that were checked, and that torch has not
+        written to since, take no time."""
         indptr, indices, edge_ids = self.indptr, self.indices, self.edge_ids
         check_vector("indptr", indptr, (torch.int64,))
         check_vector("indices", indices)
@@ -62,20 +62,21 @@ class InEdges:
             raise TypeError(
                 f"int32 indices cannot name all {sources} nodes; convert them with .to(torch.int64)"
             )
-        check_indptr("indptr", indptr, edges)
-        check_ids("indices", indices, sources)
+        check_indptr("indptr", indptr, edges, of_graph=True)
+        check_ids("indices", indices, sources, of_graph=True)
         if edge_ids is not None:
             check_vector("edge_ids", edge_ids)
             if edge_ids.numel() != edges:
                 raise ValueError(f"edge_ids has {edge_ids.numel()} entries for {edges} edges")
-            check_ids("edge_ids", edge_ids, edges, "edge ids")
+            check_ids("edge_ids", edge_ids, edges, "edge ids", of_graph=True)
 
-    def note_checked(self, num_sources: int) -> None:
-        """Notes that `check` need not read the arrays: their entries were checked elsewhere."""
-        remember(self.indptr, self.indices.numel() + 1, ascends=True)
-        remember(self.indices, num_sources)
+    def note_checked(self, num_sources: int, *, of_graph: bool = True) -> None:
+        """Notes that `check` need not read the arrays: their entries were checked elsewhere.
+        Operators need not either if the arrays are the sampler's own, not ``of_graph``."""
+        remember(self.indptr, self.indices.numel() + 1, ascends=True, of_graph=of_graph)
+        remember(self.indices, num_sources, of_graph=of_graph)
         if self.edge_ids is not None:
-            remember(self.edge_ids, self.indices.numel())
+            remember(self.edge_ids, self.indices.numel(), of_graph=of_graph)
 
     @property
     def num_targets(self) -> int:

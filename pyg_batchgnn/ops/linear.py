@@ -169,16 +169,11 @@ def _checked_input(
 
 def compute_dtype(weight: Tensor) -> torch.dtype:
     """Returns bfloat16 under ``torch.autocast("cpu", torch.bfloat16)``, else the dtype of the
-    weight."""
+    weight: under autocast of float16, too, whose products would be less exact."""
     # as torch's own autocast leaves float64 alone
-    if torch.is_autocast_enabled("cpu") and weight.dtype is not torch.float64:
-        dtype = torch.get_autocast_dtype("cpu")
-        if dtype is not torch.bfloat16:
-            raise TypeError(
-                f"under autocast layers compute in bfloat16, not {dtype}; use "
-                f"torch.autocast('cpu', torch.bfloat16)"
-            )
-        return dtype
+    halved = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
+    if halved and weight.dtype is not torch.float64:
+        return torch.bfloat16
     if weight.dtype not in FLOATS:
         raise TypeError(
             f"weights are {weight.dtype}; layers compute in float32, bfloat16 or float64, convert them"
@@ -236,8 +231,8 @@ def bfloat16_levels() -> tuple[BFloat16Level, ...]:
 def bfloat16_level() -> BFloat16Level:
     """Returns the level of bfloat16 products in use.
 
-    Unless another one is set it is the fastest that the processor has, which is "widened" on
-    Intel's. "tiles" have not been measured yet, and must be asked for. The environment variable
+    Unless another one is set the processor decides: "tiles" where it and the system give a matrix
+    unit, else "widened" on Intel's, and "pairs" on others that have them. The environment variable
     PYG_BATCHGNN_BFLOAT16=widened|pairs|tiles names another one.
     """
     return _LEVELS[kernels.bfloat16_level()]
@@ -366,6 +361,10 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
     tables, weights, rest = saved[:count], saved[count : 2 * count], iter(saved[2 * count :])
     need_input, _, _, need_weight, need_bias, *_ = ctx.needs_input_grad
     need_input = list(need_input)
+    rows = [next(rest) if placed else None for placed in ctx.placed]
+    for table, row in zip(tables, rows, strict=True):
+        if type(row) is Tensor:  # neither absent nor traced; ``.data`` and NumPy write to it unseen
+            check_ids("row", row, table.size(0), "rows of the table")
     # The kernel sums the gradient of the bias while it computes those of the weights.
     with_weights = any(need_weight) or bool(need_bias)
     d_inputs, d_weights, d_bias = kernels.linear_grads(
@@ -373,7 +372,7 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
         mask,
         ctx.scale,
         tables,
-        [next(rest) if placed else None for placed in ctx.placed],
+        rows,
         [next(rest) if coded else None for coded in ctx.coded],
         weights,
         None,

@@ -11,7 +11,9 @@ from torch.utils import _pytree as pytree
 
 from pyg_batchgnn.ops.checks import INTEGERS, check_range, extent
 from pyg_batchgnn.ops.library import fake, kernels, thread_count
+from pyg_batchgnn.versions import private
 
+_let_pointer_raise = private(torch._C, "_set_throw_on_mutable_data_ptr")
 aten = torch.ops.aten
 #: The dtypes into which codes are decoded.
 DECODED = (torch.float32, torch.bfloat16)
@@ -54,6 +56,7 @@ class QuantizedTensor(Tensor):
             cls, codes.shape, strides=codes.stride(), dtype=dtype, device=codes.device
         )
         made.codes, made.decoding = codes, decoding
+        _let_pointer_raise(made)  # else `to_dlpack` hands out a null pointer
         return made
 
     def with_codes(self, codes: Tensor) -> QuantizedTensor:
@@ -86,6 +89,16 @@ class QuantizedTensor(Tensor):
     def numpy(self, *, force: bool = False) -> Any:
         """Returns the decoded table as an array."""
         return self.dequantize().numpy(force=force)
+
+    def data_ptr(self) -> int:
+        """Returns 0: no memory holds the floats. That of the codes is ``codes.data_ptr()``."""
+        return 0
+
+    def storage(self) -> Any:  # safetensors asks for it
+        raise TypeError(
+            "a QuantizedTensor has no memory of floats that could be saved or shared; give its decoded "
+            "table.dequantize(), or table.codes and table.decoding, two ordinary tensors"
+        )
 
     def tolist(self) -> list[Any]:
         """Returns the decoded numbers in lists."""

@@ -87,9 +87,9 @@ class OwnedGraph:
     def _check_edges(self, number: int, rows: int) -> None:
         arrays = self.arrays
         indptr, indices, ids = arrays.indptr[number], arrays.indices[number], arrays.edge_ids[number]
-        check_indptr("indptr", indptr, indices.numel())
-        check_ids("indices", indices, self.all_nodes)
-        check_ids("edge_ids", ids, self.num_edges[number], "edge ids")
+        check_indptr("indptr", indptr, indices.numel(), of_graph=True)
+        check_ids("indices", indices, self.all_nodes, of_graph=True)
+        check_ids("edge_ids", ids, self.num_edges[number], "edge ids", of_graph=True)
         if indices.dtype != arrays.indices[0].dtype:
             raise TypeError(
                 f"indices of all relations must be {arrays.indices[0].dtype}, got {indices.dtype}"

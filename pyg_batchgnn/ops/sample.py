@@ -271,13 +271,13 @@ def check_relations(
     if not len(indptr) == len(indices) == len(edge_ids) == len(source) == len(target):
         raise ValueError("every relation needs one indptr, indices, edge_ids, source and target")
     for number, (rows, sources, ids) in enumerate(zip(indptr, indices, edge_ids, strict=True)):
-        check_indptr("indptr", rows, sources.numel())
+        check_indptr("indptr", rows, sources.numel(), of_graph=True)
         if rows.numel() != num_nodes[target[number]] + 1:
             raise ValueError(
                 f"indptr of relation {number} is of {rows.numel() - 1} nodes, but its target type has "
                 f"{num_nodes[target[number]]}"
             )
-        check_ids("indices", sources, num_nodes[source[number]])
+        check_ids("indices", sources, num_nodes[source[number]], of_graph=True)
         if sources.dtype != indices[0].dtype:
             raise TypeError(f"indices of all relations must be {indices[0].dtype}, got {sources.dtype}")
         check_vector("edge_ids", ids)
@@ -295,7 +295,7 @@ def check_orders(order: Sequence[Tensor], weights: Sequence[Tensor], indices: Se
             time, position = order[2 * number : 2 * number + 2]
             check_vector("times", time, (torch.int64,))
             _check_length("times", time, edges)
-            check_ids("positions", position, edges, "edges")
+            check_ids("positions", position, edges, "edges", of_graph=True)
             _check_length("positions", position, time.numel())
         if weights:
             sums, each_weight, positive = weights[3 * number : 3 * number + 3]
@@ -342,11 +342,11 @@ def _check_positive(positive: Tensor, weight: Tensor) -> None:
     """Raises unless ``positive`` counts the positive weights before each place, once as long as
     nothing is written to it."""
     total = int(positive[-1])
-    if is_known_indptr(positive, total):
+    if is_known_indptr(positive, total, True):
         return
     if int(positive[0]) != 0 or not torch.equal(positive[1:], (weight > 0).cumsum(0)):
         raise ValueError("positive must count the positive weights before each place; use WeightSums.of")
-    check_indptr("positive", positive, total)
+    check_indptr("positive", positive, total, of_graph=True)
 
 
 def _check_length(name: str, values: Tensor, length: int) -> None:

@@ -125,13 +125,13 @@ def _multiplies_bfloat16(config: TrainConfig) -> bool:
 
 
 def _common_level(of_ranks: list[list[str]]) -> str:
-    """Returns the highest level that all ranks have and that is on none above its fastest.
+    """Returns the highest level that all ranks have and that is on none above its default.
 
     Args:
-        of_ranks: of each rank the fastest level, and all that it has.
+        of_ranks: of each rank the default level, and all that it has.
     """
     order = [level.value for level in BFloat16Products][1:]
-    most = min(order.index(fastest) for fastest, *_ in of_ranks)
+    most = min(order.index(default) for default, *_ in of_ranks)
     return [level for level in order[: most + 1] if all(level in levels for _, *levels in of_ranks)][-1]
 
 

@@ -30,6 +30,7 @@ class DiskPrediction:
         features: the bytes of the features that stay on disk.
         minibatches: of an epoch.
         edges: the bytes of the edges that stay on disk.
+        all_features, all_edges: the bytes that a larger budget would hold.
     """
 
     forecast: DiskForecast
@@ -37,6 +38,8 @@ class DiskPrediction:
     features: int
     minibatches: int
     edges: int = 0
+    all_features: int = 0
+    all_edges: int = 0
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, samples: int) -> DiskPrediction | None:
@@ -64,8 +67,11 @@ class DiskPrediction:
             return None
         features = sum(table.nbytes for table in tables) - graph.held
         reads_edges = loader.stats().total.topology_edges > 0
-        edges = sum(one.csc.indices.nbytes for one in dataset.edge_sets if one.csc is not None)
-        return cls(forecast, budget, features, len(loader), edges if reads_edges else 0)
+        known = [one.csc for one in dataset.edge_sets if one.csc is not None and reads_edges]
+        arrays = [array for one in known for array in (one.indptr, one.indices, one.edge_ids)]
+        edges = sum(one.indices.nbytes for one in known)
+        whole = features + graph.held, sum(array.nbytes for array in arrays if array is not None)
+        return cls(forecast, budget, features, len(loader), edges, *whole)
 
     def lines(self, computing: Prediction | None) -> list[str]:
         """Returns what is said of it.
@@ -90,6 +96,14 @@ class DiskPrediction:
             lines.append(
                 f"  The edges, {decimal(self.edges)}, do not fit either: those that a macrobatch picks are "
                 f"read from their files, hop by hop. These figures do not count that."
+            )
+        if self.budget is not None:
+            whole = max(2 * self.all_features, self.all_features + self.all_edges)
+            held = f" {decimal(self.all_edges)} hold the edges in memory," if self.all_edges else ""
+            then = "" if computing is None else f", and takes about {computing.epoch:.1f} s"
+            lines.append(
+                f"  A larger --memory-budget:{held} {decimal(whole)} hold everything. An epoch then reads "
+                f"nothing{then}."
             )
         if computing is None:
             return lines

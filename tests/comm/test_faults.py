@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
+import multiprocessing
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 import time
@@ -17,7 +21,15 @@ import pytest
 import torch
 from torch.distributed import HashStore, Store
 
-from pyg_batchgnn.comm import AgreementError, CommError, Communicator, DivergenceError
+from pyg_batchgnn.comm import (
+    Access,
+    AgreementError,
+    CommError,
+    Communicator,
+    DivergenceError,
+    ccl,
+    host_memory,
+)
 from pyg_batchgnn.comm.diagnosis import LINE_BYTES, StatusLines, StoreReader
 from tests.support.backends import BACKENDS, needs_ccl
 from tests.support.leftovers import nothing_is_left, stays
@@ -296,9 +308,23 @@ def test_the_last_exchange_of_each_rank_is_read() -> None:
 def test_long_texts_are_cut_off() -> None:
     own, other = lines(2)
     own.write(1, "ä" * 100)
-    assert other.read(0) == (1, "ä" * 60)
+    assert other.read(0) == (1, "ä" * 58)
     own.write(2, "x" + "ä" * 100)
-    assert other.read(0) == (2, "x" + "ä" * 59 + "�")
+    assert other.read(0) == (2, "x" + "ä" * 57 + "�")
+
+
+@pytest.mark.parametrize("order", ["number", "text", "checksum"])
+def test_bytes_in_any_order_are_no_status(order: str) -> None:
+    """Processors such as Arm's may see some bytes of a line before the others."""
+    memory = {0: torch.zeros(LINE_BYTES, dtype=torch.uint8)}
+    lines_of_rank, place = StatusLines(memory, 0), memory[0].view(2, -1)
+    lines_of_rank.write(1, "the first")
+    lines_of_rank.write(2, "the second")
+    older = place[1].clone()
+    lines_of_rank.write(3, "the third, which is longer")
+    newer = {"number": slice(0, 8), "text": slice(8, -4), "checksum": slice(-4, None)}[order]
+    place[1] = torch.where(torch.isin(torch.arange(128), torch.arange(128)[newer]), place[1], older)
+    assert lines_of_rank.read(0) == (2, "the second")
 
 
 def test_a_reader_sees_whole_statuses_only() -> None:
@@ -395,6 +421,51 @@ def test_memory_that_cannot_be_had_is_an_error_on_every_rank() -> None:
 def test_a_write_to_a_block_for_reading_ends_the_writer() -> None:
     results = run_ranks(f"{JOBS}:written_through_a_reader", 2, check=False)
     assert [result.code for result in results] == [-11, 0]
+
+
+def _connect_as_another_user(name: str, done: Any, end: Any) -> None:
+    os.setuid(65534)
+    held = []
+    with contextlib.suppress(BlockingIOError):  # the queue of the socket is full
+        while True:
+            held.append(socket.socket(socket.AF_UNIX))
+            held[-1].setblocking(False)
+            held[-1].connect(b"\0" + name.encode())
+    done.set()
+    end.wait()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to be another user")
+def test_another_user_does_not_hold_up_the_ranks_of_a_host() -> None:
+    """Every user sees the names of abstract sockets."""
+    context = multiprocessing.get_context("fork")
+    done, end = context.Event(), context.Event()
+    with contextlib.ExitStack() as stack:
+        own, block, server, name = host_memory._offer(10, Access.READ, stack)
+        stranger = context.Process(target=_connect_as_another_user, args=(name, done, end))
+        stranger.start()
+        try:
+            assert done.wait(60)
+            own[:] = 7
+            found = host_memory._swap(block, server, {1: (10, name)}, Access.READ)
+            assert found[1].tolist() == [7] * 10
+        finally:
+            end.set()
+            stranger.join()
+
+
+def test_memory_of_other_containers_keeps_its_name() -> None:
+    """Another container may share /dev/shm, and have a process of this number."""
+    own, other = (ccl.SHARED / f"{os.getpid()}:test-{name}" for name in ("own", "other"))
+    try:
+        for path in (own, other):
+            path.write_bytes(bytes(64))
+        with own.open("r+b") as file, mmap.mmap(file.fileno(), 64):
+            ccl._unname_shared_memory.__wrapped__()
+            assert other.exists() and not own.exists()
+    finally:
+        for path in (own, other):
+            path.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("after", [0.0, 0.05, 0.2, None])

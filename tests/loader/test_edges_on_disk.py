@@ -15,8 +15,9 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
-from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, ops
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, machine, ops
 from pyg_batchgnn.data import Dataset, read_folder, write_folder
+from pyg_batchgnn.loader import local_setup
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample import DiskSampler, PygNeighborSampler
 from pyg_batchgnn.store import typed_graph_from_pyg
@@ -28,6 +29,12 @@ from tests.support.typed_datasets import CASES, typed_dataset
 
 NOTHING = 1
 WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
+
+
+@pytest.fixture(autouse=True)
+def _no_room_for_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edges are read only where the page cache cannot hold them."""
+    monkeypatch.setattr(local_setup, "cache_holds", lambda *_: False)
 
 
 @pytest.fixture(autouse=True)
@@ -146,6 +153,23 @@ def test_what_stays_over_the_mapping(why: dict[str, Any], tmp_path: Path) -> Non
     export = {"export": "native"} if "features" in why else {}
     loader = make_loader(with_edges_in_files(make_data(), tmp_path), **why, **export)
     assert not is_read_from_files(loader)
+
+
+@pytest.mark.parametrize(("beside", "is_read"), [(0.0, True), (1.0, True), (2.0, False)])
+def test_edges_that_the_page_cache_holds_are_mapped(
+    beside: float, is_read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading a block for each pick is slower than reading each page once."""
+    data = with_edges_in_files(make_data(), tmp_path)
+    size = sum(one.nbytes for one in (data.adj_t.indptr, data.adj_t.indices, data.adj_t.edge_ids))
+    monkeypatch.undo()
+    budget = size // 2
+    memory = machine.Memory(1 << 40, budget + int(beside * size))
+    monkeypatch.setattr(machine, "memory", lambda: memory)
+    loader = make_loader(data, memory_budget=budget, macrobatch_size=1, fetch_size=1)
+    expected = make_loader(make_data(), macrobatch_size=1, fetch_size=1)
+    assert is_read_from_files(loader) is is_read
+    assert all(torch.equal(one.e_id, other.e_id) for one, other in zip(loader, expected, strict=True))
 
 
 def test_macrobatches_leave_room_for_reading(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import multiprocessing
 import os
 import re
@@ -127,6 +128,28 @@ def test_a_killed_worker_is_an_error(options: dict[str, Any]) -> None:
             os.kill(worker.pid or 0, signal.SIGKILL)
             list(batches)
         del batches, loader
+
+
+def test_memory_of_other_containers_stays() -> None:
+    """Another container may share /dev/shm, and have a process of a worker's number."""
+    loader = make_loader(make_data(), num_workers=1, macrobatch_size=1, fetch_size=1, prefetch_factor=1)
+    batches = iter(loader)
+    next(batches)
+    (worker,) = multiprocessing.active_children()
+    used, older, own = (Path(f"/dev/shm/torch_{worker.pid}_{at}_1") for at in range(3))
+    try:
+        for path in (used, older, own):
+            path.write_bytes(bytes(64))
+        os.utime(older, (0, 0))
+        with used.open("r+b") as file, mmap.mmap(file.fileno(), 64):
+            file.close()  # mapped only, as a tensor is
+            os.kill(worker.pid or 0, signal.SIGKILL)
+            with pytest.raises(RuntimeError, match=r"worker \(pid.*(killed|exited)"):
+                list(batches)
+            assert [path.exists() for path in (used, older, own)] == [True, True, False]
+    finally:
+        for path in (used, older, own):
+            path.unlink(missing_ok=True)
 
 
 # Jobs of ranks ####################################################################################

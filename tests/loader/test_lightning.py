@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tests.support.hetero_cases import WRITES, make_hetero
 from tests.support.loader_cases import NODES, make_data
 
 lightning = pytest.importorskip("lightning.pytorch", reason="needs lightning")
+ModelCheckpoint = lightning.callbacks.ModelCheckpoint
 
 OPTIONS: dict[str, Any] = {"num_neighbors": [3, 2], "batch_size": 20, "seed": 4}
 
@@ -81,6 +83,26 @@ def test_a_trainer_sees_the_batches_of_the_loader() -> None:
     assert torch.equal(torch.cat(model.seen["val"]), data.valid_mask.nonzero().view(-1).repeat(2))
     assert isinstance(module.val_dataloader(), MacrobatchNeighborLoader)
     assert module.test_dataloader is None and "num_neighbors" in repr(module)
+
+
+@pytest.mark.parametrize("reload", [0, 1])
+@pytest.mark.parametrize("steps", [None, 5, 7])
+def test_a_resumed_run_goes_on(steps: int | None, reload: int, tmp_path: Path) -> None:
+    """A checkpoint is saved at the end of an epoch by default; there are five steps to an epoch."""
+
+    def fit(epochs: int, path: Path | None = None, **options: Any) -> list[Tensor]:
+        model, module = Recorder(), LightningNodeData(masked(), **OPTIONS)
+        given = {"max_epochs": epochs, "num_sanity_val_steps": 0, **options}
+        run = trainer(**given, reload_dataloaders_every_n_epochs=reload)
+        run.fit(model, module, ckpt_path=path)
+        return model.seen["train"]
+
+    whole = fit(3)
+    saving = ModelCheckpoint(dirpath=tmp_path, save_last=True, every_n_train_steps=steps)
+    fit(2, callbacks=[saving], enable_checkpointing=True)
+    left = whole[10 if steps is None else 10 // steps * steps :]
+    resumed = fit(3, tmp_path / "last.ckpt")
+    assert len(whole) == 15 and len(left) == len(resumed) and all(map(torch.equal, left, resumed))
 
 
 def test_links_of_a_typed_graph() -> None:

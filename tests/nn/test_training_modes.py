@@ -172,10 +172,12 @@ def test_layers_in_bfloat16(name: str) -> None:
 
 
 @each_layer
-def test_float16_is_refused(name: str) -> None:
+def test_autocast_of_float16_computes_in_the_type_of_the_weights(name: str) -> None:
     stack, minibatch = Stack(name), batch_cases()["ordinary"]
-    with torch.autocast("cpu", torch.float16), pytest.raises(TypeError, match="bfloat16"):
-        stack(minibatch, table())
+    with torch.autocast("cpu", torch.float16):
+        found = stack(minibatch, table())
+    assert found.dtype is torch.float32 and torch.equal(found, stack(minibatch, table()))
+    assert all(grad.isfinite().all() for grad in backward(stack, found))
 
 
 def test_overwriting_what_a_backward_needs_is_an_error() -> None:

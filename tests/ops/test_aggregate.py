@@ -162,6 +162,19 @@ def test_narrow_results_of_nan_and_of_many_rows() -> None:
         assert torch.equal(out, torch.cat(few)), dtype
 
 
+@pytest.mark.parametrize("reduce", ["median", "", "Sum"])
+def test_unknown_reductions_are_refused_by_both(reduce: str) -> None:
+    """The wrapper stands before the operator, which may be called without it."""
+    x, indptr, indices = torch.ones(2, 3), torch.tensor([0, 1, 2]), torch.tensor([0, 1])
+    with pytest.raises(ValueError, match=f"sum, mean, max, got '{reduce}'"):
+        ops.aggregate(x, indptr, indices, reduce=reduce)
+    none = [None] * 6
+    with pytest.raises(ValueError, match=f"sum, mean, max, got '{reduce}'"):
+        ops.library.kernels.aggregate(
+            *(x, None, indptr, indices, None, *none, [], 2, reduce, torch.float32, 1)
+        )
+
+
 def test_opcheck() -> None:
     indptr, indices = torch.tensor([0, 2, 4]), torch.tensor([1, 2, 3, 8], dtype=torch.int32)
     x = torch.randn(9, 5, requires_grad=True)

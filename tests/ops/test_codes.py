@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -431,6 +433,13 @@ def test_views_in_inference_mode_and_what_leaves_torch() -> None:
             assert torch.equal(ops.decoded(view(table)), view(wanted))
     assert np.array_equal(np.asarray(table), wanted.numpy()) and table.tolist() == wanted.tolist()
     assert torch.equal(torch.from_dlpack(table), wanted)
+    # A null pointer would end whoever reads it.
+    with pytest.raises(RuntimeError, match="Cannot access data pointer"):
+        torch.utils.dlpack.to_dlpack(table)
+    assert torch.equal(copy.deepcopy(table[1:]), wanted[1:]) and table.data_ptr() == 0
+    with pytest.raises(TypeError, match=r"no memory of floats .* table.dequantize\(\)"):
+        safetensors.torch.save({"x": table})
+    assert safetensors.torch.save({"x": table.dequantize()})
 
 
 WRITES: list[Callable[[Tensor], object]] = [

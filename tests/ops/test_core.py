@@ -304,6 +304,71 @@ def test_every_damaged_array_is_refused() -> None:
     assert_all_refused("tests.ops.test_core")
 
 
+# Writes that torch does not see ###################################################################
+
+#: Calls that read a table through ids: of edges, [3] of int64, or of one of the rows 0 to 3 each.
+READS: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
+    "sum": lambda x, indptr, ids: ops.aggregate(x, indptr, ids),
+    "max": lambda x, indptr, ids: ops.aggregate(x, indptr, ids, reduce="max"),
+    "weights": lambda x, indptr, ids: ops.aggregate(
+        x, indptr, ids, edge_weight=torch.ones(3).requires_grad_()
+    ),
+    "row": lambda x, indptr, ids: ops.aggregate(x.detach(), indptr, torch.arange(3), row=ids),
+    "targets": lambda x, indptr, ids: ops.aggregate_with_targets(x, indptr, ids).out,
+    "by source": lambda _, indptr, ids: ops.transpose(indptr, ids, 4),
+    "attention": lambda x, indptr, ids: (
+        ops.attention(
+            *(x, indptr, ids, torch.ones(1, 5).requires_grad_()),
+            by_source=ops.transpose(indptr, ids.clone(), 4),
+        ).out
+    ),
+    "gather": lambda x, _, ids: ops.gather_rows(x, ids),
+    "dense": lambda x, _, ids: ops.linear(
+        [nn.RowView(x.detach(), ids)], [torch.ones(2, 5).requires_grad_()], None
+    ),
+}
+WRITES: dict[str, Callable[[Tensor], Any]] = {
+    "data": lambda ids: ids.data.fill_(200),
+    "numpy": lambda ids: ids.numpy().fill(-7),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("read", READS)
+def test_ids_are_checked_on_every_call(read: str, write: str) -> None:
+    x, indptr, ids = torch.randn(4, 5, requires_grad=True), torch.tensor([0, 1, 3]), torch.tensor([0, 3, 2])
+    found = READS[read](x, indptr, ids)
+    WRITES[write](ids)
+    with pytest.raises(IndexError, match=r"holds (200|-7), but"):
+        READS[read](x, indptr, ids)
+    if isinstance(found, Tensor) and found.requires_grad:  # what a backward pass reads too
+        with pytest.raises(IndexError, match=r"holds (200|-7), but"):
+            found.sum().backward()
+
+
+def test_begins_of_rows_are_checked_on_every_call() -> None:
+    x, indptr, ids = torch.ones(4, 5), torch.tensor([0, 1, 3]), torch.tensor([0, 3, 2])
+    calls: list[Callable[[], Any]] = [
+        lambda: ops.aggregate(x, indptr, ids),
+        lambda: ops.transpose(indptr, ids, 4),
+        lambda: ops.drop_self_loops(indptr, ids),
+    ]
+    for call in calls:
+        call()
+    indptr.data[1] = 1 << 40
+    for call in calls:
+        with pytest.raises(ValueError, match="must ascend"):
+            call()
+
+
+def test_arrays_of_a_graph_are_checked_by_operators() -> None:
+    """The sampler trusts the arrays of a graph; an operator that gets them does not."""
+    graph = InEdges.checked(torch.tensor([0, 1, 3, 3, 3]), torch.tensor([0, 3, 2]))
+    graph.indices.data.fill_(200)
+    with pytest.raises(IndexError, match="holds 200"):
+        ops.aggregate(torch.ones(4, 5), graph.indptr, graph.indices)
+
+
 # First order ######################################################################################
 
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])

@@ -79,13 +79,17 @@ def test_every_level_of_products(wanted: str, unit: str) -> None:
     if "pairs" in present:
         assert not unit or "tiles" in present
     is_intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text()
-    asked = wanted or ("widened" if is_intel else "pairs")
+    has_unit = not unit and "tiles" in present
+    asked = wanted or ("tiles" if has_unit else "widened" if is_intel else "pairs")
     assert used == (asked if asked in present else present[-1])
 
 
 def test_levels_that_do_not_exist() -> None:
     with pytest.raises(ValueError, match="bfloat16 products are 'widened'"):
         ops.set_bfloat16_level("amx")  # type: ignore[arg-type]
+    for level in (-1, len(ops.bfloat16_levels()), 7):
+        with pytest.raises(ValueError, match=rf"this processor has the levels 0 to \d .* got {level}"):
+            ops.library.kernels.set_bfloat16_level(level)
 
 
 @pytest.mark.parametrize("columns", [(100, 100), (256, 33), (1,)])

@@ -15,6 +15,7 @@
 #include "kernels/sample/choose.h"
 #include "kernels/sample/nodes.h"
 #include "kernels/sample/temporal.h"
+#include "kernels/simd/level.h"
 
 using namespace pyg_batchgnn;
 
@@ -120,6 +121,13 @@ void fork_pool() {
   std::cout << stuck;
 }
 
+// most intel unit -> the level of bfloat16 products that such a processor begins with
+void level() {
+  const auto most = static_cast<Bfloat16Level>(read<int>());
+  const bool intel = read<int>() != 0;
+  std::cout << static_cast<int>(default_bfloat16_level(most, intel, read<int>() != 0));
+}
+
 }  // namespace
 
 int main() {
@@ -130,5 +138,6 @@ int main() {
     if (question == "allowed") allowed();
     if (question == "wrap") wrap();
     if (question == "fork") fork_pool();
+    if (question == "level") level();
   }
 }

@@ -124,3 +124,17 @@ def test_node_map_after_two_billion_local_ids(ids: int, minibatches: int, jump: 
 def test_a_forked_child_finds_scratch_memory_free(ask: Ask) -> None:
     """A lock that another thread held at the fork would never be free in the child."""
     assert ask("fork 60") == [0]
+
+
+@pytest.mark.parametrize(
+    ("most", "intel", "unit", "wanted"),
+    [
+        *((2, True, True, 2), (2, False, True, 2)),  # tiles, where processor and system give them
+        *((0, True, False, 0), (1, True, False, 0), (2, True, False, 0)),  # widened on other Intel's
+        *((0, False, False, 0), (1, False, False, 1), (2, False, False, 1)),  # pairs on AMD's
+    ],
+)
+def test_the_processor_decides_how_bfloat16_is_multiplied(
+    most: int, intel: bool, unit: bool, wanted: int, ask: Ask
+) -> None:
+    assert ask(f"level {most} {int(intel)} {int(unit)}") == [wanted]

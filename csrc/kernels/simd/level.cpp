@@ -25,18 +25,23 @@ Simd detect() {
   return Simd::kBaseline;
 }
 
-Bfloat16Level fastest_bfloat16_level() {
+Bfloat16Level first_bfloat16_level() {
   const char* variable = std::getenv("PYG_BATCHGNN_BFLOAT16");
   const std::string wanted = variable == nullptr ? "" : variable;
+  const Bfloat16Level most = most_bfloat16_level();
   if (wanted == "widened") return Bfloat16Level::kWidened;
+  if (wanted == "pairs") return std::min(most, Bfloat16Level::kPairs);
+  if (wanted == "tiles") return most;
 #if defined(__x86_64__)
-  if (wanted.empty() && __builtin_cpu_is("intel")) return Bfloat16Level::kWidened;
+  const bool intel = __builtin_cpu_is("intel");
+#else
+  const bool intel = false;
 #endif
-  return std::min(most_bfloat16_level(), wanted == "tiles" ? Bfloat16Level::kTiles : Bfloat16Level::kPairs);
+  return default_bfloat16_level(most, intel, has_matrix_unit());
 }
 
 std::atomic<Bfloat16Level>& level_in_use() {
-  static std::atomic<Bfloat16Level> level{fastest_bfloat16_level()};
+  static std::atomic<Bfloat16Level> level{first_bfloat16_level()};
   return level;
 }
 

@@ -30,10 +30,16 @@ enum class Bfloat16Level : int { kWidened = 0, kPairs = 1, kTiles = 2 };
 // The highest level that the processor has.
 Bfloat16Level most_bfloat16_level() noexcept;
 
-// The level in use. At first it is the fastest one: pairs, but not on Intel's processors, whose
-// vdpbf16ps is slower than their float32 products. Nobody has measured tiles yet, so they are only
-// used if they are asked for. The environment variable PYG_BATCHGNN_BFLOAT16=widened|pairs|tiles
-// names another level, so that tests can run every one.
+// Returns the level of a processor that has those up to `most`: tiles by a real matrix unit; else
+// pairs, but not on Intel's processors, whose vdpbf16ps is slower than their float32 products.
+constexpr Bfloat16Level default_bfloat16_level(Bfloat16Level most, bool intel, bool unit) {
+  if (unit) return most;
+  if (intel) return Bfloat16Level::kWidened;
+  return most < Bfloat16Level::kPairs ? most : Bfloat16Level::kPairs;
+}
+
+// The level in use, at first the default of the processor, by no clock. The environment variable
+// PYG_BATCHGNN_BFLOAT16=widened|pairs|tiles names another one, so that tests can run every level.
 Bfloat16Level bfloat16_level() noexcept;
 
 // Sets the level of products that begin from now on. The processor must have it.

@@ -187,11 +187,12 @@ bool has_amx() {
   return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
 }
 
+constexpr TileKernels kAmx{&amx::multiply, &tiles::mask, &tiles::interleave, &tiles::transpose};
+
 const TileKernels* choose() {
   if (simd_level() != Simd::kAvx512) return nullptr;
   const char* const variable = std::getenv("PYG_BATCHGNN_TILES");
   if (variable != nullptr && std::string_view(variable) == "emulated") return &tiles::kEmulated;
-  static constexpr TileKernels kAmx{&amx::multiply, &tiles::mask, &tiles::interleave, &tiles::transpose};
   return has_amx() ? &kAmx : nullptr;
 }
 
@@ -202,6 +203,8 @@ const TileKernels* tile_kernels() {
   return kernels;
 }
 
+bool has_matrix_unit() { return tile_kernels() == &kAmx; }
+
 }  // namespace pyg_batchgnn
 
 #else
@@ -209,6 +212,7 @@ const TileKernels* tile_kernels() {
 namespace pyg_batchgnn {
 
 const TileKernels* tile_kernels() { return nullptr; }
+bool has_matrix_unit() { return false; }
 
 }  // namespace pyg_batchgnn
 

@@ -40,4 +40,7 @@ struct TileKernels {
 // it. The environment variable PYG_BATCHGNN_TILES=emulated gives one in plain C++, for tests.
 const TileKernels* tile_kernels();
 
+// Returns whether those kernels run on a real unit.
+bool has_matrix_unit();
+
 }  // namespace pyg_batchgnn

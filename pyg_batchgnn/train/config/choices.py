@@ -37,7 +37,7 @@ class MatrixProduct(str, Enum):
 class BFloat16Products(str, Enum):
     """The level of native products of bfloat16 (`ops.bfloat16_levels`). They round differently."""
 
-    AUTO = "auto"  # the fastest of the processor, or the highest one of several that all have
+    AUTO = "auto"  # the default of the processor, or the highest one of several that all have
     WIDENED = "widened"
     PAIRS = "pairs"
     TILES = "tiles"

@@ -417,9 +417,9 @@ class RunConfig:
         is_decided=True,
         resuming=Resuming.MAY_CHANGE,
         help="How native layers multiply bfloat16: widened to float32, which every processor can, in pairs "
-        "(AVX-512 BF16), or in tiles (AMX, which has not been measured). They round differently. Default: "
-        "pairs where all ranks have them and they are faster; a saved run's own. A run that is resumed with "
-        "another goes on with other bits.",
+        "(AVX-512 BF16), or in tiles (AMX). They round differently. Default: by the processor, tiles with "
+        "AMX, pairs on AMD's, else widened, and what all ranks have; a saved run's own. A run that is "
+        "resumed with another goes on with other bits.",
     )
     log: LogKind | None = _field(
         None,
