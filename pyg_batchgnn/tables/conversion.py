@@ -39,6 +39,7 @@ class Conversion:
         edges: the number of edges by relation.
         bad: how many rows of each table were set aside, by reason.
         training: the options of `batchgnn train` that name what is predicted.
+        notes: what to know before training.
     """
 
     folder: Path
@@ -46,6 +47,7 @@ class Conversion:
     edges: Mapping[Relation, int]
     bad: Mapping[str, Mapping[str, int]]
     training: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def convert(
@@ -250,7 +252,7 @@ def _finish(job: ConversionJob) -> Conversion:
     job.journal.finish()
     edges = {one: job.facts[f"edges {','.join(one)}"]["count"] for one in job.spec.relations()}
     bad = {step.partition(" ")[2]: facts["bad"] for step, facts in job.facts.items() if facts.get("bad")}
-    return Conversion(job.journal.path, nodes, edges, bad, training_options(job.spec))
+    return Conversion(job.journal.path, nodes, edges, bad, training_options(job.spec), notes_on(job.spec))
 
 
 def _write_tables_file(job: ConversionJob) -> str:
@@ -292,6 +294,16 @@ def training_options(spec: GraphDescription) -> str:
         if links.split is not None:
             return f" --task link --edge-type {','.join(relation)}{_time_option(links)}"
     return ""
+
+
+def notes_on(spec: GraphDescription) -> tuple[str, ...]:
+    """Returns what a description stores and `batchgnn train` does not read."""
+    encoders = {
+        "-".join(one): {of.encoder for of in table.features.values()} for one, table in spec.edges.items()
+    }
+    unread = [name for name, used in encoders.items() if used - {"ids"}]
+    fact = "are stored as edge_attr, for scripts; batchgnn train does not read them"
+    return (f"the features of {', '.join(unread)} {fact}",) if unread else ()
 
 
 def _time_option(table: NodeTable | EdgeTable) -> str:

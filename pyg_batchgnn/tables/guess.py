@@ -25,7 +25,7 @@ from pyg_batchgnn.tables.description import (
 )
 from pyg_batchgnn.tables.join import Engine, compared
 from pyg_batchgnn.tables.source import RawTable, need, numbered, open_file, open_table, quoted
-from pyg_batchgnn.tables.values import is_number, is_text
+from pyg_batchgnn.tables.values import is_number, is_text, is_vector
 
 _ENDINGS = (".parquet", ".csv", ".tsv")
 _LABELS = ("label", "y", "target", "class", "fraud", "is_fraud", "churn", "churned", "outcome")
@@ -224,8 +224,7 @@ def _kind(kind: Any) -> str:
         ("number", types.is_decimal),
         ("time", types.is_timestamp),
         ("time", types.is_date),
-        ("list", types.is_list),
-        ("list", types.is_fixed_size_list),
+        ("list", is_vector),
     ):
         if test(kind):
             return name

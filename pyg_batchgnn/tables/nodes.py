@@ -40,7 +40,7 @@ def make_nodes(job: ConversionJob, name: str) -> Made:
         checks.append(RowCheck(spec.label.column, labels.parse))
     look_at(table, checks, spec.key, bad)
     _refuse_repeated(job, spec, table, bad)
-    splits = splits_of_rows(spec, table, spec.key, times, job.unit)
+    splits = splits_of_rows(spec, table, spec.key, times, job.unit, job.fitted is None)
     fitted = None if job.fitted is None else job.fitted["labels"].get(name)
     if labels is None and fitted is not None and splits is not None:  # what has no label is in no split
         splits[:] = -1

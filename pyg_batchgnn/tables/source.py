@@ -8,13 +8,13 @@ import gzip
 import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
-from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data import DatasetError, whole_below
 from pyg_batchgnn.tables.description import EdgeTable, NodeTable
 
 #: Rows that are read and encoded at a time. Statistics are summed in these steps, so another
@@ -24,6 +24,8 @@ _PARQUET = (".parquet", ".parq", ".pq")
 _CSV_BYTES = 1 << 24
 #: A whole number as it is written: no zeros in front, no sign +, within int64.
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
+#: DuckDB's column of the number of a row in its file.
+_ROW = "file_row_number"
 
 
 def need(module: str) -> Any:
@@ -132,6 +134,7 @@ class TablePart:
         rows: its number of rows.
         first: the number of its first row in the table.
         delimiter: of a CSV file; "" for Parquet.
+        schema: its columns and their Arrow types.
     """
 
     path: str
@@ -139,6 +142,7 @@ class TablePart:
     rows: int
     first: int
     delimiter: str
+    schema: Any
 
 
 @dataclass(frozen=True)
@@ -149,7 +153,8 @@ class RawTable:
         where: its name in errors, such as [nodes.user].
         parts: the files in order.
         schema: the columns and their Arrow types.
-        torn: rows of CSV files with a wrong number of columns: file, row and text.
+        torn: rows of CSV files with a wrong number of columns: file, number of the record from 1
+            on, and text.
     """
 
     where: str
@@ -210,33 +215,90 @@ class RawTable:
         Args:
             columns: the name of each column in the result, and the column. Whole numbers of CSV
                 files are such in the result.
+
+        Raises:
+            DatasetError: DuckDB, which knows no case, cannot tell a column from another one.
         """
-        pa = need("pyarrow")
-        shown = []
-        for name, column in columns.items():
-            whole = self.schema.field(column).type == pa.int64()
-            shown.append(
-                f"{f'CAST({quoted(column)} AS BIGINT)' if whole else quoted(column)} AS {quoted(name)}"
-            )
-        return " UNION ALL ".join(
-            f"SELECT {', '.join([*shown, f'file_row_number + {part.first} AS _row'])} FROM "
-            f"read_parquet({literal(part.parquet)}, file_row_number = true)"
-            for part in self.parts
-        )
+        return self._query(columns, lambda _, column: self._value(column))
+
+    def keys_sql(self, columns: dict[str, str]) -> str:
+        """Returns the query of `sql` for columns of keys, in which floats are whole numbers.
+
+        Fractions become NULL, and so do floats that stand for several whole numbers.
+        """
+        types = need("pyarrow").types
+
+        def key(part: TablePart, column: str) -> str:
+            kind = part.schema.field(column).type
+            if not types.is_floating(kind):
+                return self._value(column)
+            name = quoted(column)
+            exact = f"{name} = floor({name}) AND abs({name}) < {whole_below(kind)}"
+            return f"CASE WHEN {exact} THEN TRY_CAST({name} AS BIGINT) END"
+
+        return self._query(columns, key)
+
+    def _value(self, column: str) -> str:
+        whole = self.schema.field(column).type == need("pyarrow").int64()
+        return f"CAST({quoted(column)} AS BIGINT)" if whole else quoted(column)
+
+    def _query(self, columns: dict[str, str], shown: Callable[[TablePart, str], str]) -> str:
+        lower = [name.lower() for name in self.schema.names]
+        for column in columns.values():
+            if lower.count(column.lower()) > 1:
+                alike = ", ".join(name for name in self.schema.names if name.lower() == column.lower())
+                raise self._misnamed(column, f"differs from another one only by case: {alike}")
+            if not column:
+                raise self._misnamed(column, "has no name")
+        if _ROW in lower:
+            raise self._misnamed(self.schema.names[lower.index(_ROW)], "has a name that DuckDB takes")
+        queries = []
+        for part in self.parts:
+            found = [f"{shown(part, column)} AS {quoted(name)}" for name, column in columns.items()]
+            file = f"read_parquet({literal(part.parquet)}, {_ROW} = true)"
+            queries.append(f"SELECT {', '.join(found)}, {_ROW} + {part.first} AS _row FROM {file}")
+        return " UNION ALL ".join(queries)
+
+    def _misnamed(self, column: str, fact: str) -> DatasetError:
+        return DatasetError(f"{self.where}: {self.parts[0].path}: the column {column!r} {fact}; rename it")
 
     def place(self, row: int) -> str:
         """Returns where a row stands: the file and the line, or the row group and the row."""
         file, group, inner = self.file_and_row(row)
         if group is None:
-            return f"{file}: line {_line_of(file, inner, self._part_of(row).delimiter)}"
+            return f"{file}: line {self.lines([row])[0]}"
         return f"{file}: row group {group}, row {inner}"
 
     def file_and_row(self, row: int) -> tuple[str, int | None, int]:
         """Returns the file of a row, its row group (None: a CSV file has none), and its number
-        there."""
+        there, from 0 on."""
         part = self._part_of(row)
         inner = row - part.first
         return part.path, None if part.delimiter else bisect.bisect_right(self._groups[part], inner), inner
+
+    def lines(self, rows: Sequence[int]) -> list[int | None]:
+        """Returns the line on which each row of a CSV file ends, from 1 on; None for Parquet."""
+        found: list[int | None] = [None] * len(rows)
+        for part in {self._part_of(row) for row in rows}:
+            if not part.delimiter:
+                continue
+            torn = [number for file, number, _ in self.torn if file == part.path]
+            whole = [number - 2 - at for at, number in enumerate(torn)]  # whole rows before each
+            own = {at: row - part.first for at, row in enumerate(rows) if self._part_of(row) is part}
+            records = {at: row + 2 + bisect.bisect_right(whole, row) for at, row in own.items()}
+            lines = _lines_of(part.path, part.delimiter, set(records.values()))
+            for at, record in records.items():
+                found[at] = lines[record]
+        return found
+
+    def torn_lines(self) -> list[int]:
+        """Returns the line on which each row with a wrong number of columns ends."""
+        found = []
+        for part in self.parts:
+            records = [number for file, number, _ in self.torn if file == part.path]
+            lines = _lines_of(part.path, part.delimiter, set(records))
+            found += [lines[one] for one in records]
+        return found
 
     def _part_of(self, row: int) -> TablePart:
         return self.parts[bisect.bisect_right(self._firsts, row) - 1]  # of empty files the last
@@ -272,12 +334,22 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _line_of(path: str, row: int, delimiter: str) -> int:
-    """Returns the line on which a row of a CSV file ends, from 1 on. Empty lines are no rows."""
+def _lines_of(path: str, delimiter: str, records: set[int]) -> dict[int, int]:
+    """Returns the lines on which some records of a CSV file end, both from 1 on.
+
+    The first record has the names of the columns. Empty lines are no records.
+    """
+    found, last = dict.fromkeys(records, 0), max(records, default=0)
+    if not records:
+        return found
     with open_file(path) as stream:
         lines = csv.reader((one.decode("utf-8", "replace") for one in stream), delimiter=delimiter)
-        next(itertools.islice((line for line in lines if line), row + 1, None), None)
-        return lines.line_num
+        for number, _ in enumerate((line for line in lines if line), 1):
+            if number in found:
+                found[number] = lines.line_num
+            if number >= last:
+                break
+    return found
 
 
 # Opening ##########################################################################################
@@ -296,7 +368,6 @@ def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Pa
     """
     pa = need("pyarrow")
     parts: list[TablePart] = []
-    schemas: list[Any] = []
     torn: list[tuple[str, int, str]] = []
     texts, seen = set[str](), set[str]()
     for number, path in enumerate(expand(where, folder, spec.files)):
@@ -311,19 +382,17 @@ def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Pa
             _stage_remote(path, copy)
         file = str(copy) if is_csv or _is_remote(path) else path
         rows, schema = _outline(path, file)
-        parts.append(
-            TablePart(path, file, rows, sum(part.rows for part in parts), spec.delimiter if is_csv else "")
-        )
-        schemas.append(schema)
-    for part, schema in zip(parts, schemas, strict=True):
-        if set(schema.names) != set(schemas[0].names):
-            differ = sorted(set(schema.names) ^ set(schemas[0].names))
+        first = sum(part.rows for part in parts)
+        parts.append(TablePart(path, file, rows, first, spec.delimiter if is_csv else "", _plain(schema)))
+    for part in parts:
+        if set(part.schema.names) != set(parts[0].schema.names):
+            differ = sorted(set(part.schema.names) ^ set(parts[0].schema.names))
             raise DatasetError(
                 f"{where}: {part.path} and {parts[0].path} do not have the same columns: "
                 f"{', '.join(differ)}; write them with the same, or name them in two tables"
             )
     try:
-        schema = pa.unify_schemas([_plain(schema) for schema in schemas], promote_options="permissive")
+        schema = pa.unify_schemas([part.schema for part in parts], promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise DatasetError(
             f"{where}: the files differ in the type of a column ({error}); write them again with one"

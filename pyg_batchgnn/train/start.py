@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import EDGE_FEATURES, Dataset
 from pyg_batchgnn.nn import ProductChoice
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config import (
@@ -222,6 +222,10 @@ def _print_opening(
 ) -> None:
     lines = opening_lines(job.config, dataset, job.graph.inputs, job.task, job.sizes, folder, ranks)
     lines.append(f"        {product_line(job.config, choice)}")
+    unread = [one for one in dataset.edge_sets if EDGE_FEATURES in one.tables]
+    if unread:
+        names = " of " + ", ".join("-".join(one.relation) for one in unread) if dataset.has_names else ""
+        job.notes.append(f"the features of edges{names} are not read: the models here read those of nodes")
     for line in [*lines, *(f"note    {note}" for note in job.notes)]:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
