@@ -24,7 +24,15 @@ from pyg_batchgnn.tables.description import (
     to_toml,
 )
 from pyg_batchgnn.tables.join import Engine, compared
-from pyg_batchgnn.tables.source import RawTable, need, numbered, open_file, open_table, quoted
+from pyg_batchgnn.tables.source import (
+    RawTable,
+    need,
+    numbered,
+    open_file,
+    open_table,
+    quoted,
+    refuse_database,
+)
 from pyg_batchgnn.tables.values import is_number, is_text, is_vector
 
 _ENDINGS = (".parquet", ".csv", ".tsv")
@@ -60,6 +68,11 @@ class _ColumnFacts:
     low: Any = None
     high: Any = None
     middle: Any = None
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether the values are true and false, or 0 and 1."""
+        return self.kind == "boolean" or (self.distinct == 2 and (self.low, self.high) == (0, 1))
 
     @property
     def note(self) -> str:
@@ -101,9 +114,12 @@ def draft(folder: str | Path, place: str | Path | None = None) -> str:
     """
     folder = Path(folder).expanduser()
     if not folder.is_dir():
+        refuse_database(str(folder))
         raise DatasetError(f"{folder}: no such folder; give one with Parquet or CSV files")
     groups = _groups(folder)
     if not groups:
+        for path in folder.iterdir():
+            refuse_database(str(path))
         raise DatasetError(f"{folder}: has no files that end in {', '.join(_ENDINGS)}; give another folder")
     with tempfile.TemporaryDirectory(prefix="batchgnn-") as work:
         engine = Engine(Path(work) / "spilled", 2 << 30, os.cpu_count() or 1)
@@ -338,6 +354,7 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
             (source, source_type), (target, target_type) = ends
             relation = (source_type, guess.name, target_type)
             path = ("edges", ",".join(relation))
+            comments |= _zone_note(engine, guess, path)
             edges[relation] = EdgeTable(
                 guess.files,
                 (source,),
@@ -348,6 +365,7 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
             )
         else:
             path = ("nodes", guess.type)
+            comments |= _zone_note(engine, guess, path)
             used = {guess.key, *guess.named, guess.label if guess is labelled else None}
             nodes[guess.type] = NodeTable(
                 guess.files,
@@ -371,9 +389,29 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
         comments["edges", ",".join(relation), "split"] = "the links to be predicted: train --task link"
     elif labelled is None:
         comments[()] = 'No label was found: add label = "COLUMN" and split to the table to be predicted.'
+    twos = [f"{one.type}.{name}" for one in guesses for name, of in one.columns.items() if of.is_binary]
+    if labelled is None and twos:
+        found = f"Columns of two values, as labels are: {', '.join(twos)}."
+        comments[()] = f"{comments.get((), '')}\n{found}".strip()
     spec = GraphDescription(nodes, edges, folder=folder).to_dict()
     head = "\n".join(f"# {one}" for one in [*_HEAD.splitlines(), *comments.pop((), "").splitlines()])
     return f"{head}\n\n{to_toml(spec, comments)}"
+
+
+def _zone_note(engine: Engine, guess: _Guess, path: tuple[str, ...]) -> dict[tuple[str, ...], str]:
+    """Returns the comment on times of day without a zone; none for others."""
+    if guess.time is None or guess.columns[guess.time.column].kind != "time":
+        return {}
+    kind = guess.raw.schema.field(guess.time.column).type
+    bare = need("pyarrow").types.is_timestamp(kind) and kind.tz is None
+    if is_text(kind):
+        query = f"SELECT count(*) FROM ({guess.raw.sql({'c': guess.time.column})})"
+        there = "regexp_matches(c, '[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?$')"
+        bare = bool(engine.columns(f"{query} WHERE {there}")[0][0])
+    note = (
+        f'without a zone, so read as UTC; or {{ column = "{guess.time.column}", timezone = "Europe/Berlin" }}'
+    )
+    return {(*path, "time"): note} if bare else {}
 
 
 def _relation_name(column: str) -> str:

@@ -121,6 +121,13 @@ def expand(where: str, folder: Path, files: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def refuse_database(path: str) -> None:
+    """Raises DatasetError if a path is a DuckDB database, whose tables are no files."""
+    if path.lower().endswith((".duckdb", ".ddb")):
+        export = f"duckdb {path} \"EXPORT DATABASE 'tables' (FORMAT parquet)\""
+        raise DatasetError(f"{path}: is a database; write its tables as files with: {export}")
+
+
 # Tables ###########################################################################################
 
 
@@ -371,6 +378,7 @@ def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Pa
     torn: list[tuple[str, int, str]] = []
     texts, seen = set[str](), set[str]()
     for number, path in enumerate(expand(where, folder, spec.files)):
+        refuse_database(path)
         is_csv = spec.format == "csv" or (spec.format is None and not path.lower().endswith(_PARQUET))
         copy = staged / f"{number:05}.parquet"
         if is_csv:

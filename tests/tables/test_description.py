@@ -271,6 +271,35 @@ def test_an_orders_table_alone_is_split_by_its_times(tmp_path: Path) -> None:
     assert links.time == TimeColumn("at") and links.split is not None and links.split.is_by_time
 
 
+def test_what_a_person_may_have_forgotten_is_said(tmp_path: Path) -> None:
+    """Columns that may be labels, and times of day without a zone."""
+    users = {"id": ["a", "b", "c"], "active": [0, 1, 1], "old": [True, False, True], "age": [1, 2, 3]}
+    pq.write_table(pa.table(users), tmp_path / "users.parquet")
+    zoned = ["2024-01-02", "2024-01-03T10:00:00Z"]
+    times = {
+        "orders": [*zoned, "2024-01-01T10:00:00"],
+        "visits": [*zoned, None],
+        "views": [datetime(2024, 1, 1)] * 3,
+    }
+    for name, at in times.items():
+        pq.write_table(pa.table({"user_id": ["a", "b", "a"], "at": at}), tmp_path / f"{name}.parquet")
+    said = draft(tmp_path)
+    assert "# Columns of two values, as labels are: user.active, user.old." in said
+    utc = 'time = "at"  # without a zone, so read as UTC; or { column = "at", timezone = "Europe/Berlin" }'
+    assert said.count(utc) == 2 and said.count('time = "at"\n') == 1
+
+
+def test_a_database_is_no_table(tmp_path: Path) -> None:
+    file = tmp_path / "shop.duckdb"
+    file.write_bytes(b"DUCK")
+    for folder in (tmp_path, file):
+        with pytest.raises(DatasetError, match=r"shop.duckdb: is a database; .*EXPORT DATABASE 'tables'"):
+            draft(folder)
+    said = {"nodes": {}, "edges": {"a,b,c": {"files": "shop.duckdb", "source": "a", "target": "b"}}}
+    with pytest.raises(DatasetError, match="is a database"):
+        convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "data")
+
+
 def test_a_folder_without_tables(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"has no files that end in \.parquet, \.csv, \.tsv"):
         draft(tmp_path)
