@@ -71,7 +71,7 @@ class _ColumnFacts:
 
     @property
     def is_binary(self) -> bool:
-        """Whether the values are true and false, or 0 and 1."""
+        """True if the values are true and false, or 0 and 1."""
         return self.kind == "boolean" or (self.distinct == 2 and (self.low, self.high) == (0, 1))
 
     @property
@@ -408,9 +408,7 @@ def _zone_note(engine: Engine, guess: _Guess, path: tuple[str, ...]) -> dict[tup
         query = f"SELECT count(*) FROM ({guess.raw.sql({'c': guess.time.column})})"
         there = "regexp_matches(c, '[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?$')"
         bare = bool(engine.columns(f"{query} WHERE {there}")[0][0])
-    note = (
-        f'without a zone, so read as UTC; or {{ column = "{guess.time.column}", timezone = "Europe/Berlin" }}'
-    )
+    note = f'without a zone: UTC, or else {{ column = "{guess.time.column}", timezone = "Europe/Berlin" }}'
     return {(*path, "time"): note} if bare else {}
 
 

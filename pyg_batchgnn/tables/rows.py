@@ -29,8 +29,7 @@ from pyg_batchgnn.tables.values import (
     to_times,
 )
 
-#: Why a row is bad that has too many or too few columns.
-TORN = "wrong number of columns"
+_TORN = "wrong number of columns"
 
 # Bad rows #########################################################################################
 
@@ -51,7 +50,7 @@ class BadRows:
         self.reasons: Counter[str] = Counter()
         self._found: list[tuple[np.ndarray, tuple[str, ...], str]] = []
         if self.torn:
-            self.reasons[TORN] = len(self.torn)
+            self.reasons[_TORN] = len(self.torn)
 
     def add(self, rows: np.ndarray, columns: Sequence[str], reason: str) -> None:
         """Takes rows that are bad for a reason, in ascending order.
@@ -88,7 +87,7 @@ class BadRows:
                 writer.write_table(pa.table(dict(zip(names, lines, strict=True)), schema))
             if self.torn:
                 torn = zip(self.torn, self.table.torn_lines(), strict=True)
-                rows = [(file, None, None, line, "", text, TORN) for (file, _, text), line in torn]
+                rows = [(file, None, None, line, "", text, _TORN) for (file, _, text), line in torn]
                 writer.write_table(pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)), schema))
         return [path]
 

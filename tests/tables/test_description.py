@@ -285,7 +285,7 @@ def test_what_a_person_may_have_forgotten_is_said(tmp_path: Path) -> None:
         pq.write_table(pa.table({"user_id": ["a", "b", "a"], "at": at}), tmp_path / f"{name}.parquet")
     said = draft(tmp_path)
     assert "# Columns of two values, as labels are: user.active, user.old." in said
-    utc = 'time = "at"  # without a zone, so read as UTC; or { column = "at", timezone = "Europe/Berlin" }'
+    utc = 'time = "at"  # without a zone: UTC, or else { column = "at", timezone = "Europe/Berlin" }'
     assert said.count(utc) == 2 and said.count('time = "at"\n') == 1
 
 

@@ -180,8 +180,6 @@ def with_status(
     Args:
         use: what to do with the folder; None: train on it.
     """
-    from pyg_batchgnn.tables.rows import TORN
-
     console = Console()
     if console.is_terminal:
         with console.status("reading") as shown:
@@ -194,7 +192,7 @@ def with_status(
         typer.echo(f"{'-'.join(relation)}: {edges:,} edges")
     for name, reasons in made.bad.items():
         for reason, rows in reasons.items():
-            what = f"with a {reason}" if reason == TORN else f"with a value that {reason}"
+            what = f"with a {reason}" if reason.startswith("wrong") else f"with a value that {reason}"
             typer.echo(f"set aside of {name}: {rows:,} row{'s' if rows > 1 else ''} {what}")
     for note in made.notes if use is None else ():
         typer.echo(f"note: {note}")
