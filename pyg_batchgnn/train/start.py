@@ -30,7 +30,7 @@ from pyg_batchgnn.train.decisions import (
     product_line,
 )
 from pyg_batchgnn.train.graphs import check_partition
-from pyg_batchgnn.train.job import TrainingJob, build_job
+from pyg_batchgnn.train.job import TrainingJob, build_job, check_optimiser
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.report import TerminalReport, final_table, opening_lines, plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, read_records, write_json
@@ -102,6 +102,7 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     check_partition(config.ranks.partition)
     with ranks.any_error():
         check_log(config.run.log)
+        check_optimiser(config)
     configure_malloc(config.run.malloc)
     dataset, fingerprint = open_on_all_ranks(config, ranks)
     config, choice = decide_fields(config, dataset, ranks)
@@ -139,13 +140,17 @@ def _resume(
     apply_product(config)
     job = build_job(config, dataset, ranks)
     _print_opening(console, job, dataset, folder, None, ranks)
+    changed = []
     before, now = (one.run.bfloat16_products.value for one in (written, config))
     if now not in (before, "auto") and before != "auto":
-        console.print(
-            f"note    products of bfloat16 were {before} and are {now} now: the run goes on with other bits",
-            highlight=False,
-            soft_wrap=True,
+        changed.append(
+            f"products of bfloat16 were {before} and are {now} now: the run goes on with other bits"
         )
+    rates = [one.optimiser.learning_rate for one in (checkpoint.config, config)]
+    if rates[0] != rates[1]:
+        changed.append(f"the learning rate was {rates[0]:g} and is {rates[1]:g} from here on")
+    for line in changed:
+        console.print(f"note    {line}", highlight=False, soft_wrap=True)
     with (
         StopRequest() as stop,
         _report(console, job) as report,

@@ -63,9 +63,11 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
         loss.backward()
     clock.move(Phase.BACKWARD, Phase.EXCHANGE, job.replica.waited() - waited)
     with clock.measure(Phase.OPTIMISER):
+        job.clip()
         if job.rows is not None:
             job.rows.step(weight)
         job.optimiser.step()
+        job.move_rate("step")
     score, score_of = job.task.train_score(logits.detach(), targets) if seeds else (0.0, 0.0)
     return StepFigures(
         seeds > 0,
@@ -452,6 +454,9 @@ class Trainer:
         spread = spread_over_ranks(self._state.clock, self._ranks)
         disk = self._disk.since_last(self._ranks)
         record = epoch_record(progress, task.train_metric.value, scores, spread, disk)
+        if self._job.schedule is not None:
+            record.train["learning_rate"] = self._job.optimiser.param_groups[0]["lr"]
+        self._job.move_rate("epoch", None if val is None else val.scores[task.metric])
         self._state.end_epoch()
         if is_best and self._job.rows is not None:
             self._state.best_rows = self._state.rows  # which `save` writes

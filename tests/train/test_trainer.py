@@ -26,6 +26,8 @@ from pyg_batchgnn.train.config import (
     TaskConfig,
     TrainConfig,
 )
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.job import check_optimiser
 from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.run_folder import RunFolder
 from pyg_batchgnn.train.trainer import StopRequest, train_step
@@ -103,6 +105,83 @@ def test_steps_are_those_of_a_script(make: Any, task: TaskConfig, loss: Any, sma
     assert progress.loss == pytest.approx(expected) and progress.seeds == seeds > 500
     for mine, theirs in zip(job.network.model.parameters(), script.model.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "schedule", "of_schedule"),
+    [
+        ("SGD", ("momentum=0.9", "nesterov=true"), "StepLR", ("step_size=2", "gamma=0.5")),
+        ("AdamW", ("betas=0.8:0.9", "eps=1e-6"), "OneCycleLR", ("max_lr=0.1", "total_steps=40")),
+        ("rmsprop", (), "MultiStepLR", ("milestones=1:3",)),
+    ],
+)
+def test_torchs_optimisers_and_schedules_by_name(
+    kind: str, options: Any, schedule: str, of_schedule: Any, small_graph: Dataset
+) -> None:
+    config = TrainConfig(
+        model=ModelConfig(num_layers=2, hidden=16),
+        sampling=SamplingConfig(fanout=(4, 3), batch_size=64),
+        optimiser=OptimiserConfig(kind, options, 0.02, 0.0, schedule, of_schedule, "step", 0.5),
+        run=RunConfig(threads=1),
+    )
+    check_optimiser(config)
+    job = job_alone(config, small_graph)
+    script = copy.deepcopy(job.network)
+    weights: Any = list(script.model.parameters())
+    optimiser: Any = {
+        "SGD": lambda: torch.optim.SGD(weights, 0.02, momentum=0.9, nesterov=True, fused=True),
+        "AdamW": lambda: torch.optim.AdamW(weights, 0.02, betas=(0.8, 0.9), eps=1e-6, fused=True),
+        "rmsprop": lambda: torch.optim.RMSprop(weights, 0.02),
+    }[kind]()
+    moves: Any = {
+        "StepLR": lambda: torch.optim.lr_scheduler.StepLR(optimiser, 2, 0.5),
+        "OneCycleLR": lambda: torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.1, 40),
+        "MultiStepLR": lambda: torch.optim.lr_scheduler.MultiStepLR(optimiser, [1, 3]),
+    }[schedule]()
+    progress, y, clipped = RunProgress(), small_graph.nodes.tables["y"], 0
+    for batch in job.train_loader:
+        job.network.model.train()
+        train_step(job, batch, PhaseClock(), progress)
+        optimiser.zero_grad()
+        F.cross_entropy(script.model(batch), y[batch.node[: batch.batch_size]]).backward()
+        clipped += bool(torch.nn.utils.clip_grad_norm_(weights, 0.5) > 0.5)
+        optimiser.step()
+        moves.step()
+        assert job.optimiser.param_groups[0]["lr"] == optimiser.param_groups[0]["lr"]
+    assert clipped, "some gradients were scaled down"
+    for mine, theirs in zip(job.network.model.parameters(), weights, strict=True):
+        torch.testing.assert_close(mine, theirs)  # norms of pieces differ in their last bits
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kind": "lbfgs"}, "--optimizer is lbfgs, which is none that a run can use; choose among ASGD, "),
+        ({"options": ("momentum=0.9",)}, "--optimizer adam: .*'momentum'; correct --optimizer-options"),
+        ({"kind": "sgd", "options": ("nesterov",)}, "--optimizer-options: 'nesterov' is not of the form"),
+        ({"schedule": "LambdaLR"}, "--lr-schedule is LambdaLR, which is none .* choose among ConstantLR"),
+        ({"schedule": "StepLR"}, "--lr-schedule StepLR: .*'step_size'; correct --lr-schedule-options"),
+        ({"schedule": "StepLR", "schedule_options": ("step_size=x",)}, "adam or StepLR makes no step: "),
+        ({"schedule": "ReduceLROnPlateau", "schedule_every": "step"}, "looks at validations; take epoch"),
+        ({"schedule_options": ("gamma=0.5",)}, "optimiser.schedule_options is gamma=0.5, but there is no"),
+    ],
+)
+def test_what_torch_has_not(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(TrainError, match=said):
+        check_optimiser(TrainConfig(optimiser=OptimiserConfig(**given)))
+
+
+def test_a_schedule_that_follows_the_metric(graph_folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    moves = [
+        "--lr-schedule",
+        "ReduceLROnPlateau",
+        "--lr-schedule-options",
+        "factor=0.5,patience=0,threshold=9",
+    ]
+    assert batchgnn(*train(graph_folder, run, "--epochs", 3, *moves)) == 0
+    rates = [record["train"]["learning_rate"] for record in records(run)]
+    assert rates == [0.003, 0.003, 0.0015]  # nothing is ten times as good as the first epoch
 
 
 @pytest.mark.parametrize(("kind", "metric"), [("labels", "roc_auc"), ("values", "rmse")])

@@ -50,6 +50,7 @@ _OF_LINKS = (
 )
 _OF_CACHE = ("sampling.evaluate_with_cache", "sampling.cache_folder")
 _OF_TIMES = ("sampling.temporal_strategy",)
+_OF_SCHEDULE = ("optimiser.schedule_options", "optimiser.schedule_every")
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class TrainConfig:
         _check_class_weights(self.task)
         _check_links(self)
         _check_times(self)
+        if self.optimiser.schedule is None:
+            refuse_given(self, _OF_SCHEDULE, "but there is no schedule; add --lr-schedule")
 
     def value(self, path: str) -> Any:
         """Returns the value of a field. ``path``: its section and name, as in "model.hidden"."""
@@ -501,6 +504,7 @@ def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfi
 def is_thread_independent(config: TrainConfig) -> bool:
     """Returns whether the results are the same, bit for bit, with any number of threads.
 
-    They are with the native matrix product, and are not with torch's.
+    They are with the native matrix product, and are not with torch's. Adafactor has sums of torch.
     """
-    return config.run.matrix_product is MatrixProduct.NATIVE
+    is_native = config.run.matrix_product is MatrixProduct.NATIVE
+    return is_native and config.optimiser.kind.lower() != "adafactor"
