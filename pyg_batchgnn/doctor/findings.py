@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import importlib.metadata
 import importlib.util
 import json
@@ -32,6 +31,7 @@ from torch._C._distributed_c10d import TCPStore
 from pyg_batchgnn import machine, ops
 from pyg_batchgnn.comm import why_unavailable
 from pyg_batchgnn.comm.ccl import CclMissingError, find_libraries
+from pyg_batchgnn.partition import has_metis
 from pyg_batchgnn.spinning import TURNS, chosen_by_user, is_bounded
 from pyg_batchgnn.versions import OLDEST
 
@@ -426,12 +426,10 @@ def check_package(package: Package) -> Finding:
 
 
 def check_metis() -> Finding:
-    """Checks for METIS, as a Python package or as the system's library."""
-    if importlib.util.find_spec("pymetis"):
-        return Finding("METIS", FindingState.WORKS, f"pymetis {importlib.metadata.version('pymetis')}")
-    if library := ctypes.util.find_library("metis"):
-        return Finding("METIS", FindingState.WORKS, library)
-    remedy = "only for benchmarks of partitioning against it: pip install pymetis"
+    """Checks for the library that the policy "metis" calls. The package pymetis has none."""
+    if has_metis():
+        return Finding("METIS", FindingState.WORKS, "the library of METIS")
+    remedy = "only for partitions by --policy metis: pip install cmeel-metis"
     return Finding("METIS", FindingState.ABSENT, "not installed", remedy)
 
 

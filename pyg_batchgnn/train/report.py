@@ -185,7 +185,7 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
             row.append(" - ".join(f"{end:.2f}" for end in result.phase_ranges.get(phase.value, [])))
         table.add_row(*row)
     table.add_section()
-    table.add_row("all phases", f"{total:.2f} s")
+    table.add_row("all phases, the test among them", f"{total:.2f} s")
     table.add_row("wall time of the epochs", f"{result.seconds:.2f} s")
     if several:
         table.add_section()

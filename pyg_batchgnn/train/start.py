@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from pyg_batchgnn.train.decisions import (
 )
 from pyg_batchgnn.train.graphs import check_partition
 from pyg_batchgnn.train.job import TrainingJob, build_job, check_optimiser
+from pyg_batchgnn.train.progress import Phase
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.report import TerminalReport, final_table, opening_lines, plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, read_records, write_json
@@ -232,7 +234,10 @@ def _print_opening(
         names = " of " + ", ".join("-".join(one.relation) for one in unread) if dataset.has_names else ""
         job.notes.append(f"the features of edges{names} are not read: the models here read those of nodes")
     for line in [*lines, *(f"note    {note}" for note in job.notes)]:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        text = textwrap.fill(
+            line, 80, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False
+        )
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _end(
@@ -251,7 +256,10 @@ def _end(
     if result is not None:  # before the plots: a failing plot must not cost the result
         write_json(folder.result, asdict(result))
         console.print(final_table(result, records), highlight=False)
-        plot_phases(result.phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
+        alone = {} if result.ranks > 1 else {Phase.EXCHANGE.value: 0.0}
+        plot_phases(
+            {**result.phases, **alone}, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png"
+        )
     if records:
         best = _best_epoch(records, task)
         plot_learning(records, task, f"{dataset}: {folder.path.name}", best, folder.path / "learning.png")

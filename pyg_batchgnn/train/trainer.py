@@ -90,8 +90,7 @@ def diverged(what: str, config: TrainConfig, kept: str) -> TrainError:
     """
     rate = config.optimiser.learning_rate
     return TrainError(
-        f"{what}; lower --lr (optimiser.learning_rate is {rate}), or look for NaN and huge values in the "
-        f"features; {kept}"
+        f"{what}; lower --lr, which is {rate}, or look for NaN and huge values in the features; {kept}"
     )
 
 

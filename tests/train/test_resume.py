@@ -163,11 +163,11 @@ def test_resuming_a_finished_run_changes_nothing(undisturbed: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("sage", ["--weight-decay", 0.1], "optimiser.weight_decay (0.0 is now 0.1)"),
-        ("sage", ["--optimizer", "sgd"], "optimiser.kind ('adam' is now 'sgd')"),
-        ("sage", ["--precision", "bfloat16"], "run.precision ('float32' is now 'bfloat16')"),
+        ("sage", ["--weight-decay", 0.1], "--weight-decay (0.0 is now 0.1)"),
+        ("sage", ["--optimizer", "sgd"], "--optimizer ('adam' is now 'sgd')"),
+        ("sage", ["--precision", "bfloat16"], "--precision ('float32' is now 'bfloat16')"),
         ("sage", ["--set", "run.matrix_product=torch"], "run.matrix_product ('native' is now 'torch')"),
-        ("torch", ["--threads", 2], "run.threads (1 is now 2)"),
+        ("torch", ["--threads", 2], "--threads (1 is now 2)"),
     ],
 )
 def test_results_of_an_epoch_may_not_be_changed(

@@ -203,6 +203,10 @@ def _check_links(config: TrainConfig) -> None:
     if task.kind is not TaskKind.LINKS:
         refuse_given(config, _OF_LINKS, "but no links are predicted; add --task link")
         return
+    among = task.metric.value.partition("@")[2] if task.metric is not None else ""
+    if among and int(among) > task.ranked_among:
+        fact = f"task.metric is {shown(task.metric)}, but task.ranked_among is {task.ranked_among}"
+        raise TrainError(f"{fact}, so every link reaches it; give {among} or more")
     because = None
     if task.node_type is not None:
         because = f"task.node_type is {task.node_type}; name a relation with --edge-type"
