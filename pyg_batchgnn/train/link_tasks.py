@@ -201,7 +201,7 @@ class LinkRanking:
 
     def result(self, ranks: Ranks) -> Evaluation | None:
         """Returns loss and metrics of the links of all ranks, or None if there are none;
-        collective. Hits@K is left out where no link has so many negatives."""
+        collective. Hits@K is left out if all links have fewer negatives than K."""
         table = ranks.table([self._loss, self._weight, self._not_finite, *self._sums.tolist(), self._among])
         loss, weight, not_finite, count, reciprocal, *hits, _ = table.sum(dim=0).tolist()
         if not count:
