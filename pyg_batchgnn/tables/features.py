@@ -479,37 +479,22 @@ class FeaturesOfRows:
         with contextlib.ExitStack() as open_files:
             for writer in writers.values():
                 open_files.enter_context(writer)
-            self._write(encoders, dense, writers, is_kept, name)
-        return [file(column) for column in writers]
-
-    def _write(
-        self,
-        encoders: Mapping[str, Encoder],
-        dense: list[str],
-        writers: Mapping[str, NpyAppender],
-        is_kept: Mask,
-        name: str,
-    ) -> None:
-        for first, chunk in self.table.chunks(list(encoders)):
-            kept = is_kept(first, first + len(chunk))
-            chunk = chunk if kept.all() else chunk.filter(need("pyarrow").array(kept))
-            with np.errstate(over="ignore"):
-                blocks = {one: encoder.encode(chunk.column(one)) for one, encoder in encoders.items()}
-            for column in dense:
-                if not np.isfinite(blocks[column]).all():
-                    fact = "a value is too far from those of training for float32"
-                    remedy = 'correct it, or use the encoder "quantile"'
-                    raise DatasetError(f"{encoders[column].where}: {fact}; {remedy}")
-            for column, writer in writers.items():
-                piece = (
-                    np.concatenate([blocks[one] for one in dense], 1) if column == name else blocks[column]
-                )
-                writer.append(piece)
-        for encoder in encoders.values():
-            if isinstance(encoder, _Category) and encoder.others and not encoder.known:
+            for first, chunk in self.table.chunks(list(encoders)):
+                kept = is_kept(first, first + len(chunk))
+                chunk = chunk if kept.all() else chunk.filter(need("pyarrow").array(kept))
+                with np.errstate(over="ignore"):
+                    blocks: Any = {one: of.encode(chunk.column(one)) for one, of in encoders.items()}
+                for column in dense:
+                    if not np.isfinite(blocks[column]).all():
+                        fact = "a value is too far from those of training for float32; correct it"
+                        raise DatasetError(f'{encoders[column].where}: {fact}, or use "quantile"')
+                blocks[name] = np.concatenate([blocks[one] for one in dense], 1) if width else None
+                for column, writer in writers.items():
+                    writer.append(blocks[column])
+        for of in encoders.values():
+            if isinstance(of, _Category) and of.others and not of.known:
+                fact = f'no row has a category that was learned, so all {of.others:,} count as "other"'
                 warnings.warn(
-                    f"{encoder.where}: no row has a category that was learned, so all {encoder.others:,} "
-                    f'count as "other"; compare the values of the new tables with the old ones',
-                    UserWarning,
-                    stacklevel=2,
+                    f"{of.where}: {fact}; compare new values with old ones", UserWarning, stacklevel=2
                 )
+        return [file(column) for column in writers]

@@ -354,7 +354,7 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
             (source, source_type), (target, target_type) = ends
             relation = (source_type, guess.name, target_type)
             path = ("edges", ",".join(relation))
-            comments |= _zone_note(engine, guess, path)
+            comments |= _zone_note(guess, path)
             edges[relation] = EdgeTable(
                 guess.files,
                 (source,),
@@ -365,7 +365,7 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
             )
         else:
             path = ("nodes", guess.type)
-            comments |= _zone_note(engine, guess, path)
+            comments |= _zone_note(guess, path)
             used = {guess.key, *guess.named, guess.label if guess is labelled else None}
             nodes[guess.type] = NodeTable(
                 guess.files,
@@ -398,18 +398,15 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
     return f"{head}\n\n{to_toml(spec, comments)}"
 
 
-def _zone_note(engine: Engine, guess: _Guess, path: tuple[str, ...]) -> dict[tuple[str, ...], str]:
-    """Returns the comment on times of day without a zone; none for others."""
-    if guess.time is None or guess.columns[guess.time.column].kind != "time":
+def _zone_note(guess: _Guess, path: tuple[str, ...]) -> dict[tuple[str, ...], str]:
+    """Returns the comment on times that may have no zone."""
+    if guess.time is None:
         return {}
-    kind = guess.raw.schema.field(guess.time.column).type
+    column = guess.time.column
+    kind = guess.raw.schema.field(column).type
     bare = need("pyarrow").types.is_timestamp(kind) and kind.tz is None
-    if is_text(kind):
-        query = f"SELECT count(*) FROM ({guess.raw.sql({'c': guess.time.column})})"
-        there = "regexp_matches(c, '[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?$')"
-        bare = bool(engine.columns(f"{query} WHERE {there}")[0][0])
-    note = f'without a zone: UTC, or else {{ column = "{guess.time.column}", timezone = "Europe/Berlin" }}'
-    return {(*path, "time"): note} if bare else {}
+    note = f'without a zone: UTC, or else {{ column = "{column}", timezone = "Europe/Berlin" }}'
+    return {(*path, "time"): note} if bare or is_text(kind) else {}
 
 
 def _relation_name(column: str) -> str:

@@ -197,7 +197,7 @@ def distinct_keys(
         kinds.append(pa.int64() if casts[-1] in ("BIGINT", "HUGEINT") else texts)
     parts = []
     for number, (table, own) in enumerate(columns):
-        inner = table.keys_sql({f"k{at}": column for at, column in enumerate(own)})
+        inner = table.sql({f"k{at}": column for at, column in enumerate(own)}, as_keys=True)
         shown = ", ".join(
             f"{_as(f'k{at}', cast, of_columns[at][number])} AS k{at}" for at, cast in enumerate(casts)
         )
@@ -271,7 +271,7 @@ def match(engine: Engine, table: RawTable, columns: Sequence[str], keys: Path, o
     names = [f"k{number}" for number in range(len(columns))]
     kinds = [table.schema.field(column).type for column in columns]
     casts = [compared([field.type, kind]) for field, kind in zip(schema, kinds, strict=True)]
-    probe = table.keys_sql(dict(zip(names, columns, strict=True)))
+    probe = table.sql(dict(zip(names, columns, strict=True)), as_keys=True)
     build = ", ".join(
         f"{_as(quoted(field.name), cast, field.type)} AS {name}"
         for field, cast, name in zip(schema, casts, names, strict=True)
@@ -293,7 +293,9 @@ def match_rows(engine: Engine, table: RawTable, column: str, ids: np.ndarray, ou
     none. ``ids``: of each row of the other table."""
     inside = f"k >= 0 AND k < {len(ids)}"
     query = f"SELECT _row, CASE WHEN {inside} THEN CAST(k AS BIGINT) ELSE -1 END AS _id"
-    _put(engine, table, f"{query} FROM ({table.keys_sql({'k': column})})", out, at, np.append(ids, -1))
+    _put(
+        engine, table, f"{query} FROM ({table.sql({'k': column}, as_keys=True)})", out, at, np.append(ids, -1)
+    )
 
 
 def _put(

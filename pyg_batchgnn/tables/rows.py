@@ -86,7 +86,7 @@ class BadRows:
             for lines in self._lines():
                 writer.write_table(pa.table(dict(zip(names, lines, strict=True)), schema))
             if self.torn:
-                torn = zip(self.torn, self.table.torn_lines(), strict=True)
+                torn = zip(self.torn, self.table.lines([one[:2] for one in self.torn]), strict=True)
                 rows = [(file, None, None, line, "", text, _TORN) for (file, _, text), line in torn]
                 writer.write_table(pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)), schema))
         return [path]
@@ -99,6 +99,8 @@ class BadRows:
         of = np.repeat(np.arange(len(self._found)), [len(rows) for rows, _, _ in self._found])
         order = np.argsort(rows, kind="stable")
         rows, of = rows[order], of[order]
+        every = [self.table.file_and_row(int(row)) for row in rows]
+        lines = iter(self.table.lines([(file, number) for file, group, number in every if group is None]))
         columns = list(dict.fromkeys(one for _, names, _ in self._found for one in names))
         for first, chunk in self.table.chunks(columns):
             begin, end = np.searchsorted(rows, [first, first + len(chunk)])
@@ -111,12 +113,12 @@ class BadRows:
             }
             named = [self._found[at] for at in of[begin:end]]
             values = [_joined([texts[name][at] for name in names]) for at, (_, names, _) in enumerate(named)]
-            places = [self.table.file_and_row(int(row)) for row in rows[begin:end]]
+            places = every[begin:end]
             yield [
                 [file for file, _, _ in places],
                 [group for _, group, _ in places],
                 [None if group is None else row for _, group, row in places],
-                self.table.lines([int(row) for row in rows[begin:end]]),
+                [next(lines) if group is None else None for _, group, _ in places],
                 [", ".join(names) for _, names, _ in named],
                 values,
                 [reason for _, _, reason in named],

@@ -8,7 +8,7 @@ import gzip
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -216,96 +216,65 @@ class RawTable:
                         fact = f"a value does not fit the type of the other files ({error})"
                         raise DatasetError(f"{part.path}: {fact}; give all files one type") from error
 
-    def sql(self, columns: dict[str, str]) -> str:
+    def sql(self, columns: dict[str, str], as_keys: bool = False) -> str:
         """Returns the query of the rows with their numbers.
 
         Args:
             columns: the name of each column in the result, and the column. Whole numbers of CSV
                 files are such in the result.
+            as_keys: makes floats whole numbers; those that stand for none or for several are NULL.
 
         Raises:
             DatasetError: DuckDB, which knows no case, cannot tell a column from another one.
         """
-        return self._query(columns, lambda _, column: self._value(column))
-
-    def keys_sql(self, columns: dict[str, str]) -> str:
-        """Returns the query of `sql` for columns of keys, in which floats are whole numbers.
-
-        Fractions become NULL, and so do floats that stand for several whole numbers.
-        """
-        types = need("pyarrow").types
-
-        def key(part: TablePart, column: str) -> str:
-            kind = part.schema.field(column).type
-            if not types.is_floating(kind):
-                return self._value(column)
-            name = quoted(column)
-            exact = f"{name} = floor({name}) AND abs({name}) < {whole_below(kind)}"
-            return f"CASE WHEN {exact} THEN TRY_CAST({name} AS BIGINT) END"
-
-        return self._query(columns, key)
-
-    def _value(self, column: str) -> str:
-        whole = self.schema.field(column).type == need("pyarrow").int64()
-        return f"CAST({quoted(column)} AS BIGINT)" if whole else quoted(column)
-
-    def _query(self, columns: dict[str, str], shown: Callable[[TablePart, str], str]) -> str:
-        lower = [name.lower() for name in self.schema.names]
-        for column in columns.values():
-            if lower.count(column.lower()) > 1:
-                alike = ", ".join(name for name in self.schema.names if name.lower() == column.lower())
-                raise self._misnamed(column, f"differs from another one only by case: {alike}")
-            if not column:
-                raise self._misnamed(column, "has no name")
-        if _ROW in lower:
-            raise self._misnamed(self.schema.names[lower.index(_ROW)], "has a name that DuckDB takes")
-        queries = []
+        lower, queries = [name.lower() for name in self.schema.names], []
+        for column in [*columns.values(), *(one for one in self.schema.names if one.lower() == _ROW)]:
+            if lower.count(column.lower()) > 1 or column.lower() in ("", _ROW):
+                fact = "has no name, one that DuckDB takes, or one that differs from another only by case"
+                raise DatasetError(
+                    f"{self.where}: {self.parts[0].path}: column {column!r}: {fact}; rename it"
+                )
         for part in self.parts:
-            found = [f"{shown(part, column)} AS {quoted(name)}" for name, column in columns.items()]
+            found = [f"{self._value(part, of, as_keys)} AS {quoted(name)}" for name, of in columns.items()]
             file = f"read_parquet({literal(part.parquet)}, {_ROW} = true)"
             queries.append(f"SELECT {', '.join(found)}, {_ROW} + {part.first} AS _row FROM {file}")
         return " UNION ALL ".join(queries)
 
-    def _misnamed(self, column: str, fact: str) -> DatasetError:
-        return DatasetError(f"{self.where}: {self.parts[0].path}: the column {column!r} {fact}; rename it")
+    def _value(self, part: TablePart, column: str, as_key: bool) -> str:
+        pa, kind, name = need("pyarrow"), part.schema.field(column).type, quoted(column)
+        if as_key and pa.types.is_floating(kind):
+            exact = f"{name} = floor({name}) AND abs({name}) < {whole_below(kind)}"
+            return f"CASE WHEN {exact} THEN TRY_CAST({name} AS BIGINT) END"
+        return f"CAST({name} AS BIGINT)" if self.schema.field(column).type == pa.int64() else name
 
     def place(self, row: int) -> str:
         """Returns where a row stands: the file and the line, or the row group and the row."""
         file, group, inner = self.file_and_row(row)
         if group is None:
-            return f"{file}: line {self.lines([row])[0]}"
+            return f"{file}: line {self.lines([(file, inner)])[0]}"
         return f"{file}: row group {group}, row {inner}"
 
     def file_and_row(self, row: int) -> tuple[str, int | None, int]:
-        """Returns the file of a row, its row group (None: a CSV file has none), and its number
-        there, from 0 on."""
+        """Returns the file of a row, its row group, and its number there from 0 on. A row of CSV
+        has no group, and the number of its record from 1 on; the first record names columns."""
         part = self._part_of(row)
         inner = row - part.first
-        return part.path, None if part.delimiter else bisect.bisect_right(self._groups[part], inner), inner
+        if part.delimiter:
+            return part.path, None, inner + 2 + bisect.bisect_right(self._torn_at[part.path], inner)
+        return part.path, bisect.bisect_right(self._groups[part], inner), inner
 
-    def lines(self, rows: Sequence[int]) -> list[int | None]:
-        """Returns the line on which each row of a CSV file ends, from 1 on; None for Parquet."""
-        found: list[int | None] = [None] * len(rows)
-        for part in {self._part_of(row) for row in rows}:
-            if not part.delimiter:
-                continue
-            torn = [number for file, number, _ in self.torn if file == part.path]
-            whole = [number - 2 - at for at, number in enumerate(torn)]  # whole rows before each
-            own = {at: row - part.first for at, row in enumerate(rows) if self._part_of(row) is part}
-            records = {at: row + 2 + bisect.bisect_right(whole, row) for at, row in own.items()}
-            lines = _lines_of(part.path, part.delimiter, set(records.values()))
-            for at, record in records.items():
-                found[at] = lines[record]
-        return found
+    @cached_property
+    def _torn_at(self) -> dict[str, list[int]]:
+        """The number of whole rows before each row with a wrong number of columns, by file."""
+        torn = {part.path: [one for file, one, _ in self.torn if file == part.path] for part in self.parts}
+        return {path: [number - 2 - at for at, number in enumerate(of)] for path, of in torn.items()}
 
-    def torn_lines(self) -> list[int]:
-        """Returns the line on which each row with a wrong number of columns ends."""
-        found = []
-        for part in self.parts:
-            records = [number for file, number, _ in self.torn if file == part.path]
-            lines = _lines_of(part.path, part.delimiter, set(records))
-            found += [lines[one] for one in records]
-        return found
+    def lines(self, records: Sequence[tuple[str, int]]) -> list[int]:
+        """Returns the lines on which records of CSV files end, given by file and number."""
+        delimiter = max(part.delimiter for part in self.parts)
+        found = {path: {number for of, number in records if of == path} for path in dict(records)}
+        ends = {path: _lines_of(path, delimiter, numbers) for path, numbers in found.items()}
+        return [ends[path][number] for path, number in records]
 
     def _part_of(self, row: int) -> TablePart:
         return self.parts[bisect.bisect_right(self._firsts, row) - 1]  # of empty files the last

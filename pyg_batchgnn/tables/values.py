@@ -308,7 +308,10 @@ def as_texts(array: Any, where: str) -> Any:
 
 
 #: What exports write differently, and how it is written here.
-_SPELLINGS = ((r"^(-?\d+)\.0+$", r"\1"), ("^(?i:true)$", "true"), ("^(?i:false)$", "false"))
+_SPELLINGS = (
+    *((r"^(-?\d+)\.0+$", r"\1"), ("^(?i:true)$", "true"), ("^(?i:false)$", "false")),
+    (r"(:\d\d)\.0+(Z?)$", r"\1\2"),
+)
 
 
 def as_categories(array: Any, where: str) -> Any:
@@ -328,11 +331,7 @@ def as_categories(array: Any, where: str) -> Any:
         is_whole = pc.and_(pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), 2.0**63))
         whole = pc.if_else(is_whole, values, 0.0).cast(pa.int64()).cast(pa.string())
         return pc.if_else(is_whole, whole, texts)
-    if types.is_decimal(kind):
-        texts = pc.replace_substring_regex(texts, r"(\.\d*[1-9])0+$", r"\1")
-    if types.is_timestamp(kind) or types.is_time(kind):
-        texts = pc.replace_substring_regex(texts, r"(:\d\d)\.0+(Z?)$", r"\1\2")
-    for pattern, plain in _SPELLINGS if is_text(kind) or types.is_decimal(kind) else ():
+    for pattern, plain in (*_SPELLINGS, (r"(\.\d*[1-9])0+$", r"\1"))[: 5 if types.is_decimal(kind) else 4]:
         texts = pc.replace_substring_regex(texts, pattern, plain)
     return texts
 

@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from safetensors.torch import load as deserialise
-from safetensors.torch import save as serialise
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -57,7 +55,7 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
         "checksums": json.dumps(checksums),
     }
     with replacing(path) as temporary:
-        temporary.write_bytes(serialise(tensors, metadata=header))
+        temporary.write_bytes(save(tensors, metadata=header))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -78,7 +76,7 @@ def parse_values(path: Path, data: bytes, kind: str, version: int) -> dict[str, 
         TrainError: the file is truncated, altered, of another kind or of another version.
     """
     try:
-        tensors = deserialise(data)
+        tensors = load(data)
         length = int.from_bytes(data[:8], "little")
         header = json.loads(data[8 : 8 + length]).get("__metadata__", {})
     except (SafetensorError, ValueError) as error:

@@ -374,9 +374,9 @@ DBL_MAX = float(np.finfo(np.float64).max)
         (USERS.replace('"id"', '"f"'), {"f": [1.5] * 3}, "key: f has the type double; keys are texts"),
         (USERS + "features = { id = 'number' }", {"id": [b"u"]}, "has the type binary, expected numbers"),
         (USERS.replace("users.p", "no.p"), {}, "'no.parquet' stands for no file"),
-        (USERS, {"ID": [1] * 3}, "users.parquet: the column 'id' differs from another one only by case"),
-        (USERS, {"File_Row_Number": [1] * 3}, "the column 'File_Row_Number' has a name that DuckDB takes"),
-        (USERS.replace('"id"', '""'), {"": [1] * 3}, "the column '' has no name; rename it"),
+        (USERS, {"ID": [1] * 3}, "users.parquet: column .id.: .* only by case"),
+        (USERS, {"File_Row_Number": [1] * 3}, "column .File_Row_Number.: .* that DuckDB takes"),
+        (USERS.replace('"id"', '""'), {"": [1] * 3}, "column .*: has no name, .*; rename it"),
         (
             USERS + "label = 'n'",
             {"n": [{"a": 1}] * 3},

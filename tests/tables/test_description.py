@@ -275,14 +275,14 @@ def test_what_a_person_may_have_forgotten_is_said(tmp_path: Path) -> None:
     """Columns that may be labels, and times of day without a zone."""
     users = {"id": ["a", "b", "c"], "active": [0, 1, 1], "old": [True, False, True], "age": [1, 2, 3]}
     pq.write_table(pa.table(users), tmp_path / "users.parquet")
-    zoned = ["2024-01-02", "2024-01-03T10:00:00Z"]
-    times = {
-        "orders": [*zoned, "2024-01-01T10:00:00"],
-        "visits": [*zoned, None],
-        "views": [datetime(2024, 1, 1)] * 3,
+    at = datetime(2024, 1, 1)
+    kinds = {
+        "orders": ["2024-01-01T10:00:00"] * 3,
+        "views": [at] * 3,
+        "zoned": pa.array([at] * 3, pa.timestamp("s", "UTC")),
     }
-    for name, at in times.items():
-        pq.write_table(pa.table({"user_id": ["a", "b", "a"], "at": at}), tmp_path / f"{name}.parquet")
+    for name, times in kinds.items():
+        pq.write_table(pa.table({"user_id": ["a", "b", "a"], "at": times}), tmp_path / f"{name}.parquet")
     said = draft(tmp_path)
     assert "# Columns of two values, as labels are: user.active, user.old." in said
     utc = 'time = "at"  # without a zone: UTC, or else { column = "at", timezone = "Europe/Berlin" }'

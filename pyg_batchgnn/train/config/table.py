@@ -149,15 +149,11 @@ class ModelConfig:
 class OptimiserConfig:
     """The optimiser, and what moves its learning rate: classes of torch, by name and options."""
 
-    kind: str = _field(
-        "adam",
-        name="optimizer",
-        help="Class of torch.optim, as in adamw or sgd. Default: {default}.",
-    )
+    kind: str = _field("adam", name="optimizer", help="Class of torch.optim, as in sgd. Default: {default}.")
     options: tuple[str, ...] | None = _field(
         None,
         name="optimizer_options",
-        help="Its other arguments, as in momentum=0.9,nesterov=true or betas=0.9:0.99. Default: torch's.",
+        help="Its arguments, as in nesterov=true,momentum=0.9 or betas=0.9:0.99.",
     )
     learning_rate: float = _field(
         0.003,
@@ -166,7 +162,7 @@ class OptimiserConfig:
         most=_RATE,
         resuming=Resuming.MAY_CHANGE,
         help="Learning rate. Default: {default}. Lower it if the loss jumps. A run that is resumed with "
-        "another goes on with it; a schedule goes on in proportion.",
+        "another goes on with it, and its schedule in proportion.",
     )
     weight_decay: float = _field(
         0.0,
@@ -178,26 +174,17 @@ class OptimiserConfig:
     schedule: str | None = _field(
         None,
         name="lr_schedule",
-        help="Class of torch.optim.lr_scheduler that moves the learning rate, as in cosineannealinglr, "
-        "onecyclelr or reducelronplateau, which follows --metric. Default: none.",
+        help="Class of torch.optim.lr_scheduler that moves the learning rate, as in cosineannealinglr, or "
+        "reducelronplateau, which follows --metric. Default: none.",
     )
     schedule_options: tuple[str, ...] | None = _field(
-        None,
-        name="lr_schedule_options",
-        help="Its arguments, as in T_max=20 or milestones=10:15,gamma=0.5. Default: torch's.",
+        None, name="lr_schedule_options", help="Its arguments, as in milestones=10:15,gamma=0.5."
     )
     schedule_every: Literal["epoch", "step"] = _field(
-        "epoch",
-        name="lr_schedule_every",
-        help="When the schedule moves: at the end of each epoch or of each step. Default: {default}.",
+        "epoch", name="lr_schedule_every", help="What it moves after: epoch or step. Default: {default}."
     )
     clip_norm: float | None = _field(
-        None,
-        name="clip_norm",
-        least=0,
-        most=_RATE,
-        help="Most that the norm of all gradients of the model may be; larger ones are scaled down. Learned "
-        "rows are not clipped. Default: no limit.",
+        None, least=0, most=_RATE, help="Most that the norm of the gradients may be, learned rows aside."
     )
 
 

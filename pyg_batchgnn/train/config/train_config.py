@@ -356,11 +356,11 @@ def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
         section, dot, key = name.strip().partition(".")
         if not equals or not dot:
             raise TrainError(f"{text!r} is not of the form section.field=value, as in model.hidden=64")
-        nested.setdefault(section, {})[key] = _json_or_text(value.strip())
+        nested.setdefault(section, {})[key] = json_or_text(value.strip())
     return config_from_dict(nested, config)
 
 
-def _json_or_text(value: str) -> Any:
+def json_or_text(value: str) -> Any:
     for text in (value, f"[{value}]") if value else ():
         with contextlib.suppress(json.JSONDecodeError):
             return json.loads(text)
