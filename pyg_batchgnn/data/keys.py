@@ -337,7 +337,8 @@ def _read_columns(file: Path, types: Mapping[str, Any]) -> Any:
             options = pc.ConvertOptions(include_columns=list(types), column_types=dict(types))
             table = pc.read_csv(file, convert_options=options)
         for name, kind in types.items():
-            _check_floats(file, name, table.column(name), kind)
+            if pa.types.is_floating(table.column(name).type) and not pa.types.is_floating(kind):
+                _check_floats(file, name, table.column(name), kind)
         return table.select(list(types)).cast(pa.schema(list(types.items())))
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, DatasetError):
@@ -350,10 +351,6 @@ def _read_columns(file: Path, types: Mapping[str, Any]) -> Any:
 
 def _check_floats(file: Path, name: str, column: Any, kind: Any) -> None:
     """Refuses floats that stand for several of the keys of a type."""
-    import pyarrow as pa
-
-    if not pa.types.is_floating(column.type) or pa.types.is_floating(kind):
-        return
     values, most = column.to_numpy(), whole_below(column.type)
     rows = np.flatnonzero(np.abs(values) >= most)
     if len(rows):

@@ -144,7 +144,7 @@ def _convert(
     with making(path, made_of) as journal:
         engine = Engine(journal.work / "spilled", limit, threads or os.cpu_count() or 1)
         try:
-            return _run(ConversionJob(description, journal, engine, fitted, progress or _silent))
+            return _run(ConversionJob(description, journal, engine, fitted, progress or (lambda _: None)))
         finally:
             engine.close()
 
@@ -308,10 +308,6 @@ def notes_on(spec: GraphDescription) -> tuple[str, ...]:
 
 def _time_option(table: NodeTable | EdgeTable) -> str:
     return f" --time-attr {TIME}" if table.split is not None and table.split.is_by_time else ""
-
-
-def _silent(_step: str) -> None:
-    """Shows no progress."""
 
 
 def _as_json(spec: Any) -> Any:

@@ -238,7 +238,7 @@ class GraphDescription:
             DatasetError: something is wrong, as `read` says.
         """
         top = _Section(file, "", spec)
-        nodes, edges = top.tables("nodes"), top.tables("edges")
+        nodes, edges = top.table("nodes"), top.table("edges")
         options = _options(_Section(file, "options", top.table("options")))
         top.end()
         try:
@@ -473,10 +473,6 @@ class _Section:
         found: dict[str, Any] = self.take(key, dict, {}, "a table")
         return found
 
-    def tables(self, key: str) -> dict[str, Any]:
-        """Returns a table of tables."""
-        return self.table(key)
-
     def inner(self, key: str, short: str) -> _Section | None:
         """Returns an inner table, where a text alone stands for its key `short`."""
         self.known.append(key)
@@ -514,14 +510,10 @@ def _options(section: _Section) -> TableOptions:
 def _node_table(section: _Section) -> NodeTable:
     keys = section.table("foreign_keys")
     table = NodeTable(
-        files=section.texts("files", needed=True),
         key=section.texts("key"),
-        time=_time(section),
         label=_label(section),
-        split=_split(section),
         foreign_keys={name: _foreign_key(section, name, one) for name, one in keys.items()},
-        features=_features(section),
-        **_form(section),
+        **_common(section),
     )
     section.end()
     return table
@@ -529,21 +521,21 @@ def _node_table(section: _Section) -> NodeTable:
 
 def _edge_table(section: _Section) -> EdgeTable:
     table = EdgeTable(
-        files=section.texts("files", needed=True),
         source=section.texts("source", needed=True),
         target=section.texts("target", needed=True),
-        time=_time(section),
-        split=_split(section),
-        features=_features(section),
         reverse=section.flag("reverse", None),
-        **_form(section),
+        **_common(section),
     )
     section.end()
     return table
 
 
-def _form(section: _Section) -> dict[str, Any]:
+def _common(section: _Section) -> dict[str, Any]:
     return {
+        "files": section.texts("files", needed=True),
+        "time": _time(section),
+        "split": _split(section),
+        "features": _features(section),
         "format": section.choice("format", _FORMATS, None),
         "delimiter": section.text("delimiter", ","),
         "nulls": section.texts("nulls", default=("",)),

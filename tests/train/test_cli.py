@@ -217,7 +217,7 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["train", "--fanout", "10,5", "--num-layers", "3"], "--fanout is 10,5 (2 numbers), but the model"),
         (["train", "--fanout=10,5", "--num-layers", "3"], "one number per layer, or change --num-layers"),
         (["train", "--set", "sampling.batch_size=0"], "sampling.batch_size must be at least 1, got 0"),
-        (["train", "--device", "cuda"], 'train on CPUs; in a script device="cuda" of a loader hands'),
+        (["train", "--device", "cuda"], 'train on CPUs; a loader in a script takes device="cuda"'),
         (["train", "--optimizer", "best"], "--optimizer is best, which is none that a run can use"),
         (
             ["train", "--task", "link", "--metric", "hits@50", "--ranked-among", "20"],

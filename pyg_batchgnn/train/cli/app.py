@@ -36,7 +36,7 @@ USER_MISTAKE, PEER_FAILED = 2, 3
 DEBUG_VARIABLE = "PYG_BATCHGNN_DEBUG"
 #: Torch's word, in a RuntimeError, for a tensor that does not fit into memory.
 _NO_MEMORY = "DefaultCPUAllocator"
-_NO_DEVICE = 'commands train on CPUs; in a script device="cuda" of a loader hands batches to a GPU'
+_NO_DEVICE = 'No such option: --device: commands train on CPUs; a loader in a script takes device="cuda"'
 #: The commands whose memory goes to batches; that of the others goes to the graph.
 _WITH_BATCHES = ("train", "predict", "evaluate", "plan")
 
@@ -134,13 +134,11 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         status = _program()(arguments, standalone_mode=False)
     except _UsageError as error:
-        if "No such option: --device" in error.format_message():
-            status = _complain(f"No such option: --device; {_NO_DEVICE}", USER_MISTAKE)
-            sys.exit(status)
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
             sys.exit(USER_MISTAKE)
-        status = _complain(error.format_message(), USER_MISTAKE)
+        said = error.format_message()
+        status = _complain(_NO_DEVICE if "No such option: --device" in said else said, USER_MISTAKE)
     except Exception as error:
         status = _report(error, sys.argv[1:] if arguments is None else arguments)
     sys.exit(status if isinstance(status, int) else 0)
