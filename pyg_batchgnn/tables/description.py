@@ -510,10 +510,10 @@ def _options(section: _Section) -> TableOptions:
 def _node_table(section: _Section) -> NodeTable:
     keys = section.table("foreign_keys")
     table = NodeTable(
+        **_common(section),
         key=section.texts("key"),
         label=_label(section),
         foreign_keys={name: _foreign_key(section, name, one) for name, one in keys.items()},
-        **_common(section),
     )
     section.end()
     return table
@@ -521,10 +521,10 @@ def _node_table(section: _Section) -> NodeTable:
 
 def _edge_table(section: _Section) -> EdgeTable:
     table = EdgeTable(
+        **_common(section),
         source=section.texts("source", needed=True),
         target=section.texts("target", needed=True),
         reverse=section.flag("reverse", None),
-        **_common(section),
     )
     section.end()
     return table

@@ -217,10 +217,8 @@ class _Category(Encoder):
 
     def places(self, array: Any) -> tuple[np.ndarray, np.ndarray]:
         """Returns the place of each row's category, and which are missing."""
-        names, plain = self.learned["categories"], as_categories(array, self.where)
-        places = places_among(plain, names, self.where)
-        exact = places_among(as_texts(array, self.where), names)  # as earlier releases learned them
-        found, missing = np.where(exact < 0, places, exact), missing_in(plain)
+        names, missing = self.learned["categories"], missing_in(array)
+        found = places_among(array, names, self.where)
         self.known += int((found >= 0).sum())
         self.others += int((found[~missing] < 0).sum())
         return np.where(found < 0, len(names), found), missing

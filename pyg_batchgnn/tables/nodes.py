@@ -179,8 +179,8 @@ def make_node_features(job: ConversionJob, name: str) -> Made:
     features = FeaturesOfRows(table, spec.features)
     states = job.fitted_states("nodes", name, features)
     if states is None:
-        training = _training_nodes(job, name)
-        rows = _spread(kept, training)
+        rows = np.zeros(len(kept), np.bool_)
+        rows[kept] = _training_nodes(job, name)
         states = features.fit(int(rows.sum()), lambda first, last: rows[first:last])
     files = features.write(
         states,
@@ -211,10 +211,3 @@ def _key_columns(chunk: Any, kept: np.ndarray) -> Any:
         if is_uuid(column.type):
             chunk = chunk.set_column(at, column.name, uuid_texts(chunk.column(at).combine_chunks()))
     return chunk
-
-
-def _spread(kept: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Returns which rows are wanted, given which of those that are kept are."""
-    rows = np.zeros(len(kept), np.bool_)
-    rows[kept] = wanted
-    return rows

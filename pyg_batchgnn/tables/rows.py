@@ -15,7 +15,6 @@ from pyg_batchgnn.tables.description import EdgeTable, LabelColumn, NodeTable, T
 from pyg_batchgnn.tables.source import CHUNK, RawTable, need
 from pyg_batchgnn.tables.values import (
     Parsed,
-    as_categories,
     as_texts,
     flat,
     hash_texts,
@@ -112,7 +111,10 @@ class BadRows:
                 for name in columns
             }
             named = [self._found[at] for at in of[begin:end]]
-            values = [_joined([texts[name][at] for name in names]) for at, (_, names, _) in enumerate(named)]
+            values = [  # of several columns a missing one is empty
+                texts[names[0]][at] if len(names) == 1 else ", ".join(texts[one][at] or "" for one in names)
+                for at, (_, names, _) in enumerate(named)
+            ]
             places = every[begin:end]
             yield [
                 [file for file, _, _ in places],
@@ -123,10 +125,6 @@ class BadRows:
                 values,
                 [reason for _, _, reason in named],
             ]
-
-
-def _joined(texts: list[str | None]) -> str | None:
-    return texts[0] if len(texts) == 1 else ", ".join(one or "" for one in texts)
 
 
 @dataclass
@@ -229,8 +227,7 @@ def mixed_keys(chunk: Any, keys: Sequence[str]) -> np.ndarray:
 def _named_splits(array: Any, where: str) -> np.ndarray:
     pc = need("pyarrow.compute")
     texts = pc.utf8_lower(pc.utf8_trim_whitespace(as_texts(array, where)))
-    places = places_among(texts, list(_SPLIT_NAMES))
-    return np.asarray([*_SPLIT_NAMES.values(), -1], np.int8)[places]
+    return np.asarray([*_SPLIT_NAMES.values(), -1], np.int8)[places_among(texts, list(_SPLIT_NAMES), where)]
 
 
 # Labels ###########################################################################################
@@ -322,8 +319,7 @@ class LabelsOfRows:
         of = np.asarray([known.get(one, -1) for one in names] + [-1], np.int64)
         codes = of[encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
         if (codes < 0).any():  # 1 for "1.0", or true for "True"
-            alike = places_among(as_categories(array, where), [str(one) for one in self.values], where)
-            codes = np.where(codes < 0, alike, codes)
+            codes = np.where(codes < 0, places_among(array, list(map(str, self.values)), where), codes)
         return Parsed(codes, codes < 0, np.zeros(len(codes), np.bool_))
 
     def final(self, found: Parsed) -> np.ndarray:

@@ -336,18 +336,17 @@ def as_categories(array: Any, where: str) -> Any:
     return texts
 
 
-def places_among(texts: Any, names: Sequence[str], where: str | None = None) -> np.ndarray:
-    """Returns the place of each text among some names, [n] int64; -1 where it is none of them.
-
-    ``where``: the texts are of `as_categories`, and names are compared as such.
-    """
-    pa = need("pyarrow")
-    if where is not None:
-        names = as_categories(pa.array(names, pa.string()), where).to_pylist()
-    known = {name: at for at, name in reversed(list(enumerate(names)))}
-    encoded = flat(texts.dictionary_encode())
-    of = np.asarray([known.get(one, -1) for one in encoded.dictionary.to_pylist()] + [-1], np.int64)
-    return of[encoded.indices.fill_null(len(of) - 1).to_numpy(zero_copy_only=False)]
+def places_among(array: Any, names: Sequence[str], where: str) -> np.ndarray:
+    """Returns the place of each value among names, [n] int64; -1 for none. A name that is spelled
+    as the value comes before others that are the same category."""
+    pa, found = need("pyarrow"), []
+    plain = as_categories(pa.array(names, pa.string()), where).to_pylist()
+    for texts, own in ((as_texts(array, where), names), (as_categories(array, where), plain)):
+        known = {name: at for at, name in reversed(list(enumerate(own)))}
+        encoded = flat(texts.dictionary_encode())
+        of = np.asarray([known.get(one, -1) for one in encoded.dictionary.to_pylist()] + [-1], np.int64)
+        found.append(of[encoded.indices.fill_null(len(of) - 1).to_numpy(zero_copy_only=False)])
+    return np.where(found[0] < 0, found[1], found[0])
 
 
 def is_uuid(kind: Any) -> bool:

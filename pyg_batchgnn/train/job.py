@@ -76,9 +76,7 @@ _REFUSED = ("LBFGS", "SparseAdam", "LambdaLR", "MultiplicativeLR", "SequentialLR
 _PIECE = 1 << 14
 
 
-def make_optimiser(
-    config: TrainConfig, weights: Sequence[nn.Parameter], mode: str
-) -> tuple[Optimizer, LRScheduler | None]:
+def make_optimiser(config: TrainConfig, weights: Sequence[nn.Parameter], mode: str) -> tuple[Optimizer, Any]:
     """Returns the optimiser of some weights and the schedule of its learning rate.
 
     ``mode``: "max" if larger metrics are better, else "min".
@@ -108,7 +106,8 @@ def check_optimiser(config: TrainConfig) -> None:
     weight.sum().backward()
     try:
         optimiser.step()
-        _step(schedule, 0.0)
+        if schedule is not None:
+            schedule.step(*([0.0] if isinstance(schedule, ReduceLROnPlateau) else []))
     except Exception as error:  # of whatever kind torch has
         fact = f"--optimizer-options or --lr-schedule-options do not go with a step ({error})"
         raise TrainError(f"{fact}; correct them") from error
@@ -138,14 +137,6 @@ def _made(
         raise TrainError(f"{flag} {name}: {error}; correct {flag}-options") from error
 
 
-def _step(schedule: LRScheduler | None, metric: float | None) -> None:
-    if isinstance(schedule, ReduceLROnPlateau):
-        if metric is not None:
-            schedule.step(metric)
-    elif schedule is not None:
-        schedule.step()
-
-
 @dataclass(frozen=True)
 class TrainingJob:
     """The objects that the trainer works with.
@@ -172,7 +163,7 @@ class TrainingJob:
     replica: Replica
     running: BatchNormStatistics
     optimiser: Optimizer
-    schedule: LRScheduler | None
+    schedule: Any
     rows: EmbeddingOptimizer | None
     train_loader: MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
     graph: RunGraph
@@ -201,14 +192,15 @@ class TrainingJob:
         Raises:
             TrainError: the schedule is over.
         """
-        if after == self.config.optimiser.schedule_every:
-            try:
-                _step(self.schedule, metric)
-            except ValueError as error:
-                raise TrainError(
-                    f"--lr-schedule: {error}; give it more with --lr-schedule-options"
-                ) from error
-            self.change_rate(self.config.optimiser.learning_rate)
+        follows = isinstance(self.schedule, ReduceLROnPlateau)
+        is_due = after == self.config.optimiser.schedule_every and not (follows and metric is None)
+        if self.schedule is None or not is_due:
+            return
+        try:
+            self.schedule.step(*([metric] if follows else []))
+        except ValueError as error:
+            raise TrainError(f"{error}; give more with --lr-schedule-options") from error
+        self.change_rate(self.config.optimiser.learning_rate)
 
     def change_rate(self, before: float) -> None:
         """Goes on with the learning rate of the run instead of another one, and with the schedule
