@@ -142,7 +142,9 @@ def check_backend_works(name: str) -> Finding:
     if name == "mpi" and not shutil.which("mpirun"):
         return Finding(title, FindingState.ABSENT, "no mpirun here", "add MPI's bin folder to PATH")
     try:
-        output = _exchange_by_mpirun() if name == "mpi" else _exchange(name)
+        command = ["mpirun", "-np", "2", *_program("mpi")]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        output = _end(subprocess.Popen(command, **pipes)) if name == "mpi" else _exchange(name)
         seen = json.loads(output.strip().splitlines()[-1])
     except (RuntimeError, ValueError, IndexError) as error:
         return Finding(title, FindingState.BROKEN, str(error), _REMEDIES[name], needed)
@@ -191,11 +193,6 @@ def _exchange(name: str) -> str:
 def _program(backend: str) -> list[str]:
     """Returns the command of one of two ranks."""
     return [sys.executable, "-c", f"from {__name__} import exchange_rows; exchange_rows({backend!r})"]
-
-
-def _exchange_by_mpirun() -> str:
-    command = ["mpirun", "-np", "2", *_program("mpi")]
-    return _end(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
 def _end(process: subprocess.Popen[str]) -> str:

@@ -190,9 +190,8 @@ def _check_columns(job: ConversionJob) -> None:
             _check_keys(job.spec, table, "source", one.source, relation[0])
             _check_keys(job.spec, table, "target", one.target, relation[2])
         else:
-            _check_keys(
-                job.spec, job.table_of(one[0]), f"foreign_keys.{relation[1]}", one[1].columns, one[1].type
-            )
+            table, name, key = job.table_of(one[0]), f"foreign_keys.{relation[1]}", one[1]
+            _check_keys(job.spec, table, name, key.columns, key.type)
     for name, spec in job.spec.nodes.items():
         _check_keys(job.spec, job.table_of(name), "key", spec.key, None)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import zoneinfo
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pyg_batchgnn.data import DatasetError, Relation, reverse_of
 
@@ -24,6 +24,7 @@ _BAD_ROWS = ("error", "set aside")
 _LABEL_KINDS = ("boolean", "class", "value")
 #: A boundary of a split by time: an ISO 8601 text, a date, or a whole number of the column's unit.
 Moment = str | int | date
+_Part = TypeVar("_Part")
 
 
 # What a description says ##########################################################################
@@ -512,7 +513,9 @@ def _node_table(section: _Section) -> NodeTable:
     table = NodeTable(
         **_common(section),
         key=section.texts("key"),
-        label=_label(section),
+        label=_column(
+            section, "label", lambda name, of: LabelColumn(name, of.choice("kind", _LABEL_KINDS, None))
+        ),
         foreign_keys={name: _foreign_key(section, name, one) for name, one in keys.items()},
     )
     section.end()
@@ -533,7 +536,11 @@ def _edge_table(section: _Section) -> EdgeTable:
 def _common(section: _Section) -> dict[str, Any]:
     return {
         "files": section.texts("files", needed=True),
-        "time": _time(section),
+        "time": _column(
+            section,
+            "time",
+            lambda name, of: TimeColumn(name, of.choice("unit", UNITS, None), of.text("timezone", "UTC")),
+        ),
         "split": _split(section),
         "features": _features(section),
         "format": section.choice("format", _FORMATS, None),
@@ -543,22 +550,12 @@ def _common(section: _Section) -> dict[str, Any]:
     }
 
 
-def _time(section: _Section) -> TimeColumn | None:
-    inner = section.inner("time", "column")
+def _column(section: _Section, key: str, make: Callable[[str, _Section], _Part]) -> _Part | None:
+    """Returns a part of a table that has a column; None without it."""
+    inner = section.inner(key, "column")
     if inner is None:
         return None
-    (column,) = inner.texts("column", needed=True)[:1]
-    found = TimeColumn(column, inner.choice("unit", UNITS, None), inner.text("timezone", "UTC"))
-    inner.end()
-    return found
-
-
-def _label(section: _Section) -> LabelColumn | None:
-    inner = section.inner("label", "column")
-    if inner is None:
-        return None
-    (column,) = inner.texts("column", needed=True)[:1]
-    found = LabelColumn(column, inner.choice("kind", _LABEL_KINDS, None))
+    found = make(inner.texts("column", needed=True)[0], inner)
     inner.end()
     return found
 

@@ -70,11 +70,6 @@ class _ColumnFacts:
     middle: Any = None
 
     @property
-    def is_binary(self) -> bool:
-        """True if the values are true and false, or 0 and 1."""
-        return self.kind == "boolean" or (self.distinct == 2 and (self.low, self.high) == (0, 1))
-
-    @property
     def note(self) -> str:
         missing = self.rows - self.there
         share = f", {100 * missing / self.rows:.0f} % missing" if missing else ""
@@ -389,7 +384,10 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
         comments["edges", ",".join(relation), "split"] = "the links to be predicted: train --task link"
     elif labelled is None:
         comments[()] = 'No label was found: add label = "COLUMN" and split to the table to be predicted.'
-    twos = [f"{one.type}.{name}" for one in guesses for name, of in one.columns.items() if of.is_binary]
+    columns = [(f"{one.type}.{name}", of) for one in guesses for name, of in one.columns.items()]
+    twos = [
+        name for name, of in columns if of.kind == "boolean" or (of.distinct, of.low, of.high) == (2, 0, 1)
+    ]
     if labelled is None and twos:
         found = f"Columns of two values, as labels are: {', '.join(twos)}."
         comments[()] = f"{comments.get((), '')}\n{found}".strip()

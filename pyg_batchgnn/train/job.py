@@ -80,9 +80,6 @@ def make_optimiser(config: TrainConfig, weights: Sequence[nn.Parameter], mode: s
     """Returns the optimiser of some weights and the schedule of its learning rate.
 
     ``mode``: "max" if larger metrics are better, else "min".
-
-    Raises:
-        TrainError: torch has no such class or argument, or refuses a value.
     """
     chosen = config.optimiser
     decay = {"weight_decay": chosen.weight_decay} if chosen.weight_decay else {}
@@ -187,11 +184,7 @@ class TrainingJob:
             nn.utils.clip_grads_with_norm_(weights, most, nn.utils.get_total_norm(pieces))
 
     def move_rate(self, after: str, metric: float | None = None) -> None:
-        """Lets the schedule move the learning rate at the end of a "step" or an "epoch".
-
-        Raises:
-            TrainError: the schedule is over.
-        """
+        """Lets the schedule move the learning rate at the end of a "step" or an "epoch"."""
         follows = isinstance(self.schedule, ReduceLROnPlateau)
         is_due = after == self.config.optimiser.schedule_every and not (follows and metric is None)
         if self.schedule is None or not is_due:

@@ -13,7 +13,6 @@ from typing import Any, NoReturn, Protocol
 from torch import Tensor
 
 from pyg_batchgnn.train.checkpoint import Checkpoint, TrainerState, history_figures, weights_of
-from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import (
@@ -78,19 +77,6 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
         score_of,
         *job.network.sampled(batch),
         clock.work() - before,
-    )
-
-
-def diverged(what: str, config: TrainConfig, kept: str) -> TrainError:
-    """Returns the error for a run whose numbers are not finite any more.
-
-    Args:
-        what: tells which number, and where.
-        kept: tells what is left of the run.
-    """
-    rate = config.optimiser.learning_rate
-    return TrainError(
-        f"{what}; lower --lr, which is {rate}, or look for NaN and huge values in the features; {kept}"
     )
 
 
@@ -427,8 +413,9 @@ class Trainer:
         kept = "no epoch was finished, so there is no model"
         if best:
             kept = f"{folder.checkpoint} keeps the weights of epoch {best}, the best one"
+        cause = f"lower --lr, which is {self._job.config.optimiser.learning_rate}, or look for NaN and huge"
         with self._ranks.one_error():
-            raise diverged(what, self._job.config, kept)
+            raise TrainError(f"{what}; {cause} values in the features; {kept}")
 
     def _is_patience_over(self) -> bool:
         patience = self._job.config.run.patience

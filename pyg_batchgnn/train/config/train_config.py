@@ -131,14 +131,10 @@ def _check_bounds(path: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
     option = FIELDS[path].option
-    if option.below < math.inf:
-        if not option.least <= value < option.below:
-            raise TrainError(f"{path} must be at least {option.least} and below {option.below}, got {value}")
-        return
-    if not value >= option.least:
-        raise TrainError(f"{path} must be at least {option.least}, got {value}")
-    if value > option.most:
-        raise TrainError(f"{path} must be at most {option.most}, got {value}")
+    wanted = f"at most {option.most}" if value > option.most else f"at least {option.least}"
+    wanted += f" and below {option.below}" if option.below < math.inf else ""
+    if not (option.least <= value <= option.most and value < option.below):
+        raise TrainError(f"{path} must be {wanted}, got {value}")
 
 
 def _check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:
