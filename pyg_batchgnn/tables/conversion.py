@@ -297,10 +297,8 @@ def training_options(spec: GraphDescription) -> str:
 
 def notes_on(spec: GraphDescription) -> tuple[str, ...]:
     """Returns what a description stores and `batchgnn train` does not read."""
-    encoders = {
-        "-".join(one): {of.encoder for of in table.features.values()} for one, table in spec.edges.items()
-    }
-    unread = [name for name, used in encoders.items() if used - {"ids"}]
+    used = {one: {of.encoder for of in table.features.values()} for one, table in spec.edges.items()}
+    unread = ["-".join(one) for one, encoders in used.items() if encoders - {"ids"}]
     fact = "are stored as edge_attr, for scripts; batchgnn train does not read them"
     return (f"the features of {', '.join(unread)} {fact}",) if unread else ()
 

@@ -162,9 +162,9 @@ def _no_key(job: ConversionJob, end: str, table: RawTable, columns: Sequence[str
     """Returns what is wrong with a key that no node has, and a hint where types are the cause."""
     kinds = [table.schema.field(column).type for column in columns]
     spec = job.spec.nodes.get(end)
-    own = [job.table_of(end).schema.field(one).type for one in spec.key] if spec and spec.key else kinds
+    own = [job.table_of(end).schema.field(one).type for one in spec.key] if spec else []
     found = f"is the key of no {end}"
-    for kind, other in zip(kinds, own, strict=True):
+    for kind, other in zip(kinds, own or kinds, strict=True):
         if is_text(kind) != is_text(other):
             return f"{found} (these are {kind}, those of {end} {other}: a text 007 is no number 7)"
         if need("pyarrow").types.is_floating(kind) and kind.bit_width < 64:

@@ -291,11 +291,9 @@ def match(engine: Engine, table: RawTable, columns: Sequence[str], keys: Path, o
 def match_rows(engine: Engine, table: RawTable, column: str, ids: np.ndarray, out: IdFile, at: int) -> None:
     """Writes the ids of the rows that a column of numbers names to row `at` of a file; -1 for
     none. ``ids``: of each row of the other table."""
-    inside = f"k >= 0 AND k < {len(ids)}"
-    query = f"SELECT _row, CASE WHEN {inside} THEN CAST(k AS BIGINT) ELSE -1 END AS _id"
-    _put(
-        engine, table, f"{query} FROM ({table.sql({'k': column}, as_keys=True)})", out, at, np.append(ids, -1)
-    )
+    query = f"SELECT _row, CASE WHEN k >= 0 AND k < {len(ids)} THEN CAST(k AS BIGINT) ELSE -1 END AS _id"
+    rows = table.sql({"k": column}, as_keys=True)
+    _put(engine, table, f"{query} FROM ({rows})", out, at, np.append(ids, -1))
 
 
 def _put(

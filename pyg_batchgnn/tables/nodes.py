@@ -165,11 +165,10 @@ def _write_splits(job: ConversionJob, group: Group, codes: np.ndarray) -> list[P
     files = [job.work(group, "splits")]
     np.save(files[0], codes)
     for code, split in enumerate(SPLITS):
-        file = job.file(split_array(group, split))
-        with NpyAppender(file, np.int64) as writer:
+        files.append(job.file(split_array(group, split)))
+        with NpyAppender(files[-1], np.int64) as writer:
             for at in range(0, len(codes), ROWS):
                 writer.append(at + np.flatnonzero(codes[at : at + (ROWS)] == code))
-        files.append(file)
     return files
 
 

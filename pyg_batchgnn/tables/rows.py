@@ -206,10 +206,8 @@ def splits_of_rows(
 
 
 #: The names of splits in a column, in small letters.
-_SPLIT_NAMES = {
-    **{name: at for at, name in enumerate(SPLITS)},
-    **{"training": 0, "valid": 1, "validation": 1, "dev": 1, "testing": 2},
-}
+_SPLIT_NAMES = {one: at for at, one in enumerate(SPLITS)}
+_SPLIT_NAMES |= {"training": 0, "valid": 1, "validation": 1, "dev": 1, "testing": 2}
 
 
 def _shares(split: TableSplit, hashes: np.ndarray) -> np.ndarray:

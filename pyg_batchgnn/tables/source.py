@@ -382,11 +382,10 @@ def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Pa
 def _plain(schema: Any) -> Any:
     """Returns a schema without dictionaries and without metadata."""
     pa = need("pyarrow")
-    fields = [
-        pa.field(one.name, one.type.value_type if pa.types.is_dictionary(one.type) else one.type)
-        for one in schema
-    ]
-    return pa.schema(fields)
+    is_dictionary = pa.types.is_dictionary
+    return pa.schema(
+        [(one.name, one.type.value_type if is_dictionary(one.type) else one.type) for one in schema]
+    )
 
 
 def _outline(path: str, file: str) -> tuple[int, Any]:
@@ -394,9 +393,9 @@ def _outline(path: str, file: str) -> tuple[int, Any]:
     try:
         with pq.ParquetFile(file) as opened:
             schema = opened.schema_arrow
-            twice = [name for name in schema.names if schema.names.count(name) > 1]
-            if twice:
-                raise DatasetError(f"{path}: has two columns {twice[0]!r}; rename one")
+            for name in schema.names:
+                if schema.names.count(name) > 1:
+                    raise DatasetError(f"{path}: has two columns {name!r}; rename one")
             return opened.metadata.num_rows, schema
     except (pa.ArrowException, OSError) as error:
         raise DatasetError(f"{path}: not readable as Parquet ({error}); write the file again") from error

@@ -64,8 +64,8 @@ def row_optimizer(config: TrainConfig, embedding: Embedding) -> EmbeddingOptimiz
 
 
 def _row_rate(config: TrainConfig) -> float:
-    rate = config.embedding.learning_rate
-    return config.optimiser.learning_rate if rate is None else rate
+    own = config.embedding.learning_rate
+    return config.optimiser.learning_rate if own is None else own
 
 
 # Optimiser ########################################################################################

@@ -40,6 +40,8 @@ from pyg_batchgnn.train.run_log import RunLog, check_log
 from pyg_batchgnn.train.tasks import Task
 from pyg_batchgnn.train.trainer import RunOutcome, StopRequest, Trainer
 
+_HEADER = textwrap.TextWrapper(80, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False)
+
 
 def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
     """Trains from the beginning in a new run folder.
@@ -148,9 +150,8 @@ def _resume(
         changed.append(
             f"products of bfloat16 were {before} and are {now} now: the run goes on with other bits"
         )
-    rates = [one.optimiser.learning_rate for one in (checkpoint.config, config)]
-    if rates[0] != rates[1]:
-        changed.append(f"the learning rate was {rates[0]:g} and is {rates[1]:g} from here on")
+    rate, new = (one.optimiser.learning_rate for one in (checkpoint.config, config))
+    changed += [f"the learning rate was {rate:g} and is {new:g} from here on"] if rate != new else []
     for line in changed:
         console.print(f"note    {line}", highlight=False, soft_wrap=True)
     with (
@@ -234,10 +235,7 @@ def _print_opening(
         names = " of " + ", ".join("-".join(one.relation) for one in unread) if dataset.has_names else ""
         job.notes.append(f"the features of edges{names} are not read: the models here read those of nodes")
     for line in [*lines, *(f"note    {note}" for note in job.notes)]:
-        text = textwrap.fill(
-            line, 80, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False
-        )
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(_HEADER.fill(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def _end(
@@ -256,10 +254,9 @@ def _end(
     if result is not None:  # before the plots: a failing plot must not cost the result
         write_json(folder.result, asdict(result))
         console.print(final_table(result, records), highlight=False)
-        alone = {} if result.ranks > 1 else {Phase.EXCHANGE.value: 0.0}
-        plot_phases(
-            {**result.phases, **alone}, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png"
-        )
+        several = result.ranks > 1
+        phases = {name: one for name, one in result.phases.items() if several or name != Phase.EXCHANGE}
+        plot_phases(phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
     if records:
         best = _best_epoch(records, task)
         plot_learning(records, task, f"{dataset}: {folder.path.name}", best, folder.path / "learning.png")
