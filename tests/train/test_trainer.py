@@ -16,7 +16,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from pyg_batchgnn.data import Dataset, write_folder
+from pyg_batchgnn.data import Dataset, load_dataset, write_folder
+from pyg_batchgnn.embed import SparseAdam
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config import (
     ModelConfig,
@@ -25,6 +26,7 @@ from pyg_batchgnn.train.config import (
     SamplingConfig,
     TaskConfig,
     TrainConfig,
+    assign,
 )
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import check_optimiser
@@ -172,6 +174,18 @@ def test_torchs_optimisers_and_schedules_by_name(
 def test_what_torch_has_not(given: dict[str, Any], said: str) -> None:
     with pytest.raises(TrainError, match=said):
         check_optimiser(TrainConfig(optimiser=OptimiserConfig(**given)))
+
+
+def test_a_schedule_moves_the_rate_of_learned_rows_too() -> None:
+    said = ["task.node_type=paper", "model.num_layers=1", "sampling.fanout=3", "embedding.learning_rate=0.1"]
+    said += ["optimiser.schedule=exponentiallr", "optimiser.schedule_options=gamma=0.5"]
+    job = job_alone(assign(TrainConfig(), said), load_dataset("generated-typed:papers=60"))
+    assert job.rows is not None
+    for rate in (0.05, 0.025):
+        job.optimiser.step()
+        job.move_rate("step")  # it moves after epochs
+        job.move_rate("epoch")
+        assert job.rows.rule == SparseAdam(rate)
 
 
 def test_a_schedule_that_follows_the_metric(graph_folder: Path, tmp_path: Path) -> None:
