@@ -42,7 +42,7 @@ help:
 
 # $(call install_torch,FOLDER) installs PyTorch in the environment whose programs lie in FOLDER.
 define install_torch
-$(1)/python -m pip install --quiet --retries 1 --no-deps --extra-index-url $(TORCH_INDEX) $(TORCH)
+$(1)/python -m pip install --retries 1 --no-deps --extra-index-url $(TORCH_INDEX) $(TORCH)
 	$(1)/python -m pip install --quiet $(TORCH) numpy
 endef
 
@@ -56,9 +56,9 @@ $(BIN)/.torch:
 	touch $@
 
 $(INSTALLED): $(BIN)/.torch pyproject.toml setup.py $(wildcard build_tools/*.py) $(SOURCES)
-	@echo "Compiles $(words $(filter %.cpp,$(SOURCES))) C++ files and installs the packages that tests need: three to six minutes on two cores."
+	@echo "Compiles $(words $(filter %.cpp,$(SOURCES))) C++ files and installs the packages that tests need: three to six minutes on two cores. Pip shows each package, and then waits for the compiler."
 	PYG_BATCHGNN_WERROR=$(WERROR) PYG_BATCHGNN_CCL=$(WITH_CCL) \
-		$(BIN)/python -m pip install --quiet --quiet --editable '.[test,lint,docs$(if $(WITH_CCL),$(COMMA)ccl)]'
+		$(BIN)/python -m pip install --editable '.[test,lint,docs$(if $(WITH_CCL),$(COMMA)ccl)]'
 	touch $@
 
 install: $(INSTALLED)

@@ -1,4 +1,5 @@
-"""Makes the page of the command line for the documentation site, from the parser itself."""
+"""Makes the page of the command line for the documentation site, from the parser itself, and links
+of the paths that docstrings name."""
 
 from __future__ import annotations
 
@@ -10,9 +11,12 @@ import typer
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 COMMAND_LINE = "reference/command-line.md"
 _RICH = re.compile(r"\[/?bold\]")
+#: A page in the text of a docstring, not in the address of a link.
+_PATH = re.compile(r"(?<![\w./=\"])docs/([\w/-]+\.md)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -21,6 +25,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
     files.append(File.generated(config, COMMAND_LINE, content=command_line()))
     return files
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
+    """Returns the page with links in the place of paths such as docs/how-to/disk.md."""
+
+    def link(found: re.Match[str]) -> str:
+        target = files.get_file_from_path(found[1])
+        if target is None:
+            return found[0]
+        return f'<a href="{target.url_relative_to(page.file)}">{target.name.replace("-", " ")}</a>'
+
+    return _PATH.sub(link, html)
 
 
 def command_line() -> str:

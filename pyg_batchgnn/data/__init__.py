@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         generate_typed_folder,
     )
     from pyg_batchgnn.data.hold_out import hold_out_links, with_reverse_relations
-    from pyg_batchgnn.data.keys import Clock, FolderKeys, KeyTable, named_apart, read_ids
+    from pyg_batchgnn.data.keys import Clock, FolderKeys, KeyTable, named_apart, read_ids, whole_below
     from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
     from pyg_batchgnn.data.meta import (
         DECODING_FOLDER,
@@ -167,6 +167,7 @@ __all__ = [
     "stored_reverse",
     "to_codes",
     "verify_folder",
+    "whole_below",
     "with_reverse_relations",
     "write_folder",
     "write_meta",

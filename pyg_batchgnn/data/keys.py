@@ -82,6 +82,11 @@ class Clock:
 # Keys #############################################################################################
 
 
+def whole_below(kind: Any) -> int:
+    """Returns the number up to which floats of an Arrow type are one whole number each."""
+    return {16: 1 << 11, 32: 1 << 24}.get(kind.bit_width, 1 << 53)
+
+
 @dataclass(frozen=True)
 class FolderKeys:
     """The keys of a data set's nodes.
@@ -331,6 +336,9 @@ def _read_columns(file: Path, types: Mapping[str, Any]) -> Any:
             _check_columns(file, present, types)
             options = pc.ConvertOptions(include_columns=list(types), column_types=dict(types))
             table = pc.read_csv(file, convert_options=options)
+        for name, kind in types.items():
+            if pa.types.is_floating(table.column(name).type) and not pa.types.is_floating(kind):
+                _check_floats(file, name, table.column(name), kind)
         return table.select(list(types)).cast(pa.schema(list(types.items())))
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, DatasetError):
@@ -339,6 +347,15 @@ def _read_columns(file: Path, types: Mapping[str, Any]) -> Any:
         raise broken(
             file, wanted, f"cannot be read ({error})", "store the keys as the tables had them"
         ) from error
+
+
+def _check_floats(file: Path, name: str, column: Any, kind: Any) -> None:
+    """Refuses floats that stand for several of the keys of a type."""
+    values, most = column.to_numpy(), whole_below(column.type)
+    rows = np.flatnonzero(np.abs(values) >= most)
+    if len(rows):
+        fact = f"is {values[rows[0]]} as {column.type}, which stands for several keys from {most:,} on"
+        raise broken(file, f"{name}, row {rows[0]}", fact, f"store the column as {kind}")
 
 
 def _check_columns(file: Path, present: Sequence[str], types: Mapping[str, Any]) -> None:

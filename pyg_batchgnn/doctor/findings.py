@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import importlib.metadata
 import importlib.util
 import json
@@ -32,6 +31,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from pyg_batchgnn import machine, ops
 from pyg_batchgnn.comm import why_unavailable
 from pyg_batchgnn.comm.ccl import CclMissingError, find_libraries
+from pyg_batchgnn.partition import has_metis
 from pyg_batchgnn.spinning import TURNS, chosen_by_user, is_bounded
 from pyg_batchgnn.versions import OLDEST
 
@@ -142,7 +142,9 @@ def check_backend_works(name: str) -> Finding:
     if name == "mpi" and not shutil.which("mpirun"):
         return Finding(title, FindingState.ABSENT, "no mpirun here", "add MPI's bin folder to PATH")
     try:
-        output = _exchange_by_mpirun() if name == "mpi" else _exchange(name)
+        command = ["mpirun", "-np", "2", *_program("mpi")]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        output = _end(subprocess.Popen(command, **pipes)) if name == "mpi" else _exchange(name)
         seen = json.loads(output.strip().splitlines()[-1])
     except (RuntimeError, ValueError, IndexError) as error:
         return Finding(title, FindingState.BROKEN, str(error), _REMEDIES[name], needed)
@@ -191,11 +193,6 @@ def _exchange(name: str) -> str:
 def _program(backend: str) -> list[str]:
     """Returns the command of one of two ranks."""
     return [sys.executable, "-c", f"from {__name__} import exchange_rows; exchange_rows({backend!r})"]
-
-
-def _exchange_by_mpirun() -> str:
-    command = ["mpirun", "-np", "2", *_program("mpi")]
-    return _end(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
 def _end(process: subprocess.Popen[str]) -> str:
@@ -426,12 +423,10 @@ def check_package(package: Package) -> Finding:
 
 
 def check_metis() -> Finding:
-    """Checks for METIS, as a Python package or as the system's library."""
-    if importlib.util.find_spec("pymetis"):
-        return Finding("METIS", FindingState.WORKS, f"pymetis {importlib.metadata.version('pymetis')}")
-    if library := ctypes.util.find_library("metis"):
-        return Finding("METIS", FindingState.WORKS, library)
-    remedy = "only for benchmarks of partitioning against it: pip install pymetis"
+    """Checks for the library that the policy "metis" calls. The package pymetis has none."""
+    if has_metis():
+        return Finding("METIS", FindingState.WORKS, "the library of METIS")
+    remedy = "only for partitions by --policy metis: pip install cmeel-metis"
     return Finding("METIS", FindingState.ABSENT, "not installed", remedy)
 
 

@@ -328,7 +328,7 @@ def plan(
         batch_size: seed nodes per minibatch of a rank.
         replacement: whether sampling is with replacement.
         drop_last: whether a last, smaller minibatch is left out. As in training, smaller ones are
-            kept where the training nodes do not fill one minibatch per rank.
+            kept if there are fewer training nodes than a minibatch of each rank holds.
         schedule: the rule by which ranks share the training nodes, as the loader has it. Historical
             embeddings are predicted with the schedule "local" only.
         node_type: the type of the training nodes; not needed if one type has some.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -194,15 +194,18 @@ class Minibatch(SampledMinibatch):
                 )
         return tables
 
-    def attribute(self, name: str, rows: int | None = None) -> Tensor:
+    def attribute(self, name: str, rows: int | None = None, of: str | Relation | None = None) -> Tensor:
         """Gathers attribute ``name`` of the first ``rows`` nodes or edges, of all by default.
 
-        Where nodes and edges have the name, it means the nodes.
+        ``of``: the type of the nodes or the relation of the edges. Without it they are those of the
+        only type; where nodes and edges have the name, it means the nodes.
 
         Raises:
             KeyError: the minibatch carries no such attribute.
             ValueError: its table has not one row per node.
         """
+        if of is not None:
+            return _gathered(self.attributes_of(of), name, rows, f"rows of {of!r}")
         found = self._of_nodes("attribute", f"gather({name!r})")
         if found is None or name not in found.tables:
             of_edges = self._edge_tables()
@@ -245,6 +248,12 @@ class Minibatch(SampledMinibatch):
             return self.attribute(name)
         except KeyError as error:  # so that hasattr() answers
             raise AttributeError(error.args[0]) from None
+
+    def __getitem__(self, name: object) -> NoReturn:
+        raise TypeError(
+            f"a native minibatch has no minibatch[{name!r}]; read minibatch.attribute('x', of={name!r}), or "
+            f'take PyG\'s batches, by export="pyg" of the loader or minibatch.to_data()'
+        )
 
     def layer(self, number: int, relation: Relation | None = None) -> MinibatchLayer:
         """Returns a layer for convolutions that are not native, such as PyG's and the user's own.
@@ -329,7 +338,7 @@ def _edge_index(edges: SampledEdges, targets: int, count: int) -> Tensor:
     return torch.stack([edges.indices[:count].long(), ends])
 
 
-def _gathered(held: AttributeRows | None, name: str, count: int, what: str) -> Tensor:
+def _gathered(held: AttributeRows | None, name: str, count: int | None, what: str) -> Tensor:
     if held is None or name not in held.tables:
         known = "none" if held is None else sorted(held.tables)
         raise KeyError(f"the {what} carry no attribute {name!r} (carried: {known})")

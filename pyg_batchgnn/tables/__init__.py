@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.tables.conversion import Conversion, apply, convert
+    from pyg_batchgnn.tables.conversion import Conversion, apply, convert, notes_on
     from pyg_batchgnn.tables.description import (
         ColumnFeature,
         EdgeTable,
@@ -38,5 +38,6 @@ __all__ = [
     "check",
     "convert",
     "draft",
+    "notes_on",
     "write_draft",
 ]

@@ -39,6 +39,7 @@ class Conversion:
         edges: the number of edges by relation.
         bad: how many rows of each table were set aside, by reason.
         training: the options of `batchgnn train` that name what is predicted.
+        notes: what to know before training.
     """
 
     folder: Path
@@ -46,6 +47,7 @@ class Conversion:
     edges: Mapping[Relation, int]
     bad: Mapping[str, Mapping[str, int]]
     training: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def convert(
@@ -142,7 +144,7 @@ def _convert(
     with making(path, made_of) as journal:
         engine = Engine(journal.work / "spilled", limit, threads or os.cpu_count() or 1)
         try:
-            return _run(ConversionJob(description, journal, engine, fitted, progress or _silent))
+            return _run(ConversionJob(description, journal, engine, fitted, progress or (lambda _: None)))
         finally:
             engine.close()
 
@@ -188,9 +190,8 @@ def _check_columns(job: ConversionJob) -> None:
             _check_keys(job.spec, table, "source", one.source, relation[0])
             _check_keys(job.spec, table, "target", one.target, relation[2])
         else:
-            _check_keys(
-                job.spec, job.table_of(one[0]), f"foreign_keys.{relation[1]}", one[1].columns, one[1].type
-            )
+            table, name, key = job.table_of(one[0]), f"foreign_keys.{relation[1]}", one[1]
+            _check_keys(job.spec, table, name, key.columns, key.type)
     for name, spec in job.spec.nodes.items():
         _check_keys(job.spec, job.table_of(name), "key", spec.key, None)
 
@@ -250,7 +251,7 @@ def _finish(job: ConversionJob) -> Conversion:
     job.journal.finish()
     edges = {one: job.facts[f"edges {','.join(one)}"]["count"] for one in job.spec.relations()}
     bad = {step.partition(" ")[2]: facts["bad"] for step, facts in job.facts.items() if facts.get("bad")}
-    return Conversion(job.journal.path, nodes, edges, bad, training_options(job.spec))
+    return Conversion(job.journal.path, nodes, edges, bad, training_options(job.spec), notes_on(job.spec))
 
 
 def _write_tables_file(job: ConversionJob) -> str:
@@ -294,12 +295,16 @@ def training_options(spec: GraphDescription) -> str:
     return ""
 
 
+def notes_on(spec: GraphDescription) -> tuple[str, ...]:
+    """Returns what a description stores and `batchgnn train` does not read."""
+    used = {one: {of.encoder for of in table.features.values()} for one, table in spec.edges.items()}
+    unread = ["-".join(one) for one, encoders in used.items() if encoders - {"ids"}]
+    fact = "are stored as edge_attr, for scripts; batchgnn train does not read them"
+    return (f"the features of {', '.join(unread)} {fact}",) if unread else ()
+
+
 def _time_option(table: NodeTable | EdgeTable) -> str:
     return f" --time-attr {TIME}" if table.split is not None and table.split.is_by_time else ""
-
-
-def _silent(_step: str) -> None:
-    """Shows no progress."""
 
 
 def _as_json(spec: Any) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import zoneinfo
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pyg_batchgnn.data import DatasetError, Relation, reverse_of
 
@@ -24,6 +24,7 @@ _BAD_ROWS = ("error", "set aside")
 _LABEL_KINDS = ("boolean", "class", "value")
 #: A boundary of a split by time: an ISO 8601 text, a date, or a whole number of the column's unit.
 Moment = str | int | date
+_Part = TypeVar("_Part")
 
 
 # What a description says ##########################################################################
@@ -238,7 +239,7 @@ class GraphDescription:
             DatasetError: something is wrong, as `read` says.
         """
         top = _Section(file, "", spec)
-        nodes, edges = top.tables("nodes"), top.tables("edges")
+        nodes, edges = top.table("nodes"), top.table("edges")
         options = _options(_Section(file, "options", top.table("options")))
         top.end()
         try:
@@ -473,10 +474,6 @@ class _Section:
         found: dict[str, Any] = self.take(key, dict, {}, "a table")
         return found
 
-    def tables(self, key: str) -> dict[str, Any]:
-        """Returns a table of tables."""
-        return self.table(key)
-
     def inner(self, key: str, short: str) -> _Section | None:
         """Returns an inner table, where a text alone stands for its key `short`."""
         self.known.append(key)
@@ -514,14 +511,12 @@ def _options(section: _Section) -> TableOptions:
 def _node_table(section: _Section) -> NodeTable:
     keys = section.table("foreign_keys")
     table = NodeTable(
-        files=section.texts("files", needed=True),
+        **_common(section),
         key=section.texts("key"),
-        time=_time(section),
-        label=_label(section),
-        split=_split(section),
+        label=_column(
+            section, "label", lambda name, of: LabelColumn(name, of.choice("kind", _LABEL_KINDS, None))
+        ),
         foreign_keys={name: _foreign_key(section, name, one) for name, one in keys.items()},
-        features=_features(section),
-        **_form(section),
     )
     section.end()
     return table
@@ -529,21 +524,25 @@ def _node_table(section: _Section) -> NodeTable:
 
 def _edge_table(section: _Section) -> EdgeTable:
     table = EdgeTable(
-        files=section.texts("files", needed=True),
+        **_common(section),
         source=section.texts("source", needed=True),
         target=section.texts("target", needed=True),
-        time=_time(section),
-        split=_split(section),
-        features=_features(section),
         reverse=section.flag("reverse", None),
-        **_form(section),
     )
     section.end()
     return table
 
 
-def _form(section: _Section) -> dict[str, Any]:
+def _common(section: _Section) -> dict[str, Any]:
     return {
+        "files": section.texts("files", needed=True),
+        "time": _column(
+            section,
+            "time",
+            lambda name, of: TimeColumn(name, of.choice("unit", UNITS, None), of.text("timezone", "UTC")),
+        ),
+        "split": _split(section),
+        "features": _features(section),
         "format": section.choice("format", _FORMATS, None),
         "delimiter": section.text("delimiter", ","),
         "nulls": section.texts("nulls", default=("",)),
@@ -551,22 +550,12 @@ def _form(section: _Section) -> dict[str, Any]:
     }
 
 
-def _time(section: _Section) -> TimeColumn | None:
-    inner = section.inner("time", "column")
+def _column(section: _Section, key: str, make: Callable[[str, _Section], _Part]) -> _Part | None:
+    """Returns a part of a table that has a column; None without it."""
+    inner = section.inner(key, "column")
     if inner is None:
         return None
-    (column,) = inner.texts("column", needed=True)[:1]
-    found = TimeColumn(column, inner.choice("unit", UNITS, None), inner.text("timezone", "UTC"))
-    inner.end()
-    return found
-
-
-def _label(section: _Section) -> LabelColumn | None:
-    inner = section.inner("label", "column")
-    if inner is None:
-        return None
-    (column,) = inner.texts("column", needed=True)[:1]
-    found = LabelColumn(column, inner.choice("kind", _LABEL_KINDS, None))
+    found = make(inner.texts("column", needed=True)[0], inner)
     inner.end()
     return found
 

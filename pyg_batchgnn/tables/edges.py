@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,16 @@ from pyg_batchgnn.data import (
     attribute_array,
     edge_array,
     reverse_of,
+    whole_below,
 )
 from pyg_batchgnn.data.files import EdgeAppender, Made
 from pyg_batchgnn.tables.description import EdgeTable, ForeignKey
 from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob, write_rows
-from pyg_batchgnn.tables.join import IdFile, match
+from pyg_batchgnn.tables.join import IdFile, match, match_rows
 from pyg_batchgnn.tables.rows import BadRows, look_at, splits_of_rows
-from pyg_batchgnn.tables.source import RawTable
-from pyg_batchgnn.tables.values import missing_in, to_rows
+from pyg_batchgnn.tables.source import RawTable, need
+from pyg_batchgnn.tables.values import is_text, missing_in
 
 
 def make_edges(job: ConversionJob, relation: Relation) -> Made:
@@ -47,10 +47,10 @@ def make_edges(job: ConversionJob, relation: Relation) -> Made:
     ids = IdFile(job.work(group, "ids"), dtype, (2, table.rows))
     for at, (end, columns) in enumerate(((relation[0], one.source), (relation[2], one.target))):
         _match(job, end, table, columns, ids, at)
-        _refuse_unmatched(end, table, columns, ids.values[at], bad)
+        _refuse_unmatched(job, end, table, columns, ids.values[at], bad)
     kept = ~bad.is_bad
     ends_of = tuple(dict.fromkeys([*one.source, *one.target]))
-    codes = splits_of_rows(one, table, ends_of, times, job.unit)
+    codes = splits_of_rows(one, table, ends_of, times, job.unit, job.fitted is None)
     files = bad.write(job.bad_file(group))
     counts, training = None, None
     if codes is not None and one.split is not None:
@@ -98,10 +98,10 @@ def _foreign_key_edges(
     """Writes the edges from the rows of a table to those that a foreign key names."""
     table, spec = job.table_of(name), job.spec.nodes[name]
     # Torn rows were counted with the nodes.
-    bad, kept = BadRows(replace(table, torn=()), spec), job.kept_rows(name)
+    bad, kept = BadRows(table, spec, with_torn=False), job.kept_rows(name)
     ids = IdFile(job.work(group, "ids"), dtype, (1, table.rows))
     _match(job, key.type, table, key.columns, ids, 0)
-    of = _ids_of_rows(kept)
+    of, reason = _ids_of_rows(kept), _no_key(job, key.type, table, key.columns)
     edges = 0
     with EdgeAppender(file, dtype) as writer:
         for first, chunk in table.chunks(list(key.columns)):
@@ -109,7 +109,7 @@ def _foreign_key_edges(
             named, found = kept[here].copy(), ids.values[0, here]
             for column in key.columns:
                 named &= ~missing_in(chunk.column(column))
-            bad.add(first + np.flatnonzero(named & (found < 0)), key.columns, f"is the key of no {key.type}")
+            bad.add(first + np.flatnonzero(named & (found < 0)), key.columns, reason)
             named &= found >= 0
             writer.append(of[here][named], found[named])
             edges += int(named.sum())
@@ -142,23 +142,34 @@ def _match(
     if spec is None or spec.key:
         match(job.engine, table, columns, job.key_file(Group(RowKind.NODE, end)), ids, at)
         return
-    of = _ids_of_rows(job.kept_rows(end))
-    for first, chunk in table.chunks(columns):
-        found = to_rows(chunk.column(0))
-        inside = (found >= 0) & (found < len(of))
-        ids.put(at, first + np.arange(len(found)), np.where(inside, of[np.where(inside, found, 0)], -1))
+    match_rows(job.engine, table, columns[0], _ids_of_rows(job.kept_rows(end)), ids, at)
 
 
 def _refuse_unmatched(
-    end: str, table: RawTable, columns: Sequence[str], ids: np.ndarray, bad: BadRows
+    job: ConversionJob, end: str, table: RawTable, columns: Sequence[str], ids: np.ndarray, bad: BadRows
 ) -> None:
     if not any(bool((ids[at : at + ROWS] < 0).any()) for at in range(0, len(ids), ROWS)):
         return
+    reason = _no_key(job, end, table, columns)
     for first, chunk in table.chunks(columns):
         lost = ids[first : first + len(chunk)] < 0
         missing = np.any([missing_in(chunk.column(column)) for column in columns], axis=0)
         bad.add(first + np.flatnonzero(lost & missing), columns, "is a key without a value")
-        bad.add(first + np.flatnonzero(lost & ~missing), columns, f"is the key of no {end}")
+        bad.add(first + np.flatnonzero(lost & ~missing), columns, reason)
+
+
+def _no_key(job: ConversionJob, end: str, table: RawTable, columns: Sequence[str]) -> str:
+    """Returns what is wrong with a key that no node has, and a hint where types are the cause."""
+    kinds = [table.schema.field(column).type for column in columns]
+    spec = job.spec.nodes.get(end)
+    own = [job.table_of(end).schema.field(one).type for one in spec.key] if spec else []
+    found = f"is the key of no {end}"
+    for kind, other in zip(kinds, own or kinds, strict=True):
+        if is_text(kind) != is_text(other):
+            return f"{found} (these are {kind}, those of {end} {other}: a text 007 is no number 7)"
+        if need("pyarrow").types.is_floating(kind) and kind.bit_width < 64:
+            return f"{found} ({kind} tells whole numbers apart below {whole_below(kind):,} alone)"
+    return found
 
 
 def _write_edges(ids: IdFile, kept: np.ndarray, file: Path) -> list[Path]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from pyg_batchgnn.data import LABELS, SPLITS, Dataset, EdgeSet, NodeSet, Relation, open_folder
 from pyg_batchgnn.data.files import read_json
-from pyg_batchgnn.tables.conversion import TABLES_FILE, Conversion, convert, training_options
+from pyg_batchgnn.tables.conversion import TABLES_FILE, Conversion, convert
 from pyg_batchgnn.tables.description import GraphDescription
 from pyg_batchgnn.tables.job import TIME
 
@@ -98,14 +98,9 @@ def check(
     )
     with tempfile.TemporaryDirectory(prefix="batchgnn-") as work:
         made = convert(lenient, Path(work) / "data", memory_limit=memory_limit, threads=threads)
-        return _examined(made, _notes(description))
-
-
-def _notes(spec: GraphDescription) -> tuple[str, ...]:
-    """Returns notes on options that training needs."""
-    if "--time-attr" in training_options(spec):
-        return (f"the split is by time: train with --time-attr {TIME}, or later edges are seen too",)
-    return ()
+        by_time = f"the split is by time: train with --time-attr {TIME}, or later edges are seen too"
+        notes = (by_time, *made.notes) if "--time-attr" in made.training else made.notes
+        return _examined(made, notes)
 
 
 def _examined(made: Conversion, notes: tuple[str, ...]) -> TableCheck:

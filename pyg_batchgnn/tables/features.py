@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,13 +19,18 @@ from pyg_batchgnn.tables.description import ColumnFeature, TimeColumn
 from pyg_batchgnn.tables.rows import RowCheck
 from pyg_batchgnn.tables.source import RawTable, need
 from pyg_batchgnn.tables.values import (
+    MOST,
+    MOST_DOUBLE,
     Parsed,
+    as_categories,
     as_texts,
     calendar,
     flat,
     hash_texts,
     is_text,
+    is_vector,
     missing_in,
+    places_among,
     to_booleans,
     to_numbers,
     to_times,
@@ -93,8 +99,10 @@ class _Number(Encoder):
     def begin(self) -> None:
         self.count, self.mean, self.squares, self.has_missing = 0, 0.0, 0.0, False
 
+    most = MOST
+
     def parse(self, array: Any) -> Parsed:
-        return to_numbers(array, self.where)
+        return to_numbers(array, self.where, self.most)
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
         return values
@@ -131,12 +139,16 @@ class _Number(Encoder):
 class _Log(_Number):
     """The logarithm of 1 + the number, with its sign, as a number."""
 
+    most = MOST_DOUBLE
+
     def scaled(self, values: np.ndarray) -> np.ndarray:
         return np.sign(values) * np.log1p(np.abs(values))
 
 
 class _Quantile(_Number):
     """The share of training rows with smaller numbers, as a number with mean 0 and deviation 1."""
+
+    most = MOST_DOUBLE / 2  # so that differences are finite
 
     def begin(self) -> None:
         super().begin()
@@ -188,9 +200,10 @@ class _Category(Encoder):
 
     def begin(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.known = self.others = 0
 
     def see(self, array: Any) -> None:
-        for pair in as_texts(array).value_counts().to_pylist():
+        for pair in as_categories(array, self.where).value_counts().to_pylist():
             if pair["values"] is not None:
                 self.counts[pair["values"]] += pair["counts"]
 
@@ -204,13 +217,11 @@ class _Category(Encoder):
 
     def places(self, array: Any) -> tuple[np.ndarray, np.ndarray]:
         """Returns the place of each row's category, and which are missing."""
-        encoded = as_texts(array).dictionary_encode()
-        known = {name: at for at, name in enumerate(self.learned["categories"])}
-        others = len(known)
-        of = np.asarray([known.get(one, others) for one in encoded.dictionary.to_pylist()] + [0], np.int64)
-        missing = missing_in(encoded.indices)
-        codes = np.where(missing, -1, encoded.indices.fill_null(0).to_numpy(zero_copy_only=False))
-        return of[codes], missing
+        names, missing = self.learned["categories"], missing_in(array)
+        found = places_among(array, names, self.where)
+        self.known += int((found >= 0).sum())
+        self.others += int((found[~missing] < 0).sum())
+        return np.where(found < 0, len(names), found), missing
 
     def encode(self, array: Any) -> np.ndarray:
         places, missing = self.places(array)
@@ -227,11 +238,14 @@ def _one_hot(places: np.ndarray, missing: np.ndarray, columns: int) -> np.ndarra
 class _Hashed(Encoder):
     """One column per bucket, which a category's hash chooses (`hash_texts`)."""
 
+    def state(self) -> dict[str, Any]:
+        return {"plain": True}  # earlier releases hashed texts as they were
+
     def names(self) -> list[str]:
         return [f"bucket {at}" for at in range(self.spec.buckets)]
 
     def encode(self, array: Any) -> np.ndarray:
-        texts = as_texts(array)
+        texts = (as_categories if self.learned.get("plain") else as_texts)(array, self.where)
         missing = missing_in(texts)
         buckets = hash_texts(texts) % np.uint64(self.spec.buckets)
         return _one_hot(buckets.astype(np.int64), missing, self.spec.buckets)
@@ -288,22 +302,19 @@ class _List(Encoder):
         if self.length is None and len(known):
             self.length = int(known[0])
         bad = ~missing & (lengths != (self.length or 0))
-        wrong = ~np.isfinite(values)
+        wrong = ~(np.abs(values) <= MOST)
         if wrong.any():
             bad |= np.bincount(np.repeat(np.arange(len(lengths)), lengths)[wrong], minlength=len(lengths)) > 0
         return Parsed(values, missing, bad)
 
     def _vectors(self, array: Any) -> tuple[np.ndarray, np.ndarray]:
         """Returns all numbers one after the other, and how many each row has."""
-        pa, pc, types = need("pyarrow"), need("pyarrow.compute"), need("pyarrow").types
+        pa, pc = need("pyarrow"), need("pyarrow.compute")
         if is_text(array.type):
             array = pa.array([_vector(one) for one in array.to_pylist()], pa.list_(pa.float64()))
-        if not (
-            types.is_list(array.type)
-            or types.is_large_list(array.type)
-            or types.is_fixed_size_list(array.type)
-        ):
-            raise DatasetError(f"{self.where}: has the type {array.type}, expected lists of numbers")
+        if not is_vector(array.type):
+            fact = f"has the type {array.type}, expected lists of numbers"
+            raise DatasetError(f"{self.where}: {fact}; give another column or encoder")
         lengths = np.asarray(
             pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False), np.int64
         )
@@ -407,7 +418,9 @@ class FeaturesOfRows:
                     f"{self.table.where}: features.{column}: ids become an attribute of the column's name, "
                     f"which is taken; rename the column"
                 )
-            if spec.encoder not in ("category", "hashed", "ids"):
+            if spec.encoder in ("category", "hashed", "ids"):
+                as_texts(nothing, encoder.where)
+            else:
                 found.append(RowCheck(column, encoder.parse))
         return found
 
@@ -464,23 +477,22 @@ class FeaturesOfRows:
         with contextlib.ExitStack() as open_files:
             for writer in writers.values():
                 open_files.enter_context(writer)
-            self._write(encoders, dense, writers, is_kept, name)
-        return [file(column) for column in writers]
-
-    def _write(
-        self,
-        encoders: Mapping[str, Encoder],
-        dense: list[str],
-        writers: Mapping[str, NpyAppender],
-        is_kept: Mask,
-        name: str,
-    ) -> None:
-        for first, chunk in self.table.chunks(list(encoders)):
-            kept = is_kept(first, first + len(chunk))
-            chunk = chunk if kept.all() else chunk.filter(need("pyarrow").array(kept))
-            blocks = {column: encoder.encode(chunk.column(column)) for column, encoder in encoders.items()}
-            for column, writer in writers.items():
-                piece = (
-                    np.concatenate([blocks[one] for one in dense], 1) if column == name else blocks[column]
+            for first, chunk in self.table.chunks(list(encoders)):
+                kept = is_kept(first, first + len(chunk))
+                chunk = chunk if kept.all() else chunk.filter(need("pyarrow").array(kept))
+                with np.errstate(over="ignore"):
+                    blocks: Any = {one: of.encode(chunk.column(one)) for one, of in encoders.items()}
+                for column in dense:
+                    if not np.isfinite(blocks[column]).all():
+                        fact = "a value is too far from those of training for float32; correct it"
+                        raise DatasetError(f'{encoders[column].where}: {fact}, or use "quantile"')
+                blocks[name] = np.concatenate([blocks[one] for one in dense], 1) if width else None
+                for column, writer in writers.items():
+                    writer.append(blocks[column])
+        for of in encoders.values():
+            if isinstance(of, _Category) and of.others and not of.known:
+                fact = f'no row has a category that was learned, so all {of.others:,} count as "other"'
+                warnings.warn(
+                    f"{of.where}: {fact}; compare new values with old ones", UserWarning, stacklevel=2
                 )
-                writer.append(piece)
+        return [file(column) for column in writers]

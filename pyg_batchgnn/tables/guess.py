@@ -24,8 +24,16 @@ from pyg_batchgnn.tables.description import (
     to_toml,
 )
 from pyg_batchgnn.tables.join import Engine, compared
-from pyg_batchgnn.tables.source import RawTable, need, numbered, open_file, open_table, quoted
-from pyg_batchgnn.tables.values import is_number, is_text
+from pyg_batchgnn.tables.source import (
+    RawTable,
+    need,
+    numbered,
+    open_file,
+    open_table,
+    quoted,
+    refuse_database,
+)
+from pyg_batchgnn.tables.values import is_number, is_text, is_vector
 
 _ENDINGS = (".parquet", ".csv", ".tsv")
 _LABELS = ("label", "y", "target", "class", "fraud", "is_fraud", "churn", "churned", "outcome")
@@ -101,9 +109,12 @@ def draft(folder: str | Path, place: str | Path | None = None) -> str:
     """
     folder = Path(folder).expanduser()
     if not folder.is_dir():
+        refuse_database(str(folder))
         raise DatasetError(f"{folder}: no such folder; give one with Parquet or CSV files")
     groups = _groups(folder)
     if not groups:
+        for path in folder.iterdir():
+            refuse_database(str(path))
         raise DatasetError(f"{folder}: has no files that end in {', '.join(_ENDINGS)}; give another folder")
     with tempfile.TemporaryDirectory(prefix="batchgnn-") as work:
         engine = Engine(Path(work) / "spilled", 2 << 30, os.cpu_count() or 1)
@@ -224,8 +235,7 @@ def _kind(kind: Any) -> str:
         ("number", types.is_decimal),
         ("time", types.is_timestamp),
         ("time", types.is_date),
-        ("list", types.is_list),
-        ("list", types.is_fixed_size_list),
+        ("list", is_vector),
     ):
         if test(kind):
             return name
@@ -339,6 +349,7 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
             (source, source_type), (target, target_type) = ends
             relation = (source_type, guess.name, target_type)
             path = ("edges", ",".join(relation))
+            comments |= _zone_note(guess, path)
             edges[relation] = EdgeTable(
                 guess.files,
                 (source,),
@@ -349,6 +360,7 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
             )
         else:
             path = ("nodes", guess.type)
+            comments |= _zone_note(guess, path)
             used = {guess.key, *guess.named, guess.label if guess is labelled else None}
             nodes[guess.type] = NodeTable(
                 guess.files,
@@ -372,9 +384,27 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
         comments["edges", ",".join(relation), "split"] = "the links to be predicted: train --task link"
     elif labelled is None:
         comments[()] = 'No label was found: add label = "COLUMN" and split to the table to be predicted.'
+    columns = [(f"{one.type}.{name}", of) for one in guesses for name, of in one.columns.items()]
+    twos = [
+        name for name, of in columns if of.kind == "boolean" or (of.distinct, of.low, of.high) == (2, 0, 1)
+    ]
+    if labelled is None and twos:
+        found = f"Columns of two values, as labels are: {', '.join(twos)}."
+        comments[()] = f"{comments.get((), '')}\n{found}".strip()
     spec = GraphDescription(nodes, edges, folder=folder).to_dict()
     head = "\n".join(f"# {one}" for one in [*_HEAD.splitlines(), *comments.pop((), "").splitlines()])
     return f"{head}\n\n{to_toml(spec, comments)}"
+
+
+def _zone_note(guess: _Guess, path: tuple[str, ...]) -> dict[tuple[str, ...], str]:
+    """Returns the comment on times that may have no zone."""
+    if guess.time is None:
+        return {}
+    column = guess.time.column
+    kind = guess.raw.schema.field(column).type
+    bare = need("pyarrow").types.is_timestamp(kind) and kind.tz is None
+    note = f'without a zone: UTC, or else {{ column = "{column}", timezone = "Europe/Berlin" }}'
+    return {(*path, "time"): note} if bare or is_text(kind) else {}
 
 
 def _relation_name(column: str) -> str:

@@ -103,15 +103,13 @@ def compared(kinds: Sequence[Any]) -> str:
 
 
 def _as(column: str, sql_type: str, kind: Any) -> str:
-    """Returns a column of an Arrow type as another SQL type.
+    """Returns a column of keys of an Arrow type as another SQL type.
 
-    Fractions become NULL, and so do floats from 2^53 on, which stand for several whole numbers.
+    Decimals as texts have no zeros behind a point.
     """
-    if need("pyarrow").types.is_floating(kind):
-        exact = f"{column} = floor({column}) AND abs({column}) < 9007199254740992"
-        whole = f"CASE WHEN {exact} THEN TRY_CAST({column} AS BIGINT) END"
-        return f"CAST({whole} AS {sql_type})"
-    return f"CAST({column} AS {sql_type})" if sql_type else column
+    found = f"CAST({column} AS {sql_type})" if sql_type else column
+    is_decimal = sql_type == "VARCHAR" and need("pyarrow").types.is_decimal(kind)
+    return f"regexp_replace({found}, '\\.0+$', '')" if is_decimal else found
 
 
 # Key files ########################################################################################
@@ -199,7 +197,7 @@ def distinct_keys(
         kinds.append(pa.int64() if casts[-1] in ("BIGINT", "HUGEINT") else texts)
     parts = []
     for number, (table, own) in enumerate(columns):
-        inner = table.sql({f"k{at}": column for at, column in enumerate(own)})
+        inner = table.sql({f"k{at}": column for at, column in enumerate(own)}, as_keys=True)
         shown = ", ".join(
             f"{_as(f'k{at}', cast, of_columns[at][number])} AS k{at}" for at, cast in enumerate(casts)
         )
@@ -273,7 +271,7 @@ def match(engine: Engine, table: RawTable, columns: Sequence[str], keys: Path, o
     names = [f"k{number}" for number in range(len(columns))]
     kinds = [table.schema.field(column).type for column in columns]
     casts = [compared([field.type, kind]) for field, kind in zip(schema, kinds, strict=True)]
-    probe = table.sql(dict(zip(names, columns, strict=True)))
+    probe = table.sql(dict(zip(names, columns, strict=True)), as_keys=True)
     build = ", ".join(
         f"{_as(quoted(field.name), cast, field.type)} AS {name}"
         for field, cast, name in zip(schema, casts, names, strict=True)
@@ -287,9 +285,25 @@ def match(engine: Engine, table: RawTable, columns: Sequence[str], keys: Path, o
         f"file_row_number AS _id FROM read_parquet({literal(str(keys))}, file_row_number = true)) n "
         f"ON {equal}"
     )
+    _put(engine, table, query, out, at)
+
+
+def match_rows(engine: Engine, table: RawTable, column: str, ids: np.ndarray, out: IdFile, at: int) -> None:
+    """Writes the ids of the rows that a column of numbers names to row `at` of a file; -1 for
+    none. ``ids``: of each row of the other table."""
+    query = f"SELECT _row, CASE WHEN k >= 0 AND k < {len(ids)} THEN CAST(k AS BIGINT) ELSE -1 END AS _id"
+    rows = table.sql({"k": column}, as_keys=True)
+    _put(engine, table, f"{query} FROM ({rows})", out, at, np.append(ids, -1))
+
+
+def _put(
+    engine: Engine, table: RawTable, query: str, out: IdFile, at: int, ids: np.ndarray | None = None
+) -> None:
+    """Writes the ids of a query to row `at` of a file. ``ids``: what its numbers stand for."""
     count = 0
     for batch in engine.batches(query):
-        out.put(at, batch.column(0).to_numpy(), batch.column(1).to_numpy())
+        found = batch.column(1).to_numpy()
+        out.put(at, batch.column(0).to_numpy(), found if ids is None else ids[found])
         count += len(batch)
     out.release()
     assert count == table.rows, f"{table.where}: {count} rows were joined of {table.rows}"

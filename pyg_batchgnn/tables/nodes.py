@@ -40,7 +40,7 @@ def make_nodes(job: ConversionJob, name: str) -> Made:
         checks.append(RowCheck(spec.label.column, labels.parse))
     look_at(table, checks, spec.key, bad)
     _refuse_repeated(job, spec, table, bad)
-    splits = splits_of_rows(spec, table, spec.key, times, job.unit)
+    splits = splits_of_rows(spec, table, spec.key, times, job.unit, job.fitted is None)
     fitted = None if job.fitted is None else job.fitted["labels"].get(name)
     if labels is None and fitted is not None and splits is not None:  # what has no label is in no split
         splits[:] = -1
@@ -165,11 +165,10 @@ def _write_splits(job: ConversionJob, group: Group, codes: np.ndarray) -> list[P
     files = [job.work(group, "splits")]
     np.save(files[0], codes)
     for code, split in enumerate(SPLITS):
-        file = job.file(split_array(group, split))
-        with NpyAppender(file, np.int64) as writer:
+        files.append(job.file(split_array(group, split)))
+        with NpyAppender(files[-1], np.int64) as writer:
             for at in range(0, len(codes), ROWS):
                 writer.append(at + np.flatnonzero(codes[at : at + (ROWS)] == code))
-        files.append(file)
     return files
 
 
@@ -179,8 +178,8 @@ def make_node_features(job: ConversionJob, name: str) -> Made:
     features = FeaturesOfRows(table, spec.features)
     states = job.fitted_states("nodes", name, features)
     if states is None:
-        training = _training_nodes(job, name)
-        rows = _spread(kept, training)
+        rows = np.zeros(len(kept), np.bool_)
+        rows[kept] = _training_nodes(job, name)
         states = features.fit(int(rows.sum()), lambda first, last: rows[first:last])
     files = features.write(
         states,
@@ -211,10 +210,3 @@ def _key_columns(chunk: Any, kept: np.ndarray) -> Any:
         if is_uuid(column.type):
             chunk = chunk.set_column(at, column.name, uuid_texts(chunk.column(at).combine_chunks()))
     return chunk
-
-
-def _spread(kept: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Returns which rows are wanted, given which of those that are kept are."""
-    rows = np.zeros(len(kept), np.bool_)
-    rows[kept] = wanted
-    return rows

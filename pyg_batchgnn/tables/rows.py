@@ -22,6 +22,7 @@ from pyg_batchgnn.tables.values import (
     missing_in,
     mixed,
     moment,
+    places_among,
     to_booleans,
     to_numbers,
     to_times,
@@ -40,13 +41,15 @@ class BadRows:
         reasons: how many rows are bad for each reason.
     """
 
-    def __init__(self, table: RawTable, spec: NodeTable | EdgeTable) -> None:
+    def __init__(self, table: RawTable, spec: NodeTable | EdgeTable, with_torn: bool = True) -> None:
+        """``with_torn``: whether rows with a wrong number of columns count here."""
+        self.torn = table.torn if with_torn else ()
         self.table, self.sets_aside = table, spec.on_bad_rows != "error"
         self.is_bad = np.zeros(table.rows, np.bool_)
         self.reasons: Counter[str] = Counter()
         self._found: list[tuple[np.ndarray, tuple[str, ...], str]] = []
-        if table.torn:
-            self.reasons[_TORN] = len(table.torn)
+        if self.torn:
+            self.reasons[_TORN] = len(self.torn)
 
     def add(self, rows: np.ndarray, columns: Sequence[str], reason: str) -> None:
         """Takes rows that are bad for a reason, in ascending order.
@@ -71,18 +74,19 @@ class BadRows:
 
     def write(self, path: Path) -> list[Path]:
         """Writes the bad rows to a Parquet file, if there are any. Returns the files."""
-        if not self._found and not self.table.torn:
+        if not self._found and not self.torn:
             return []
         pa, pq = need("pyarrow"), need("pyarrow.parquet")
         text, whole = pa.string(), pa.int64()
-        names = ("file", "row_group", "row", "column", "value", "reason")
-        schema = pa.schema(list(zip(names, (text, whole, whole, text, text, text), strict=True)))
+        names = ("file", "row_group", "row", "line", "column", "value", "reason")
+        schema = pa.schema(list(zip(names, (text, whole, whole, whole, text, text, text), strict=True)))
         path.parent.mkdir(parents=True, exist_ok=True)
         with pq.ParquetWriter(path, schema) as writer:
             for lines in self._lines():
                 writer.write_table(pa.table(dict(zip(names, lines, strict=True)), schema))
-            if self.table.torn:
-                rows = [(file, None, row, "", text, _TORN) for file, row, text in self.table.torn]
+            if self.torn:
+                torn = zip(self.torn, self.table.lines([one[:2] for one in self.torn]), strict=True)
+                rows = [(file, None, None, line, "", text, _TORN) for (file, _, text), line in torn]
                 writer.write_table(pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)), schema))
         return [path]
 
@@ -94,6 +98,8 @@ class BadRows:
         of = np.repeat(np.arange(len(self._found)), [len(rows) for rows, _, _ in self._found])
         order = np.argsort(rows, kind="stable")
         rows, of = rows[order], of[order]
+        every = [self.table.file_and_row(int(row)) for row in rows]
+        lines = iter(self.table.lines([(file, number) for file, group, number in every if group is None]))
         columns = list(dict.fromkeys(one for _, names, _ in self._found for one in names))
         for first, chunk in self.table.chunks(columns):
             begin, end = np.searchsorted(rows, [first, first + len(chunk)])
@@ -105,20 +111,20 @@ class BadRows:
                 for name in columns
             }
             named = [self._found[at] for at in of[begin:end]]
-            values = [_joined([texts[name][at] for name in names]) for at, (_, names, _) in enumerate(named)]
-            places = [self.table.file_and_row(int(row)) for row in rows[begin:end]]
+            values = [  # of several columns a missing one is empty
+                texts[names[0]][at] if len(names) == 1 else ", ".join(texts[one][at] or "" for one in names)
+                for at, (_, names, _) in enumerate(named)
+            ]
+            places = every[begin:end]
             yield [
                 [file for file, _, _ in places],
                 [group for _, group, _ in places],
-                [row for _, _, row in places],
+                [None if group is None else row for _, group, row in places],
+                [next(lines) if group is None else None for _, group, _ in places],
                 [", ".join(names) for _, names, _ in named],
                 values,
                 [reason for _, _, reason in named],
             ]
-
-
-def _joined(texts: list[str | None]) -> str | None:
-    return texts[0] if len(texts) == 1 else ", ".join(one or "" for one in texts)
 
 
 @dataclass
@@ -151,7 +157,7 @@ def look_at(table: RawTable, checks: Sequence[RowCheck], keys: Sequence[str], ba
             found = check.parse(chunk.column(check.column))
             bad.add(first + np.flatnonzero(found.bad), [check.column], "cannot be read")
             if check.needs:
-                bad.add(first + np.flatnonzero(found.missing), [check.column], "has no value")
+                bad.add(first + np.flatnonzero(found.missing), [check.column], "is a time without a value")
             if check.keep is not None:
                 check.keep(first, found)
 
@@ -165,10 +171,12 @@ def splits_of_rows(
     keys: Sequence[str],
     times: np.ndarray | None,
     unit: str | None,
+    fitting: bool,
 ) -> np.ndarray | None:
     """Returns [rows] int8, the number of each row's split among `SPLITS`, -1 in none.
 
     None where there are no splits. Without keys, positions are hashed for splits by fractions.
+    ``fitting``: whether encoders learn from the rows, so that there must be some.
     """
     split = spec.split
     if split is None:
@@ -184,14 +192,22 @@ def splits_of_rows(
             codes[at : at + CHUNK] = np.searchsorted(bounds, times[at : at + CHUNK], side="right")
     elif split.column is not None:
         table.type_of(split.column, "split")
+        where = f"{table.where}: split: {split.column}"
         for first, chunk in table.chunks([split.column]):
-            codes[first : first + len(chunk)] = _named_splits(chunk.column(0))
+            codes[first : first + len(chunk)] = _named_splits(chunk.column(0), where)
+        if fitting and (codes < 0).all():
+            raise DatasetError(f"{where}: no row has one of the values {', '.join(SPLITS)}; correct them")
     elif keys:
         for first, chunk in table.chunks(keys):
             codes[first : first + len(chunk)] = _shares(split, mixed_keys(chunk, keys))
     else:
         codes[:] = _shares(split, mixed(np.arange(table.rows, dtype=np.uint64)))
     return codes
+
+
+#: The names of splits in a column, in small letters.
+_SPLIT_NAMES = {one: at for at, one in enumerate(SPLITS)}
+_SPLIT_NAMES |= {"training": 0, "valid": 1, "validation": 1, "dev": 1, "testing": 2}
 
 
 def _shares(split: TableSplit, hashes: np.ndarray) -> np.ndarray:
@@ -202,15 +218,14 @@ def _shares(split: TableSplit, hashes: np.ndarray) -> np.ndarray:
 
 def mixed_keys(chunk: Any, keys: Sequence[str]) -> np.ndarray:
     """Returns [n] uint64, one hash of some key columns. Their order does not matter."""
-    hashes = [hash_texts(as_texts(chunk.column(key))) for key in keys]
+    hashes = [hash_texts(as_texts(chunk.column(key), key)) for key in keys]
     return mixed(np.asarray(np.sum(hashes, axis=0, dtype=np.uint64))) if len(hashes) > 1 else hashes[0]
 
 
-def _named_splits(array: Any) -> np.ndarray:
-    encoded = flat(as_texts(array).dictionary_encode())
-    known = {name: at for at, name in enumerate(SPLITS)}
-    of = np.asarray([known.get(one, -1) for one in encoded.dictionary.to_pylist()] + [-1], np.int8)
-    return of[encoded.indices.fill_null(len(of) - 1).to_numpy(zero_copy_only=False)]
+def _named_splits(array: Any, where: str) -> np.ndarray:
+    pc = need("pyarrow.compute")
+    texts = pc.utf8_lower(pc.utf8_trim_whitespace(as_texts(array, where)))
+    return np.asarray([*_SPLIT_NAMES.values(), -1], np.int8)[places_among(texts, list(_SPLIT_NAMES), where)]
 
 
 # Labels ###########################################################################################
@@ -242,7 +257,8 @@ class LabelsOfRows:
         Raises:
             DatasetError: there is no such column, or there are too many classes.
         """
-        table.type_of(spec.column, "label")
+        nothing = need("pyarrow").array([], table.type_of(spec.column, "label"))
+        as_texts(nothing, f"{table.where}: label: {spec.column}")  # an error where no value is a class
         found = cls(spec, table, spec.kind or "")
         if spec.kind in ("boolean", "value"):
             return found
@@ -274,7 +290,8 @@ class LabelsOfRows:
                     f"{self.table.where}: label: {self.spec.column} has more than {_MOST_CLASSES:,} values; "
                     f'give kind = "value" for numbers to be predicted as such'
                 )
-        return sorted(one for one in found if one is not None and one == one)
+        infinite = (float("inf"), float("-inf"))
+        return sorted(one for one in found if one is not None and one == one and one not in infinite)
 
     def _classes(self, distinct: list[Any]) -> list[Any] | None:
         whole = all(isinstance(one, (int, float)) and one == int(one) for one in distinct)
@@ -291,7 +308,7 @@ class LabelsOfRows:
             found = to_numbers(array, where)
             if self.kind == "value":
                 return found
-            return Parsed(found.values.astype(np.int64), found.missing, found.bad)
+            return Parsed(np.where(found.bad, 0, found.values).astype(np.int64), found.missing, found.bad)
         encoded = flat(flat(array).dictionary_encode())
         known = {one: at for at, one in enumerate(self.values)}
         names = [
@@ -299,6 +316,8 @@ class LabelsOfRows:
         ]
         of = np.asarray([known.get(one, -1) for one in names] + [-1], np.int64)
         codes = of[encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
+        if (codes < 0).any():  # 1 for "1.0", or true for "True"
+            codes = np.where(codes < 0, places_among(array, list(map(str, self.values)), where), codes)
         return Parsed(codes, codes < 0, np.zeros(len(codes), np.bool_))
 
     def final(self, found: Parsed) -> np.ndarray:

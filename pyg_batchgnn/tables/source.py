@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
-from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data import DatasetError, whole_below
 from pyg_batchgnn.tables.description import EdgeTable, NodeTable
 
 #: Rows that are read and encoded at a time. Statistics are summed in these steps, so another
@@ -24,6 +24,8 @@ _PARQUET = (".parquet", ".parq", ".pq")
 _CSV_BYTES = 1 << 24
 #: A whole number as it is written: no zeros in front, no sign +, within int64.
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
+#: DuckDB's column of the number of a row in its file.
+_ROW = "file_row_number"
 
 
 def need(module: str) -> Any:
@@ -119,6 +121,13 @@ def expand(where: str, folder: Path, files: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def refuse_database(path: str) -> None:
+    """Raises DatasetError if a path is a DuckDB database, whose tables are no files."""
+    if path.lower().endswith((".duckdb", ".ddb")):
+        export = f"duckdb {path} \"EXPORT DATABASE 'tables' (FORMAT parquet)\""
+        raise DatasetError(f"{path}: is a database; write its tables as files with: {export}")
+
+
 # Tables ###########################################################################################
 
 
@@ -132,6 +141,7 @@ class TablePart:
         rows: its number of rows.
         first: the number of its first row in the table.
         delimiter: of a CSV file; "" for Parquet.
+        schema: its columns and their Arrow types.
     """
 
     path: str
@@ -139,6 +149,7 @@ class TablePart:
     rows: int
     first: int
     delimiter: str
+    schema: Any
 
 
 @dataclass(frozen=True)
@@ -149,7 +160,8 @@ class RawTable:
         where: its name in errors, such as [nodes.user].
         parts: the files in order.
         schema: the columns and their Arrow types.
-        torn: rows of CSV files with a wrong number of columns: file, row and text.
+        torn: rows of CSV files with a wrong number of columns: file, number of the record from 1
+            on, and text.
     """
 
     where: str
@@ -204,39 +216,65 @@ class RawTable:
                         fact = f"a value does not fit the type of the other files ({error})"
                         raise DatasetError(f"{part.path}: {fact}; give all files one type") from error
 
-    def sql(self, columns: dict[str, str]) -> str:
+    def sql(self, columns: dict[str, str], as_keys: bool = False) -> str:
         """Returns the query of the rows with their numbers.
 
         Args:
             columns: the name of each column in the result, and the column. Whole numbers of CSV
                 files are such in the result.
+            as_keys: makes floats whole numbers; those that stand for none or for several are NULL.
+
+        Raises:
+            DatasetError: DuckDB, which knows no case, cannot tell a column from another one.
         """
-        pa = need("pyarrow")
-        shown = []
-        for name, column in columns.items():
-            whole = self.schema.field(column).type == pa.int64()
-            shown.append(
-                f"{f'CAST({quoted(column)} AS BIGINT)' if whole else quoted(column)} AS {quoted(name)}"
-            )
-        return " UNION ALL ".join(
-            f"SELECT {', '.join([*shown, f'file_row_number + {part.first} AS _row'])} FROM "
-            f"read_parquet({literal(part.parquet)}, file_row_number = true)"
-            for part in self.parts
-        )
+        lower, queries = [name.lower() for name in self.schema.names], []
+        for column in [*columns.values(), *(one for one in self.schema.names if one.lower() == _ROW)]:
+            if lower.count(column.lower()) > 1 or column.lower() in ("", _ROW):
+                fact = "has no name, one that DuckDB takes, or one that differs from another only by case"
+                raise DatasetError(
+                    f"{self.where}: {self.parts[0].path}: column {column!r}: {fact}; rename it"
+                )
+        for part in self.parts:
+            found = [f"{self._value(part, of, as_keys)} AS {quoted(name)}" for name, of in columns.items()]
+            file = f"read_parquet({literal(part.parquet)}, {_ROW} = true)"
+            queries.append(f"SELECT {', '.join(found)}, {_ROW} + {part.first} AS _row FROM {file}")
+        return " UNION ALL ".join(queries)
+
+    def _value(self, part: TablePart, column: str, as_key: bool) -> str:
+        pa, kind, name = need("pyarrow"), part.schema.field(column).type, quoted(column)
+        if as_key and pa.types.is_floating(kind):
+            exact = f"{name} = floor({name}) AND abs({name}) < {whole_below(kind)}"
+            return f"CASE WHEN {exact} THEN TRY_CAST({name} AS BIGINT) END"
+        return f"CAST({name} AS BIGINT)" if self.schema.field(column).type == pa.int64() else name
 
     def place(self, row: int) -> str:
         """Returns where a row stands: the file and the line, or the row group and the row."""
         file, group, inner = self.file_and_row(row)
         if group is None:
-            return f"{file}: line {_line_of(file, inner, self._part_of(row).delimiter)}"
+            return f"{file}: line {self.lines([(file, inner)])[0]}"
         return f"{file}: row group {group}, row {inner}"
 
     def file_and_row(self, row: int) -> tuple[str, int | None, int]:
-        """Returns the file of a row, its row group (None: a CSV file has none), and its number
-        there."""
+        """Returns the file of a row, its row group, and its number there from 0 on. A row of CSV
+        has no group, and the number of its record from 1 on; the first record names columns."""
         part = self._part_of(row)
         inner = row - part.first
-        return part.path, None if part.delimiter else bisect.bisect_right(self._groups[part], inner), inner
+        if part.delimiter:
+            return part.path, None, inner + 2 + bisect.bisect_right(self._torn_at[part.path], inner)
+        return part.path, bisect.bisect_right(self._groups[part], inner), inner
+
+    @cached_property
+    def _torn_at(self) -> dict[str, list[int]]:
+        """The number of whole rows before each row with a wrong number of columns, by file."""
+        torn = {part.path: [one for file, one, _ in self.torn if file == part.path] for part in self.parts}
+        return {path: [number - 2 - at for at, number in enumerate(of)] for path, of in torn.items()}
+
+    def lines(self, records: Sequence[tuple[str, int]]) -> list[int]:
+        """Returns the lines on which records of CSV files end, given by file and number."""
+        delimiter = max(part.delimiter for part in self.parts)
+        found = {path: {number for of, number in records if of == path} for path in dict(records)}
+        ends = {path: _lines_of(path, delimiter, numbers) for path, numbers in found.items()}
+        return [ends[path][number] for path, number in records]
 
     def _part_of(self, row: int) -> TablePart:
         return self.parts[bisect.bisect_right(self._firsts, row) - 1]  # of empty files the last
@@ -272,12 +310,22 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _line_of(path: str, row: int, delimiter: str) -> int:
-    """Returns the line on which a row of a CSV file ends, from 1 on. Empty lines are no rows."""
+def _lines_of(path: str, delimiter: str, records: set[int]) -> dict[int, int]:
+    """Returns the lines on which some records of a CSV file end, both from 1 on.
+
+    The first record has the names of the columns. Empty lines are no records.
+    """
+    found, last = dict.fromkeys(records, 0), max(records, default=0)
+    if not records:
+        return found
     with open_file(path) as stream:
         lines = csv.reader((one.decode("utf-8", "replace") for one in stream), delimiter=delimiter)
-        next(itertools.islice((line for line in lines if line), row + 1, None), None)
-        return lines.line_num
+        for number, _ in enumerate((line for line in lines if line), 1):
+            if number in found:
+                found[number] = lines.line_num
+            if number >= last:
+                break
+    return found
 
 
 # Opening ##########################################################################################
@@ -296,10 +344,10 @@ def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Pa
     """
     pa = need("pyarrow")
     parts: list[TablePart] = []
-    schemas: list[Any] = []
     torn: list[tuple[str, int, str]] = []
     texts, seen = set[str](), set[str]()
     for number, path in enumerate(expand(where, folder, spec.files)):
+        refuse_database(path)
         is_csv = spec.format == "csv" or (spec.format is None and not path.lower().endswith(_PARQUET))
         copy = staged / f"{number:05}.parquet"
         if is_csv:
@@ -311,19 +359,17 @@ def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Pa
             _stage_remote(path, copy)
         file = str(copy) if is_csv or _is_remote(path) else path
         rows, schema = _outline(path, file)
-        parts.append(
-            TablePart(path, file, rows, sum(part.rows for part in parts), spec.delimiter if is_csv else "")
-        )
-        schemas.append(schema)
-    for part, schema in zip(parts, schemas, strict=True):
-        if set(schema.names) != set(schemas[0].names):
-            differ = sorted(set(schema.names) ^ set(schemas[0].names))
+        first = sum(part.rows for part in parts)
+        parts.append(TablePart(path, file, rows, first, spec.delimiter if is_csv else "", _plain(schema)))
+    for part in parts:
+        if set(part.schema.names) != set(parts[0].schema.names):
+            differ = sorted(set(part.schema.names) ^ set(parts[0].schema.names))
             raise DatasetError(
                 f"{where}: {part.path} and {parts[0].path} do not have the same columns: "
                 f"{', '.join(differ)}; write them with the same, or name them in two tables"
             )
     try:
-        schema = pa.unify_schemas([_plain(schema) for schema in schemas], promote_options="permissive")
+        schema = pa.unify_schemas([part.schema for part in parts], promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise DatasetError(
             f"{where}: the files differ in the type of a column ({error}); write them again with one"
@@ -336,11 +382,10 @@ def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Pa
 def _plain(schema: Any) -> Any:
     """Returns a schema without dictionaries and without metadata."""
     pa = need("pyarrow")
-    fields = [
-        pa.field(one.name, one.type.value_type if pa.types.is_dictionary(one.type) else one.type)
-        for one in schema
-    ]
-    return pa.schema(fields)
+    is_dictionary = pa.types.is_dictionary
+    return pa.schema(
+        [(one.name, one.type.value_type if is_dictionary(one.type) else one.type) for one in schema]
+    )
 
 
 def _outline(path: str, file: str) -> tuple[int, Any]:
@@ -348,9 +393,9 @@ def _outline(path: str, file: str) -> tuple[int, Any]:
     try:
         with pq.ParquetFile(file) as opened:
             schema = opened.schema_arrow
-            twice = [name for name in schema.names if schema.names.count(name) > 1]
-            if twice:
-                raise DatasetError(f"{path}: has two columns {twice[0]!r}; rename one")
+            for name in schema.names:
+                if schema.names.count(name) > 1:
+                    raise DatasetError(f"{path}: has two columns {name!r}; rename one")
             return opened.metadata.num_rows, schema
     except (pa.ArrowException, OSError) as error:
         raise DatasetError(f"{path}: not readable as Parquet ({error}); write the file again") from error

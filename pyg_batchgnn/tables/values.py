@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from typing import Any
@@ -13,6 +14,8 @@ from pyg_batchgnn.tables.description import UNITS, Moment, TimeColumn
 from pyg_batchgnn.tables.source import need
 
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
+#: The largest numbers of float32 and of float64.
+MOST, MOST_DOUBLE = float(np.finfo(np.float32).max), float(np.finfo(np.float64).max)
 #: One unit of time in nanoseconds.
 _NANOSECONDS = {"D": 86_400 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
@@ -60,11 +63,20 @@ def is_number(kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind))
 
 
+def is_vector(kind: Any) -> bool:
+    """Returns whether an Arrow type is one of lists of numbers."""
+    types = need("pyarrow").types
+    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+        return False
+    of = kind.value_type
+    return bool(is_number(of) or types.is_boolean(of) or types.is_decimal(of) or types.is_null(of))
+
+
 # Numbers and booleans #############################################################################
 
 
-def to_numbers(array: Any, where: str) -> Parsed:
-    """Returns numbers as float64. NaN is missing, and infinite numbers are bad.
+def to_numbers(array: Any, where: str, most: float = MOST) -> Parsed:
+    """Returns numbers as float64. NaN is missing, and numbers beyond `most` are bad.
 
     Raises:
         DatasetError: the column is of no numbers; ``where`` names it.
@@ -84,14 +96,7 @@ def to_numbers(array: Any, where: str) -> Parsed:
     else:
         raise DatasetError(f"{where}: has the type {kind}, expected numbers; give another column or encoder")
     missing |= np.isnan(values) & ~bad
-    return Parsed(values, missing, bad | np.isinf(values))
-
-
-def to_rows(array: Any) -> np.ndarray:
-    """Returns the numbers of rows that a column of numbers names, int64; -1 where it names none."""
-    numbers = to_numbers(array, "a row")
-    none = numbers.missing | numbers.bad | (numbers.values != np.floor(numbers.values))
-    return np.where(none, -1, np.where(none, 0, numbers.values)).astype(np.int64)
+    return Parsed(values, missing, bad | ~(np.isnan(values) | (np.abs(values) <= most)))
 
 
 def to_booleans(array: Any, where: str) -> Parsed:
@@ -282,10 +287,13 @@ def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
 # Texts of any value, and their hash ###############################################################
 
 
-def as_texts(array: Any) -> Any:
+def as_texts(array: Any, where: str) -> Any:
     """Returns a column as texts: what an export of the table to CSV would hold.
 
     Booleans are true and false, times ISO 8601, bytes hexadecimal.
+
+    Raises:
+        DatasetError: the column is of lists, maps or structs; ``where`` names it.
     """
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
@@ -293,7 +301,52 @@ def as_texts(array: Any) -> Any:
         return uuid_texts(array)
     if types.is_binary(array.type) or types.is_fixed_size_binary(array.type):
         return pa.array([None if one is None else one.hex() for one in array.to_pylist()], pa.string())
+    if types.is_nested(array.type):
+        fact = f"has the type {array.type}, expected texts, numbers, times or booleans"
+        raise DatasetError(f"{where}: {fact}; give another column, or store the type as one of these")
     return array.cast(pa.string())
+
+
+#: What exports write differently, and how it is written here.
+_SPELLINGS = (
+    *((r"^(-?\d+)\.0+$", r"\1"), ("^(?i:true)$", "true"), ("^(?i:false)$", "false")),
+    (r"(:\d\d)\.0+(Z?)$", r"\1\2"),
+)
+
+
+def as_categories(array: Any, where: str) -> Any:
+    """Returns a column as texts that one value has in files of all kinds.
+
+    So 1, 1.0 and "1.0" are "1", and True, "True" and "TRUE" are "true". NaN is missing.
+
+    Raises:
+        DatasetError: as `as_texts`.
+    """
+    pa, pc, types = need("pyarrow"), need("pyarrow.compute"), need("pyarrow").types
+    array = flat(array)
+    texts, kind = as_texts(array, where), array.type
+    if types.is_floating(kind):
+        values = array.cast(pa.float64())
+        texts = pc.if_else(pc.is_nan(values), None, texts)
+        is_whole = pc.and_(pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), 2.0**63))
+        whole = pc.if_else(is_whole, values, 0.0).cast(pa.int64()).cast(pa.string())
+        return pc.if_else(is_whole, whole, texts)
+    for pattern, plain in (*_SPELLINGS, (r"(\.\d*[1-9])0+$", r"\1"))[: 5 if types.is_decimal(kind) else 4]:
+        texts = pc.replace_substring_regex(texts, pattern, plain)
+    return texts
+
+
+def places_among(array: Any, names: Sequence[str], where: str) -> np.ndarray:
+    """Returns the place of each value among names, [n] int64; -1 for none. A name that is spelled
+    as the value comes before others that are the same category."""
+    pa, found = need("pyarrow"), []
+    plain = as_categories(pa.array(names, pa.string()), where).to_pylist()
+    for texts, own in ((as_texts(array, where), names), (as_categories(array, where), plain)):
+        known = {name: at for at, name in reversed(list(enumerate(own)))}
+        encoded = flat(texts.dictionary_encode())
+        of = np.asarray([known.get(one, -1) for one in encoded.dictionary.to_pylist()] + [-1], np.int64)
+        found.append(of[encoded.indices.fill_null(len(of) - 1).to_numpy(zero_copy_only=False)])
+    return np.where(found[0] < 0, found[1], found[0])
 
 
 def is_uuid(kind: Any) -> bool:

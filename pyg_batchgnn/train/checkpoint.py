@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from safetensors.torch import load as deserialise
-from safetensors.torch import save as serialise
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from pyg_batchgnn.data import fitted_encoders
 from pyg_batchgnn.history import HistoricalCaches, HistoricalStats, LayerCounts, hit_rates
@@ -56,7 +55,7 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
         "checksums": json.dumps(checksums),
     }
     with replacing(path) as temporary:
-        temporary.write_bytes(serialise(tensors, metadata=header))
+        temporary.write_bytes(save(tensors, metadata=header))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -77,7 +76,7 @@ def parse_values(path: Path, data: bytes, kind: str, version: int) -> dict[str, 
         TrainError: the file is truncated, altered, of another kind or of another version.
     """
     try:
-        tensors = deserialise(data)
+        tensors = load(data)
         length = int.from_bytes(data[:8], "little")
         header = json.loads(data[8 : 8 + length]).get("__metadata__", {})
     except (SafetensorError, ValueError) as error:
@@ -159,6 +158,7 @@ class Checkpoint:
         model: `state_dict` of the model.
         best: `state_dict` of the model at the best validation epoch.
         optimiser: `state_dict` of the optimiser.
+        schedule: that of the schedule of its learning rate; empty without one.
         ranks: the state of each rank.
         rows: the name of the learned rows in `RowFolders`; "" in a run without them.
         best_rows: the name of those of the best validation epoch, likewise.
@@ -173,6 +173,7 @@ class Checkpoint:
     ranks: list[RankCheckpoint]
     rows: str = ""
     best_rows: str = ""
+    schedule: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Writes the checkpoint to `path`, which it replaces."""
@@ -183,6 +184,7 @@ class Checkpoint:
             "model": self.model,
             "best": self.best,
             "optimiser": self.optimiser,
+            "schedule": self.schedule,
             "ranks": [asdict(state) for state in self.ranks],
             "rows": self.rows,
             "best_rows": self.best_rows,
@@ -213,6 +215,7 @@ class Checkpoint:
                 ranks=[RankCheckpoint(**state) for state in values["ranks"]],
                 rows=values["rows"],
                 best_rows=values["best_rows"],
+                schedule=values.get("schedule", {}),
             )
         except TrainError as error:
             raise TrainError(f"{path}: {error}") from None
@@ -280,8 +283,10 @@ class Checkpoint:
         except RuntimeError as error:
             raise TrainError(f"{path}: does not fit the model: {' '.join(str(error).split())}") from None
 
-    def restore_optimiser(self, path: Path, optimiser: Optimizer) -> None:
-        """Loads the optimiser's state.
+    def restore_optimiser(
+        self, path: Path, optimiser: Optimizer, schedule: LRScheduler | None = None
+    ) -> None:
+        """Loads the state of an optimiser, and that of the schedule of its learning rate.
 
         Raises:
             TrainError: it belongs to other parameters.
@@ -289,11 +294,13 @@ class Checkpoint:
         state = {int(index): values for index, values in self.optimiser["state"].items()}
         groups = self.optimiser["param_groups"]
         for group in groups:
-            group["betas"] = tuple(group["betas"])
+            group |= {name: tuple(one) for name, one in group.items() if isinstance(one, list)}
         try:
             optimiser.load_state_dict({"state": state, "param_groups": groups})
         except ValueError as error:
             raise TrainError(f"{path}: does not fit the optimiser: {error}") from None
+        if schedule is not None:  # the milestones of MultiStepLR are those of its options
+            schedule.load_state_dict({k: v for k, v in self.schedule.items() if not isinstance(v, dict)})
 
 
 # Histories ########################################################################################
@@ -393,7 +400,8 @@ class TrainerState:
         """
         own = checkpoint.state_of(ranks.rank, ranks.size)
         checkpoint.restore_model(path, job.network.model, checkpoint.model)
-        checkpoint.restore_optimiser(path, job.optimiser)
+        checkpoint.restore_optimiser(path, job.optimiser, job.schedule)
+        job.change_rate(checkpoint.config.optimiser.learning_rate)
         job.running.restore(own.running)
         restore_history(path, job.graph.history, own.history)
         clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
@@ -424,6 +432,7 @@ class TrainerState:
             ],
             rows="" if job.rows is None else self.rows,
             best_rows=self.best_rows,
+            schedule={} if job.schedule is None else job.schedule.state_dict(),
         )
 
     def begin_epoch(self, job: TrainingJob, path: Path) -> int:

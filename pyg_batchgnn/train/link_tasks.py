@@ -164,6 +164,7 @@ class LinkRanking:
     def __init__(self, task: LinkTask) -> None:
         self._task = task
         self._loss = self._weight = self._not_finite = 0.0
+        self._among = 0
         self._sums = torch.zeros(2 + len(HITS), dtype=torch.float64)
 
     def add_with_own(self, links: Tensor, negatives: Tensor) -> None:
@@ -175,6 +176,7 @@ class LinkRanking:
         """
         counts = RankCounts.among_own(links, negatives)
         self._not_finite += count_not_finite(torch.cat([links.unsqueeze(1), negatives], dim=1))
+        self._among = negatives.size(1)
         self._add(counts, counts.hits_among_own)
         self._add_loss(links, negatives)
 
@@ -192,19 +194,21 @@ class LinkRanking:
         counts = RankCounts.among_all(links, negatives)
         self._not_finite += count_not_finite(links) if negatives.isfinite().all() else len(links)
         self._add(counts, counts.hits_among_all)
+        self._among = len(negatives)
         if len(negatives):
             own = negatives[torch.arange(first, first + len(links)) % len(negatives)]
             self._add_loss(links, own.unsqueeze(1))
 
     def result(self, ranks: Ranks) -> Evaluation | None:
         """Returns loss and metrics of the links of all ranks, or None if there are none;
-        collective."""
-        mine = [self._loss, self._weight, self._not_finite, *self._sums.tolist()]
-        loss, weight, not_finite, count, reciprocal, *hits = ranks.table(mine).sum(dim=0).tolist()
+        collective. Hits@K is left out if all links have fewer negatives than K."""
+        table = ranks.table([self._loss, self._weight, self._not_finite, *self._sums.tolist(), self._among])
+        loss, weight, not_finite, count, reciprocal, *hits, _ = table.sum(dim=0).tolist()
         if not count:
             return None
         scores = {Metric.MRR: reciprocal / count}
-        scores |= {metric: found / count for metric, found in zip(HITS, hits, strict=True)}
+        reached = zip(HITS.items(), hits, strict=True)
+        scores |= {metric: found / count for (metric, k), found in reached if k <= table[:, -1].max()}
         return Evaluation.of(loss / max(weight, 1.0), scores, count, not_finite)
 
     def _add(self, counts: RankCounts, hits: Callable[[int], Tensor]) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -185,7 +184,7 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
             row.append(" - ".join(f"{end:.2f}" for end in result.phase_ranges.get(phase.value, [])))
         table.add_row(*row)
     table.add_section()
-    table.add_row("all phases", f"{total:.2f} s")
+    table.add_row("all phases, the test among them", f"{total:.2f} s")
     table.add_row("wall time of the epochs", f"{result.seconds:.2f} s")
     if several:
         table.add_section()
@@ -399,7 +398,8 @@ def plot_learning(
             _plot_curves(axes, records, name, abscissa, best_epoch)
             axes.set_title(heading if abscissa is _ROWS[0] else "")
             axes.set_ylabel(unit)
-    handles = {label: handle for axes in grid.flat for handle, label in zip(*_legend_of(axes), strict=True)}
+    legends = [axes.get_legend_handles_labels() for axes in grid.flat]
+    handles = {label: handle for legend in legends for handle, label in zip(*legend, strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, fontsize=9)
     figure.suptitle(title)
     _save(figure, path)
@@ -453,11 +453,6 @@ def _metric_labels(metric: Metric) -> tuple[str, str]:
     heading = metric.label[0].upper() + metric.label[1:]
     unit = {Metric.ACCURACY: "share of nodes classified right"}.get(metric)
     return heading, unit or f"{metric.label}{', in units of the values' if metric.is_error else ' (0 to 1)'}"
-
-
-def _legend_of(axes: Axes) -> tuple[list[Artist], list[str]]:
-    handles, labels = axes.get_legend_handles_labels()
-    return handles, labels
 
 
 def _figure(width: float, height: float) -> Figure:

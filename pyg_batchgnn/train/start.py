@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from rich.console import Console
 
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import EDGE_FEATURES, Dataset
 from pyg_batchgnn.nn import ProductChoice
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config import (
@@ -30,13 +31,16 @@ from pyg_batchgnn.train.decisions import (
     product_line,
 )
 from pyg_batchgnn.train.graphs import check_partition
-from pyg_batchgnn.train.job import TrainingJob, build_job
+from pyg_batchgnn.train.job import TrainingJob, build_job, check_optimiser
+from pyg_batchgnn.train.progress import Phase
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.report import TerminalReport, final_table, opening_lines, plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, read_records, write_json
 from pyg_batchgnn.train.run_log import RunLog, check_log
 from pyg_batchgnn.train.tasks import Task
 from pyg_batchgnn.train.trainer import RunOutcome, StopRequest, Trainer
+
+_HEADER = textwrap.TextWrapper(80, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False)
 
 
 def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
@@ -102,6 +106,7 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     check_partition(config.ranks.partition)
     with ranks.any_error():
         check_log(config.run.log)
+        check_optimiser(config)
     configure_malloc(config.run.malloc)
     dataset, fingerprint = open_on_all_ranks(config, ranks)
     config, choice = decide_fields(config, dataset, ranks)
@@ -139,13 +144,16 @@ def _resume(
     apply_product(config)
     job = build_job(config, dataset, ranks)
     _print_opening(console, job, dataset, folder, None, ranks)
+    changed = []
     before, now = (one.run.bfloat16_products.value for one in (written, config))
     if now not in (before, "auto") and before != "auto":
-        console.print(
-            f"note    products of bfloat16 were {before} and are {now} now: the run goes on with other bits",
-            highlight=False,
-            soft_wrap=True,
+        changed.append(
+            f"products of bfloat16 were {before} and are {now} now: the run goes on with other bits"
         )
+    rate, new = (one.optimiser.learning_rate for one in (checkpoint.config, config))
+    changed += [f"the learning rate was {rate:g} and is {new:g} from here on"] if rate != new else []
+    for line in changed:
+        console.print(f"note    {line}", highlight=False, soft_wrap=True)
     with (
         StopRequest() as stop,
         _report(console, job) as report,
@@ -222,8 +230,12 @@ def _print_opening(
 ) -> None:
     lines = opening_lines(job.config, dataset, job.graph.inputs, job.task, job.sizes, folder, ranks)
     lines.append(f"        {product_line(job.config, choice)}")
+    unread = [one for one in dataset.edge_sets if EDGE_FEATURES in one.tables]
+    if unread:
+        names = " of " + ", ".join("-".join(one.relation) for one in unread) if dataset.has_names else ""
+        job.notes.append(f"the features of edges{names} are not read: the models here read those of nodes")
     for line in [*lines, *(f"note    {note}" for note in job.notes)]:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(_HEADER.fill(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def _end(
@@ -242,7 +254,9 @@ def _end(
     if result is not None:  # before the plots: a failing plot must not cost the result
         write_json(folder.result, asdict(result))
         console.print(final_table(result, records), highlight=False)
-        plot_phases(result.phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
+        several = result.ranks > 1
+        phases = {name: one for name, one in result.phases.items() if several or name != Phase.EXCHANGE}
+        plot_phases(phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
     if records:
         best = _best_epoch(records, task)
         plot_learning(records, task, f"{dataset}: {folder.path.name}", best, folder.path / "learning.png")

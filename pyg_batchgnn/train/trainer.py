@@ -13,7 +13,6 @@ from typing import Any, NoReturn, Protocol
 from torch import Tensor
 
 from pyg_batchgnn.train.checkpoint import Checkpoint, TrainerState, history_figures, weights_of
-from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import (
@@ -63,9 +62,11 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
         loss.backward()
     clock.move(Phase.BACKWARD, Phase.EXCHANGE, job.replica.waited() - waited)
     with clock.measure(Phase.OPTIMISER):
+        job.clip()
         if job.rows is not None:
             job.rows.step(weight)
         job.optimiser.step()
+        job.move_rate("step")
     score, score_of = job.task.train_score(logits.detach(), targets) if seeds else (0.0, 0.0)
     return StepFigures(
         seeds > 0,
@@ -76,20 +77,6 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
         score_of,
         *job.network.sampled(batch),
         clock.work() - before,
-    )
-
-
-def diverged(what: str, config: TrainConfig, kept: str) -> TrainError:
-    """Returns the error for a run whose numbers are not finite any more.
-
-    Args:
-        what: tells which number, and where.
-        kept: tells what is left of the run.
-    """
-    rate = config.optimiser.learning_rate
-    return TrainError(
-        f"{what}; lower --lr (optimiser.learning_rate is {rate}), or look for NaN and huge values in the "
-        f"features; {kept}"
     )
 
 
@@ -426,8 +413,9 @@ class Trainer:
         kept = "no epoch was finished, so there is no model"
         if best:
             kept = f"{folder.checkpoint} keeps the weights of epoch {best}, the best one"
+        cause = f"lower --lr, which is {self._job.config.optimiser.learning_rate}, or look for NaN and huge"
         with self._ranks.one_error():
-            raise diverged(what, self._job.config, kept)
+            raise TrainError(f"{what}; {cause} values in the features; {kept}")
 
     def _is_patience_over(self) -> bool:
         patience = self._job.config.run.patience
@@ -452,6 +440,9 @@ class Trainer:
         spread = spread_over_ranks(self._state.clock, self._ranks)
         disk = self._disk.since_last(self._ranks)
         record = epoch_record(progress, task.train_metric.value, scores, spread, disk)
+        if self._job.schedule is not None:
+            record.train["learning_rate"] = self._job.optimiser.param_groups[0]["lr"]
+        self._job.move_rate("epoch", None if val is None else val.scores[task.metric])
         self._state.end_epoch()
         if is_best and self._job.rows is not None:
             self._state.best_rows = self._state.rows  # which `save` writes

@@ -67,6 +67,16 @@ def test_keys_in_csv_keep_their_types(tmp_path: Path, name: str) -> None:
     assert read_ids(tmp_path / "some.csv", [table], [""])[0].tolist() == IDS[::-3].tolist()
 
 
+@pytest.mark.parametrize(("kind", "most"), [(pa.float16(), 2**11), (pa.float32(), 2**24)])
+def test_floats_that_are_several_keys_are_refused(tmp_path: Path, kind: Any, most: int) -> None:
+    table, file = KeyTable("user", most + 2, None), tmp_path / "some.parquet"
+    pq.write_table(pa.table({"id": pa.array([3.0, float(most - 1)], kind)}), file)
+    assert read_ids(file, [table], [""])[0].tolist() == [3, most - 1]
+    pq.write_table(pa.table({"id": pa.array([3.0, float(most)], kind)}), file)
+    with pytest.raises(DatasetError, match=f"id, row 1: is {float(most)} as .* store the column as int64"):
+        read_ids(file, [table], [""])
+
+
 def test_positions_are_keys_where_there_are_no_others(tmp_path: Path) -> None:
     (tmp_path / "keys").mkdir()
     found = FolderKeys.of(f"{tmp_path}:hold_out=0.1")

@@ -11,6 +11,7 @@ import re
 import runpy
 import stat
 import sys
+import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -487,6 +488,16 @@ def test_links_lead_somewhere() -> None:
     texts[SITE / docs_hooks.COMMAND_LINE] = docs_hooks.command_line()
     found = {str(page.relative_to(ROOT)): broken_links(page, text, texts) for page, text in texts.items()}
     assert not {page: links for page, links in found.items() if links}
+
+
+def test_paths_in_docstrings_become_links_of_the_site() -> None:
+    class Pages(dict[str, types.SimpleNamespace]):
+        get_file_from_path = dict.get
+
+    disk = types.SimpleNamespace(name="disk", url_relative_to=lambda _page: "../../how-to/disk.html")
+    html = "<p>too (docs/how-to/disk.md), " + "docs/" + 'no.md <a href="https://x/docs/how-to/disk.md">'
+    made = docs_hooks.on_page_content(html, mock.Mock(), mock.Mock(), Pages({"how-to/disk.md": disk}))  # type: ignore[arg-type]
+    assert made == html.replace("(docs/how-to/disk.md)", '(<a href="../../how-to/disk.html">disk</a>)')
 
 
 def test_a_broken_link_is_seen() -> None:

@@ -30,6 +30,13 @@ def test_it_prints_what_works_here(capsys: pytest.CaptureFixture[str]) -> None:
         assert finding["state"] == "works" or finding["remedy"], finding
 
 
+@pytest.mark.parametrize("has", [True, False])
+def test_metis_is_the_library_that_the_policy_calls(has: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "has_metis", lambda: has)
+    found = findings.check_metis()
+    assert (found.state is FindingState.WORKS) == has and ("pip install cmeel-metis" in found.remedy) != has
+
+
 def test_what_is_needed_decides() -> None:
     broken = Finding("backend ccl", FindingState.BROKEN, "it [never] ends", "see its log")
     findings = [Finding("torch", FindingState.WORKS, "2.13", needed=True), broken]

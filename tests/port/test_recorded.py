@@ -1,10 +1,10 @@
-"""A recording holds as long as arguments and attributes are as they were; whatever calls it."""
+"""Graphs hold as long as arguments and attributes are as they were; whatever calls them."""
 
 from __future__ import annotations
 
 import copy
+import gc
 import warnings
-import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
@@ -24,7 +24,7 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, Header, MessageKind, gradient_hook
-from pyg_batchgnn.port import accelerate
+from pyg_batchgnn.port import accelerate, traced
 from tests.support.ported_models import CLASSES, FEATURES, GRAPH
 from tests.support.ranks import run_ranks
 from tests.support.recorded_models import (
@@ -44,7 +44,7 @@ from tests.support.recorded_models import (
 )
 
 
-def test_arguments_that_are_none_or_numbers_have_graphs_of_their_own() -> None:
+def test_arguments_that_are_none_or_numbers() -> None:
     ours, plain = pair(Options())
     compare(ours, plain)
     compare(ours, plain, call=lambda model, batch: model(batch.x, batch.edge_index, power=2), power=2)
@@ -148,7 +148,7 @@ def test_a_change_between_calls_acts_as_on_the_plain_model(change: str) -> None:
     assert changed.shape != before.shape or change == "frozen" or not torch.allclose(changed, before)
 
 
-def test_a_change_back_finds_the_first_graph() -> None:
+def test_a_change_back_needs_no_new_graph() -> None:
     ours, plain = pair(Options())
     for alpha in (0.5, 2.0, 0.5, 2.0):
         ours.alpha = plain.alpha = alpha
@@ -172,7 +172,7 @@ def test_options_of_parts_that_make_them_look_at_all_rows_are_seen() -> None:
     compare(ours, plain)
     assert_trimmed(ours, [1, 0])
     for model in (ours, plain):
-        model.soft.dim, model.norm.mode = 0, "graph"
+        model.soft.dim, model.norm.mode = 0, "graph"  # FAULT: the mode of a norm is not seen
     compare(ours, plain)
     for model in (ours, plain):
         model.conv.flow = "target_to_source"
@@ -198,12 +198,39 @@ class Parts(torch.nn.Module):
         return self.gin(self.soft(self.norm(self.conv(x, edge_index))), edge_index)
 
 
-def test_values_that_change_in_every_call_end_as_plain_calls() -> None:
+def test_numbers_that_change_in_every_call() -> None:
     ours, plain = pair(Options())
     for number in range(30):
         ours.alpha = plain.alpha = 0.1 * number
         compare(ours, plain, batches()[:1])
-    assert any("recorded 16 times" in one for one in found_in(ours).reasons)
+    assert_recorded(ours, 3)  # 0 and 1 may have graphs of their own
+
+
+def test_functions_that_change_in_every_call_end_as_plain_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning says so. Effects happen once in each call, whoever makes it."""
+    monkeypatch.setattr(traced, "_MOST_GRAPHS", 3)
+    ours, plain = pair(Net(lambda _, __, h: h))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for power in range(1, 8):
+            for model in (ours, plain):
+                model.middle = _appends(power)
+            batch = batches()[power % 3]
+            found, wanted = ours(batch), plain(batch.x, batch.edge_index)
+            assert len(found) == (batch.batch_size if power <= 3 else batch.num_nodes)
+            assert_close(found, wanted[: len(found)])
+            assert_close(gradients(ours, found), gradients(plain, wanted[: len(found)]))
+            assert ours.seen == plain.seen == list(range(1, power + 1))
+    (said,) = [str(one.message) for one in caught]
+    assert "captured 3 times" in said and "model(batch) returns all of them" in said
+
+
+def _appends(power: int) -> Any:
+    def middle(model: Any, _: Tensor, h: Tensor) -> Tensor:
+        model.seen.append(power)
+        return h.tanh() ** power
+
+    return middle
 
 
 def test_attributes_that_forward_does_not_read_change_nothing() -> None:
@@ -296,31 +323,45 @@ def test_batches_of_worker_processes() -> None:
     assert_trimmed(ours, [1, 0])
 
 
-class Watched(torch.nn.Module):
-    """A model that notes whether its first rows are gone once nobody reads them."""
+#: An unusual width, by which rows are found.
+WIDTH = 37
+
+
+class Watching(pyg.SumAggregation):
+    """Notes how many tensors of rows there are."""
+
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        found = [one for one in gc.get_objects() if type(one) is Tensor and one.shape[-1:] == (WIDTH,)]
+        SEEN.append(len({one.untyped_storage().data_ptr() for one in found}))
+        return super().forward(x, *args, **kwargs)
+
+
+class Long(torch.nn.Module):
+    """Steps between its layers each make new rows."""
 
     def __init__(self, columns: int) -> None:
         super().__init__()
-        self.convs = torch.nn.ModuleList([pyg.SAGEConv(columns, 8), pyg.SAGEConv(8, 4)])
+        self.first, self.second = pyg.SAGEConv(columns, WIDTH), pyg.SAGEConv(WIDTH, 4, aggr=Watching())
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        h = self.convs[0](x, edge_index)
-        first = weakref.ref(h)
-        h = h.relu()
-        SEEN.append(first() is None)
-        return self.convs[1](h, edge_index)
+        h = self.first(x, edge_index)
+        for step in range(10):
+            h = torch.stack([h, h.roll(1, 0)], dim=2).sum(dim=2) * step
+        return self.second(h, edge_index)
 
 
-SEEN: list[Any] = []
+SEEN: list[int] = []
 
 
-def test_a_recording_keeps_no_rows() -> None:
+def test_rows_that_nobody_reads_any_more_are_freed() -> None:
     """Rows of all hops of a large batch would not fit beside each other."""
     SEEN.clear()
     batch = batches()[0]
-    ours = accelerate(Watched(batch.x.size(1)).double())
-    ours(batch).sum().backward()
-    assert SEEN == [True]  # forward ran once, while it was recorded
+    ours = accelerate(Long(batch.x.size(1)).double())
+    for _ in range(2):
+        with torch.no_grad():
+            ours(batch)
+    assert SEEN and SEEN[-1] <= 4, SEEN
 
 
 def test_gradients_inside_a_forward_are_refused() -> None:
@@ -335,7 +376,9 @@ def test_gradients_inside_a_forward_are_refused() -> None:
 
     batch = batches()[0]
     ours, plain = pair(Forces(batch.x.size(1)))
-    assert_close(ours(batch), plain(batch.x, batch.edge_index)[: batch.batch_size])
+    with pytest.warns(UserWarning, match="is called plainly, for all rows"):
+        found = ours(batch)[: batch.batch_size]
+    assert_close(found, plain(batch.x, batch.edge_index)[: batch.batch_size])
 
 
 def _batch(seeds: list[int], fanouts: Sequence[int] = (4, 3)) -> Any:
@@ -447,7 +490,7 @@ def test_the_class_of_a_model_makes_others() -> None:
         compare(again, plain)
 
 
-def test_numbers_of_rows_are_numbers_outside_of_a_recording() -> None:
+def test_numbers_of_rows_are_numbers_after_a_call() -> None:
     seen: list[int] = []
 
     def notes(_: Any, __: Any, h: Tensor) -> Tensor:
@@ -496,7 +539,7 @@ def test_a_compiled_or_traced_model_runs_pygs_code() -> None:
     compare(ours, plain)
 
 
-def test_a_part_of_another_model_is_recorded_alone() -> None:
+def test_a_part_of_another_model_is_captured_alone() -> None:
     """A module of Lightning, or one like it, calls the accelerated model."""
 
     class Task(torch.nn.Module):

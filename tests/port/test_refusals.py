@@ -642,7 +642,7 @@ CASES: dict[str, Case] = {
     "centres gradients": Case(lambda _, __, h: Centred.apply(h * 2)),
     # FAULT: the hook is lost, in silence.
     "hooks rows": Case(hooks_rows),
-    "hooks a node": Case(hooks_node),
+    "hooks a node": Case(hooks_node, why="PyTorch's tracer stopped"),
     "keeps a gradient": Case(keeps_gradient, why="side effect"),
     "straight through": Case(lambda _, __, h: (h.round() - h).detach() + h),
     "gated": Case(lambda model, _, h: h + model.gate * h.tanh()),

@@ -191,6 +191,22 @@ def test_a_typed_minibatch() -> None:
             assert source.size(1) == tables()[relation[0]].size(1)
 
 
+def test_an_attribute_of_a_type() -> None:
+    minibatch = with_tables(typed_minibatch([3, 1], [2]))
+    for name in tables():
+        rows = minibatch.attributes_of(name).gather("x")
+        assert torch.equal(minibatch.attribute("x", of=name), rows)
+        assert torch.equal(minibatch.attribute("x", 1, name), rows[:1])
+    with pytest.raises(KeyError, match="rows of 'paper' carry no attribute 'y'"):
+        minibatch.attribute("y", of="paper")
+    with pytest.raises(KeyError, match="carries no attributes of"):
+        minibatch.attribute("weight", of=CITES)
+    with pytest.raises(
+        TypeError, match=r"no minibatch\['paper'\]; read minibatch.attribute\('x', of='paper'\)"
+    ):
+        minibatch["paper"]
+
+
 def test_attributes_of_edges() -> None:
     from torch_geometric.data import HeteroData
 

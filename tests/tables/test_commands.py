@@ -30,12 +30,14 @@ def test_the_commands_lead_to_a_data_folder(
     monkeypatch.chdir(tmp_path)
     write_shop(tmp_path / "shop")
     assert batchgnn("tables", "describe", "shop") == 0
-    assert "wrote shop/graph.toml; read it, correct it" in capsys.readouterr().out
+    out, unread = capsys.readouterr().out, "note: the features of user-orders-item are stored as edge_attr"
+    assert "wrote shop/graph.toml; read it, correct it" in out and unread in out
     assert batchgnn("tables", "check", "shop", "--memory-limit", "1GiB", "--threads", "1") == 0
-    assert "arrays of the data folder" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "arrays of the data folder" in out and unread in out
     assert batchgnn("tables", "convert", "shop", "--out", "data") == 0
     out = capsys.readouterr().out
-    assert "user: 50 nodes" in out and "user-orders-item: " in out
+    assert "user: 50 nodes" in out and "user-orders-item: " in out and unread in out
     assert "train on it with: batchgnn train data --task link --edge-type user,orders,item" in out
     assert batchgnn("tables", "apply", "data", "shop", "--out", "again") == 0
     assert "score its rows with: batchgnn predict RUN --dataset again" in capsys.readouterr().out
@@ -147,9 +149,16 @@ def test_a_model_with_learned_rows_knows_no_new_nodes(
         '[nodes.user]\nfiles = "users.csv"\nkey = "user_id"\nlabel = "age"\n'
         "split = { fractions = [0.6, 0.2, 0.2] }\n"
         '[edges."user,orders,item"]\nfiles = "orders.csv"\nsource = "user_id"\ntarget = "item_id"\n'
+        'features = { price = "number" }\non_bad_rows = "set aside"\n'
     )
+    with (tmp_path / "shop/orders.csv").open("a") as stream:
+        stream.write("u1,i1\nu1,i1,cheap\nu1,i1,dear\n")
     assert batchgnn("tables", "convert", "shop", "--out", "data") == 0
+    out = capsys.readouterr().out
+    assert "set aside of user,orders,item: 1 row with a wrong number of columns" in out
+    assert "set aside of user,orders,item: 2 rows with a value that cannot be read" in out
     assert batchgnn("train", "data", "--node-type", "user", "--epochs", "1", "--run", "run", *SMALL) == 0
+    assert "the features of edges of user-orders-item, item-rev_orders-user" in capsys.readouterr().out
     with (tmp_path / "shop/users.csv").open("a") as stream:
         stream.write("u50,22\n")
     assert batchgnn("tables", "apply", "data", "shop", "--out", "new") == 0

@@ -135,6 +135,37 @@ def test_keys_of_other_types_are_compared_by_value(tmp_path: Path, kind: pa.Data
     assert np.load(tmp_path / "data/edge_index/user__knows__user.npy").tolist() == [[2, 0, 1]] * 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "most"), [(pa.float16(), 2**11), (pa.float32(), 2**24), (pa.float64(), 2**53)]
+)
+def test_floats_name_a_node_while_they_are_one_number(
+    converted: Converted, kind: pa.DataType, most: int
+) -> None:
+    """From `most` on, a float stands for several whole numbers. Files beside it keep theirs."""
+    users = {"id": [0, 1, most, most + 1]}
+    one = {"a": [most + 1, most], "b": [0, 0]}
+    two = {"a": pa.array([0.0, 1.0], kind), "b": [1, 1]}
+    links = LINKS.replace("links", "links*")
+    found = converted(USERS + links, users=users, links1=one, links2=two)
+    assert found["edge_index/user__knows__user"].tolist() == [[3, 2, 0, 1], [0, 0, 1, 1]]
+    two["a"] = pa.array([0.0, float(most)], kind)
+    for said in (USERS, '[nodes.user]\nfiles = "users.parquet"\n', ""):  # keys, positions, no table
+        with pytest.raises(DatasetError, match=f"row 1: a: {float(most)} is the key of no"):
+            converted(said + links, "other", users=users, links1={"a": [1], "b": [0]}, links2=two)
+
+
+def test_columns_that_differ_by_case_are_told_apart(converted: Converted) -> None:
+    users = {"id": ["u", "v"], "N": [1.0, 2.0], "n": [2.0, 1.0]}
+    found = converted(USERS + "features = { n = 'number', N = 'number' }", users=users)
+    assert found["nodes/user/x"].tolist() == [[1, -1], [-1, 1]]
+
+
+def test_decimals_name_the_nodes_of_whole_numbers(converted: Converted) -> None:
+    price = pa.array([1, 2], pa.int64()).cast(pa.decimal128(21, 2))
+    links = {"a": price, "b": pa.array([2, 1])}
+    assert converted(LINKS, links=links)["edge_index/user__knows__user"].tolist() == [[0, 1], [1, 0]]
+
+
 def test_files_elsewhere_are_copied_once(tmp_path: Path) -> None:
     """Files of other file systems are read through fsspec; those in memory stand for s3:// here."""
     fsspec = pytest.importorskip("fsspec")
@@ -320,6 +351,8 @@ def features(encoder: str) -> str:
 TIMED = USERS + "time = 'n'"
 DATES = [date(1969, 1, 1), date(1970, 1, 1), date(9999, 12, 31)]
 AS_CSV = USERS.replace("parquet", "csv")
+MAPS = pa.array([[("a", 1)]] * 3, pa.map_(pa.string(), pa.int64()))
+DBL_MAX = float(np.finfo(np.float64).max)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +365,7 @@ AS_CSV = USERS.replace("parquet", "csv")
         (features("boolean"), {"n": ["true", "no", "perhaps"]}, "n: 'perhaps' cannot be read"),
         (features("list"), {"n": [[1.0, 2.0], None, [3.0]]}, r"n: \[3.0\] cannot be read"),
         (TIMED, {"n": ["2024-01-01", None, "2024"]}, "n: '2024' cannot be read"),
-        (TIMED, {"n": [1, None, 3]}, "row 1: n: None has no value"),
+        (TIMED, {"n": [1, None, 3]}, "row 1: n: None is a time without a value"),
         (TIMED, {"n": pa.array([1, 2**63, 3], pa.uint64())}, f"row 1: n: {2**63} cannot be read"),
         (TIMED + "\n[options]\ntime_unit = 'ns'", {"n": DATES}, r"row 2: n: .*9999, 12, 31"),
         (USERS + "time = { column = 'n', timezone = 'Mars/Base' }", {}, "timezone is 'Mars/Base'; give"),
@@ -341,6 +374,32 @@ AS_CSV = USERS.replace("parquet", "csv")
         (USERS.replace('"id"', '"f"'), {"f": [1.5] * 3}, "key: f has the type double; keys are texts"),
         (USERS + "features = { id = 'number' }", {"id": [b"u"]}, "has the type binary, expected numbers"),
         (USERS.replace("users.p", "no.p"), {}, "'no.parquet' stands for no file"),
+        (USERS, {"ID": [1] * 3}, "users.parquet: column .id.: .* only by case"),
+        (USERS, {"File_Row_Number": [1] * 3}, "column .File_Row_Number.: .* that DuckDB takes"),
+        (USERS.replace('"id"', '""'), {"": [1] * 3}, "column .*: has no name, .*; rename it"),
+        (
+            USERS + "label = 'n'",
+            {"n": [{"a": 1}] * 3},
+            "label: n: has the type struct.*; give another",
+        ),
+        (USERS + "split = 'n'", {"n": [[1]] * 3}, "split: n: has the type list.*; give another column"),
+        (USERS + "split = 'n'", {"n": ["a", None, "b"]}, "split: n: no row has one of the values train, val"),
+        (features("hashed"), {"n": MAPS}, "features.n: has the type map.*; give another column"),
+        (features("list"), {"n": [[["a"]]] * 3}, "n: has the type list.*, expected lists of numbers; give"),
+        (features("number"), {"n": [1.0, 2.0, DBL_MAX]}, "row 2: n: 1.797.*e.308 cannot be read"),
+        (features("quantile"), {"n": [1.0, 2.0, DBL_MAX]}, "row 2: n: 1.797.*e.308 cannot be read"),
+        (features("list"), {"n": [[1.0], [2.0], [1e300]]}, r"row 2: n: \[1e.300\] cannot be read"),
+        (USERS + "label = 'n'", {"n": [1.0, 2.0, 1e300]}, "row 2: n: 1e.300 cannot be read"),
+        (
+            USERS + "label = { column = 'n', kind = 'class' }",
+            {"n": [1.0, 2.0, float("inf")]},
+            "n: inf cannot",
+        ),
+        (
+            USERS + "foreign_keys = { f = 'user' }",
+            {"f": [7, 8, 9]},
+            r"7 is the key of no user \(these are int64",
+        ),
     ],
 )
 def test_a_bad_row_is_named(
@@ -431,16 +490,17 @@ def test_bad_rows_are_set_aside(converted: Converted, tmp_path: Path) -> None:
 
 
 def test_torn_lines_of_csv_are_set_aside(tmp_path: Path) -> None:
-    (tmp_path / "users.csv").write_text("id,n\nu,1\nv\nw,3\n")
+    (tmp_path / "users.csv").write_text('id,n\n\nu,1\nv\n"w\nw",3\n"w\nw",3\n')
     (tmp_path / "graph.toml").write_text(
         '[nodes.user]\nfiles = "users.csv"\nkey = "id"\non_bad_rows = "set aside"\n'
         'foreign_keys = { n = "number" }\n'
     )
     made = convert(GraphDescription.read(tmp_path), tmp_path / "data")
     assert made.nodes == {"user": 2, "number": 2}
-    assert made.bad == {"user": {"wrong number of columns": 1}}
-    rows = pq.read_table(tmp_path / "data/bad_rows/user.parquet").to_pylist()
-    assert rows[0]["value"] == "v" and rows[0]["reason"] == "wrong number of columns"
+    assert made.bad == {"user": {"wrong number of columns": 1, "is the key of an earlier row too": 1}}
+    rows = pq.read_table(tmp_path / "data/bad_rows/user.parquet").to_pydict()
+    assert rows["value"] == ["w\nw", "v"] and rows["reason"][1] == "wrong number of columns"
+    assert rows["line"] == [8, 4] and rows["row"] == [None, None]  # as messages name them
 
 
 def test_positions_are_keys_where_a_table_has_none(converted: Converted) -> None:

@@ -93,7 +93,7 @@ LINK = '[edges."user,knows,user"]\nfiles = "k.csv"\nsource = "a"\ntarget = "b"\n
         ("", "no tables; describe some"),
         ("nodes = 3", "nodes: is 3; give a table"),
         ("[nodes.user]\nkey = 'id'", "[nodes.user]: files: is missing"),
-        (TABLE + "tiem = 'at'", "tiem: is not known; is time meant?; known here: foreign_keys, files, key"),
+        (TABLE + "tiem = 'at'", "tiem: is not known; is time meant?; known here: foreign_keys, files, time"),
         (TABLE + "time = {column = 'at', unit = 'minutes'}", "unit: is 'minutes'; choose among D, s, ms"),
         (TABLE + "key = 3", "[nodes.user]: key: is 3; give a text or a list of texts"),
         (TABLE + "on_bad_rows = 'ignore'", "on_bad_rows: is 'ignore'; choose among error, set aside"),
@@ -269,6 +269,35 @@ def test_an_orders_table_alone_is_split_by_its_times(tmp_path: Path) -> None:
     write(tmp_path, "orders", {"buyer_id": [1, 1, 2, 2], "sku_id": [3, 4, 3, 4], "at": [10, 20, 30, 40]})
     (links,) = GraphDescription.from_dict(_toml(draft(tmp_path)), tmp_path).edges.values()
     assert links.time == TimeColumn("at") and links.split is not None and links.split.is_by_time
+
+
+def test_what_a_person_may_have_forgotten_is_said(tmp_path: Path) -> None:
+    """Columns that may be labels, and times of day without a zone."""
+    users = {"id": ["a", "b", "c"], "active": [0, 1, 1], "old": [True, False, True], "age": [1, 2, 3]}
+    pq.write_table(pa.table(users), tmp_path / "users.parquet")
+    at = datetime(2024, 1, 1)
+    kinds = {
+        "orders": ["2024-01-01T10:00:00"] * 3,
+        "views": [at] * 3,
+        "zoned": pa.array([at] * 3, pa.timestamp("s", "UTC")),
+    }
+    for name, times in kinds.items():
+        pq.write_table(pa.table({"user_id": ["a", "b", "a"], "at": times}), tmp_path / f"{name}.parquet")
+    said = draft(tmp_path)
+    assert "# Columns of two values, as labels are: user.active, user.old." in said
+    utc = 'time = "at"  # without a zone: UTC, or else { column = "at", timezone = "Europe/Berlin" }'
+    assert said.count(utc) == 2 and said.count('time = "at"\n') == 1
+
+
+def test_a_database_is_no_table(tmp_path: Path) -> None:
+    file = tmp_path / "shop.duckdb"
+    file.write_bytes(b"DUCK")
+    for folder in (tmp_path, file):
+        with pytest.raises(DatasetError, match=r"shop.duckdb: is a database; .*EXPORT DATABASE 'tables'"):
+            draft(folder)
+    said = {"nodes": {}, "edges": {"a,b,c": {"files": "shop.duckdb", "source": "a", "target": "b"}}}
+    with pytest.raises(DatasetError, match="is a database"):
+        convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "data")
 
 
 def test_a_folder_without_tables(tmp_path: Path) -> None:

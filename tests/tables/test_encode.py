@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date, datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,38 @@ def test_booleans_and_categories() -> None:
     ]
     assert encoded(ColumnFeature("ids"), train, ["c", None, "new", "a"]).tolist() == [4, 0, 1, 2]
     assert encoded(ColumnFeature("category"), [3, 1], [1, 2]).tolist() == [[1, 0, 0], [0, 0, 1]]
+
+
+#: One column, as files of several kinds hold it.
+ALIKE = [
+    [
+        [1, 2, None],
+        [1.0, 2.0, None],
+        ["1", "2", None],
+        ["1.0", "2.0", None],
+        [Decimal("1.00"), Decimal(2), None],
+    ],
+    [[True, False], ["True", "False"], ["TRUE", "FALSE"], ["true", "false"]],
+    [[1.5, 2.0], [Decimal("1.50"), Decimal("2.00")], ["1.5", "2"]],
+    [pa.array([datetime(2024, 1, day) for day in (1, 2)], pa.timestamp(unit)) for unit in ("s", "us", "ns")],
+]
+
+
+@pytest.mark.parametrize("encoder", ["category", "hashed", "ids"])
+@pytest.mark.parametrize("columns", ALIKE)
+def test_a_category_is_one_in_files_of_all_kinds(encoder: str, columns: list[Any]) -> None:
+    expected = encoded(ColumnFeature(encoder), columns[0], columns[0])
+    for train in columns:
+        for values in columns:
+            assert (encoded(ColumnFeature(encoder), train, values) == expected).all(), (train, values)
+
+
+def test_what_earlier_releases_learned_is_known() -> None:
+    learned = encoder_of("here", ColumnFeature("category"), learned={"categories": ["1", "1.0", "True"]})
+    found = learned.encode(pa.array(["1.0", "1", "true", "1.00", "x"]))
+    assert found.argmax(1).tolist() == [1, 0, 2, 0, 3]
+    hashed = encoder_of("here", ColumnFeature("hashed", buckets=1 << 16), learned={})
+    assert hashed.encode(pa.array(["True"])).argmax() == hash_texts(pa.array(["True"]))[0] % (1 << 16)
 
 
 def test_the_hash_is_the_one_that_is_said() -> None:
@@ -165,6 +198,11 @@ def test_what_was_fitted_is_applied_to_new_tables(converted: Converted, tmp_path
     (tmp_path / "graph.toml").write_text(SAID.replace('n = "number", ', ""))
     with pytest.raises(DatasetError, match="features: are c, but fitted were n, c; describe the new tables"):
         apply(tmp_path / "data", GraphDescription.read(tmp_path), tmp_path / "other")
+    pq.write_table(pa.table({**new, "c": ["q", "r"]}), today / "p.parquet")
+    with pytest.warns(
+        UserWarning, match="features.c: no row has a category that was learned, so all 2 count"
+    ):
+        apply(tmp_path / "data", today, tmp_path / "unknown")
     with pytest.raises(DatasetError, match="give a data folder that batchgnn tables convert wrote"):
         apply(today, today, tmp_path / "other")
 
@@ -223,6 +261,23 @@ def test_labels(
     assert known == 2 or classes == [-1, 10]
 
 
+def test_a_class_is_one_in_files_of_all_kinds(converted: Converted, tmp_path: Path) -> None:
+    said = USERS + "label = { column = 'l', kind = 'class' }\nsplit = { fractions = [1.0, 0, 0] }\n"
+    converted(said, users={"id": ["a", "b"], "l": [10, -1]})
+    for number, values in enumerate((["10.0", "-1"], [10.0, -1.0], ["x", "-1"])):
+        pq.write_table(pa.table({"id": ["a", "b"], "l": values}), tmp_path / "users.parquet")
+        apply(tmp_path / "data", tmp_path, tmp_path / str(number))
+        y = np.load(tmp_path / str(number) / "nodes/user/y.npy").tolist()
+        assert y == [-1 if values[0] == "x" else 1, 0]
+
+
+def test_features_that_float32_does_not_hold_are_refused(converted: Converted, tmp_path: Path) -> None:
+    converted(USERS + "features = { n = 'number' }\n", users={"id": ["a", "b"], "n": [1e-10, 2e-10]})
+    pq.write_table(pa.table({"id": ["a"], "n": [3e38]}), tmp_path / "users.parquet")
+    with pytest.raises(DatasetError, match="n: a value is too far from those of training"):
+        apply(tmp_path / "data", tmp_path, tmp_path / "new")
+
+
 def test_a_split_by_a_hash_of_the_key_does_not_move(converted: Converted) -> None:
     said = USERS + "split = { fractions = [0.5, 0.3, 0.2] }\n"
     names = [f"user {at}" for at in range(1000)]
@@ -241,9 +296,9 @@ def test_a_split_by_a_hash_of_the_key_does_not_move(converted: Converted) -> Non
 
 
 def test_splits_by_a_column_and_by_time(converted: Converted, tmp_path: Path) -> None:
-    users = {"id": list("abcd"), "s": ["train", "val", "other", None]}
+    users = {"id": list("abcdef"), "s": ["Train ", " VALID", "validation", "testing", "other", None]}
     found = converted(USERS + "split = 's'\n", "one", users=users)
-    assert [found[f"splits/user/{name}"].tolist() for name in ("train", "val", "test")] == [[0], [1], []]
+    assert [found[f"splits/user/{name}"].tolist() for name in ("train", "val", "test")] == [[0], [1, 2], [3]]
     said = USERS + "time = 't'\nsplit = { train_until = 2024-03-01, val_until = '2024-03-02T00:00:00Z' }\n"
     times = [
         datetime(2024, 2, 29, 23, 59, 59),

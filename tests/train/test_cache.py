@@ -36,7 +36,7 @@ def test_a_run_and_its_predictions(
 ) -> None:
     run = tmp_path / "run"
     assert batchgnn(*train(graph_folder, run, "--model", kind, *CACHED, *options)) == 0
-    out = capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
     assert "replace the last hop's 3" in out and " MiB on the first rank" in out
     assert f"evaluation {'with them' if evaluated_with else 'without'}" in out
     result = json.loads((run / "result.json").read_text())

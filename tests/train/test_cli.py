@@ -15,6 +15,7 @@ from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from pyg_batchgnn.data import Dataset, DatasetError, GeneratorSpec, write_folder
 from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner import SAMPLES
 from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.train import start
 from pyg_batchgnn.train.cli import main
 from pyg_batchgnn.train.cli.app import app
 from pyg_batchgnn.train.cli.graph_commands import generate
@@ -166,7 +168,7 @@ def test_a_metric_of_another_task_names_the_task(
 ) -> None:
     for metric, hint in (("roc_auc", "--task labels"), ("rmse", "--task values"), ("mrr", "--task link")):
         error = mistake(capsys, "train", graph_folder, "--run", tmp_path, *SMALL, "--metric", metric)
-        assert f"task.metric is {metric}, but a task that predicts classes has" in error and hint in error
+        assert f"--metric is {metric}, but a task that predicts classes has" in error and hint in error
 
 
 def test_a_run_repeats_from_its_configuration(graph_folder: Path, tmp_path: Path) -> None:
@@ -187,6 +189,19 @@ def test_the_last_minibatch_is_dropped_or_kept(
     assert told == (size == 5000) and records(tmp_path)[0]["minibatches"] == count
 
 
+def test_a_header_fits_a_terminal(
+    graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    with mock.patch.object(start, "plot_phases") as plot, mock.patch.object(start, "plot_learning"):
+        assert batchgnn("train", graph_folder, "--run", run, *SMALL, "--epochs", 1, plots=True) == 0
+    header, _, table = capsys.readouterr().out.partition("epoch 1/1")
+    assert all(len(line) <= 80 or str(run) in line for line in header.splitlines())
+    assert all(line[:8].strip() in ("data", "model", "sample", "run", "") for line in header.splitlines())
+    assert "all phases, the test among them" in table
+    assert "exchange" not in plot.call_args.args[0], "a process alone has no sums over ranks"
+
+
 def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     options = [*SMALL, "--epochs", 3, "--evaluate-every", 2]
@@ -198,8 +213,16 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["train", "no-such-data"], "no-such-data"),
-        (["train", "--model", "mlp"], "model.kind must be one of sage, gcn, gin, gat, got 'mlp'"),
-        (["train", "--fanout", "10,5", "--num-layers", "3"], "but the model has 3 layers"),
+        (["train", "--model", "mlp"], "--model must be one of sage, gcn, gin, gat, got 'mlp'"),
+        (["train", "--fanout", "10,5", "--num-layers", "3"], "--fanout is 10,5 (2 numbers), but the model"),
+        (["train", "--fanout=10,5", "--num-layers", "3"], "one number per layer, or change --num-layers"),
+        (["train", "--set", "sampling.batch_size=0"], "sampling.batch_size must be at least 1, got 0"),
+        (["train", "--device", "cuda"], 'train on CPUs; a loader in a script takes device="cuda"'),
+        (["train", "--optimizer", "best"], "--optimizer is best, which is none that a run can use"),
+        (
+            ["train", "--task", "link", "--metric", "hits@50", "--ranked-among", "20"],
+            "--metric is hits@50, but --ranked-among is 20, so every link reaches it; give 50 or more",
+        ),
         (["train", "--layers", "pyg"], "No such option: --layers"),
         (["train", "--set", "model.layers=pyg"], "model.layers is pyg: PyG's layers are no longer trained"),
         (["train", "--epochs", "many"], "Invalid value for '--epochs'"),
@@ -216,7 +239,7 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["partition", "no-such-data", "--out", "/proc"], "/proc: exists already"),
         (["partition", "no-such-data", "--out", "x", "--parts", "3000000000"], "'--parts'"),
         (["train", "generated:nodes=100", "--hidden", "2000000000"], "not enough memory"),
-        (["train", "--partition", "metis 4"], "ranks.partition is 'metis 4', which is no folder"),
+        (["train", "--partition", "metis 4"], "--partition is 'metis 4', which is no folder"),
         (["train", "--partition", "ldg", "--timeout", "9"], "--partition and --timeout: this is for several"),
         (["train", "--hybrid"], "start ranks with torchrun"),
         (["verify", "absent"], "absent: no such folder"),

@@ -230,7 +230,7 @@ def test_a_probe_decides_and_is_kept(
     assert batchgnn("train", "--resume", run, "--epochs", 2) == 0
     assert "matrix products: torch\n" in capsys.readouterr().out
     assert current_products() == "torch"
-    assert "run.threads (1 is now 2)" in mistake(capsys, "train", "--resume", run, "--threads", 2)
+    assert "--threads (1 is now 2)" in mistake(capsys, "train", "--resume", run, "--threads", 2)
 
 
 @pytest.mark.parametrize(("level", "name"), [(256, "native"), (0, "torch")])

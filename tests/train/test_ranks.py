@@ -257,7 +257,7 @@ def test_a_backend_that_torch_lacks_is_a_mistake_of_one_line(
     for name, value in world.items():
         monkeypatch.setenv(name, value)
     error = mistake(capsys, *arguments)
-    assert error.startswith("batchgnn: rank 0: ranks.backend is 'x'")
+    assert error.startswith("batchgnn: rank 0: --backend is 'x'")
 
 
 @pytest.mark.parametrize("parts", [2, 3])

@@ -118,6 +118,39 @@ def test_resuming_may_lengthen_a_run_and_change_its_resources(
     _assert_same_run(undisturbed, run)
 
 
+@pytest.mark.parametrize(
+    "moves",
+    [
+        ["multisteplr", "--lr-schedule-options", "milestones=20:90,gamma=0.5", "--lr-schedule-every", "step"],
+        ["onecyclelr", "--lr-schedule-options", "max_lr=0.01,total_steps=3"],
+    ],
+    ids=["steps", "epochs"],
+)
+def test_a_schedule_goes_on(moves: list[str], graph_folder: Path, tmp_path: Path) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    chosen = [*RUN, "--optimizer", "adamw", "--clip-norm", 0.1, "--threads", 1, "--lr-schedule", *moves]
+    assert batchgnn("train", graph_folder, "--run", whole, *chosen) == 0
+    ended = run_signalled("SIGINT", MIDDLE, "train", graph_folder, "--run", run, *chosen)
+    assert ended.returncode == 130, ended.stderr
+    assert batchgnn("train", "--resume", run, "--threads", 2) == 0
+    _assert_same_run(whole, run)
+
+
+def test_resuming_may_change_the_learning_rate(
+    graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    halves = ["--lr-schedule", "exponentiallr", "--lr-schedule-options", "gamma=0.5"]
+    assert batchgnn("train", graph_folder, "--run", run, *RUN, *halves, "--epochs", 1) == 0
+    for epochs, rate in ((2, 0.3), (3, 0.3)):
+        capsys.readouterr()
+        assert batchgnn("train", "--resume", run, "--epochs", epochs, "--lr", rate) == 0
+        said = "note    the learning rate was 0.003 and is 0.3 from here on" in capsys.readouterr().out
+        assert said == (epochs == 2)
+    rates = [json.loads(line)["train"]["learning_rate"] for line in (run / "metrics.jsonl").open()]
+    assert rates == pytest.approx([0.003, 0.15, 0.075])
+
+
 def test_resuming_a_finished_run_changes_nothing(undisturbed: Path) -> None:
     run = undisturbed
     before, lines = weights(run), records(run)
@@ -130,10 +163,11 @@ def test_resuming_a_finished_run_changes_nothing(undisturbed: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("sage", ["--lr", 0.1], "optimiser.learning_rate (0.003 is now 0.1)"),
-        ("sage", ["--precision", "bfloat16"], "run.precision ('float32' is now 'bfloat16')"),
+        ("sage", ["--weight-decay", 0.1], "--weight-decay (0.0 is now 0.1)"),
+        ("sage", ["--optimizer", "sgd"], "--optimizer ('adam' is now 'sgd')"),
+        ("sage", ["--precision", "bfloat16"], "--precision ('float32' is now 'bfloat16')"),
         ("sage", ["--set", "run.matrix_product=torch"], "run.matrix_product ('native' is now 'torch')"),
-        ("torch", ["--threads", 2], "run.threads (1 is now 2)"),
+        ("torch", ["--threads", 2], "--threads (1 is now 2)"),
     ],
 )
 def test_results_of_an_epoch_may_not_be_changed(

@@ -16,7 +16,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from pyg_batchgnn.data import Dataset, write_folder
+from pyg_batchgnn.data import Dataset, load_dataset, write_folder
+from pyg_batchgnn.embed import SparseAdam
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config import (
     ModelConfig,
@@ -25,7 +26,10 @@ from pyg_batchgnn.train.config import (
     SamplingConfig,
     TaskConfig,
     TrainConfig,
+    assign,
 )
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.job import check_optimiser
 from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.run_folder import RunFolder
 from pyg_batchgnn.train.trainer import StopRequest, train_step
@@ -103,6 +107,98 @@ def test_steps_are_those_of_a_script(make: Any, task: TaskConfig, loss: Any, sma
     assert progress.loss == pytest.approx(expected) and progress.seeds == seeds > 500
     for mine, theirs in zip(job.network.model.parameters(), script.model.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "schedule", "of_schedule"),
+    [
+        ("SGD", ("momentum=0.9", "nesterov=true"), "StepLR", ("step_size=2", "gamma=0.5")),
+        ("AdamW", ("betas=0.8:0.9", "eps=1e-6"), "OneCycleLR", ("max_lr=0.1", "total_steps=40")),
+        ("rmsprop", (), "MultiStepLR", ("milestones=1:3",)),
+    ],
+)
+def test_torchs_optimisers_and_schedules_by_name(
+    kind: str, options: Any, schedule: str, of_schedule: Any, small_graph: Dataset
+) -> None:
+    config = TrainConfig(
+        model=ModelConfig(num_layers=2, hidden=16),
+        sampling=SamplingConfig(fanout=(4, 3), batch_size=64),
+        optimiser=OptimiserConfig(kind, options, 0.02, 0.0, schedule, of_schedule, "step", 0.5),
+        run=RunConfig(threads=1),
+    )
+    check_optimiser(config)
+    job = job_alone(config, small_graph)
+    script = copy.deepcopy(job.network)
+    weights: Any = list(script.model.parameters())
+    optimiser: Any = {
+        "SGD": lambda: torch.optim.SGD(weights, 0.02, momentum=0.9, nesterov=True, fused=True),
+        "AdamW": lambda: torch.optim.AdamW(weights, 0.02, betas=(0.8, 0.9), eps=1e-6, fused=True),
+        "rmsprop": lambda: torch.optim.RMSprop(weights, 0.02),
+    }[kind]()
+    moves: Any = {
+        "StepLR": lambda: torch.optim.lr_scheduler.StepLR(optimiser, 2, 0.5),
+        "OneCycleLR": lambda: torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.1, 40),
+        "MultiStepLR": lambda: torch.optim.lr_scheduler.MultiStepLR(optimiser, [1, 3]),
+    }[schedule]()
+    progress, y, clipped = RunProgress(), small_graph.nodes.tables["y"], 0
+    for batch in job.train_loader:
+        job.network.model.train()
+        train_step(job, batch, PhaseClock(), progress)
+        optimiser.zero_grad()
+        F.cross_entropy(script.model(batch), y[batch.node[: batch.batch_size]]).backward()
+        clipped += bool(torch.nn.utils.clip_grad_norm_(weights, 0.5) > 0.5)
+        optimiser.step()
+        moves.step()
+        assert job.optimiser.param_groups[0]["lr"] == optimiser.param_groups[0]["lr"]
+    assert clipped, "some gradients were scaled down"
+    for mine, theirs in zip(job.network.model.parameters(), weights, strict=True):
+        torch.testing.assert_close(mine, theirs)  # norms of pieces differ in their last bits
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kind": "lbfgs"}, "--optimizer is lbfgs, which is none that a run can use; choose among ASGD, "),
+        ({"options": ("momentum=0.9",)}, "--optimizer adam: .*'momentum'; correct --optimizer-options"),
+        ({"kind": "sgd", "options": ("nesterov",)}, "--optimizer-options: 'nesterov' is not of the form"),
+        ({"schedule": "LambdaLR"}, "--lr-schedule is LambdaLR, which is none .* choose among ConstantLR"),
+        ({"schedule": "StepLR"}, "--lr-schedule StepLR: .*'step_size'; correct --lr-schedule-options"),
+        (
+            {"schedule": "StepLR", "schedule_options": ("step_size=x",)},
+            "do not go with a step .*; correct them",
+        ),
+        ({"schedule": "ReduceLROnPlateau", "schedule_every": "step"}, "looks at validations; take epoch"),
+        ({"schedule_options": ("gamma=0.5",)}, "optimiser.schedule_options is gamma=0.5, but there is no"),
+    ],
+)
+def test_what_torch_has_not(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(TrainError, match=said):
+        check_optimiser(TrainConfig(optimiser=OptimiserConfig(**given)))
+
+
+def test_a_schedule_moves_the_rate_of_learned_rows_too() -> None:
+    said = ["task.node_type=paper", "model.num_layers=1", "sampling.fanout=3", "embedding.learning_rate=0.1"]
+    said += ["optimiser.schedule=exponentiallr", "optimiser.schedule_options=gamma=0.5"]
+    job = job_alone(assign(TrainConfig(), said), load_dataset("generated-typed:papers=60"))
+    assert job.rows is not None
+    for rate in (0.05, 0.025):
+        job.optimiser.step()
+        job.move_rate("step")  # it moves after epochs
+        job.move_rate("epoch")
+        assert job.rows.rule == SparseAdam(rate)
+
+
+def test_a_schedule_that_follows_the_metric(graph_folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    moves = [
+        "--lr-schedule",
+        "ReduceLROnPlateau",
+        "--lr-schedule-options",
+        "factor=0.5,patience=0,threshold=9",
+    ]
+    assert batchgnn(*train(graph_folder, run, "--epochs", 3, *moves)) == 0
+    rates = [record["train"]["learning_rate"] for record in records(run)]
+    assert rates == [0.003, 0.003, 0.0015]  # nothing is ten times as good as the first epoch
 
 
 @pytest.mark.parametrize(("kind", "metric"), [("labels", "roc_auc"), ("values", "rmse")])
@@ -184,7 +280,7 @@ def test_a_loss_that_is_no_number_stops_all_ranks(
     (seen,) = launch(ranks, {"arguments": train(folders["values"], run, "--lr", 1e20, "--epochs", 5)})
     assert_ended(seen, 2)
     assert "the loss is " in seen[0]["err"] or "is not finite" in seen[0]["err"]
-    assert "lower --lr (optimiser.learning_rate is 1e+20)" in seen[0]["err"]
+    assert "lower --lr, which is 1e+20, or" in seen[0]["err"]
     assert all(one["err"] == "" for one in seen[1:]), "the first rank reports"
     saved = run / "checkpoint.safetensors"
     assert not saved.exists() or all(tensor.isfinite().all() for tensor in weights(run).values())
@@ -210,7 +306,7 @@ def test_an_epoch_that_is_not_finite_is_never_the_best(
     said = capsys.readouterr()
     assert status == 2 and "best" not in said.out and "epoch 1/1" not in said.out
     assert "the validation of epoch 1 is not finite: outputs of" in said.err, said.err
-    assert "lower --lr (optimiser.learning_rate is 1e+25)" in said.err
+    assert "lower --lr, which is 1e+25, or" in said.err
     assert "no epoch was finished" in said.err and said.err.count("\n") == 1
     assert not (run / "result.json").exists() and not (run / "checkpoint.safetensors").exists()
 
@@ -280,4 +376,4 @@ def test_patience_without_validation_nodes(small_graph: Dataset, tmp_path: Path,
     )
     write_folder(graph, tmp_path / "graph")
     said = mistake(capsys, *train(tmp_path / "graph", tmp_path / "run", "--patience", 3))
-    assert "run.patience is 3, but unvalidated has no validation nodes" in said
+    assert "--patience is 3, but unvalidated has no validation nodes" in said

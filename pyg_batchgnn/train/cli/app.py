@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from functools import cache
 from typing import Annotated, Any
@@ -28,12 +29,14 @@ from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.saved_run_commands import evaluate, predict
 from pyg_batchgnn.train.cli.tables_commands import tables_app
 from pyg_batchgnn.train.cli.train_command import INTERRUPTED, train
+from pyg_batchgnn.train.config import OPTIONS
 from pyg_batchgnn.train.errors import FirstRankError, TrainError
 
 USER_MISTAKE, PEER_FAILED = 2, 3
 DEBUG_VARIABLE = "PYG_BATCHGNN_DEBUG"
 #: Torch's word, in a RuntimeError, for a tensor that does not fit into memory.
 _NO_MEMORY = "DefaultCPUAllocator"
+_NO_DEVICE = 'No such option: --device: commands train on CPUs; a loader in a script takes device="cuda"'
 #: The commands whose memory goes to batches; that of the others goes to the graph.
 _WITH_BATCHES = ("train", "predict", "evaluate", "plan")
 
@@ -134,18 +137,16 @@ def main(arguments: list[str] | None = None) -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
             sys.exit(USER_MISTAKE)
-        status = _complain(error.format_message(), USER_MISTAKE)
+        said = error.format_message()
+        status = _complain(_NO_DEVICE if "No such option: --device" in said else said, USER_MISTAKE)
     except Exception as error:
-        status = _report(error, next(iter(sys.argv[1:] if arguments is None else arguments), ""))
+        status = _report(error, sys.argv[1:] if arguments is None else arguments)
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _report(error: Exception, command: str) -> int:
-    """Prints one line about the error that is being handled. Returns the exit status.
-
-    Args:
-        command: the command that failed.
-    """
+def _report(error: Exception, arguments: list[str]) -> int:
+    """Prints one line about the error that is being handled. Returns the exit status."""
+    command = next(iter(arguments), "")
     if isinstance(error, ImportError):  # a package is missing, or the operators do not load
         return _complain(str(error), USER_MISTAKE)
     import torch.distributed as dist
@@ -161,7 +162,7 @@ def _report(error: Exception, command: str) -> int:
     if isinstance(error, (CommError, dist.DistError)):
         return _complain(str(error), PEER_FAILED)
     if isinstance(error, (TrainError, DatasetError)):
-        return _complain(str(error), USER_MISTAKE)
+        return _complain(_as_typed(str(error), arguments), USER_MISTAKE)
     if isinstance(error, OSError):
         return _complain(system_message(error), USER_MISTAKE)
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY in str(error)):
@@ -170,6 +171,15 @@ def _report(error: Exception, command: str) -> int:
             advice = "the graph does not fit; use a machine with more memory, or ranks on several machines"
         return _complain(f"not enough memory: {error}; {advice}", USER_MISTAKE)
     raise error
+
+
+def _as_typed(message: str, arguments: list[str]) -> str:
+    """Returns a message with flags in the place of the fields that the user set by flags."""
+    typed = {argument.partition("=")[0] for argument in arguments}
+    for row in OPTIONS.values():
+        if flag := next((one for one in row.flags if one in typed), None):
+            message = re.sub(rf"(?<![\w./]){re.escape(row.path)}(?![\w.])", flag, message)
+    return message
 
 
 def _complain(message: str, status: int) -> int:

@@ -66,7 +66,7 @@ def describe(
 
       batchgnn tables describe shop --convert shop-data
     """
-    from pyg_batchgnn.tables import GraphDescription, write_draft
+    from pyg_batchgnn.tables import GraphDescription, notes_on, write_draft
     from pyg_batchgnn.tables import convert as convert_tables
 
     if convert_to is not None:
@@ -75,9 +75,10 @@ def describe(
         said = GraphDescription.read(file)
         with_status(lambda progress: convert_tables(said, convert_to, progress=progress), begun)
         return
-    typer.echo(
-        f"wrote {write_draft(folder, out)}; read it, correct it, then: batchgnn tables check {out or folder}"
-    )
+    file = write_draft(folder, out)
+    typer.echo(f"wrote {file}; read it, correct it, then: batchgnn tables check {out or folder}")
+    for note in notes_on(GraphDescription.read(file)):
+        typer.echo(f"note: {note}")
 
 
 def check(tables: _Tables, memory_limit: _Memory = None, threads: _Threads = None) -> None:
@@ -191,7 +192,10 @@ def with_status(
         typer.echo(f"{'-'.join(relation)}: {edges:,} edges")
     for name, reasons in made.bad.items():
         for reason, rows in reasons.items():
-            typer.echo(f"set aside of {name}: {rows:,} rows, whose value {reason}")
+            what = f"with a {reason}" if reason.startswith("wrong") else f"with a value that {reason}"
+            typer.echo(f"set aside of {name}: {rows:,} row{'s' if rows > 1 else ''} {what}")
+    for note in made.notes if use is None else ():
+        typer.echo(f"note: {note}")
     then = use or f"train on it with: batchgnn train {quote(str(made.folder))}{made.training}"
     typer.echo(f"wrote {made.folder} in {time.perf_counter() - begun:.1f} s; {then}")
 

@@ -147,20 +147,44 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class OptimiserConfig:
-    """The Adam optimiser."""
+    """The optimiser, and what moves its learning rate: classes of torch, by name and options."""
 
+    kind: str = _field("adam", name="optimizer", help="Class of torch.optim, as in sgd. Default: {default}.")
+    options: tuple[str, ...] | None = _field(
+        None,
+        name="optimizer_options",
+        help="Its arguments, as in nesterov=true,momentum=0.9 or betas=0.9:0.99.",
+    )
     learning_rate: float = _field(
         0.003,
         name="lr",
         least=0,
         most=_RATE,
-        help="Learning rate of Adam. Default: {default}. Lower it if the loss jumps.",
+        resuming=Resuming.MAY_CHANGE,
+        help="Learning rate. Default: {default}. Lower it if the loss jumps. A run that is resumed with "
+        "another goes on with it, and its schedule in proportion.",
     )
     weight_decay: float = _field(
         0.0,
         least=0,
         most=_RATE,
-        help="Factor of Adam's L2 penalty. Default: {default}. Raise it, as to 0.0005, against overfitting.",
+        help="Factor of the L2 penalty, for adamw of the decay. Default: that of the optimizer, for adam "
+        "{default}. Raise it, as to 0.0005, against overfitting.",
+    )
+    schedule: str | None = _field(
+        None,
+        name="lr_schedule",
+        help="Class of torch.optim.lr_scheduler that moves the learning rate, as in cosineannealinglr, or "
+        "reducelronplateau, which follows --metric. Default: none.",
+    )
+    schedule_options: tuple[str, ...] | None = _field(
+        None, name="lr_schedule_options", help="Its arguments, as in milestones=10:15,gamma=0.5."
+    )
+    schedule_every: Literal["epoch", "step"] = _field(
+        "epoch", name="lr_schedule_every", help="What it moves after: epoch or step. Default: {default}."
+    )
+    clip_norm: float | None = _field(
+        None, least=0, most=_RATE, help="Most that the norm of the gradients may be, learned rows aside."
     )
 
 
@@ -189,7 +213,8 @@ class EmbeddingConfig:
         name="embed_lr",
         least=0,
         most=_RATE,
-        help="Their learning rate. Default: that of --lr.",
+        resuming=Resuming.MAY_CHANGE,
+        help="Their learning rate, which a schedule moves too. Default: that of --lr.",
     )
 
 

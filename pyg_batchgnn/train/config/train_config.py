@@ -50,6 +50,7 @@ _OF_LINKS = (
 )
 _OF_CACHE = ("sampling.evaluate_with_cache", "sampling.cache_folder")
 _OF_TIMES = ("sampling.temporal_strategy",)
+_OF_SCHEDULE = ("optimiser.schedule_options", "optimiser.schedule_every")
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class TrainConfig:
         _check_class_weights(self.task)
         _check_links(self)
         _check_times(self)
+        if self.optimiser.schedule is None:
+            refuse_given(self, _OF_SCHEDULE, "but there is no schedule; add --lr-schedule")
 
     def value(self, path: str) -> Any:
         """Returns the value of a field. ``path``: its section and name, as in "model.hidden"."""
@@ -128,14 +131,10 @@ def _check_bounds(path: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
     option = FIELDS[path].option
-    if option.below < math.inf:
-        if not option.least <= value < option.below:
-            raise TrainError(f"{path} must be at least {option.least} and below {option.below}, got {value}")
-        return
-    if not value >= option.least:
-        raise TrainError(f"{path} must be at least {option.least}, got {value}")
-    if value > option.most:
-        raise TrainError(f"{path} must be at most {option.most}, got {value}")
+    wanted = f"at most {option.most}" if value > option.most else f"at least {option.least}"
+    wanted += f" and below {option.below}" if option.below < math.inf else ""
+    if not (option.least <= value <= option.most and value < option.below):
+        raise TrainError(f"{path} must be {wanted}, got {value}")
 
 
 def _check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:
@@ -200,6 +199,10 @@ def _check_links(config: TrainConfig) -> None:
     if task.kind is not TaskKind.LINKS:
         refuse_given(config, _OF_LINKS, "but no links are predicted; add --task link")
         return
+    among = task.metric.value.partition("@")[2] if task.metric is not None else ""
+    if among and int(among) > task.ranked_among:
+        fact = f"task.metric is {shown(task.metric)}, but task.ranked_among is {task.ranked_among}"
+        raise TrainError(f"{fact}, so every link reaches it; give {among} or more")
     because = None
     if task.node_type is not None:
         because = f"task.node_type is {task.node_type}; name a relation with --edge-type"
@@ -349,11 +352,11 @@ def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
         section, dot, key = name.strip().partition(".")
         if not equals or not dot:
             raise TrainError(f"{text!r} is not of the form section.field=value, as in model.hidden=64")
-        nested.setdefault(section, {})[key] = _json_or_text(value.strip())
+        nested.setdefault(section, {})[key] = json_or_text(value.strip())
     return config_from_dict(nested, config)
 
 
-def _json_or_text(value: str) -> Any:
+def json_or_text(value: str) -> Any:
     for text in (value, f"[{value}]") if value else ():
         with contextlib.suppress(json.JSONDecodeError):
             return json.loads(text)
@@ -501,6 +504,7 @@ def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfi
 def is_thread_independent(config: TrainConfig) -> bool:
     """Returns whether the results are the same, bit for bit, with any number of threads.
 
-    They are with the native matrix product, and are not with torch's.
+    They are with the native matrix product, and are not with torch's. Adafactor has sums of torch.
     """
-    return config.run.matrix_product is MatrixProduct.NATIVE
+    is_native = config.run.matrix_product is MatrixProduct.NATIVE
+    return is_native and config.optimiser.kind.lower() != "adafactor"
