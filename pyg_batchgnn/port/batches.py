@@ -57,13 +57,14 @@ class ArgumentTensor:
     def tensor(self) -> Tensor:
         if isinstance(self.value, Tensor):
             return self.value
+        assert self.value is not None, "only its axis matters"
         return self.value.gather() if isinstance(self.value, nn.RowView) else self.value()
 
     @property
     def columns(self) -> tuple[int, ...] | None:
         """The sizes of its rows; None of edges, and of what is no rows."""
-        by_row = isinstance(self.axis, (Nodes, Edges))
-        return tuple(self.value.shape[1:]) if by_row and not callable(self.value) else None
+        by_row = isinstance(self.axis, (Nodes, Edges)) and isinstance(self.value, (Tensor, nn.RowView))
+        return tuple(self.value.shape[1:]) if by_row else None  # type: ignore[union-attr]
 
     def stand_in(self, structure: Structure) -> Tensor:
         """Returns a tensor of its shape and dtype, whose memory nobody reads if it is not the
@@ -75,7 +76,9 @@ class ArgumentTensor:
         if isinstance(self.value, (Tensor, nn.RowView)):
             return torch.empty(tuple(self.value.shape), dtype=self.value.dtype)
         assert isinstance(self.axis, BatchEdges)
-        return torch.empty((2, prefix(structure, "edges", self.axis.relation, structure.hops)), dtype=torch.int64)
+        return torch.empty(
+            (2, prefix(structure, "edges", self.axis.relation, structure.hops)), dtype=torch.int64
+        )
 
 
 def given(value: Any, axis: Axis) -> ArgumentTensor:

@@ -11,6 +11,7 @@ shape whose memory nobody touches. The graph is handed the rows themselves.
 
 from __future__ import annotations
 
+import collections
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,9 +44,9 @@ class Done(BaseException):
 
 _library = torch.library.Library("pyg_batchgnn_port", "DEF")
 for _schema in (
-    "leaf(Tensor[] tensors, int module, str names) -> Tensor",
-    "leaf_by_type(Tensor[] tensors, int module, str names) -> Tensor[]",
-    "propagate(Tensor plain, Tensor[] tensors, int module, str names) -> Tensor",
+    "leaf(Tensor[] tensors, int module, str names, Tensor? learns) -> Tensor",
+    "leaf_by_type(Tensor[] tensors, int module, str names, Tensor? learns) -> Tensor[]",
+    "propagate(Tensor plain, Tensor[] tensors, int module, str names, Tensor? learns) -> Tensor",
     "returned(Tensor tensor) -> Tensor",
 ):
     _library.define(_schema)
@@ -99,6 +100,17 @@ def _original(module: Any, name: str) -> Any:
     raise AssertionError(name)
 
 
+#: Is given to leaves whose parameters take gradients, so that their results say that they do.
+_LEARNS = torch.zeros((), requires_grad=True)
+
+
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def _learns(number: int) -> bool:
+    """Returns whether parameters of a module take gradients, which patterns of calls tell apart."""
+    assert _local.capture is not None
+    return any(one.requires_grad for one in _local.capture.modules[number].parameters())
+
+
 def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
     original = _original(self, "forward")
     if not is_dynamo_compiling() or type(self) not in _names:
@@ -119,7 +131,7 @@ def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         elif one is not None:
             simple = False
     if simple and "edge_index" in names and ("x" in names or "x.0" in names):
-        return LEAF(tensors, id(self), BETWEEN.join(names))
+        return LEAF(tensors, id(self), BETWEEN.join(names), _LEARNS if _learns(id(self)) else None)
     return original(self, *args, **kwargs)
 
 
@@ -130,8 +142,8 @@ def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
     if not is_dynamo_compiling() or not simple or (type(self), "forward") not in _originals:
         return _original(self, "forward")(self, *args, **kwargs)
     if isinstance(args[0], list):
-        return LEAF(args[0], id(self), BETWEEN)
-    return LEAF([args[0]], id(self), "x")
+        return LEAF(args[0], id(self), BETWEEN, _LEARNS if _learns(id(self)) else None)
+    return LEAF([args[0]], id(self), "x", _LEARNS if _learns(id(self)) else None)
 
 
 def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -162,7 +174,8 @@ def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
     if not targets:
         return original(self, *args, **kwargs)
     names.append(INSIDE + INSIDE.join(targets))
-    made = LEAF_BY_TYPE(tensors, id(self), BETWEEN.join(names))
+    learns = _LEARNS if _learns(id(self)) else None
+    made = LEAF_BY_TYPE(tensors, id(self), BETWEEN.join(names), learns)
     return dict(zip(targets, made, strict=True))
 
 
@@ -177,7 +190,8 @@ def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> A
             names.append(name)
         elif one is not None:
             simple = False
-    return PROPAGATE(plain, tensors, id(self), BETWEEN.join(names)) if simple else plain
+    learns = _LEARNS if _learns(id(self)) else None
+    return PROPAGATE(plain, tensors, id(self), BETWEEN.join(names), learns) if simple else plain
 
 
 _FORWARDS = {
@@ -227,7 +241,7 @@ def _in_place(functions: Mapping[tuple[type, str], Any]) -> Iterator[None]:
         put(before)
 
 
-def _fake(tensors: Sequence[Tensor], module: int, names: str) -> Tensor:
+def _fake(tensors: Sequence[Tensor], module: int, names: str, _: Any) -> Tensor:
     assert _local.capture is not None
     found: Any = _local.capture.modules[module]
     if not isinstance(found, MessagePassing):
@@ -297,7 +311,7 @@ def _calm(module: torch.nn.Module) -> Iterator[None]:
         torch.set_rng_state(state)
 
 
-def _fake_by_type(tensors: Sequence[Tensor], module: int, names: str) -> list[Tensor]:
+def _fake_by_type(tensors: Sequence[Tensor], module: int, names: str, _: Any) -> list[Tensor]:
     assert _local.capture is not None
     *given, targets = names.split(BETWEEN)
     rows = dict(zip(given, tensors, strict=True))
@@ -308,14 +322,22 @@ def _fake_by_type(tensors: Sequence[Tensor], module: int, names: str) -> list[Te
     ]
 
 
-def _fake_propagate(plain: Tensor, tensors: Sequence[Tensor], module: int, names: str) -> Tensor:
-    del tensors, module, names
+def _fake_propagate(plain: Tensor, tensors: Any, module: int, names: str, learns: Any) -> Tensor:
+    del tensors, module, names, learns
     return torch.empty_like(plain)
 
 
 torch.library.register_fake("pyg_batchgnn_port::leaf", _fake, lib=_library)
 torch.library.register_fake("pyg_batchgnn_port::leaf_by_type", _fake_by_type, lib=_library)
 torch.library.register_fake("pyg_batchgnn_port::propagate", _fake_propagate, lib=_library)
+
+
+def _no_backward(*_: Any) -> Any:
+    raise AssertionError("programs and graphs have the backward passes of what leaves stand for")
+
+
+for _name in ("leaf", "leaf_by_type", "propagate", "returned"):
+    torch.library.register_autograd(f"pyg_batchgnn_port::{_name}", _no_backward, lib=_library)
 torch.library.register_fake("pyg_batchgnn_port::returned", torch.empty_like, lib=_library)
 
 # Captured functions ###############################################################################
@@ -389,9 +411,29 @@ class Capture:
         the model."""
         name = source.name() if callable(source.name) else source.name
         try:
-            return eval(name, {}, {"L": {"model": self.model, "arguments": self.arguments}})  # noqa: S307
+            return eval(name, {}, {"L": {"model": self.model, "arguments": self.arguments}})
         except Exception:  # it names globals, or other objects
             return None
+
+
+#: What Dynamo does not guard, though it follows it.
+_UNGUARDED = ("vars", "__dict__", "lru_cache", "cache_info", "environ", "getenv")
+
+
+def _check_code(capture: Capture) -> None:
+    """Raises Refusal if a ``forward`` reads what Dynamo follows but does not guard."""
+    for code in torch._guards.TracingContext.get_traced_code() or ():
+        file = code.co_filename
+        if "/torch/" in file or "/torch_geometric/" in file or file == __file__:
+            continue
+        found = next((name for name in _UNGUARDED if name in code.co_names), None)
+        if found is not None:
+            place = f"{file.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
+            raise Refusal(f"it reads {found}, whose changes PyTorch's tracer does not see ({place})")
+    for module in capture.modules.values():
+        for name, value in vars(module).items():
+            if isinstance(value, collections.deque) and value.maxlen is not None:
+                raise Refusal(f"PyTorch's tracer does not know the greatest length of the deque {name}")
 
 
 def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
@@ -399,6 +441,7 @@ def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
     capture = _local.capture
     if capture is None:
         raise Miss
+    _check_code(capture)
     places, dims, numbers = [], [], []
     for node in module.graph.nodes:
         if node.op != "placeholder":
@@ -417,14 +460,12 @@ def _branches(module: torch.fx.GraphModule) -> list[tuple[str, set[str]]]:
     modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in module.graph.nodes)
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
     guards = [] if environment is None else [one.expr for one in environment.guards]
-    return [
-        (str(one), {str(symbol) for symbol in one.free_symbols}) for one in guards if not _is_always(one)
-    ]
+    return [(str(one), {str(symbol) for symbol in one.free_symbols}) for one in guards if not _is_always(one)]
 
 
 def _is_always(guard: Any) -> bool:
     """Returns whether a comparison of one size comes out alike whatever the size, from 2 on."""
-    import sympy
+    import sympy  # type: ignore[import-untyped]
 
     if len(guard.free_symbols) != 1 or isinstance(guard, sympy.Eq):
         return False
@@ -457,6 +498,7 @@ _SETTINGS = {
     "disable": False,
 }
 _capturing = threading.RLock()
+
 
 def _returned(tree: Any) -> Any:
     """Marks the tensors that ``forward`` returns."""
@@ -544,10 +586,11 @@ class CapturedFunction:
         with ExitStack() as stack:
             stack.enter_context(_capturing)
             stack.enter_context(_leaves(model, trims))
-            stack.enter_context(torch._dynamo.config.patch(known))  # type: ignore[attr-defined]
+            stack.enter_context(torch._dynamo.config.patch(known))
             # Sizes of 0 and 1 have graphs of their own, unless they are treated as any others.
             oblivious = any(size < 2 for size in sizes)
-            stack.enter_context(shapes.patch(use_duck_shape=False, backed_size_oblivious=oblivious))
+            patch: Any = shapes.patch  # type: ignore[attr-defined]
+            stack.enter_context(patch(use_duck_shape=False, backed_size_oblivious=oblivious))
             _local.capture, _local.run = Capture(model, described, modules), run
             CAPTURING.append(threading.get_ident())
             try:

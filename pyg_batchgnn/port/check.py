@@ -59,14 +59,14 @@ def difference(
             if batches:
                 try:
                     return trial.difference(batches, structure, wide)
-                except _NoReference as error:
+                except _NoReferenceError as error:
                     reason = str(error)
         return f"its graph cannot be run by itself: {reason}"
     finally:
         torch.random.set_rng_state(generator)
 
 
-class _NoReference(Exception):
+class _NoReferenceError(Exception):
     """The graph itself fails on a part of a batch, or in float64."""
 
 
@@ -140,7 +140,7 @@ class _Trial:
         try:
             expected = run_graph(self.captured, inputs, self.model, _pygs)
         except Exception as error:
-            raise _NoReference(f"{type(error).__name__}: {error}") from error
+            raise _NoReferenceError(f"{type(error).__name__}: {error}") from error
         expected = [self._first(one, number, structure) for number, one in enumerate(expected)]
         try:
             found = run(self.program, Frame(self.model, structure, {}, drops=False), list(inputs))
@@ -261,6 +261,3 @@ def _is_close(one: Any, other: Any, tolerance: float) -> bool:
     return torch.allclose(
         other.detach().double(), wide, rtol=tolerance, atol=tolerance * scale + 1e-12, equal_nan=True
     )
-
-
-

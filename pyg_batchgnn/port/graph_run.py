@@ -73,7 +73,7 @@ def _value(
         return None
     if target not in (capture.LEAF, capture.LEAF_BY_TYPE):
         return target(*args, **kwargs)
-    tensors, number, names = args
+    tensors, number, names, _ = args
     module = modules[number]
     each = names.split(BETWEEN)
     if target is capture.LEAF_BY_TYPE:

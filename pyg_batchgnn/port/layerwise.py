@@ -30,7 +30,6 @@ from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, rate
 from pyg_batchgnn.port.recording import ModuleCall, Ref, mapped, refs
 from pyg_batchgnn.port.structure import DrawnKey, RelationName, SampledBatch, TypeName
 from pyg_batchgnn.port.traced import Call, Graph, TracedModel, Tracing, must_be_called
-from pyg_batchgnn.port.translate import translate
 from pyg_batchgnn.port.values import BatchEdges, Count, Counter, Fixed, Nodes, Refusal
 from pyg_batchgnn.types import NewRows, OwnedNodes, Relation, Schema
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.port.values import Axis, Count, Form
+from pyg_batchgnn.port.values import Axis
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Recording:
         inputs: the numbers of the values that are inputs, in the order of `flat`.
         output: a value, or a number, for each output of the graph.
         returned: of each output, whether ``forward`` returns it; else it is the effect of a write.
-        result: what the rows of each tensor in the result of ``forward`` are, in the order of `flat`.
+        result: what the rows of each tensor in the result of ``forward`` are, in its order.
         branches: comparisons of sizes that the recording depends on.
     """
 

@@ -287,10 +287,7 @@ def _keeps_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], form
     if name == "repeat":
         return type(first) is int and first == 1 and len(shape) == x.dim()
     if name == "expand":
-        return (
-            len(shape) == x.dim()
-            and (first.form == form if isinstance(first, Count) else first == -1)
-        )
+        return len(shape) == x.dim() and (first.form == form if isinstance(first, Count) else first == -1)
     if isinstance(first, Count):
         return first.form == form
     rest = 1

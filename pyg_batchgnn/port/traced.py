@@ -8,7 +8,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -18,7 +18,7 @@ from torch_geometric.nn.conv import HeteroConv
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.port import foreign
+from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.capture import Captured, CapturedFunction, Done, Miss
@@ -32,6 +32,7 @@ from pyg_batchgnn.port.program import Program
 from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, Way, flat, mapped
 from pyg_batchgnn.port.report import AccelerationReport, forward_report, log_report, refused
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
+from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.port.translate import translate
 from pyg_batchgnn.port.values import Axis, Count, Nodes, Refusal
 
@@ -49,6 +50,7 @@ class Graph:
         programs: by whether the seeds' rows alone are wanted.
         draws: numbers are drawn anew whenever it runs, beside the one of its own dropout.
         wrong: the reason why it is not used, or empty.
+        states: by the number of a call, the options of the module that it calls.
     """
 
     captured: Captured
@@ -57,6 +59,7 @@ class Graph:
     programs: dict[bool, Program] = field(default_factory=dict)
     draws: bool = False
     wrong: str = ""
+    states: dict[int, Any] = field(default_factory=dict)
 
     def program(self, model: torch.nn.Module, *, seeds: bool) -> Program:
         if seeds not in self.programs:
@@ -64,17 +67,33 @@ class Graph:
         return self.programs[seeds]
 
     def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
-        """Returns why a convolution must compute all rows now, though it did not when ``forward``
-        was captured, or None."""
-        for call in self.recording.calls:
-            if call.message_passing is not Way.TRIMMED or not isinstance(call.target, ModuleCall):
+        """Returns why rows cannot be computed as they were when ``forward`` was captured, or
+        None."""
+        for number, call in enumerate(self.recording.calls):
+            if not isinstance(call.target, ModuleCall):
                 continue
             conv = model.get_submodule(call.target.path)
+            if call.message_passing is None:
+                state = _state_of_leaf(conv)
+                if self.states.setdefault(number, state) != state:
+                    return f"options of {call.target.path} changed"
+            if call.message_passing is not Way.TRIMMED:
+                continue
             if call.target.method == "forward" and not isinstance(conv, HeteroConv):
                 reason = foreign.whole_reason(conv, None, trims)
                 if reason is not None:
                     return reason
         return None
+
+
+def _state_of_leaf(module: torch.nn.Module) -> Any:
+    """Returns what decides which rows a module looks at, and which it writes to."""
+    return (
+        rules.module_rule(module),
+        rules.takes_row_statistics(module),
+        getattr(module, "inplace", False),
+        module.training,
+    )
 
 
 @dataclass
@@ -104,7 +123,7 @@ class Tracing:
         result: what the rows of each tensor in the result are, if a graph told.
         warned: the subjects of warnings that were given.
         told: the reasons that were reported.
-        classes, environment: the methods of the user's classes, and the variables, of the last call.
+        classes, environment: the methods of classes and the variables of the last call.
     """
 
     trims: tuple[type[torch.nn.Module], ...] = ()
@@ -305,11 +324,11 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
             return True, entry.function.run(forward, model, arguments, call)
         except Miss:
             if len(tracing.graphs) >= _MOST_GRAPHS:
-                entry.refused[modes] = f"it was captured {_MOST_GRAPHS} times for other arguments and attributes"
+                entry.refused[modes] = (
+                    f"it was captured {_MOST_GRAPHS} times for other arguments and attributes"
+                )
                 return False, None if "plain" in tracing.warned else entry.refused[modes]
-        found = entry.function.capture(
-            forward, model, arguments, call.described(), call, tracing.trims
-        )
+        found = entry.function.capture(forward, model, arguments, call.described(), call, tracing.trims)
         return True, found
     except Miss:
         entry.refused[modes] = "TorchDynamo is turned off"
@@ -327,12 +346,10 @@ def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None
         captured.made = call.translated(captured)
         raise Done
 
-    call = Call(model, tracing, bound)
-    function = tracing.entries.setdefault(_pattern(model, bound), Entry()).function
     try:
-        function.capture(
-            model.users_forward, model, call.arguments(), call.described(), look, tracing.trims
-        )
+        call = Call(model, tracing, bound)
+        function = tracing.entries.setdefault(_pattern(model, bound), Entry()).function
+        function.capture(model.users_forward, model, call.arguments(), call.described(), look, tracing.trims)
     except Done:
         return
     except Refusal as refusal:
@@ -428,13 +445,29 @@ class Call:
                 return [rows]
         try:
             found = self._outputs(graph, inputs, seeds=bound.seeds is not None)
-        except Exception as error:
+        except _ERRORS as error:
             graph.wrong = f"its rows could not be computed by themselves: {type(error).__name__}: {error}"
             return self._as_it_is(graph, inputs, graph.wrong)
-        return [
-            _first_rows(one, axis, bound) if returned else one
-            for one, axis, returned in zip(found, _axes(graph), graph.recording.returned, strict=True)
+        axes = [
+            axis if returned else None
+            for axis, returned in zip(_axes(graph), graph.recording.returned, strict=True)
         ]
+        self._tell_of_uncut(found, axes)
+        return [_first_rows(one, axis, bound) for one, axis in zip(found, axes, strict=True)]
+
+    def _tell_of_uncut(self, found: Sequence[Any], axes: Sequence[Axis | None]) -> None:
+        """Warns of results that have as many rows as there are nodes, and are not cut."""
+        bound = self._bound
+        for one, axis in zip(found, axes, strict=True):
+            if bound.seeds is None or axis is None or isinstance(axis, Nodes) or not isinstance(one, Tensor):
+                continue
+            counts = {prefix(bound.structure, "nodes", name, bound.structure.hops) for name in bound.seeds}
+            if one.dim() and one.size(0) in counts:
+                self._tracing.warn(
+                    "uncut",
+                    f"{type(self._model).__name__}.forward returns {one.size(0)} rows that are not known "
+                    f"to be those of nodes; model(batch) returns all of them, so take [:batch.batch_size]",
+                )
 
     def translated(self, captured: Captured) -> Graph:
         tracing, model = self._tracing, self._model
@@ -503,13 +536,14 @@ class Call:
         ]
         found = run_graph(graph.captured, values, self._model)
         axes = axes_of_outputs(graph.captured)
+        self._tell_of_uncut(found, axes)
         return [_first_rows(one, axis, self._bound) for one, axis in zip(found, axes, strict=True)]
 
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
         program = graph.program(self._model, seeds=seeds)
         return run_program(program, Frame(self._model, self._bound.structure, {}), inputs)
 
-    # All rows, with gradients of the seeds' rows ----------------------------------------------------
+    # All rows, with gradients of the seeds' rows --------------------------------------------------
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
         """Returns whether gradients are computed for the rows of the seeds first.
@@ -543,8 +577,8 @@ class Call:
         def again() -> Any:
             if _state(self._model) != state:
                 raise RuntimeError(
-                    "the loss uses rows beyond the seeds, whose backward pass computes them again, but a mode, "
-                    "an option, a parameter or a buffer of the model changed after forward; call backward() before"
+                    "the loss uses rows beyond the seeds, which backward() computes again, but a mode, "
+                    "an option, a parameter or a buffer of the model changed since forward"
                 )
             return every()
 
@@ -562,6 +596,10 @@ class Call:
         if rows._is_view() or any(isinstance(one, Tensor) and share_memory(one, rows) for one in inputs):
             rows = rows.clone()  # which is overwritten
         return with_seed_rows(rows, seeds, leaves, with_this_autocast(again), self._tracing.note_all_rows)
+
+
+#: Errors of a program. Others, such as the one that ends a recomputation, are not its own.
+_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 
 
 def _axes(graph: Graph) -> list[Any]:
@@ -631,12 +669,12 @@ def _leaves(tree: Any) -> Iterator[ArgumentTensor]:
 
 
 def _pattern(model: torch.nn.Module, bound: Bound) -> Any:
-    """Returns what a graph depends on that Dynamo does not see: what is known of each tensor, and
-    the names of attributes that modules have."""
+    """Returns what a graph depends on that Dynamo does not see: what is known of each tensor, the
+    names of attributes and the modes of modules, and what takes gradients."""
 
     def place(tree: Any) -> Any:
         if isinstance(tree, ArgumentTensor):
-            return tree.axis, tree.value.dtype if hasattr(tree.value, "dtype") else None, tree.columns
+            return tree.axis, getattr(tree.value, "dtype", None), tree.columns
         if isinstance(tree, Count):
             return tree.form
         if isinstance(tree, (list, tuple)):
@@ -646,5 +684,6 @@ def _pattern(model: torch.nn.Module, bound: Bound) -> Any:
         return place(tree.batch.attributes()) if isinstance(tree, BatchArgument) else None
 
     arguments = tuple((name, place(one)) for name, one in bound.arguments.items())
-    names = tuple(hash(tuple(vars(one))) for one in model.modules())
-    return arguments, bound.structure.hops, names, nn.current_products()
+    modules = tuple((hash(tuple(vars(one))), one.training) for one in model.modules())
+    learns = tuple(one.requires_grad for one in model.parameters())
+    return arguments, bound.structure.hops, modules, learns, nn.current_products()

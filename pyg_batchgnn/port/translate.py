@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.overrides import resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch_geometric.nn.conv import HeteroConv, MessagePassing
+from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn.port import capture, foreign, own_layers, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
@@ -91,7 +91,9 @@ def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recor
     try:
         return _Translator(captured, model, judge).found
     except Exception as error:  # what is not understood is not rewritten
-        raise Refusal(f"its graph is of a form that is not known ({type(error).__name__}: {error})") from error
+        raise Refusal(
+            f"its graph is of a form that is not known ({type(error).__name__}: {error})"
+        ) from error
 
 
 class _Translator:
@@ -210,7 +212,7 @@ class _Translator:
         elif node.op != "call_function":
             raise Refusal(f"it calls {node.target} in a way that is not known{self._at()}")
         if target in (capture.LEAF, capture.LEAF_BY_TYPE, capture.PROPAGATE):
-            return self._leaf(target, args, node.meta["example_value"])
+            return self._leaf(target, args)
         if target is capture.RETURNED:
             return args[0]
         if target in _ASSERTIONS:
@@ -322,7 +324,9 @@ class _Translator:
         """Returns whether a function that is not known draws from torch's generator; True where
         that cannot be told."""
         node = self._node
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta.get("example_value"))
+        args, kwargs = torch.fx.node.map_arg(
+            (node.args, node.kwargs), lambda one: one.meta.get("example_value")
+        )
         target: Any = getattr(Tensor, str(node.target)) if node.op == "call_method" else node.target
         modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in node.all_input_nodes)
         mode = next((one for one in modes if one is not None), None)
@@ -332,8 +336,7 @@ class _Translator:
         try:
             with torch.no_grad(), mode, watch:
                 target(*args, **kwargs)
-        except Exception as error:
-            print("DRAWS", type(error), error)
+        except Exception:
             return True
         return watch.draws
 
@@ -354,9 +357,11 @@ class _Translator:
         must not be read."""
         storage = self._storages[old]
         for other in range(new):
-            if other != old and storage is not None and self._storages[other] == storage:
-                if other not in self._now:
-                    self._poisoned[other] = f"it writes to a tensor that shares memory with another one{self._at()}"
+            shares = storage is not None and self._storages[other] == storage
+            if other != old and shares and other not in self._now:
+                self._poisoned[other] = (
+                    f"it writes to a tensor that shares memory with another one{self._at()}"
+                )
         self._storages[new] = storage
         self._now[old] = new
 
@@ -440,9 +445,9 @@ class _Translator:
 
     # Leaves ---------------------------------------------------------------------------------------
 
-    def _leaf(self, target: Any, args: Any, value: Any) -> Any:
+    def _leaf(self, target: Any, args: Any) -> Any:
         plain = args[0] if target is capture.PROPAGATE else None
-        tensors, number, names = args[1:] if target is capture.PROPAGATE else args
+        tensors, number, names, _ = args[1:] if target is capture.PROPAGATE else args
         path, module = self._modules[number]
         each = names.split(BETWEEN)
         if target is capture.LEAF_BY_TYPE:
@@ -549,9 +554,7 @@ class _Translator:
         rows = source if relation[0] == relation[2] else (source, target)
         return self._judge(one, self._shaped(rows), self._shaped(edges[relation]), {})
 
-    def _propagated(
-        self, path: str, conv: Any, plain: Ref, tensors: Any, names: Sequence[str]
-    ) -> Any:
+    def _propagated(self, path: str, conv: Any, plain: Ref, tensors: Any, names: Sequence[str]) -> Any:
         """Translates the message passing of a layer of the user's own."""
         edge_index, *rest = tensors
         given = dict(zip(names[1:], rest, strict=True))
@@ -697,7 +700,11 @@ def _shape(value: Any) -> Tensor | None:
 
 
 def _storage(value: Any) -> Any:
-    return value.untyped_storage()._cdata if isinstance(value, Tensor) and value.layout is torch.strided else None
+    return (
+        value.untyped_storage()._cdata
+        if isinstance(value, Tensor) and value.layout is torch.strided
+        else None
+    )
 
 
 def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
@@ -719,7 +726,9 @@ def _sum(target: Any, args: Sequence[Any]) -> Form | None:
     """Returns the form of a sum or a difference of forms and constants; None of anything else."""
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
         args = args[0]
-    forms = [one.form if isinstance(one, Count) else Form.of({}, one) for one in args if type(one) in (int, Count)]
+    forms = [
+        one.form if isinstance(one, Count) else Form.of({}, one) for one in args if type(one) in (int, Count)
+    ]
     if not any(isinstance(one, Count) for one in args) or len(forms) != len(args):
         return None
     if target in (operator.add, getattr(torch, "sym_sum", None)):
@@ -764,7 +773,13 @@ _OPERATORS = {
     getattr(operator, name): getattr(operator, other)
     for name, other in (
         *((f"i{one}", one) for one in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "xor")),
-        *(("iand", "and_"), ("ior", "or_"), ("ilshift", "lshift"), ("irshift", "rshift"), ("imatmul", "matmul")),
+        *(
+            ("iand", "and_"),
+            ("ior", "or_"),
+            ("ilshift", "lshift"),
+            ("irshift", "rshift"),
+            ("imatmul", "matmul"),
+        ),
     )
 }
 
