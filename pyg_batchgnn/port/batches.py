@@ -1,4 +1,4 @@
-"""Batches as arguments: what a recorded ``forward`` gets of a batch, by the name of an
+"""Batches as arguments: what a captured ``forward`` gets of a batch, by the name of an
 attribute."""
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from pyg_batchgnn.port.values import BatchEdges, Count, Form, Nodes
 
 @dataclass(frozen=True)
 class BatchArgument:
-    """A batch that is an argument itself: a copy of it holds the recorded tensors and numbers."""
+    """A batch that is an argument itself: a copy of it holds the captured tensors and numbers."""
 
     batch: Batch
 
@@ -43,12 +43,14 @@ class Bound:
         structure: the nodes and edges that it is about.
         seeds: by node type, the number of seeds if their rows alone are wanted, else None.
         by_name: the arguments are attributes of a batch.
+        left_out: values of edges that the batch holds, and that were not asked for.
     """
 
     arguments: Mapping[str, Any]
     structure: Structure
     seeds: Mapping[str | None, int] | None
     by_name: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 def bind(
@@ -112,7 +114,8 @@ def _takes_batch(
     """Returns whether ``forward`` takes the batch itself: its first parameter is nothing in it."""
     first, *rest = names
     others = [one for one in rest[len(args) - 1 :] if _is_required(signature.parameters[one])]
-    return not Batch.holds(args[0], first, by_type=True) and all(one in kwargs for one in others)
+    held = first in kwargs or Batch.holds(args[0], first, by_type=True)
+    return not held and all(one in kwargs for one in others)
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:
@@ -128,6 +131,20 @@ def _by_name(
     kwargs: dict[str, Any],
 ) -> Bound:
     found: dict[str, Any] = {}
+    by_type = batch.by_type
+    lacking = [
+        name
+        for name in names
+        if _is_required(signature.parameters[name])
+        and name not in kwargs
+        and not Batch.holds(batch.source, name, by_type=by_type)
+    ]
+    if lacking:
+        given_so = ", ".join(f"{name}=..." for name in lacking)
+        raise TypeError(
+            f"forward takes {' and '.join(lacking)}, but the batch has no attribute of this name; give it: "
+            f"model(batch, {given_so})"
+        )
     for name in names:
         parameter = signature.parameters[name]
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -135,17 +152,17 @@ def _by_name(
         if name in kwargs:
             found[name] = _beside_batch(name, kwargs[name], batch.structure)
         elif _is_required(parameter) or (name in bound and name not in _ONLY_IF_GIVEN):
-            if Batch.holds(batch.source, name, by_type=batch.by_type):
+            if Batch.holds(batch.source, name, by_type=by_type):
                 found[name] = batch.get(name)
-            elif _is_required(parameter):
-                raise TypeError(
-                    f"forward takes {name}, but the batch has no attribute of this name; give it: "
-                    f"model(batch, {name}=...)"
-                )
     unknown = [name for name in kwargs if name not in names]
     if unknown:
         raise TypeError(f"forward takes no argument {unknown[0]!r}; it takes {', '.join(names)}")
-    return Bound(found, batch.structure, batch.seeds, by_name=True)
+    left_out = [
+        name
+        for name in _ONLY_IF_GIVEN
+        if name in names and name not in found and Batch.holds(batch.source, name, by_type=by_type)
+    ]
+    return Bound(found, batch.structure, batch.seeds, by_name=True, left_out=tuple(left_out))
 
 
 #: Values of edges that a batch holds are used only if they are given.

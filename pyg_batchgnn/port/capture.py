@@ -1,4 +1,4 @@
-"""The capture of a ``forward`` by TorchDynamo, PyTorch's own tracer (design, section 11).
+"""The capture of a ``forward`` by TorchDynamo, PyTorch's own tracer (design, section 9).
 
 Dynamo reads the bytecode of a ``forward``, guards every Python value that it used, replays side
 effects, and hands the backend of this file an FX graph. Convolutions, norms and other known modules
@@ -422,18 +422,21 @@ _UNGUARDED = ("vars", "__dict__", "lru_cache", "cache_info", "environ", "getenv"
 
 def _check_code(capture: Capture) -> None:
     """Raises Refusal if a ``forward`` reads what Dynamo follows but does not guard."""
+    names: dict[str, str] = {}
     for code in torch._guards.TracingContext.get_traced_code() or ():
         file = code.co_filename
-        if "/torch/" in file or "/torch_geometric/" in file or file == __file__:
-            continue
-        found = next((name for name in _UNGUARDED if name in code.co_names), None)
-        if found is not None:
+        if "/torch/" not in file and "/torch_geometric/" not in file and file != __file__:
             place = f"{file.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
-            raise Refusal(f"it reads {found}, whose changes PyTorch's tracer does not see ({place})")
+            names.update(dict.fromkeys(code.co_names, place))
+    for name in _UNGUARDED:
+        if name in names:
+            raise Refusal(f"it reads {name}, whose changes PyTorch's tracer does not see ({names[name]})")
     for module in capture.modules.values():
         for name, value in vars(module).items():
-            if isinstance(value, collections.deque) and value.maxlen is not None:
-                raise Refusal(f"PyTorch's tracer does not know the greatest length of the deque {name}")
+            if name in names and isinstance(value, collections.deque) and value.maxlen is not None:
+                raise Refusal(
+                    f"PyTorch's tracer does not know the greatest length of the deque {name} ({names[name]})"
+                )
 
 
 def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:

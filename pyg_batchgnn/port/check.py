@@ -136,8 +136,8 @@ class _Trial:
     def _differs(
         self, batch: SmallBatch | None, structure: Structure, clones: Mapping[int, Tensor], wide: bool
     ) -> str | None:
-        inputs = self._inputs(batch, structure, clones, wide)
         try:
+            inputs = self._inputs(batch, structure, clones, wide)
             expected = run_graph(self.captured, inputs, self.model, _pygs)
         except Exception as error:
             raise _NoReferenceError(f"{type(error).__name__}: {error}") from error

@@ -64,7 +64,7 @@ def inference(
     Raises:
         TypeError: the model was not accelerated, or ``loader`` is none of this package.
         LayerwiseError: something in the model looks at other rows, waits to be called, or was not
-            recorded; a ValueError.
+            captured; a ValueError.
     """
     if not isinstance(model, TracedModel):
         raise TypeError(
@@ -210,7 +210,7 @@ class _Value:
 
 
 class _Layers:
-    """The layers of a recorded model, and what is kept between them."""
+    """The layers of a captured model, and what is kept between them."""
 
     def __init__(self, model: TracedModel, nodes: OwnedNodes, graph: Graph, inputs: Sequence[Any]) -> None:
         self._model, self._nodes, self._schema = model, nodes, nodes.schema

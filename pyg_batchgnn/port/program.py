@@ -1,4 +1,4 @@
-"""The steps that compute what is asked of a recorded ``forward`` (design, section 9).
+"""The steps that compute what is asked of a captured ``forward`` (design, section 9).
 
 Demand goes backward from the output. What is computed row by row asks its inputs for the rows it
 is asked for. A convolution asks for one hop more. Everything else asks for all rows.
@@ -24,7 +24,7 @@ from pyg_batchgnn.port.values import BatchEdges, Edges, Fixed, Nodes, SeedIds
 
 @dataclass(eq=False)
 class ProgramStep:
-    """One step of a program: a recorded call, with what follows it in the same pass.
+    """One step of a program: a captured call, with what follows it in the same pass.
 
     Attributes:
         relu: a ReLU follows.

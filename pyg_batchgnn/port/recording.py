@@ -47,7 +47,7 @@ Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
 
 @dataclass
 class Call:
-    """A recorded call.
+    """A captured call.
 
     Attributes:
         target: a function, or a module by its path.
@@ -61,7 +61,7 @@ class Call:
         names_of_results: the node types of the results of a `HeteroConv`, in their order.
         columns: the sizes of the rows of its result.
         note: why it computes all rows, if it reads rows of nodes and does.
-        layer: how many message passing layers were recorded before.
+        layer: how many message passing layers were captured before.
         where: the file and line of the user's code.
         writes: it writes to a parameter, a buffer or running statistics, so that it runs once.
         files: where it was called, the innermost file last.

@@ -214,7 +214,7 @@ def accelerate(
     trims: Sequence[type[Module]] = (),
     rows: str | None = None,
 ) -> Model:
-    """Makes a model fast, in place: its layers become native, and its ``forward`` is recorded.
+    """Makes a model fast, in place: its layers become native, and its ``forward`` is captured.
 
     Replaced are `GraphSAGE`, `GCN`, `GIN` and `GAT` of PyG's models, and in any module `SAGEConv`,
     `GCNConv`, `GINConv`, `GATConv`, `GATv2Conv`, `TransformerConv`, `HeteroConv`, `MLP`,
@@ -223,11 +223,11 @@ def accelerate(
     same objects, so an optimizer that was made before still works. The keys of the ``state_dict``
     are the same. Lazy modules stay lazy.
 
-    The first call of a model records ``forward``: the functions and modules that it calls, for one
-    pattern of arguments and attributes. From then on ``model(batch)`` computes the rows that the
-    seeds need, and ``model(x, edge_index)`` all rows in fewer passes. The arguments of ``forward``
-    come from the batch by name. The results for the first batches are compared with those of the
-    plain ``forward``. What cannot be recorded is called as before; the report says where and why.
+    The first call of a model captures ``forward`` with TorchDynamo, PyTorch's own tracer, which
+    guards what it read. From then on ``model(batch)`` computes the rows that the seeds need, and
+    ``model(x, edge_index)`` all rows in fewer passes. The arguments of ``forward`` come from the
+    batch by name. Rows and gradients of the rewritten graph are compared with those of the captured
+    one. What cannot be captured is called as before; a warning says where and why.
 
     Modules with hooks or parametrisations, subclasses, instances that stand in several places and
     options that native layers do not know are left as they are.
@@ -235,7 +235,7 @@ def accelerate(
     Args:
         model: the model, which is changed.
         report: is called with what was replaced and what was left, for instance ``print``; and when
-            ``forward`` was recorded, with how its calls are computed.
+            ``forward`` was captured, with how its calls are computed.
         trims: classes of the user's own layers of which row i of the result depends on row i of the
             input and on the in-edges of node i alone. They are computed for the first rows.
         rows: "seeds" if a ``forward`` that takes the batch itself is asked for the rows of the
@@ -276,7 +276,7 @@ def _trace(
     rows: str | None,
     report: Callable[[AccelerationReport], None],
 ) -> None:
-    """Makes a model record its ``forward`` when it is called."""
+    """Makes a model capture its ``forward`` when it is called."""
     kind = type(model)
     if not isinstance(model, TracedModel):
         of_torch = kind.__module__.startswith("torch.") and not isinstance(model, torch.fx.GraphModule)
@@ -292,10 +292,10 @@ def _trace(
     model._batchgnn = Tracing(trims, rows, report, is_sequential=sequential)  # type: ignore[assignment]
 
 
-def _has_a_forward_to_record(module: Module) -> bool:
+def _has_a_forward(module: Module) -> bool:
     """Returns whether a user wrote a part of a model over layers.
 
-    It is recorded by itself where the model around it cannot be.
+    It is captured by itself where the model around it cannot be.
     """
     of_users = not type(module).__module__.startswith(("torch.", "torch_geometric.", "pyg_batchgnn."))
     is_layer = isinstance(module, (MessagePassing, torch.nn.ModuleList, torch.nn.ModuleDict))
@@ -323,7 +323,7 @@ def _visit(
             report.replaced.append(Replaced(name, kind.__name__))
     if kind is modules.AcceleratedTrim.stands_for:
         module.__class__ = modules.AcceleratedTrim
-    if name and _has_a_forward_to_record(module):
+    if name and _has_a_forward(module):
         _trace(module, (), None, tell)
     for key, child in module.named_children():
         if not is_fused(module, key):

@@ -62,8 +62,8 @@ class ForwardReport:
     """The way in which a model's ``forward`` is computed, for one pattern of arguments.
 
     Attributes:
-        calls: the calls that read rows of nodes; none if ``forward`` was not recorded.
-        why: the reason why it was not recorded and is called plainly, else empty.
+        calls: the calls that read rows of nodes; none if ``forward`` was not captured.
+        why: the reason why it was not captured and is called plainly, else empty.
     """
 
     name: str
@@ -75,7 +75,7 @@ class ForwardReport:
         mode = "training" if self.training else "evaluation"
         if self.why:
             return f"{self.name}.forward in {mode} is called plainly, for all rows, because {self.why}"
-        lines = [f"{self.name}.forward in {mode}, recorded:"]
+        lines = [f"{self.name}.forward in {mode}, captured:"]
         rows = [(one.place, one.what, f"{one.how}: {one.why}" if one.why else one.how) for one in self.calls]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
         lines += ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -126,7 +126,7 @@ _INSTEAD = {
 
 
 def forward_report(recording: Recording, model: torch.nn.Module) -> ForwardReport:
-    """Returns how the calls of a recorded ``forward`` are computed."""
+    """Returns how the calls of a captured ``forward`` are computed."""
     calls = (_call_report(one, recording, model) for one in recording.calls)
     return ForwardReport(type(model).__name__, model.training, tuple(one for one in calls if one))
 

@@ -354,7 +354,7 @@ def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
 
 def module_rule(module: torch.nn.Module) -> str | None:
     """Returns "row" for a module that computes each row by itself, "whole" for one that keeps rows
-    and looks at all of them, and None for one whose ``forward`` is recorded call by call."""
+    and looks at all of them, and None for one whose ``forward`` is captured call by call."""
     kind = kind_of(module)
     if kind in _BY_ELEMENT_MODULES or kind in LINEAR or kind in _BATCH_NORMS or kind in _CELLS:
         return "row"

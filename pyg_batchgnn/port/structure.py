@@ -1,4 +1,4 @@
-"""The nodes and edges that a call of a recorded model is about, and the prefixes of them.
+"""The nodes and edges that a call of a captured model is about, and the prefixes of them.
 
 A graph of one type has one type and one relation, whose names are None.
 """

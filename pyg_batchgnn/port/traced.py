@@ -1,11 +1,10 @@
 """Models whose ``forward`` was captured, and which compute what is asked of them (design, section
-11)."""
+9)."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,7 +122,7 @@ class Tracing:
         result: what the rows of each tensor in the result are, if a graph told.
         warned: the subjects of warnings that were given.
         told: the reasons that were reported.
-        classes, environment: the methods of classes and the variables of the last call.
+        classes: the methods of the user's classes in the last call.
     """
 
     trims: tuple[type[torch.nn.Module], ...] = ()
@@ -137,13 +136,17 @@ class Tracing:
     warned: set[str] = field(default_factory=set)
     told: set[str] = field(default_factory=set)
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: Any) -> Tracing:
         return Tracing(self.trims, self.rows, self.report, is_sequential=self.is_sequential)
 
     def __reduce__(self) -> Any:
         return functools.partial(Tracing, is_sequential=self.is_sequential), (self.trims, self.rows)
+
+    def entry(self, pattern: Any) -> Entry:
+        if pattern not in self.entries:
+            self.entries[pattern] = Entry()
+        return self.entries[pattern]
 
     def note_all_rows(self) -> None:
         self.uses_all_rows = True
@@ -201,8 +204,15 @@ class TracedModel(torch.nn.Module):
         by_type = isinstance(self, torch.fx.GraphModule)
         bound = bind(own, args, kwargs, rows=tracing.rows, names=self.bound_names, by_type=by_type)
         if bound is None:
-            self._tell_of_names(own)
+            self._tell_of_call(own, (*args, *kwargs.values()))
             return own(self, *args, **kwargs)
+        if bound.left_out:
+            names = ", ".join(f"{name}=batch.{name}" for name in bound.left_out)
+            tracing.warn(
+                "left out",
+                f"{type(self).__name__} is called without {' and '.join(bound.left_out)} of the batch, "
+                f"because forward has a default; to use it, call model(batch, {names})",
+            )
         found, result = run(self, tracing, bound)
         if found:
             return result
@@ -225,13 +235,20 @@ class TracedModel(torch.nn.Module):
         signature: Any = self.signature
         return _forward_of_sequential(tuple(signature.param_dict))
 
-    def _tell_of_names(self, forward: Callable[..., Any]) -> None:
-        """Reports, once, that the arguments of ``forward`` have no names."""
+    def _tell_of_call(self, forward: Callable[..., Any], given: Sequence[Any]) -> None:
+        """Warns, once, of calls that are always plain."""
         kinds = [one.kind for one in inspect.signature(forward).parameters.values()]
-        if inspect.Parameter.VAR_POSITIONAL in kinds and "names" not in self._batchgnn.warned:
-            self._batchgnn.warned.add("names")
-            reason = "it takes *args, whose names are not known; write its parameters out"
-            self._batchgnn.refuse(self, reason)
+        sparse = next((one for one in given if _is_sparse(one)), None)
+        name = type(self).__name__
+        if inspect.Parameter.VAR_POSITIONAL in kinds:
+            text = "it takes *args, whose names are not known; write its parameters out"
+        elif sparse is not None:
+            text = f"its edges are a {type(sparse).__name__}; give edge_index, without ToSparseTensor"
+        elif any(isinstance(one, Mapping) for one in given):
+            text = "its dicts do not hold the rows of every type that its edges join; give all of them"
+        else:
+            return  # nothing says that it is about a graph
+        self._batchgnn.warn("call", f"{name}.forward is called plainly, for all rows, because {text}")
 
     def __init_subclass__(cls, **options: Any) -> None:
         if "stands_for" not in vars(cls):
@@ -243,6 +260,11 @@ class TracedModel(torch.nn.Module):
                 return TracedModel.forward(self, *args, **kwargs)
 
             cls.forward = forward  # type: ignore[method-assign]
+
+
+def _is_sparse(one: Any) -> bool:
+    sparse = isinstance(one, Tensor) and one.layout is not torch.strided
+    return sparse or type(one).__name__ == "SparseTensor"
 
 
 @functools.lru_cache(maxsize=64)
@@ -310,7 +332,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
         return False, None  # the first plain call says how wide lazy modules are
     _check_classes(model, tracing)
     try:
-        entry = tracing.entries.setdefault(_pattern(model, bound), Entry())
+        entry = tracing.entry(_pattern(model, bound))
     except Refusal as refusal:  # of objects in a batch
         return False, None if "plain" in tracing.warned else refusal.reason
     modes = torch.is_grad_enabled(), tuple(one.training for one in model.modules())
@@ -346,10 +368,11 @@ def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None
         captured.made = call.translated(captured)
         raise Done
 
+    forward: Any = model.users_forward
     try:
         call = Call(model, tracing, bound)
-        function = tracing.entries.setdefault(_pattern(model, bound), Entry()).function
-        function.capture(model.users_forward, model, call.arguments(), call.described(), look, tracing.trims)
+        function = tracing.entry(_pattern(model, bound)).function
+        function.capture(forward, model, call.arguments(), call.described(), look, tracing.trims)
     except Done:
         return
     except Refusal as refusal:
@@ -366,14 +389,13 @@ def must_be_called(module: torch.nn.Module) -> bool:
 
 
 def _check_classes(model: torch.nn.Module, tracing: Tracing) -> None:
-    """Forgets all graphs if a class of the user's got other methods, or a variable of the
-    environment changed, which Dynamo does not see."""
+    """Forgets all graphs if a class of the user's got other methods, which Dynamo does not see."""
     kinds = {one for module in model.modules() for one in type(module).__mro__ if _is_users(one)}
     now = {kind: _methods(kind) for kind in kinds}
-    if now != tracing.classes or tracing.environment != os.environ:
+    if now != tracing.classes:
         if tracing.classes:
             tracing.entries.clear()
-        tracing.classes, tracing.environment = now, dict(os.environ)
+        tracing.classes = now
 
 
 @functools.lru_cache(maxsize=1024)
@@ -487,6 +509,7 @@ class Call:
         graph = Graph(captured, recording, leaves)
         tracing.graphs.append(graph)
         captured.forget()
+        self._tell_of_statistics()
         tracing.result = recording.result
         report = forward_report(recording, model)
         tracing.report(AccelerationReport(forward=report))
@@ -496,6 +519,15 @@ class Call:
             more = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
             tracing.warn("rows", f"{report.name}.forward computes all rows at {one.place}{more}: {one.why}")
         return graph
+
+    def _tell_of_statistics(self) -> None:
+        norms = [name for name, one in self._model.named_modules() if rules.takes_row_statistics(one)]
+        if norms and self._bound.seeds is not None:
+            self._tracing.warn(
+                "batch norms",
+                f"{type(self._model).__name__}.{norms[0]} takes statistics of the rows that model(batch) "
+                f"computes, fewer than in a plain call; use LayerNorm where that matters",
+            )
 
     def inputs(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
         return [

@@ -40,7 +40,7 @@ def test_an_example_with_accelerated_models(example: Example, tmp_path: Path) ->
     checkout, models = pyg_checkout(), "batch" if example.takes_batch else "tensors"
     assert checkout is not None
     plain, ours = (run_example(example, checkout, tmp_path, one) for one in ("pyg", models))
-    assert plain.reports == [] and any("recorded:" in one for one in ours.reports)
+    assert plain.reports == [] and any("captured:" in one for one in ours.reports)
     assert (ours.calls > 0) == example.takes_batch
     assert len(plain.losses) > 1 and ours.losses == pytest.approx(plain.losses, rel=1e-9)
 
