@@ -151,9 +151,10 @@ def _by_name(
             continue
         if name in kwargs:
             found[name] = _beside_batch(name, kwargs[name], batch.structure)
-        elif _is_required(parameter) or (name in bound and name not in _ONLY_IF_GIVEN):
-            if Batch.holds(batch.source, name, by_type=by_type):
-                found[name] = batch.get(name)
+            continue
+        wanted = _is_required(parameter) or (name in bound and name not in _ONLY_IF_GIVEN)
+        if wanted and Batch.holds(batch.source, name, by_type=by_type):
+            found[name] = batch.get(name)
     unknown = [name for name in kwargs if name not in names]
     if unknown:
         raise TypeError(f"forward takes no argument {unknown[0]!r}; it takes {', '.join(names)}")

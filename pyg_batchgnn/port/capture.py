@@ -12,11 +12,13 @@ shape whose memory nobody touches. The graph is handed the rows themselves.
 from __future__ import annotations
 
 import collections
+import os
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -111,9 +113,15 @@ def _learns(number: int) -> bool:
     return any(one.requires_grad for one in _local.capture.modules[number].parameters())
 
 
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def _is_part(number: int) -> bool:
+    """Returns whether a module is a part of the model, and not held in a list, say."""
+    return _local.capture is not None and number in _local.capture.modules
+
+
 def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
     original = _original(self, "forward")
-    if not is_dynamo_compiling() or type(self) not in _names:
+    if not is_dynamo_compiling() or type(self) not in _names or not _is_part(id(self)):
         return original(self, *args, **kwargs)
     given = dict(zip(_names[type(self)], args, strict=False))
     given.update(kwargs)
@@ -139,7 +147,8 @@ def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
     simple = not kwargs and len(args) > 0 and isinstance(args[0], (Tensor, list))
     for one in args[1:]:
         simple = simple and one is None
-    if not is_dynamo_compiling() or not simple or (type(self), "forward") not in _originals:
+    simple = simple and (type(self), "forward") in _originals
+    if not is_dynamo_compiling() or not simple or not _is_part(id(self)):
         return _original(self, "forward")(self, *args, **kwargs)
     if isinstance(args[0], list):
         return LEAF(args[0], id(self), BETWEEN, _LEARNS if _learns(id(self)) else None)
@@ -149,7 +158,7 @@ def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
 def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
     original = _original(self, "forward")
     simple = len(args) == 2 and not kwargs and isinstance(args[0], dict) and isinstance(args[1], dict)
-    if not is_dynamo_compiling() or not simple:
+    if not is_dynamo_compiling() or not simple or not _is_part(id(self)):
         return original(self, *args, **kwargs)
     x, edges = args
     tensors: list[Tensor] = []
@@ -181,7 +190,8 @@ def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
     plain = _original(self, "propagate")(self, edge_index, size=size, **kwargs)
-    if not is_dynamo_compiling() or not isinstance(plain, Tensor) or not isinstance(edge_index, Tensor):
+    plainly = not isinstance(plain, Tensor) or not isinstance(edge_index, Tensor)
+    if not is_dynamo_compiling() or plainly or not _is_part(id(self)):
         return plain
     tensors, names, simple = [edge_index], ["edge_index"], True
     for name, one in kwargs.items():
@@ -388,7 +398,11 @@ class Captured:
         if _local.run is None:
             raise Miss
         given = zip(values, self.numbers, strict=True)
-        return _local.run(self, tuple(value.item() if number else value for value, number in given))
+        return _local.run(self, tuple(_number(value) if number else value for value, number in given))
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
 
 
 @dataclass
@@ -417,6 +431,7 @@ class Capture:
 
 
 #: What Dynamo does not guard, though it follows it.
+_LIBRARIES = ("-packages/", "/pyg_batchgnn/", f"{Path(os.__file__).parent}/")
 _UNGUARDED = ("vars", "__dict__", "lru_cache", "cache_info", "environ", "getenv")
 
 
@@ -425,7 +440,7 @@ def _check_code(capture: Capture) -> None:
     names: dict[str, str] = {}
     for code in torch._guards.TracingContext.get_traced_code() or ():
         file = code.co_filename
-        if "/torch/" not in file and "/torch_geometric/" not in file and file != __file__:
+        if not any(one in file for one in _LIBRARIES):
             place = f"{file.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
             names.update(dict.fromkeys(code.co_names, place))
     for name in _UNGUARDED:

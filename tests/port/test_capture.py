@@ -1,0 +1,327 @@
+"""What a capture must not confuse, what it says, and that a wrong program is found."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, accelerate
+from pyg_batchgnn.port import rules
+from tests.support.ported_models import CLASSES, FEATURES, GRAPH
+from tests.support.recorded_models import (
+    HIDDEN,
+    Middle,
+    Net,
+    assert_close,
+    assert_recorded,
+    batches,
+    compare,
+    found_in,
+    gradients,
+    pair,
+)
+
+
+@contextmanager
+def said(*texts: str) -> Iterator[None]:
+    """Fails unless each text is in just one warning."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield
+    told = [str(one.message) for one in found]
+    for text in texts:
+        assert sum(text in one for one in told) == 1, (text, told)
+
+
+# Sizes ############################################################################################
+
+
+class Typed(torch.nn.Module):
+    """Relations of few edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = pyg.SAGEConv((4, 4), 4), pyg.GraphConv((4, 4), 4)
+
+    def forward(self, x_dict: Any, edge_index_dict: Any) -> Tensor:
+        a, b = x_dict["a"], x_dict["b"]
+        h = self.one((b, a), edge_index_dict["b", "to", "a"]).relu()
+        return h + self.other((b, a), edge_index_dict["b", "then", "a"])
+
+
+def test_types_and_relations_of_no_and_one_rows_need_few_graphs() -> None:
+    torch.manual_seed(0)
+    ours, plain = pair(Typed())
+    counts = [
+        (5, 7, 9, 3),
+        (5, 5, 5, 5),
+        (4, 6, 1, 0),
+        (1, 1, 1, 1),
+        (3, 2, 0, 0),
+        (9, 1, 2, 1),
+        (1, 8, 0, 4),
+    ]
+    for rows, sources, first, second in counts:
+        x = {"a": torch.randn(rows, 4).double(), "b": torch.randn(sources, 4).double()}
+        edges = {
+            ("b", name, "a"): torch.stack([torch.randint(sources, (count,)), torch.randint(rows, (count,))])
+            for name, count in (("to", first), ("then", second))
+        }
+        assert_close(ours(x, edges), plain(x, edges))
+    assert found_in(ours).reasons == [] and len(found_in(ours).graphs) <= 4
+
+
+class Pairs(torch.nn.Module):
+    """Scores of links, triplets and edges, and a table of prototypes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(FEATURES, CLASSES)
+        self.prototypes = torch.nn.Parameter(torch.randn(GRAPH.num_nodes, 3))
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Any:
+        z = self.conv(x, edge_index)
+        scores = (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
+        return scores, z[edge_index[0]].sum(dim=-1), self.prototypes * 1.0, z
+
+
+def test_scores_and_tables_are_not_cut_though_their_number_is_that_of_nodes() -> None:
+    """A ring has as many edges as nodes, and as many links are asked for."""
+    nodes = GRAPH.num_nodes
+    ring = torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)])
+    data = Data(x=GRAPH.x.double(), edge_index=ring)
+    loader = MacrobatchLinkNeighborLoader(data, [1], edge_label_index=ring, batch_size=nodes)
+    ours, plain = pair(Pairs())
+    for batch in loader:
+        found, wanted = ours(batch), plain(batch.x, batch.edge_index, batch.edge_label_index)
+        seeds = batch.edge_label_index.unique().numel()
+        for one, other in zip(found[:3], wanted[:3], strict=True):
+            assert_close(one, other)
+        assert_close(found[3], wanted[3][:seeds])
+
+
+def test_the_number_of_seeds_is_no_constant() -> None:
+    class Loops(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = pyg.SAGEConv(FEATURES, CLASSES)
+
+        def forward(self, x: Tensor, edge_index: Tensor, batch_size: int) -> Tensor:
+            z = self.conv(x, edge_index)
+            return torch.stack([z[number] * 2 for number in range(batch_size)])
+
+    ours, plain = pair(Loops())
+    for batch in batches():
+        assert_close(ours(batch), plain(batch.x, batch.edge_index, batch.batch_size))
+
+
+# The comparison ###################################################################################
+
+
+class Gate(torch.nn.Module):
+    """A branch that looks at all rows behind a factor that starts at zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = pyg.SAGEConv(FEATURES, HIDDEN), pyg.SAGEConv(HIDDEN, CLASSES)
+        self.alpha = torch.nn.Parameter(torch.zeros(()))
+        self.scale = 0.0
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.first(x, edge_index)
+        h = h + self.alpha * h.roll(1, 0) + self.scale * h.roll(1, 0)
+        return self.second(h, edge_index)
+
+
+@pytest.mark.parametrize("name", ["rows", "gradients"])
+def test_a_rule_that_is_wrong_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wrong rows are multiplied by zero, or the wrong gradients are those of equal rows."""
+    by_row = rules.is_by_row
+
+    def wrong(function: Any, *given: Any) -> bool:
+        return function is Tensor.roll or by_row(function, *given)
+
+    monkeypatch.setattr(rules, "is_by_row", wrong)
+    ours = accelerate(Gate().double())
+    plain = copy.deepcopy(Gate()).double()
+    plain.load_state_dict(ours.state_dict())
+    if name == "gradients":
+        with torch.no_grad():
+            ours.alpha.fill_(0.1)
+            plain.alpha.fill_(0.1)
+    with said("called plainly"):
+        compare(ours, plain)
+    assert any("differed from" in one or "by themselves" in one for one in found_in(ours).reasons)
+
+
+# What is said #####################################################################################
+
+
+def decides(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h * 2 if h.sum() > 0 else h
+
+
+def prints(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    torch.manual_seed(3)
+    return h
+
+
+@pytest.mark.parametrize("middle", [decides, prints])
+def test_what_cannot_be_captured_is_said_once_and_returns_all_rows(middle: Middle) -> None:
+    ours, plain = pair(Net(middle))
+    with said("called plainly, for all rows"):
+        for batch in (*batches(), *batches()):
+            assert_close(ours(batch), plain(batch.x, batch.edge_index))
+
+
+class Weighted(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = pyg.GraphConv(FEATURES, CLASSES), torch.nn.BatchNorm1d(CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        return self.norm(self.conv(x, edge_index, edge_weight))
+
+
+def test_weights_that_are_left_out_and_norms_of_fewer_rows_are_said() -> None:
+    ours, _ = pair(Weighted())
+    with said("is called without edge_weight of the batch", "norm takes statistics of the rows"):
+        for batch in batches():
+            ours(batch)
+
+
+def test_edges_of_another_form_are_said() -> None:
+    ours, plain = pair(Weighted())
+    ours.eval(), plain.eval()
+    sizes = (GRAPH.num_nodes, GRAPH.num_nodes)
+    ones = torch.ones(GRAPH.num_edges, dtype=torch.float64)
+    sparse = torch.sparse_coo_tensor(GRAPH.edge_index, ones, sizes).coalesce()
+    with said("give edge_index, without ToSparseTensor"):
+        for _ in range(2):
+            assert_close(ours(GRAPH.x.double(), sparse), plain(GRAPH.x.double(), sparse))
+
+
+# Backward #########################################################################################
+
+
+def changes(model: Any) -> dict[str, Callable[[], Any]]:
+    return {
+        "mode": model.eval,
+        "rate": lambda: setattr(model.drop, "p", 0.7),
+        "buffer": lambda: model.scale.mul_(2),
+    }
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = pyg.SAGEConv(FEATURES, HIDDEN), pyg.SAGEConv(HIDDEN, CLASSES)
+        self.drop = torch.nn.Dropout(0.0)
+        self.register_buffer("scale", torch.ones(()))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.second(self.drop(self.first(x, edge_index) * self.scale), edge_index)
+
+
+@pytest.mark.parametrize("what", ["mode", "rate", "buffer"])
+def test_a_loss_on_other_rows_after_a_change_is_an_error(what: str) -> None:
+    ours, _ = pair(Scaled())
+    batch = batches()[0]
+    found = ours(batch.x, batch.edge_index)
+    changes(ours)[what]()
+    with pytest.raises(RuntimeError, match="changed since forward"):
+        found.sum().backward()
+
+
+def test_tensors_that_are_no_parameters_get_the_gradient_of_all_rows() -> None:
+    ours, plain = pair(Scaled())
+    batch = batches()[0]
+    prompts = [torch.randn(FEATURES, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    with torch.no_grad():
+        prompts[1].copy_(prompts[0])
+    grads = []
+    for model, prompt in zip((ours, plain), prompts, strict=True):
+        model.scale.requires_grad_()
+        out = model(batch.x + prompt, batch.edge_index)
+        grads.append(torch.autograd.grad(out.square().sum(), [prompt, model.scale]))
+    assert_close(*grads)
+
+
+# Other tools ######################################################################################
+
+
+class Stateful(Scaled):
+    """A module that says itself what a file holds of it."""
+
+    def __getstate__(self) -> Any:
+        state = self.__dict__.copy()
+        state["note"] = "saved"
+        return state
+
+
+def test_a_module_with_a_state_of_its_own_is_copied_and_pickled() -> None:
+    ours, plain = pair(Stateful())
+    compare(ours, plain)
+    for made in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
+        assert made.note == "saved"
+        compare(made, plain)
+
+
+def test_the_users_own_compilation_is_left_alone() -> None:
+    """Neither side's graphs, limits or settings are the other's."""
+    seen: list[Any] = []
+
+    def backend(module: torch.fx.GraphModule, inputs: Any) -> Any:
+        seen.append(module)
+        return module.forward
+
+    settings = torch._dynamo.config.get_config_copy()
+    compiled = torch.compile(lambda x: x * 2 + 1, backend=backend)
+    compiled(torch.ones(3))
+    ours, plain = pair(Scaled())
+    compare(ours, plain)
+    compiled(torch.ones(3))
+    assert len(seen) == 1 and torch._dynamo.config.get_config_copy() == settings
+    graphs = len(found_in(ours).graphs)
+    torch._dynamo.reset()
+    compare(ours, plain)
+    assert len(found_in(ours).graphs) <= graphs + 1
+    with torch._dynamo.config.patch(recompile_limit=1):
+        compare(ours.eval(), plain.eval())
+    assert found_in(ours).reasons == []
+
+
+def test_a_method_that_is_put_on_the_class_later_acts() -> None:
+    class Late(Net):
+        def scaled(self, h: Tensor) -> Tensor:
+            return h * 2
+
+    ours, plain = pair(Late(lambda model, _, h: model.scaled(h)))
+    compare(ours, plain)
+    Late.scaled = lambda _, h: h * 3  # type: ignore[method-assign, assignment]
+    compare(ours, plain)
+    assert_recorded(ours, 2)
+
+
+def test_a_batch_of_two_types_of_one_size() -> None:
+    data = HeteroData()
+    for name in ("a", "b"):
+        data[name].x = torch.randn(20, 4).double()
+    for name in ("to", "then"):
+        data["b", name, "a"].edge_index = torch.randint(20, (2, 40))
+    loader = MacrobatchNeighborLoader(data, [-1], ("a", torch.arange(20)), batch_size=20)
+    ours, plain = pair(Typed())
+    for batch in loader:
+        found, wanted = ours(batch), plain(batch.x_dict, batch.edge_index_dict)[: batch["a"].batch_size]
+        assert_close(found, wanted)
+        assert_close(gradients(ours, found), gradients(plain, wanted))
