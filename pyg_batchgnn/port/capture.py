@@ -12,7 +12,9 @@ shape whose memory nobody touches. The graph is handed the rows themselves.
 from __future__ import annotations
 
 import collections
+import functools
 import os
+import sys
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,7 +118,8 @@ def _learns(number: int) -> bool:
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _is_part(number: int) -> bool:
     """Returns whether a module is a part of the model, and not held in a list, say."""
-    return _local.capture is not None and number in _local.capture.modules
+    capture = _local.capture
+    return capture is not None and number in capture.modules and number not in capture.written
 
 
 def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -405,6 +408,14 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, Tensor) else value
 
 
+class _WrittenError(Exception):
+    """A ``forward`` writes to leaves, whose ids this holds."""
+
+    def __init__(self, found: set[int]) -> None:
+        super().__init__("it writes to layers")
+        self.found = found
+
+
 @dataclass
 class Capture:
     """A capture that goes on.
@@ -414,11 +425,32 @@ class Capture:
         arguments: the arguments, with a description in the place of each tensor and each number of
             rows.
         modules: the modules of the model by their ids.
+        written: the ids of those that ``forward`` writes to. They are no leaves, which would run
+            before what was written is replayed.
     """
 
     model: torch.nn.Module
     arguments: Mapping[str, Any]
     modules: dict[int, torch.nn.Module]
+    written: set[int] = field(default_factory=set)
+
+    def check_writes(self, trims: Sequence[type[torch.nn.Module]] = ()) -> None:
+        """Raises _WrittenError if ``forward`` writes to modules that are leaves, or to parts of
+        them."""
+        from torch._dynamo.symbolic_convert import InstructionTranslator
+
+        effects = InstructionTranslator.current_tx().output.side_effects
+        sources = [getattr(one, "source", None) for one in effects._get_modified_vars()]
+        changed = {id(self.place(one)) for one in sources if one is not None}
+        found = set()
+        for number, module in self.modules.items():
+            parts = [
+                each for one in module.modules() for each in (one, one._parameters, one._buffers, vars(one))
+            ]
+            if kind_of_leaf(module, trims) and not changed.isdisjoint(map(id, parts)):
+                found.add(number)
+        if found - self.written:
+            raise _WrittenError(found)
 
     def place(self, source: Any) -> Any:
         """Returns what a source of Dynamo's stands for; None of what is none of the arguments or
@@ -440,9 +472,18 @@ def _check_code(capture: Capture) -> None:
     names: dict[str, str] = {}
     for code in torch._guards.TracingContext.get_traced_code() or ():
         file = code.co_filename
+        if file.endswith("/torch/nn/utils/stateless.py"):
+            raise Refusal("it calls a layer with other parameters than its own (functional_call)")
         if not any(one in file for one in _LIBRARIES):
             place = f"{file.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
             names.update(dict.fromkeys(code.co_names, place))
+    for name, place in names.items():
+        file = place.rsplit(":", 1)[0]
+        homes = [
+            one for one in list(sys.modules.values()) if str(getattr(one, "__file__", "")).endswith(file)
+        ]
+        if any(isinstance(vars(one).get(name), functools._lru_cache_wrapper) for one in homes):
+            raise Refusal(f"{name} remembers what it returned, which PyTorch's tracer does not ({place})")
     for name in _UNGUARDED:
         if name in names:
             raise Refusal(f"it reads {name}, whose changes PyTorch's tracer does not see ({names[name]})")
@@ -460,6 +501,9 @@ def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
     if capture is None:
         raise Miss
     _check_code(capture)
+    capture.check_writes()
+    if any("numpy" in getattr(type(one.target), "__name__", "") for one in module.graph.nodes):
+        raise Refusal("it computes with NumPy")
     places, dims, numbers = [], [], []
     for node in module.graph.nodes:
         if node.op != "placeholder":
@@ -496,6 +540,8 @@ def _is_always(guard: Any) -> bool:
     return all(guard.subs(symbol, size) == True for size in (2, 3, 1 << 40))  # noqa: E712
 
 
+#: What differs from batch to batch: sizes and numbers of the arguments.
+_OF_BATCHES = r"L\['arguments'\]"
 #: The settings of Dynamo for the time of a capture, in this thread alone. Numbers are constants of
 #: a graph until they change, and inputs of the next one.
 _SETTINGS = {
@@ -593,11 +639,7 @@ class CapturedFunction:
         """
         import torch.fx.experimental._config as shapes
 
-        given = list(tensors(arguments))
-        for one in given:
-            for dim in range(min(2, one.dim())):
-                torch._dynamo.maybe_mark_dynamic(one, dim)
-        sizes = [size for one in given for size in one.shape[:2]]
+        sizes = [size for one in tensors(arguments) for size in one.shape[:2]]
         known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}
         outer = _local.capture, _local.run
         modules = {id(one): one for one in model.modules()}
@@ -605,6 +647,8 @@ class CapturedFunction:
             stack.enter_context(_capturing)
             stack.enter_context(_leaves(model, trims))
             stack.enter_context(torch._dynamo.config.patch(known))
+            sources: Any = torch.compiler.config
+            stack.enter_context(sources.patch(dynamic_sources=_OF_BATCHES))
             # Sizes of 0 and 1 have graphs of their own, unless they are treated as any others.
             oblivious = any(size < 2 for size in sizes)
             patch: Any = shapes.patch  # type: ignore[attr-defined]
@@ -612,12 +656,24 @@ class CapturedFunction:
             _local.capture, _local.run = Capture(model, described, modules), run
             CAPTURING.append(threading.get_ident())
             try:
-                return self._compiled(forward, model, arguments)
+                return self._compile(forward, model, arguments, _local.capture)
             except torch._dynamo.exc.TorchDynamoException as error:
                 raise Refusal(_reason(error)) from error
             finally:
                 CAPTURING.pop()
                 _local.capture, _local.run = outer
+
+    def _compile(
+        self, forward: Any, model: torch.nn.Module, arguments: Mapping[str, Any], capture: Capture
+    ) -> Any:
+        try:
+            return self._compiled(forward, model, arguments)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            inside = getattr(error, "inner_exception", None) or error.__cause__
+            if not isinstance(inside, _WrittenError):
+                raise
+            capture.written |= inside.found
+            return self._compiled(forward, model, arguments)
 
 
 def tensors(tree: Any) -> Iterator[Tensor]:

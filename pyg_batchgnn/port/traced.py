@@ -610,7 +610,7 @@ class Call:
             if _state(self._model) != state:
                 raise RuntimeError(
                     "the loss uses rows beyond the seeds, which backward() computes again, but a mode, "
-                    "an option, a parameter or a buffer of the model changed since forward"
+                    "an option, a parameter or a buffer of the model changed after forward"
                 )
             return every()
 

@@ -62,6 +62,11 @@ _WRITES = _functions(_words("requires_grad_ backward set_ resize_ register_hook 
 _WRITES |= {torch.autograd.grad, torch.autograd.backward}
 #: Functions that write to running statistics among their arguments.
 _KEEPS_STATISTICS = _functions(["batch_norm", "instance_norm"])
+#: Functions that draw numbers if their dropout, at this place among the arguments, is not zero.
+_ATTENTIONS: dict[Any, int] = {
+    torch.nn.functional.multi_head_attention_forward: 10,
+    torch.nn.functional.scaled_dot_product_attention: 4,
+}
 _SIZES = {torch.ops.aten.sym_size.int, Tensor.size}
 _LENGTHS = {torch.ops.aten.sym_numel.default, Tensor.numel, torch.numel, Tensor.nelement}
 _ASSERTIONS = {
@@ -201,6 +206,8 @@ class _Translator:
             value = node.graph.owning_module
             for name in str(node.target).split("."):
                 value = getattr(value, name)
+            if isinstance(value, torch.nn.Module):
+                raise Refusal("it calls a function with a graph of its own, such as an autograd.Function")
             if not isinstance(value, (int, float, str, bool)):
                 raise Refusal(f"it holds a {type(value).__name__} that is neither an input nor a parameter")
             return value
@@ -301,10 +308,11 @@ class _Translator:
             func = with_items
         elif kept is not None or (name.endswith("_") and not name.endswith("__")):
             raise Refusal(f"{name} writes to a tensor{self._at()}")
-        if func in (Tensor.narrow, torch.narrow) and len(args) == 4:
-            sliced = self._slice_of(*args)
+        if func in (Tensor.narrow, torch.narrow):
+            each = {**dict(zip(("input", "dim", "start", "length"), args, strict=False)), **kwargs}
+            sliced = self._slice_of(each["input"], each["dim"], each["start"], each["length"])
             if sliced is not None:
-                func, args = operator.getitem, sliced
+                func, args, kwargs = operator.getitem, sliced, {}
         given, named = self._shaped(args), self._shaped(kwargs)
         axis, by_row = self._axis_of(func, given, named)
         if func in _KEEPS_STATISTICS:
@@ -324,6 +332,10 @@ class _Translator:
         """Returns whether a function that is not known draws from torch's generator; True where
         that cannot be told."""
         node = self._node
+        if node.target in _ATTENTIONS:
+            place = _ATTENTIONS[node.target]
+            rate = node.args[place] if len(node.args) > place else node.kwargs.get("dropout_p", 0.0)
+            return rate != 0.0
         args, kwargs = torch.fx.node.map_arg(
             (node.args, node.kwargs), lambda one: one.meta.get("example_value")
         )

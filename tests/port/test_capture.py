@@ -239,7 +239,7 @@ def test_a_loss_on_other_rows_after_a_change_is_an_error(what: str) -> None:
     batch = batches()[0]
     found = ours(batch.x, batch.edge_index)
     changes(ours)[what]()
-    with pytest.raises(RuntimeError, match="changed since forward"):
+    with pytest.raises(RuntimeError, match="changed after forward"):
         found.sum().backward()
 
 

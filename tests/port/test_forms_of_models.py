@@ -83,12 +83,13 @@ class AnyArguments(Pair):
         return super().forward(*given)
 
 
-def test_arguments_without_names_are_reported_once() -> None:
-    told: list[str] = []
-    ours, plain = pair(AnyArguments(), report=lambda report: told.append(str(report)))
-    for batch in batches():
-        assert_close(ours(batch.x, batch.edge_index), plain(batch.x, batch.edge_index))
-    assert len(told) == 2 and "it takes *args, whose names are not known" in told[1]
+def test_arguments_without_names_are_said_once() -> None:
+    ours, plain = pair(AnyArguments())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for batch in batches():
+            assert_close(ours(batch.x, batch.edge_index), plain(batch.x, batch.edge_index))
+    assert len(caught) == 1 and "it takes *args, whose names are not known" in str(caught[0].message)
     with pytest.raises(TypeError, match="edge_index"):
         ours(batches()[0])
 

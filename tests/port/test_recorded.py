@@ -172,7 +172,7 @@ def test_options_of_parts_that_make_them_look_at_all_rows_are_seen() -> None:
     compare(ours, plain)
     assert_trimmed(ours, [1, 0])
     for model in (ours, plain):
-        model.soft.dim, model.norm.mode = 0, "graph"  # FAULT: the mode of a norm is not seen
+        model.soft.dim, model.norm.mode = 0, "graph"
     compare(ours, plain)
     for model in (ours, plain):
         model.conv.flow = "target_to_source"
