@@ -17,15 +17,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.inputs import are_plain_edges, seeds_of
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys, known_prefixes, sorted_prefixes
-from pyg_batchgnn.port.structure import (
-    DrawnKey,
-    InducedBatch,
-    SampledBatch,
-    Structure,
-    UnsampledGraph,
-    prefix,
-)
-from pyg_batchgnn.port.values import (
+from pyg_batchgnn.port.recording import (
     WHOLE,
     Axis,
     BatchEdges,
@@ -35,6 +27,14 @@ from pyg_batchgnn.port.values import (
     Nodes,
     Refusal,
     SeedIds,
+)
+from pyg_batchgnn.port.structure import (
+    DrawnKey,
+    InducedBatch,
+    SampledBatch,
+    Structure,
+    UnsampledGraph,
+    prefix,
 )
 from pyg_batchgnn.types import Relation, SampledMinibatch
 

@@ -22,8 +22,8 @@ from pyg_batchgnn.port.batches import (
 )
 from pyg_batchgnn.port.inputs import are_plain_edges, refuse_batch, refuse_on_device
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, known_prefixes, sorted_prefixes
+from pyg_batchgnn.port.recording import BatchEdges, Count, Form, Nodes
 from pyg_batchgnn.port.structure import SampledBatch, Structure, UnsampledGraph
-from pyg_batchgnn.port.values import BatchEdges, Count, Form, Nodes
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.inputs import CAPTURING
-from pyg_batchgnn.port.values import Refusal
+from pyg_batchgnn.port.recording import Refusal
 
 
 class Miss(BaseException):

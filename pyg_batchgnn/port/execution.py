@@ -24,9 +24,21 @@ from pyg_batchgnn.port.program import (
     rate_of,
     ref_of,
 )
-from pyg_batchgnn.port.recording import Call, ModuleCall, Ref, Way, flat, mapped, refs
+from pyg_batchgnn.port.recording import (
+    BatchEdges,
+    Call,
+    Count,
+    Edges,
+    ModuleCall,
+    Nodes,
+    Ref,
+    Refusal,
+    Way,
+    flat,
+    mapped,
+    refs,
+)
 from pyg_batchgnn.port.structure import PrefixLayer, Structure, prefix
-from pyg_batchgnn.port.values import BatchEdges, Count, Edges, Nodes, Refusal
 
 
 @dataclass

@@ -13,7 +13,7 @@ from torch_geometric.nn.conv import MessagePassing
 from pyg_batchgnn.port import capture
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.capture import BETWEEN, INSIDE, Captured
-from pyg_batchgnn.port.values import WHOLE, Axis, BatchEdges, Edges, form_of
+from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, form_of
 
 
 def run_graph(

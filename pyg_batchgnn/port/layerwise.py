@@ -27,10 +27,20 @@ from pyg_batchgnn.port.capture import Captured, CapturedFunction, Done, Miss
 from pyg_batchgnn.port.execution import Frame, give, run_step, take
 from pyg_batchgnn.port.prefixes import NodesByHop, sorted_prefixes
 from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, rate_of, reads_as_sources
-from pyg_batchgnn.port.recording import ModuleCall, Ref, mapped, refs
+from pyg_batchgnn.port.recording import (
+    BatchEdges,
+    Count,
+    Counter,
+    Fixed,
+    ModuleCall,
+    Nodes,
+    Ref,
+    Refusal,
+    mapped,
+    refs,
+)
 from pyg_batchgnn.port.structure import DrawnKey, RelationName, SampledBatch, TypeName
 from pyg_batchgnn.port.traced import Call, Graph, TracedModel, Tracing, must_be_called
-from pyg_batchgnn.port.values import BatchEdges, Count, Counter, Fixed, Nodes, Refusal
 from pyg_batchgnn.types import NewRows, OwnedNodes, Relation, Schema
 
 

@@ -18,8 +18,20 @@ from torch import Tensor
 from pyg_batchgnn import nn
 from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import rules
-from pyg_batchgnn.port.recording import Call, ModuleCall, Recording, Ref, Way, mapped, refs
-from pyg_batchgnn.port.values import BatchEdges, Edges, Fixed, Nodes, SeedIds
+from pyg_batchgnn.port.recording import (
+    BatchEdges,
+    Call,
+    Edges,
+    Fixed,
+    ModuleCall,
+    Nodes,
+    Recording,
+    Ref,
+    SeedIds,
+    Way,
+    mapped,
+    refs,
+)
 
 
 @dataclass(eq=False)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from pyg_batchgnn.port import rules
-from pyg_batchgnn.port.recording import Call, ModuleCall, Recording, Way
-from pyg_batchgnn.port.values import Fixed
+from pyg_batchgnn.port.recording import Call, Fixed, ModuleCall, Recording, Way
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 import torch_geometric.nn
 from torch import Tensor
 
-from pyg_batchgnn.port.values import Count, Form
+from pyg_batchgnn.port.recording import Count, Form
 
 
 def _words(text: str) -> list[str]:

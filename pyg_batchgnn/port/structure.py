@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys
-from pyg_batchgnn.port.values import Counter
+from pyg_batchgnn.port.recording import Counter
 from pyg_batchgnn.types import Relation, SampledMinibatch
 
 _WORD = (1 << 64) - 1

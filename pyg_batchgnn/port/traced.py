@@ -28,15 +28,26 @@ from pyg_batchgnn.port.graph_run import axes_of_outputs, axes_of_result, run_gra
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Program
-from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, Way, flat, mapped
+from pyg_batchgnn.port.recording import (
+    Axis,
+    Count,
+    ModuleCall,
+    Nodes,
+    Recording,
+    Ref,
+    Refusal,
+    Way,
+    flat,
+    mapped,
+)
 from pyg_batchgnn.port.report import AccelerationReport, forward_report, log_report, refused
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
 from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.port.translate import translate
-from pyg_batchgnn.port.values import Axis, Count, Nodes, Refusal
 
 #: Graphs that a model may have.
 _MOST_GRAPHS = 16
+_TOO_MANY = f"it was captured {_MOST_GRAPHS} times for other arguments and attributes"
 
 
 @dataclass
@@ -213,19 +224,23 @@ class TracedModel(torch.nn.Module):
                 f"{type(self).__name__} is called without {' and '.join(bound.left_out)} of the batch, "
                 f"because forward has a default; to use it, call model(batch, {names})",
             )
-        found, result = run(self, tracing, bound)
-        if found:
+        result = run(self, tracing, bound)
+        if not isinstance(result, Plain):
             return result
-        reason = result
-        if bound.by_name:
-            result = own(self, **{name: _materialised(one) for name, one in bound.arguments.items()})
-        else:
-            result = own(self, *args, **kwargs)
-        if reason is not None:
-            tracing.refuse(self, reason, bound.seeds is not None)
-        elif bound.seeds is not None and tracing.result is None:
+        plain = result
+        try:
+            if bound.by_name:
+                result = own(self, **{name: _materialised(one) for name, one in bound.arguments.items()})
+            else:
+                result = own(self, *args, **kwargs)
+        except BaseException:
+            plain.forget()  # it may be the call that is wrong
+            raise
+        if plain.reason is not None:
+            tracing.refuse(self, plain.reason, bound.seeds is not None and not plain.cuts)
+        elif plain.cuts and bound.seeds is not None and tracing.result is None:
             learn_result(self, tracing, bound)
-        return _cut(result, bound, tracing.result)
+        return _cut(result, bound, tracing.result) if plain.cuts else result
 
     @property
     def users_forward(self) -> Callable[..., Any]:
@@ -319,44 +334,55 @@ def traced_class(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
 # Running ##########################################################################################
 
 
-def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, Any]:
+@dataclass(frozen=True)
+class Plain:
+    """The verdict that a call is a plain one.
+
+    Attributes:
+        reason: if it is a new one.
+        cuts: the result is cut to the rows of the seeds, as graphs of the model tell.
+        forget: takes the verdict back.
+    """
+
+    reason: str | None = None
+    cuts: bool = True
+    forget: Callable[[], Any] = lambda: None
+
+
+def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
     """Computes a call by a captured graph, which is captured where there is none.
 
     Returns:
-        True and the result; or False where ``forward`` must be called plainly, and a reason if it
-        is a new one.
+        The result; or a `Plain` where ``forward`` must be called plainly.
     """
     if any(map(must_be_called, (one for one in model.modules() if one is not model))):
-        return False, None
+        return Plain()
     if any(map(is_uninitialized_parameter, model.parameters())):
-        return False, None  # the first plain call says how wide lazy modules are
+        return Plain()  # the first plain call says how wide lazy modules are
     _check_classes(model, tracing)
     try:
         entry = tracing.entry(_pattern(model, bound))
     except Refusal as refusal:  # of objects in a batch
-        return False, None if "plain" in tracing.warned else refusal.reason
+        return Plain(None if "plain" in tracing.warned else refusal.reason, cuts=False)
     modes = torch.is_grad_enabled(), tuple(one.training for one in model.modules())
     if modes in entry.refused:
-        return False, None
+        return Plain(cuts=entry.refused[modes] == _TOO_MANY)
     forward: Any = model.users_forward
     try:
         call = Call(model, tracing, bound)
         arguments = call.arguments()
         try:
-            return True, entry.function.run(forward, model, arguments, call)
+            return entry.function.run(forward, model, arguments, call)
         except Miss:
             if len(tracing.graphs) >= _MOST_GRAPHS:
-                entry.refused[modes] = (
-                    f"it was captured {_MOST_GRAPHS} times for other arguments and attributes"
-                )
-                return False, None if "plain" in tracing.warned else entry.refused[modes]
-        found = entry.function.capture(forward, model, arguments, call.described(), call, tracing.trims)
-        return True, found
+                entry.refused[modes] = _TOO_MANY
+                return Plain(None if "plain" in tracing.warned else _TOO_MANY)
+        return entry.function.capture(forward, model, arguments, call.described(), call, tracing.trims)
     except Miss:
         entry.refused[modes] = "TorchDynamo is turned off"
     except Refusal as refusal:
         entry.refused[modes] = refusal.reason
-    return False, entry.refused[modes]
+    return Plain(entry.refused[modes], False, functools.partial(entry.refused.pop, modes, None))
 
 
 def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
@@ -680,9 +706,15 @@ def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:
     if bound.seeds is None or axes is None or len(flat(result)) != len(axes):
         return result
     each = iter(axes)
-    return mapped(
-        result, lambda leaf: _first_rows(leaf, next(each), bound) if isinstance(leaf, Tensor) else leaf
-    )
+
+    def cut(leaf: Any) -> Any:
+        axis = next(each) if isinstance(leaf, Tensor) else None
+        if not isinstance(axis, Nodes) or not leaf.dim():
+            return leaf
+        every = prefix(bound.structure, "nodes", axis.name, min(axis.hops, bound.structure.hops))
+        return _first_rows(leaf, axis, bound) if leaf.size(0) == every else leaf
+
+    return mapped(result, cut)
 
 
 def _materialised(tree: Any) -> Any:

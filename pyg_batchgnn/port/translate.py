@@ -18,26 +18,33 @@ from torch.overrides import resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.nn.conv import MessagePassing
 
-from pyg_batchgnn.port import capture, foreign, own_layers, rules
+from pyg_batchgnn.port import capture, foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.capture import BETWEEN, INSIDE, Captured
 from pyg_batchgnn.port.graph_run import axis_of, symbols
-from pyg_batchgnn.port.recording import Call, Judge, ModuleCall, Recording, Ref, Way, mapped, refs
-from pyg_batchgnn.port.values import (
+from pyg_batchgnn.port.recording import (
     FIXED,
     WHOLE,
     Axis,
     BatchEdges,
+    Call,
     Count,
     Edges,
     Fixed,
     Form,
+    Judge,
+    ModuleCall,
     Nodes,
+    Recording,
+    Ref,
     Refusal,
     SeedIds,
+    Way,
     Whole,
     axis_cut,
     form_of,
+    mapped,
+    refs,
 )
 
 
@@ -603,7 +610,7 @@ class _Translator:
         if rows.hops != edges.hops:
             return "is called with rows and edges of different hops"
         begin = {one.number for one in (edge_index, *given.values())}
-        return own_layers.whole_reason(self.found, plain.number, begin)
+        return foreign.reason_of_own(self.found, plain.number, begin)
 
     # Calls ----------------------------------------------------------------------------------------
 
