@@ -25,14 +25,7 @@ from pyg_batchgnn.data.files import META_FILE, ArrayPromise, PromisedWriter, pro
 from pyg_batchgnn.data.folder import FolderReader, open_folder
 from pyg_batchgnn.data.folder_convert import link_or_copy
 from pyg_batchgnn.data.folder_write import temporary_folder
-from pyg_batchgnn.data.meta import (
-    Meta,
-    attribute_array,
-    csc_array,
-    decoding_array,
-    edge_array,
-    write_meta,
-)
+from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, decoding_array, edge_array, write_meta
 from pyg_batchgnn.types import EDGE_FEATURES, EDGES, FEATURES, NODES, Group
 
 #: Attributes that may lie in the folder itself.

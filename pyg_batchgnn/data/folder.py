@@ -47,13 +47,7 @@ from pyg_batchgnn.data.meta import (
     split_array,
     split_of,
 )
-from pyg_batchgnn.data.parquet import (
-    has_edges,
-    node_files,
-    parquet_files,
-    read_parquet,
-    read_parquet_edges,
-)
+from pyg_batchgnn.data.parquet import has_edges, node_files, parquet_files, read_parquet, read_parquet_edges
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.types import (
     EDGE_FEATURES,

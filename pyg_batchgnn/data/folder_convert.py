@@ -31,14 +31,7 @@ from pyg_batchgnn.data.files import (
     writing,
 )
 from pyg_batchgnn.data.folder import FolderReader
-from pyg_batchgnn.data.meta import (
-    Meta,
-    attribute_array,
-    csc_array,
-    edge_array,
-    group_folder,
-    write_meta,
-)
+from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, edge_array, group_folder, write_meta
 from pyg_batchgnn.data.parquet import count_rows, node_files, parquet_files, parquet_pieces
 from pyg_batchgnn.types import EDGE_FEATURES, EDGES, NODES, Group, Schema
 

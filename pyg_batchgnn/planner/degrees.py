@@ -165,11 +165,7 @@ def hop_probabilities(workload: Workload, degrees: Degrees, replacement: Replace
 
 
 def probe_degrees(
-    workload: Workload,
-    degrees: Degrees,
-    ranks: int,
-    *,
-    replacement: Replacement = Replacement.WITH,
+    workload: Workload, degrees: Degrees, ranks: int, *, replacement: Replacement = Replacement.WITH
 ) -> PlannerProbe:
     """Returns the sizes of minibatches under the policy "random", from degrees alone.
 

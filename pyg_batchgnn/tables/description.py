@@ -500,9 +500,7 @@ def _relation(file: str, name: str) -> Relation:
 
 def _options(section: _Section) -> TableOptions:
     found = TableOptions(
-        section.text("name", ""),
-        section.flag("reverse", True),
-        section.choice("time_unit", UNITS, None),
+        section.text("name", ""), section.flag("reverse", True), section.choice("time_unit", UNITS, None)
     )
     section.end()
     return found

@@ -470,11 +470,7 @@ def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
     nodes = PredictedNodes.of(dataset, config)
     y = nodes.labels
     kind = _kind(nodes, y) if config.kind is TaskKind.AUTO else config.kind
-    make = {
-        TaskKind.CLASSES: _class_task,
-        TaskKind.LABELS: _label_task,
-        TaskKind.VALUES: _value_task,
-    }[kind]
+    make = {TaskKind.CLASSES: _class_task, TaskKind.LABELS: _label_task, TaskKind.VALUES: _value_task}[kind]
     if config.loss is not None and kind is not TaskKind.VALUES:
         raise TrainError(
             f"task.loss is {config.loss.value}, but a task that predicts {kind.value} has a loss of its own; "

@@ -495,12 +495,7 @@ def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[st
         columns = run.task.columns
         return {
             name: rows_at(
-                run.network,
-                run.graph,
-                name,
-                torch.arange(run.dataset.nodes_of(name).num_nodes),
-                at,
-                columns,
+                run.network, run.graph, name, torch.arange(run.dataset.nodes_of(name).num_nodes), at, columns
             )
             for name in types
         }

@@ -167,11 +167,7 @@ class _Wandb:
 
         known = _read_number(folder, "wandb") if resumed else None
         self._run = wandb.init(
-            id=known,
-            resume="must" if known else None,
-            name=folder.name,
-            dir=str(folder),
-            config=dict(config),
+            id=known, resume="must" if known else None, name=folder.name, dir=str(folder), config=dict(config)
         )
         if known is None:
             _keep_number(folder, "wandb", self._run.id)

@@ -113,11 +113,7 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     job = build_job(config, dataset, ranks)
     folder = RunFolder(Path(ranks.from_first(lambda: _new_folder(config, dataset, path))))
     _print_opening(console, job, dataset, folder, choice, ranks)
-    with (
-        StopRequest() as stop,
-        _report(console, job) as report,
-        _open_log(config, folder, ranks) as log,
-    ):
+    with StopRequest() as stop, _report(console, job) as report, _open_log(config, folder, ranks) as log:
         trainer = Trainer(job, ranks, folder, fingerprint, stop, report, log)
         result = _train(trainer, log)
     return _end(ranks, folder, result, job.task, dataset.name, console)

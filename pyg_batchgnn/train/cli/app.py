@@ -17,14 +17,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from pyg_batchgnn import __version__
-from pyg_batchgnn.train.cli.graph_commands import (
-    convert,
-    datasets,
-    generate,
-    partition,
-    quantize,
-    verify,
-)
+from pyg_batchgnn.train.cli.graph_commands import convert, datasets, generate, partition, quantize, verify
 from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.saved_run_commands import evaluate, predict
 from pyg_batchgnn.train.cli.tables_commands import tables_app

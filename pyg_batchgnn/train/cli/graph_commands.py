@@ -423,8 +423,7 @@ def partition(
         typer.Option(help="Number of parts. Default: one per rank of this command.", min=1, max=_MOST),
     ] = None,
     policy: Annotated[
-        str,
-        typer.Option(help="Decides which part gets which node; see above.", callback=_checked_policy),
+        str, typer.Option(help="Decides which part gets which node; see above.", callback=_checked_policy)
     ] = POLICIES[0],
     hosts: Annotated[
         int | None,

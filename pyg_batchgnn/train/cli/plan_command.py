@@ -44,8 +44,7 @@ def plan_command(
         int, typer.Option(help="Ranks on each host; they share its memory.", min=1, rich_help_panel=_CLUSTER)
     ] = 1,
     cores: Annotated[
-        float,
-        typer.Option(help="Cores of each rank; 0.5 if two ranks share one.", rich_help_panel=_CLUSTER),
+        float, typer.Option(help="Cores of each rank; 0.5 if two ranks share one.", rich_help_panel=_CLUSTER)
     ] = 1.0,
     memory: Annotated[
         str | None,
@@ -70,12 +69,10 @@ def plan_command(
         ),
     ] = None,
     fanout: Annotated[
-        str,
-        typer.Option(help="Neighbours to sample per node at each hop.", rich_help_panel=_TRAINING),
+        str, typer.Option(help="Neighbours to sample per node at each hop.", rich_help_panel=_TRAINING)
     ] = "15,10,5",
     batch_size: Annotated[
-        int,
-        typer.Option(help="Training nodes per minibatch on each rank.", min=1, rich_help_panel=_TRAINING),
+        int, typer.Option(help="Training nodes per minibatch on each rank.", min=1, rich_help_panel=_TRAINING)
     ] = 1024,
     replacement: Annotated[
         ReplacementKind,

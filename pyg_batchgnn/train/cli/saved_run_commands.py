@@ -29,8 +29,7 @@ def predict(
         ),
     ] = "all",
     embeddings: Annotated[
-        bool,
-        typer.Option("--embeddings", help="Write the last hidden layer too, one row per node."),
+        bool, typer.Option("--embeddings", help="Write the last hidden layer too, one row per node.")
     ] = False,
     pairs: Annotated[
         Path | None,
@@ -40,8 +39,7 @@ def predict(
         ),
     ] = None,
     top: Annotated[
-        int | None,
-        typer.Option(help="Links: number of best partners to find for each node of --nodes FILE."),
+        int | None, typer.Option(help="Links: number of best partners to find for each node of --nodes FILE.")
     ] = None,
     at: Annotated[
         str | None,
