@@ -23,13 +23,10 @@ _PIECE = 1 << 22
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MappedEdges(InEdges):
-    """In-edges that are mapped from the files of a folder.
+    """In-edges that are mapped from the files of a folder."""
 
-    Attributes:
-        files: the file of ``indptr``, of ``indices`` and of ``edge_ids``; the last only if there
-            are explicit ids.
-    """
-
+    #: the file of ``indptr``, of ``indices`` and of ``edge_ids``; the last only if there are
+    #: explicit ids
     files: tuple[Path, ...] = ()
 
     @property

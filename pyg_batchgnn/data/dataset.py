@@ -96,17 +96,11 @@ class NodeSet:
 
 
 class EdgePiece(NamedTuple):
-    """Some edges of a relation.
+    """Some edges of a relation."""
 
-    Attributes:
-        source: [n] int32 or int64.
-        target: [n] int32 or int64.
-        edge: [n] int32 or int64, their ids.
-    """
-
-    source: Tensor
-    target: Tensor
-    edge: Tensor
+    source: Tensor  # [n] int32 or int64
+    target: Tensor  # [n] int32 or int64
+    edge: Tensor  # [n] int32 or int64, their ids
 
 
 #: What making a list of an edge by destination takes at its peak.

@@ -42,19 +42,12 @@ _MOST_BUCKETS = 128
 
 @dataclass(frozen=True)
 class SortSizes:
-    """The sizes of a sort.
+    """The sizes of a sort."""
 
-    Attributes:
-        ids: the type of ids of nodes, on the way and in the end.
-        edge_ids: the type of the ids of edges; None where they do not travel.
-        piece: the edges that are read at a time.
-        bucket: the edges, and the nodes, that a bucket has at most; a node of more has its own.
-    """
-
-    ids: torch.dtype
-    edge_ids: torch.dtype | None
-    piece: int
-    bucket: int
+    ids: torch.dtype  # the type of ids of nodes, on the way and in the end
+    edge_ids: torch.dtype | None  # the type of the ids of edges; None where they do not travel
+    piece: int  # the edges that are read at a time
+    bucket: int  # the edges, and the nodes, that a bucket has at most; a node of more has its own
 
     @classmethod
     def of(cls, sources: int, targets: int, edges: int, edge_ids: bool, budget: int) -> SortSizes:
@@ -87,15 +80,10 @@ class SortSizes:
 
 @dataclass(frozen=True)
 class SortedEdges:
-    """The outcome of a sort.
+    """The outcome of a sort."""
 
-    Attributes:
-        edges: the number of edges.
-        buckets: the number of buckets; 0 where the edges were sorted already.
-    """
-
-    edges: int
-    buckets: int
+    edges: int  # the number of edges
+    buckets: int  # the number of buckets; 0 where the edges were sorted already
 
 
 class ExternalSort:

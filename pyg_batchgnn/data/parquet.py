@@ -75,15 +75,11 @@ def has_edges(path: Path) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ParquetTable:
-    """The columns of some files that a tensor can hold.
+    """The columns of some files that a tensor can hold."""
 
-    Attributes:
-        num_rows: of all files together.
-        columns: [num_rows, ...] by name: numbers and booleans as they are, times and dates as int64
-            in their own unit, and lists of a fixed size as [num_rows, size].
-    """
-
-    num_rows: int
+    num_rows: int  # of all files together
+    #: [num_rows, ...] by name: numbers and booleans as they are, times and dates as int64 in their
+    #: own unit, and lists of a fixed size as [num_rows, size]
     columns: dict[str, np.ndarray]
 
 

@@ -351,21 +351,13 @@ _IMPORT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Package:
-    """A package that may be installed.
+    """A package that may be installed."""
 
-    Attributes:
-        name: the name that users know.
-        module: the module that is imported.
-        distribution: the name on the package index.
-        remedy: what the package is for, and how to install it.
-        least: the oldest version that works, () for any.
-    """
-
-    name: str
-    module: str
-    distribution: str
-    remedy: str
-    least: tuple[int, ...] = ()
+    name: str  # the name that users know
+    module: str  # the module that is imported
+    distribution: str  # the name on the package index
+    remedy: str  # what the package is for, and how to install it
+    least: tuple[int, ...] = ()  # the oldest version that works, () for any
 
     @property
     def needed(self) -> bool:

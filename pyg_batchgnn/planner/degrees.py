@@ -65,21 +65,13 @@ def _around(centre: float, spread: float) -> tuple[Numbers, Numbers]:
 
 @dataclass(frozen=True, eq=False)
 class DegreeOverlap:
-    """The distinct nodes of minibatches (`Overlap`), from the degrees.
+    """The distinct nodes of minibatches (`Overlap`), from the degrees."""
 
-    Attributes:
-        workload: nodes and training nodes, fanouts, minibatch size.
-        degrees: the graph's degrees.
-        replacement: whether sampling is with replacement.
-        share: the share of the nodes that are counted, apart from seeds: those on other hosts.
-        own_seeds: whether the seeds are left out.
-    """
-
-    workload: Workload
-    degrees: Degrees
-    replacement: Replacement
-    share: float = 1.0
-    own_seeds: bool = False
+    workload: Workload  # nodes and training nodes, fanouts, minibatch size
+    degrees: Degrees  # the graph's degrees
+    replacement: Replacement  # whether sampling is with replacement
+    share: float = 1.0  # the share of the nodes that are counted, apart from seeds: those on other hosts
+    own_seeds: bool = False  # whether the seeds are left out
 
     def distinct(self, together: float) -> float:
         held = float((self._held(together) * self.degrees.nodes).sum())

@@ -73,19 +73,12 @@ def predict(
 
 @dataclass(frozen=True)
 class _Fetched:
-    """The rows of all fetch groups of an epoch.
+    """The rows of all fetch groups of an epoch."""
 
-    Attributes:
-        rows: the number of remote rows.
-        received: their bytes.
-        unique: the number of distinct nodes.
-        block: the bytes of their rows.
-    """
-
-    rows: float
-    received: float
-    unique: float
-    block: float
+    rows: float  # the number of remote rows
+    received: float  # their bytes
+    unique: float  # the number of distinct nodes
+    block: float  # the bytes of their rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,17 +299,11 @@ class HistoricalPrediction:
 
 @dataclass(frozen=True)
 class _LocalMinibatch:
-    """A minibatch of a part and its halo.
+    """A minibatch of a part and its halo."""
 
-    Attributes:
-        own: by hop, the own nodes that it finds; seeds first.
-        halo: the halo nodes that it finds.
-        edges: its edges.
-    """
-
-    own: list[float]
-    halo: float
-    edges: float
+    own: list[float]  # by hop, the own nodes that it finds; seeds first
+    halo: float  # the halo nodes that it finds
+    edges: float  # its edges
 
 
 def predict_historical(

@@ -33,16 +33,12 @@ _GRID, _ROUNDS = 60, 400
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """The growth of the number of distinct nodes with the number of minibatches.
+    """The growth of the number of distinct nodes with the number of minibatches."""
 
-    Attributes:
-        counts: [m], the number of nodes that were in exactly 1, 2, ..., m of m sampled minibatches.
-            They may be means.
-        population: the number of nodes that can be in a minibatch, at least the sum of ``counts``.
-    """
-
+    #: [m], the number of nodes that were in exactly 1, 2, ..., m of m sampled minibatches. They may
+    #: be means.
     counts: tuple[float, ...]
-    population: float
+    population: float  # the number of nodes that can be in a minibatch, at least the sum of ``counts``
 
     @property
     def samples(self) -> int:

@@ -388,15 +388,10 @@ Mask = Callable[[int, int], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class FeaturesOfRows:
-    """The features of one table.
+    """The features of one table."""
 
-    Attributes:
-        table: the rows.
-        spec: the encoder of each column.
-    """
-
-    table: RawTable
-    spec: Mapping[str, ColumnFeature]
+    table: RawTable  # the rows
+    spec: Mapping[str, ColumnFeature]  # the encoder of each column
 
     def _encoder(self, column: str, rows: int = 0, learned: Mapping[str, Any] | None = None) -> Encoder:
         self.table.type_of(column, f"features.{column}")

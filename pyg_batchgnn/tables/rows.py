@@ -129,18 +129,12 @@ class BadRows:
 
 @dataclass
 class RowCheck:
-    """A column that is looked at before ids are given.
+    """A column that is looked at before ids are given."""
 
-    Attributes:
-        column: its name.
-        parse: reads its values.
-        needs: whether a missing value makes the row bad.
-        keep: takes the first row and the values of a chunk, to be used later.
-    """
-
-    column: str
-    parse: Callable[[Any], Parsed]
-    needs: bool = False
+    column: str  # its name
+    parse: Callable[[Any], Parsed]  # reads its values
+    needs: bool = False  # whether a missing value makes the row bad
+    #: takes the first row and the values of a chunk, to be used later
     keep: Callable[[int, Parsed], None] | None = None
 
 
@@ -236,19 +230,14 @@ _MOST_CLASSES = 1 << 16
 
 @dataclass
 class LabelsOfRows:
-    """Finds out which labels a column holds, and turns it into "y".
-
-    Attributes:
-        kind: "boolean", "class" or "value".
-        values: the values of the classes in order; None: class numbers are the values themselves.
-        count: the number of classes; 0 for other labels.
-    """
+    """Finds out which labels a column holds, and turns it into "y"."""
 
     spec: LabelColumn
     table: RawTable
-    kind: str = ""
+    kind: str = ""  # "boolean", "class" or "value"
+    #: the values of the classes in order; None: class numbers are the values themselves
     values: list[Any] | None = None
-    count: int = 0
+    count: int = 0  # the number of classes; 0 for other labels
 
     @classmethod
     def of(cls, spec: LabelColumn, table: RawTable) -> LabelsOfRows:

@@ -133,40 +133,25 @@ def refuse_database(path: str) -> None:
 
 @dataclass(frozen=True)
 class TablePart:
-    """One file of a table.
+    """One file of a table."""
 
-    Attributes:
-        path: the file as errors name it.
-        parquet: the local Parquet file that is read, the same or a copy.
-        rows: its number of rows.
-        first: the number of its first row in the table.
-        delimiter: of a CSV file; "" for Parquet.
-        schema: its columns and their Arrow types.
-    """
-
-    path: str
-    parquet: str
-    rows: int
-    first: int
-    delimiter: str
-    schema: Any
+    path: str  # the file as errors name it
+    parquet: str  # the local Parquet file that is read, the same or a copy
+    rows: int  # its number of rows
+    first: int  # the number of its first row in the table
+    delimiter: str  # of a CSV file; "" for Parquet
+    schema: Any  # its columns and their Arrow types
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """The rows of a table, as they are in its files.
+    """The rows of a table, as they are in its files."""
 
-    Attributes:
-        where: its name in errors, such as [nodes.user].
-        parts: the files in order.
-        schema: the columns and their Arrow types.
-        torn: rows of CSV files with a wrong number of columns: file, number of the record from 1
-            on, and text.
-    """
-
-    where: str
-    parts: tuple[TablePart, ...]
-    schema: Any
+    where: str  # its name in errors, such as [nodes.user]
+    parts: tuple[TablePart, ...]  # the files in order
+    schema: Any  # the columns and their Arrow types
+    #: rows of CSV files with a wrong number of columns: file, number of the record from 1 on, and
+    #: text
     torn: tuple[tuple[str, int, str], ...] = ()
 
     @cached_property

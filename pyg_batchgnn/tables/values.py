@@ -22,17 +22,11 @@ _NANOSECONDS = {"D": 86_400 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns":
 
 @dataclass(frozen=True, eq=False)
 class Parsed:
-    """A column in numbers.
+    """A column in numbers."""
 
-    Attributes:
-        values: [n], anything where they are missing or bad.
-        missing: [n] bool, the rows without a value.
-        bad: [n] bool, the rows whose value is none of its kind.
-    """
-
-    values: np.ndarray
-    missing: np.ndarray
-    bad: np.ndarray
+    values: np.ndarray  # [n], anything where they are missing or bad
+    missing: np.ndarray  # [n] bool, the rows without a value
+    bad: np.ndarray  # [n] bool, the rows whose value is none of its kind
 
 
 def missing_in(array: Any) -> np.ndarray:

@@ -131,48 +131,30 @@ _VERSION = 3
 
 @dataclass(frozen=True)
 class RankCheckpoint:
-    """The state of one rank.
+    """The state of one rank."""
 
-    Attributes:
-        loader: `state_dict` of its training loader.
-        running: its row of `BatchNormStatistics.table`.
-        epoch_phases: its seconds per phase in the current epoch.
-        phases: its seconds per phase in the finished epochs.
-        history: `state_dict` of its historical embeddings; empty in a run without them.
-    """
-
-    loader: dict[str, Any]
-    running: Tensor
-    epoch_phases: dict[str, float]
-    phases: dict[str, float]
+    loader: dict[str, Any]  # `state_dict` of its training loader
+    running: Tensor  # its row of `BatchNormStatistics.table`
+    epoch_phases: dict[str, float]  # its seconds per phase in the current epoch
+    phases: dict[str, float]  # its seconds per phase in the finished epochs
+    #: `state_dict` of its historical embeddings; empty in a run without them
     history: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of a checkpoint file.
-
-    Attributes:
-        dataset: the fingerprint of the data set, as a dict.
-        progress: of the run.
-        model: `state_dict` of the model.
-        best: `state_dict` of the model at the best validation epoch.
-        optimiser: `state_dict` of the optimiser.
-        schedule: that of the schedule of its learning rate; empty without one.
-        ranks: the state of each rank.
-        rows: the name of the learned rows in `RowFolders`; "" in a run without them.
-        best_rows: the name of those of the best validation epoch, likewise.
-    """
+    """The contents of a checkpoint file."""
 
     config: TrainConfig
-    dataset: dict[str, Any]
-    progress: RunProgress
-    model: dict[str, Tensor]
-    best: dict[str, Tensor]
-    optimiser: dict[str, Any]
-    ranks: list[RankCheckpoint]
-    rows: str = ""
-    best_rows: str = ""
+    dataset: dict[str, Any]  # the fingerprint of the data set, as a dict
+    progress: RunProgress  # of the run
+    model: dict[str, Tensor]  # `state_dict` of the model
+    best: dict[str, Tensor]  # `state_dict` of the model at the best validation epoch
+    optimiser: dict[str, Any]  # `state_dict` of the optimiser
+    ranks: list[RankCheckpoint]  # the state of each rank
+    rows: str = ""  # the name of the learned rows in `RowFolders`; "" in a run without them
+    best_rows: str = ""  # the name of those of the best validation epoch, likewise
+    #: that of the schedule of its learning rate; empty without one
     schedule: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
@@ -373,23 +355,14 @@ def _share(part: int, whole: int) -> float:
 
 @dataclass(eq=False)
 class TrainerState:
-    """The state of a run, beside that of the objects of its job.
+    """The state of a run, beside that of the objects of its job."""
 
-    Attributes:
-        progress: the place in the run.
-        best: the weights of the best epoch.
-        clock: the seconds of the current epoch by phase.
-        earlier: those of the epochs before it.
-        loader: the place of the training loader, until the loader takes it.
-        best_rows: the name of the learned rows of the best epoch; "" in a run without them.
-    """
-
-    progress: RunProgress = field(default_factory=RunProgress)
-    best: dict[str, Tensor] = field(default_factory=dict)
-    clock: PhaseClock = field(default_factory=PhaseClock)
-    earlier: PhaseClock = field(default_factory=PhaseClock)
-    loader: dict[str, Any] | None = None
-    best_rows: str = ""
+    progress: RunProgress = field(default_factory=RunProgress)  # the place in the run
+    best: dict[str, Tensor] = field(default_factory=dict)  # the weights of the best epoch
+    clock: PhaseClock = field(default_factory=PhaseClock)  # the seconds of the current epoch by phase
+    earlier: PhaseClock = field(default_factory=PhaseClock)  # those of the epochs before it
+    loader: dict[str, Any] | None = None  # the place of the training loader, until the loader takes it
+    best_rows: str = ""  # the name of the learned rows of the best epoch; "" in a run without them
 
     @classmethod
     def restored(cls, checkpoint: Checkpoint, path: Path, job: TrainingJob, ranks: Ranks) -> TrainerState:

@@ -80,19 +80,12 @@ def evaluate(
 
 @dataclass(frozen=True, eq=False)
 class NodeOutputs:
-    """The outputs of the nodes that a rank owns.
+    """The outputs of the nodes that a rank owns."""
 
-    Attributes:
-        nodes: the nodes, which read rows that lie in a file.
-        sorted: their original ids.
-        logits: [n, columns] float32.
-        hidden: [n, hidden], the input of the last layer.
-    """
-
-    nodes: AllNodes
-    sorted: SortedNodes
-    logits: Tensor
-    hidden: Tensor
+    nodes: AllNodes  # the nodes, which read rows that lie in a file
+    sorted: SortedNodes  # their original ids
+    logits: Tensor  # [n, columns] float32
+    hidden: Tensor  # [n, hidden], the input of the last layer
 
     def find(self, ids: Tensor) -> OwnRows:
         """Finds the nodes of a list, [m] int64 original ids, that the rank owns."""
@@ -132,19 +125,14 @@ def infer_all(network: GraphNetwork, graph: RunGraph) -> NodeOutputs:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredNodes:
-    """The nodes of a split, on which a run is measured.
-
-    Attributes:
-        nodes: [n] int64 original ids, the same on every rank.
-        loader: this rank's minibatches of them, for an evaluation by sampling.
-    """
+    """The nodes of a split, on which a run is measured."""
 
     config: TrainConfig
     network: GraphNetwork
     graph: RunGraph
     task: NodeTask
-    nodes: Tensor
-    loader: MacrobatchNeighborLoader
+    nodes: Tensor  # [n] int64 original ids, the same on every rank
+    loader: MacrobatchNeighborLoader  # this rank's minibatches of them, for an evaluation by sampling
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -170,17 +158,11 @@ _SCORED = 1 << 19
 
 @dataclass(frozen=True, eq=False)
 class PairScorer:
-    """Scores pairs of nodes; collective over ranks.
+    """Scores pairs of nodes; collective over ranks."""
 
-    Attributes:
-        network: gives the decoder and the relation.
-        rows: of all nodes.
-        columns: of a row.
-    """
-
-    network: LinkNetwork
-    rows: EmbeddedRows
-    columns: int
+    network: LinkNetwork  # gives the decoder and the relation
+    rows: EmbeddedRows  # of all nodes
+    columns: int  # of a row
     ranks: Ranks
 
     @property
@@ -225,16 +207,12 @@ _PAIRS = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class MeasuredLinks:
-    """The links of a split, on which a run is measured.
-
-    Attributes:
-        links: with negatives, the same on every rank.
-    """
+    """The links of a split, on which a run is measured."""
 
     network: LinkNetwork
     graph: RunGraph
     task: LinkTask
-    links: RankedLinks
+    links: RankedLinks  # with negatives, the same on every rank
 
     def __len__(self) -> int:
         return len(self.links)
@@ -327,17 +305,13 @@ def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTimedLinks:
-    """The links of a split, on which a run that looks at times is measured.
-
-    Attributes:
-        count: the number of links.
-        loader: this rank's minibatches of the links at their times, with the targets that they are
-            ranked among.
-    """
+    """The links of a split, on which a run that looks at times is measured."""
 
     network: LinkNetwork
     task: LinkTask
-    count: int
+    count: int  # the number of links
+    #: this rank's minibatches of the links at their times, with the targets that they are ranked
+    #: among
     loader: MacrobatchLinkNeighborLoader
 
     @classmethod

@@ -100,19 +100,13 @@ def aggregates_exist(config: TrainConfig) -> bool:
 
 @dataclass(eq=False, kw_only=True)
 class WholeGraph(RunGraph):
-    """A graph that one rank holds whole.
+    """A graph that one rank holds whole."""
 
-    Attributes:
-        data: the features, and the edges of named relations.
-        topology: the in-edges of each node, for the samplers.
-        label: [N, ...], the labels of each node of the predicted type; None if links are predicted.
-        times: the times of nodes or of edges by group; none if they are not looked at.
-    """
-
-    data: Data | HeteroData
-    topology: CscGraph | TypedGraph
+    data: Data | HeteroData  # the features, and the edges of named relations
+    topology: CscGraph | TypedGraph  # the in-edges of each node, for the samplers
+    #: [N, ...], the labels of each node of the predicted type; None if links are predicted
     label: Tensor | None
-    times: Mapping[Group, Tensor]
+    times: Mapping[Group, Tensor]  # the times of nodes or of edges by group; none if they are not looked at
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
@@ -215,15 +209,10 @@ def _data(dataset: Dataset, features: Mapping[str, Tensor]) -> Data | HeteroData
 
 @dataclass(eq=False, kw_only=True)
 class PartitionedGraph(RunGraph):
-    """A rank's part of the graph. The loaders of all ranks read it.
+    """A rank's part of the graph. The loaders of all ranks read it."""
 
-    Attributes:
-        features: the attributes of the part's nodes, labels among them.
-        topology: the part's edges.
-    """
-
-    features: DistFeatureStore
-    topology: DistGraphStore
+    features: DistFeatureStore  # the attributes of the part's nodes, labels among them
+    topology: DistGraphStore  # the part's edges
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:

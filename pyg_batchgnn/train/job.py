@@ -136,38 +136,23 @@ def _made(
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """The objects that the trainer works with.
-
-    Attributes:
-        task: the prediction that the network learns.
-        network: the model and its kind of minibatch.
-        replica: the network as all ranks train it.
-        running: the running statistics of its BatchNorm layers.
-        optimiser: of the network's parameters.
-        schedule: moves its learning rate; None in a run whose learning rate stays.
-        rows: updates the learned rows; None in a run without them.
-        train_loader: shuffled minibatches of the training nodes.
-        graph: the graph of the loaders.
-        val: the validation split.
-        test: the test split.
-        sizes: the number of nodes or links of each split.
-        notes: lines that the user should read before training starts.
-    """
+    """The objects that the trainer works with."""
 
     config: TrainConfig
-    task: Task
-    network: GraphNetwork
-    replica: Replica
-    running: BatchNormStatistics
-    optimiser: Optimizer
-    schedule: Any
-    rows: EmbeddingOptimizer | None
+    task: Task  # the prediction that the network learns
+    network: GraphNetwork  # the model and its kind of minibatch
+    replica: Replica  # the network as all ranks train it
+    running: BatchNormStatistics  # the running statistics of its BatchNorm layers
+    optimiser: Optimizer  # of the network's parameters
+    schedule: Any  # moves its learning rate; None in a run whose learning rate stays
+    rows: EmbeddingOptimizer | None  # updates the learned rows; None in a run without them
+    #: shuffled minibatches of the training nodes
     train_loader: MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
-    graph: RunGraph
-    val: Measured
-    test: Measured
-    sizes: dict[str, int]
-    notes: list[str]
+    graph: RunGraph  # the graph of the loaders
+    val: Measured  # the validation split
+    test: Measured  # the test split
+    sizes: dict[str, int]  # the number of nodes or links of each split
+    notes: list[str]  # lines that the user should read before training starts
 
     def labels(self, batch: Any) -> Tensor:
         """Returns [S, ...], the labels of a minibatch's seed nodes, or of its pairs of nodes."""

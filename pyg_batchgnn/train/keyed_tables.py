@@ -44,17 +44,11 @@ _ROWS = 1 << 17
 
 @dataclass(frozen=True, eq=False)
 class DatasetKeys:
-    """The keys of the nodes of a run's data set, and the meaning of its times.
+    """The keys of the nodes of a run's data set, and the meaning of its times."""
 
-    Attributes:
-        dataset: the data set.
-        folder: the folder of the keys; None if it has none, and nodes go by their ids.
-        time_attr: the attribute that holds the times of nodes.
-    """
-
-    dataset: Dataset
-    folder: FolderKeys | None
-    time_attr: str
+    dataset: Dataset  # the data set
+    folder: FolderKeys | None  # the folder of the keys; None if it has none, and nodes go by their ids
+    time_attr: str  # the attribute that holds the times of nodes
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> DatasetKeys:
@@ -221,15 +215,10 @@ def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """The columns of some rows of a file.
+    """The columns of some rows of a file."""
 
-    Attributes:
-        keys: those of the keys, by name.
-        others: those behind them. One that has the name of a key gets an underscore.
-    """
-
-    keys: dict[str, Any]
-    others: dict[str, Any]
+    keys: dict[str, Any]  # those of the keys, by name
+    others: dict[str, Any]  # those behind them. One that has the name of a key gets an underscore.
 
     def table(self) -> Any:
         import pyarrow as pa

@@ -33,15 +33,10 @@ from pyg_batchgnn.types import Relation, stored_reverse
 
 @dataclass(frozen=True, eq=False)
 class RankCounts:
-    """The place of links among negatives, by score.
+    """The place of links among negatives, by score."""
 
-    Attributes:
-        above: [n] int64, the number of negatives with a higher score than each link.
-        at_least: [n] int64, the number of negatives with at least the score of each link.
-    """
-
-    above: Tensor
-    at_least: Tensor
+    above: Tensor  # [n] int64, the number of negatives with a higher score than each link
+    at_least: Tensor  # [n] int64, the number of negatives with at least the score of each link
 
     @classmethod
     def among_own(cls, links: Tensor, negatives: Tensor) -> RankCounts:
@@ -244,13 +239,9 @@ class NegativeTargets(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class GivenTargets:
-    """Targets that came with the links.
+    """Targets that came with the links."""
 
-    Attributes:
-        table: [n, k] int32 or int64.
-    """
-
-    table: Tensor
+    table: Tensor  # [n, k] int32 or int64
 
     @property
     def per_link(self) -> int:
@@ -268,19 +259,13 @@ class DrawnTargets:
     the same in every run, on every rank and in pieces of any size. With times a target that is
     drawn exists at the time of the link; if there is none beside the link's own, it is an earliest
     one.
-
-    Attributes:
-        split: names the relation and the split.
-        targets: [n] int32 or int64, the target of each link.
-        num_targets: the number of nodes of the target type, at least 2.
-        per_link: the number of targets for each link.
-        existing: tells which targets exist at the time of each link; None if all do.
     """
 
-    split: str
-    targets: Tensor
-    num_targets: int
-    per_link: int
+    split: str  # names the relation and the split
+    targets: Tensor  # [n] int32 or int64, the target of each link
+    num_targets: int  # the number of nodes of the target type, at least 2
+    per_link: int  # the number of targets for each link
+    #: tells which targets exist at the time of each link; None if all do
     existing: ExistingTargets | None = None
 
     def of(self, piece: slice) -> Tensor:
@@ -297,17 +282,11 @@ class DrawnTargets:
 
 @dataclass(frozen=True, eq=False)
 class ExistingTargets:
-    """The targets that exist at the times of links.
+    """The targets that exist at the times of links."""
 
-    Attributes:
-        order: [N] int64, the targets by the time from which they exist.
-        place: [N] int64, the place of each target in this order.
-        count: [n] int64, how many of them exist at the time of each link, at least two.
-    """
-
-    order: Tensor
-    place: Tensor
-    count: Tensor
+    order: Tensor  # [N] int64, the targets by the time from which they exist
+    place: Tensor  # [N] int64, the place of each target in this order
+    count: Tensor  # [n] int64, how many of them exist at the time of each link, at least two
 
     @classmethod
     def of(cls, first: Tensor, times: Tensor) -> ExistingTargets:
@@ -334,15 +313,10 @@ class ExistingTargets:
 
 @dataclass(frozen=True, eq=False)
 class RankedLinks:
-    """The links of a split and their negatives, the same on every rank.
+    """The links of a split and their negatives, the same on every rank."""
 
-    Attributes:
-        index: [2, n] int32 or int64, sources above targets.
-        negatives: [2, m] pairs that all links are ranked among, or the targets that each link has
-            of its own.
-    """
-
-    index: Tensor
+    index: Tensor  # [2, n] int32 or int64, sources above targets
+    #: [2, m] pairs that all links are ranked among, or the targets that each link has of its own
     negatives: Tensor | NegativeTargets
 
     def __len__(self) -> int:
@@ -354,25 +328,15 @@ class RankedLinks:
 
 @dataclass(frozen=True, eq=False)
 class PredictedLinks:
-    """The links of the relation that a run predicts.
+    """The links of the relation that a run predicts."""
 
-    Attributes:
-        dataset: the name of their data set, for messages.
-        relation: the names of the relation.
-        reverse: the relation that holds the same edges the other way, or None.
-        num_sources: the number of nodes of the source type.
-        num_targets: the number of nodes of the target type.
-        splits: the links of each split.
-        ranked_among: the targets that each link of a split without negatives is ranked among.
-    """
-
-    dataset: str
-    relation: Relation
-    reverse: Relation | None
-    num_sources: int
-    num_targets: int
-    splits: Mapping[str, LinkSplit]
-    ranked_among: int
+    dataset: str  # the name of their data set, for messages
+    relation: Relation  # the names of the relation
+    reverse: Relation | None  # the relation that holds the same edges the other way, or None
+    num_sources: int  # the number of nodes of the source type
+    num_targets: int  # the number of nodes of the target type
+    splits: Mapping[str, LinkSplit]  # the links of each split
+    ranked_among: int  # the targets that each link of a split without negatives is ranked among
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedLinks:

@@ -36,21 +36,13 @@ from pyg_batchgnn.types import Relation, Schema
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """The features and learned rows that a model reads of the nodes of each type.
+    """The features and learned rows that a model reads of the nodes of each type."""
 
-    Attributes:
-        schema: the node types and the relations.
-        node_type: the type that is predicted; for links that of their targets.
-        features: the number of columns of the features, by type; types without are absent.
-        learned: the number of columns of the learned rows, likewise.
-        link: the relation whose links are predicted, or None if nodes are.
-    """
-
-    schema: Schema
-    node_type: str
-    features: Mapping[str, int]
-    learned: Mapping[str, int]
-    link: Relation | None = None
+    schema: Schema  # the node types and the relations
+    node_type: str  # the type that is predicted; for links that of their targets
+    features: Mapping[str, int]  # the number of columns of the features, by type; types without are absent
+    learned: Mapping[str, int]  # the number of columns of the learned rows, likewise
+    link: Relation | None = None  # the relation whose links are predicted, or None if nodes are
 
     @property
     def output_types(self) -> set[str]:

@@ -22,23 +22,14 @@ from pyg_batchgnn.types import LABELS
 
 @dataclass(frozen=True, eq=False)
 class PredictedNodes:
-    """The nodes of the type that a run predicts.
+    """The nodes of the type that a run predicts."""
 
-    Attributes:
-        dataset: the name of their data set, for messages.
-        node_type: their type.
-        num_nodes: the number of nodes N.
-        tables: their attributes by name, the labels "y" among them.
-        splits: the original ids of each split.
-        num_classes: the number of classes; 0 if the labels are no class numbers.
-    """
-
-    dataset: str
-    node_type: str
-    num_nodes: int
-    tables: Mapping[str, Tensor]
-    splits: Mapping[str, Tensor]
-    num_classes: int
+    dataset: str  # the name of their data set, for messages
+    node_type: str  # their type
+    num_nodes: int  # the number of nodes N
+    tables: Mapping[str, Tensor]  # their attributes by name, the labels "y" among them
+    splits: Mapping[str, Tensor]  # the original ids of each split
+    num_classes: int  # the number of classes; 0 if the labels are no class numbers
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedNodes:

@@ -307,19 +307,12 @@ class PredictSummary:
 
 @dataclass(frozen=True, eq=False)
 class PredictedRows:
-    """The outputs of some nodes of a list.
+    """The outputs of some nodes of a list."""
 
-    Attributes:
-        positions: [S] int64, their positions in the list.
-        logits: [S, columns] float32.
-        hidden: [S, hidden], the last hidden layer; None if it is not wanted.
-        labels: [S, ...], the rows of the labels "y".
-    """
-
-    positions: Tensor
-    logits: Tensor
-    hidden: Tensor | None
-    labels: Tensor
+    positions: Tensor  # [S] int64, their positions in the list
+    logits: Tensor  # [S, columns] float32
+    hidden: Tensor | None  # [S, hidden], the last hidden layer; None if it is not wanted
+    labels: Tensor  # [S, ...], the rows of the labels "y"
 
 
 def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:

@@ -109,46 +109,27 @@ class RunProgress:
     """The progress of a run.
 
     The sums are over the steps of the current epoch, and over all ranks.
-
-    Attributes:
-        epoch: number of finished epochs, evaluation included.
-        step: number of finished steps of the current epoch. A step has one minibatch per rank.
-        minibatches: number of minibatches that were not empty.
-        weight: sum of the weights of the seed nodes; their number if all weigh the same.
-        loss: sum of the weighed loss of each seed node.
-        score: numerator of the task's metric on training minibatches.
-        score_of: its denominator.
-        seeds: number of seed nodes.
-        nodes: number of sampled nodes.
-        edges: number of sampled edges.
-        seconds: sum of the seconds of computing.
-        most_edges: sum of the edges of the rank that had most in a step.
-        most_seconds: sum of the seconds of the rank that computed longest in a step.
-        epoch_seconds: wall time of the current epoch.
-        elapsed_seconds: wall time of the finished epochs.
-        best_epoch: the epoch with the best validation so far, counted from 1; 0 before the first.
-        best: that validation's loss and metrics by their names; None before the first.
-        validations_since_best: number of validations after it, none of which was better.
     """
 
-    epoch: int = 0
-    step: int = 0
-    minibatches: int = 0
-    weight: float = 0.0
-    loss: float = 0.0
-    score: float = 0.0
-    score_of: float = 0.0
-    seeds: int = 0
-    nodes: int = 0
-    edges: int = 0
-    seconds: float = 0.0
-    most_edges: int = 0
-    most_seconds: float = 0.0
-    epoch_seconds: float = 0.0
-    elapsed_seconds: float = 0.0
-    best_epoch: int = 0
+    epoch: int = 0  # number of finished epochs, evaluation included
+    step: int = 0  # number of finished steps of the current epoch. A step has one minibatch per rank.
+    minibatches: int = 0  # number of minibatches that were not empty
+    weight: float = 0.0  # sum of the weights of the seed nodes; their number if all weigh the same
+    loss: float = 0.0  # sum of the weighed loss of each seed node
+    score: float = 0.0  # numerator of the task's metric on training minibatches
+    score_of: float = 0.0  # its denominator
+    seeds: int = 0  # number of seed nodes
+    nodes: int = 0  # number of sampled nodes
+    edges: int = 0  # number of sampled edges
+    seconds: float = 0.0  # sum of the seconds of computing
+    most_edges: int = 0  # sum of the edges of the rank that had most in a step
+    most_seconds: float = 0.0  # sum of the seconds of the rank that computed longest in a step
+    epoch_seconds: float = 0.0  # wall time of the current epoch
+    elapsed_seconds: float = 0.0  # wall time of the finished epochs
+    best_epoch: int = 0  # the epoch with the best validation so far, counted from 1; 0 before the first
+    #: that validation's loss and metrics by their names; None before the first
     best: dict[str, float] | None = None
-    validations_since_best: int = 0
+    validations_since_best: int = 0  # number of validations after it, none of which was better
 
     @property
     def mean_loss(self) -> float:
@@ -205,17 +186,11 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class PhaseSpread:
-    """The mean and the range of each phase's seconds over the ranks.
+    """The mean and the range of each phase's seconds over the ranks."""
 
-    Attributes:
-        mean: seconds of each phase by its name, the mean over ranks.
-        ranks: the number of ranks.
-        ranges: least and most seconds of a rank by phase; empty with one rank.
-    """
-
-    mean: dict[str, float]
-    ranks: int
-    ranges: dict[str, list[float]]
+    mean: dict[str, float]  # seconds of each phase by its name, the mean over ranks
+    ranks: int  # the number of ranks
+    ranges: dict[str, list[float]]  # least and most seconds of a rank by phase; empty with one rank
 
 
 def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> PhaseSpread:

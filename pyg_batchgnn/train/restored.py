@@ -89,21 +89,13 @@ class RestoreRequest:
 
 @dataclass(frozen=True)
 class RestoredRun:
-    """A run whose best model can compute nodes.
+    """A run whose best model can compute nodes."""
 
-    Attributes:
-        config: of the run, with the changes of the request.
-        checkpoint: of the run.
-        dataset: the data set.
-        network: the model with the weights of the best epoch.
-        graph: the graph, or this rank's part.
-    """
-
-    config: TrainConfig
-    dataset: Dataset
-    checkpoint: Checkpoint
-    network: GraphNetwork
-    graph: RunGraph
+    config: TrainConfig  # of the run, with the changes of the request
+    dataset: Dataset  # the data set
+    checkpoint: Checkpoint  # of the run
+    network: GraphNetwork  # the model with the weights of the best epoch
+    graph: RunGraph  # the graph, or this rank's part
 
     @property
     def epoch(self) -> int:
@@ -118,13 +110,9 @@ class RestoredRun:
 
 @dataclass(frozen=True)
 class RestoredNodeRun(RestoredRun):
-    """A run that predicts nodes.
+    """A run that predicts nodes."""
 
-    Attributes:
-        nodes: the nodes that it predicts.
-    """
-
-    nodes: PredictedNodes
+    nodes: PredictedNodes  # the nodes that it predicts
     task: NodeTask
 
 
@@ -132,14 +120,10 @@ class RestoredNodeRun(RestoredRun):
 class RestoredLinkRun(RestoredRun):
     """A run that predicts links. Its nodes are computed from all their neighbours, unless it looks
     at times.
-
-    Attributes:
-        network: the model, which scores pairs.
-        links: the links that it predicts.
     """
 
-    network: LinkNetwork
-    links: PredictedLinks
+    network: LinkNetwork  # the model, which scores pairs
+    links: PredictedLinks  # the links that it predicts
     task: LinkTask
 
     @property

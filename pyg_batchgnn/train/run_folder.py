@@ -204,39 +204,27 @@ def write_json(path: Path, value: Any) -> None:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """The figures of one epoch.
+    """The figures of one epoch."""
 
-    Attributes:
-        epoch: counted from 1.
-        train: the loss, the mean over training nodes, and one metric of the training minibatches by
-            its name, with dropout, while the weights changed.
-        val: loss and metrics of the validation after the epoch; None if there was none.
-        seconds: wall time of training and evaluating this epoch.
-        elapsed_seconds: wall time of the run up to the end of this epoch, without interruptions.
-        minibatches: number of minibatches trained on.
-        nodes: number of sampled nodes.
-        edges: number of sampled edges.
-        phases: seconds per phase, the mean over ranks.
-        ranks: the number of ranks that trained.
-        phase_ranges: the least and the most seconds of a rank per phase; empty with one rank.
-        imbalance: for "edges" and for "seconds" of computing, the rank with most in each step over
-            the mean of all ranks; empty with one rank.
-        disk: what training read from files, by the names of `DiskFigure`, the sums over ranks;
-            empty if features are in memory. Of an epoch that was resumed, what was read since then.
-    """
-
-    epoch: int
+    epoch: int  # counted from 1
+    #: the loss, the mean over training nodes, and one metric of the training minibatches by its
+    #: name, with dropout, while the weights changed
     train: dict[str, float]
-    val: dict[str, float] | None
-    seconds: float
-    elapsed_seconds: float
-    minibatches: int
-    nodes: int
-    edges: int
-    phases: dict[str, float]
-    ranks: int = 1
+    val: dict[str, float] | None  # loss and metrics of the validation after the epoch; None if there was none
+    seconds: float  # wall time of training and evaluating this epoch
+    elapsed_seconds: float  # wall time of the run up to the end of this epoch, without interruptions
+    minibatches: int  # number of minibatches trained on
+    nodes: int  # number of sampled nodes
+    edges: int  # number of sampled edges
+    phases: dict[str, float]  # seconds per phase, the mean over ranks
+    ranks: int = 1  # the number of ranks that trained
+    #: the least and the most seconds of a rank per phase; empty with one rank
     phase_ranges: dict[str, list[float]] = field(default_factory=dict)
+    #: for "edges" and for "seconds" of computing, the rank with most in each step over the mean of
+    #: all ranks; empty with one rank
     imbalance: dict[str, float] = field(default_factory=dict)
+    #: what training read from files, by the names of `DiskFigure`, the sums over ranks; empty if
+    #: features are in memory. Of an epoch that was resumed, what was read since then.
     disk: dict[str, float] = field(default_factory=dict)
 
 
@@ -304,27 +292,17 @@ def keep_epochs(path: Path, epochs: int) -> list[EpochRecord]:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The final figures.
+    """The final figures."""
 
-    Attributes:
-        metric: the name of the metric that chose the best epoch.
-        best_epoch: the epoch with the best validation, counted from 1.
-        val: loss and metrics of that epoch's weights on validation nodes, by name; None if there
-            are none.
-        test: the same on test nodes.
-        seconds: wall time of all epochs.
-        phases: seconds per phase, the mean over ranks.
-        ranks: the number of ranks that trained.
-        phase_ranges: the least and the most seconds of a rank per phase; empty with one rank.
-        historical: the figures of historical embeddings (`history_figures`), or None without them.
-    """
-
-    metric: str
-    best_epoch: int
+    metric: str  # the name of the metric that chose the best epoch
+    best_epoch: int  # the epoch with the best validation, counted from 1
+    #: loss and metrics of that epoch's weights on validation nodes, by name; None if there are none
     val: dict[str, float] | None
-    test: dict[str, float] | None
-    seconds: float
-    phases: dict[str, float]
-    ranks: int
+    test: dict[str, float] | None  # the same on test nodes
+    seconds: float  # wall time of all epochs
+    phases: dict[str, float]  # seconds per phase, the mean over ranks
+    ranks: int  # the number of ranks that trained
+    #: the least and the most seconds of a rank per phase; empty with one rank
     phase_ranges: dict[str, list[float]]
+    #: the figures of historical embeddings (`history_figures`), or None without them
     historical: dict[str, Any] | None = None

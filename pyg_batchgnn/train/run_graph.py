@@ -35,17 +35,11 @@ _NAME = "rows"
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedNodes:
-    """The rows of some nodes of one type.
+    """The rows of some nodes of one type."""
 
-    Attributes:
-        node: [n] int64, original ids.
-        rows: [n, columns].
-        reads: reads rows of all nodes that may lie in a file; None: they lie in memory.
-    """
-
-    node: Tensor
-    rows: Tensor
-    reads: AllNodes | None = None
+    node: Tensor  # [n] int64, original ids
+    rows: Tensor  # [n, columns]
+    reads: AllNodes | None = None  # reads rows of all nodes that may lie in a file; None: they lie in memory
 
     def __len__(self) -> int:
         return len(self.node)
@@ -105,15 +99,10 @@ class EmbeddedRows(OwnedRows, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class RowsHere:
-    """Rows that are all in this process.
+    """Rows that are all in this process."""
 
-    Attributes:
-        rows: [N_t, columns] by node type, in the order of original ids.
-        reads: as of `EmbeddedNodes`.
-    """
-
-    rows: Mapping[str, Tensor]
-    reads: AllNodes | None = None
+    rows: Mapping[str, Tensor]  # [N_t, columns] by node type, in the order of original ids
+    reads: AllNodes | None = None  # as of `EmbeddedNodes`
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
         return self.own(node_type).at(ids)
@@ -128,13 +117,9 @@ class RowsHere:
 
 @dataclass(frozen=True, eq=False)
 class RowsOverRanks:
-    """Rows that lie with the owners of the nodes.
+    """Rows that lie with the owners of the nodes."""
 
-    Attributes:
-        store: holds them as an attribute.
-    """
-
-    store: DistFeatureStore
+    store: DistFeatureStore  # holds them as an attribute
 
     @classmethod
     def beside(cls, features: DistFeatureStore, rows: Mapping[str, Tensor]) -> RowsOverRanks:
@@ -179,17 +164,11 @@ def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterat
 
 @dataclass(frozen=True, eq=False)
 class SampledRows:
-    """Rows that each rank computed of sampled neighbours, for some nodes each, whoever owns them.
+    """Rows of sampled neighbours that each rank computed, for some nodes each, whoever owns them."""
 
-    Attributes:
-        rows: the rows that this rank computed, by node type.
-        offered: [m] int64, the nodes that `pieces` yields, where a rank has their rows.
-        comm: of all ranks.
-    """
-
-    rows: Mapping[str, EmbeddedNodes]
-    offered: Tensor
-    comm: Communicator
+    rows: Mapping[str, EmbeddedNodes]  # the rows that this rank computed, by node type
+    offered: Tensor  # [m] int64, the nodes that `pieces` yields, where a rank has their rows
+    comm: Communicator  # of all ranks
 
     def own(self, node_type: str) -> EmbeddedNodes:
         return self.rows[node_type]
@@ -206,28 +185,17 @@ class SampledRows:
 
 @dataclass(frozen=True)
 class MinibatchSettings:
-    """The minibatches that a loader makes.
+    """The minibatches that a loader makes."""
 
-    Attributes:
-        fanout: neighbours per node at each hop.
-        size: seed nodes per minibatch.
-        shuffle: True if each epoch visits the nodes in another order.
-        last: the treatment of nodes that do not fill a minibatch.
-        schedule: the assignment of minibatches to ranks.
-        cached: True if the run's aggregates replace the last hop.
-        feature_cache: bytes per rank for rows of other hosts; None means no cache. Ignored with one
-            rank.
-        historical: True if rows of halo nodes come from the run's historical embeddings. Ignored
-            with one rank.
-    """
-
-    fanout: tuple[int, ...]
-    size: int
-    shuffle: bool
-    last: LastMinibatch
-    schedule: ScheduleKind
-    cached: bool
+    fanout: tuple[int, ...]  # neighbours per node at each hop
+    size: int  # seed nodes per minibatch
+    shuffle: bool  # True if each epoch visits the nodes in another order
+    last: LastMinibatch  # the treatment of nodes that do not fill a minibatch
+    schedule: ScheduleKind  # the assignment of minibatches to ranks
+    cached: bool  # True if the run's aggregates replace the last hop
+    #: bytes per rank for rows of other hosts; None means no cache. Ignored with one rank.
     feature_cache: int | None = None
+    #: True if rows of halo nodes come from the run's historical embeddings. Ignored with one rank.
     historical: bool = False
 
     @classmethod
@@ -258,24 +226,15 @@ class MinibatchSettings:
 
 @dataclass(eq=False, kw_only=True)
 class RunGraph(ABC):
-    """A graph that is held whole, or in parts over the ranks. All loaders of a run share it.
-
-    Attributes:
-        inputs: what the model reads of the nodes of each type.
-        cache: aggregates of the features, or None in a run without a cache.
-        notes: lines about the graph that the user should read.
-        embedding: the learned rows, or None in a run without them.
-        history: the caches of halo nodes' rows, or None in a run without them.
-        held: bytes of features that were read from files into memory.
-    """
+    """A graph that is held whole, or in parts over the ranks. All loaders of a run share it."""
 
     config: TrainConfig
-    inputs: ModelInputs
-    cache: AggregationCache | None
-    notes: list[str]
-    embedding: Embedding | None
-    history: HistoricalCaches | None = None
-    held: int = 0
+    inputs: ModelInputs  # what the model reads of the nodes of each type
+    cache: AggregationCache | None  # aggregates of the features, or None in a run without a cache
+    notes: list[str]  # lines about the graph that the user should read
+    embedding: Embedding | None  # the learned rows, or None in a run without them
+    history: HistoricalCaches | None = None  # the caches of halo nodes' rows, or None in a run without them
+    held: int = 0  # bytes of features that were read from files into memory
 
     @property
     def memory_budget(self) -> int | None:

@@ -15,23 +15,14 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class Task(ABC):
-    """A prediction that a model learns from minibatches.
+    """A prediction that a model learns from minibatches."""
 
-    Attributes:
-        metrics: all that an evaluation measures, the default metric first.
-        train_metric: the metric of training minibatches.
-        unit: what is predicted, in the plural.
-        metric: decides which epoch is the best.
-        columns: the number of columns of the model's output.
-        loss_label: the name of the loss and its unit, for plots.
-    """
-
-    metrics: ClassVar[tuple[Metric, ...]]
-    train_metric: ClassVar[Metric]
-    unit: ClassVar[str]
-    metric: Metric
-    columns: int
-    loss_label: str
+    metrics: ClassVar[tuple[Metric, ...]]  # all that an evaluation measures, the default metric first
+    train_metric: ClassVar[Metric]  # the metric of training minibatches
+    unit: ClassVar[str]  # what is predicted, in the plural
+    metric: Metric  # decides which epoch is the best
+    columns: int  # the number of columns of the model's output
+    loss_label: str  # the name of the loss and its unit, for plots
 
     @property
     @abstractmethod
@@ -108,19 +99,13 @@ class NodeTask(Task):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of an evaluation.
+    """The result of an evaluation."""
 
-    Attributes:
-        loss: the mean over the nodes, weighed as in training.
-        scores: the value of each metric. A metric that is not defined for these nodes is absent.
-        count: the number of nodes or links.
-        not_finite: the number of those with an output that is not finite.
-    """
-
-    loss: float
+    loss: float  # the mean over the nodes, weighed as in training
+    #: the value of each metric. A metric that is not defined for these nodes is absent.
     scores: dict[Metric, float]
-    count: int
-    not_finite: int
+    count: int  # the number of nodes or links
+    not_finite: int  # the number of those with an output that is not finite
 
     @classmethod
     def of(cls, loss: float, scores: dict[Metric, float], count: float, not_finite: float) -> Evaluation:

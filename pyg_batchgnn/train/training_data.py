@@ -37,24 +37,17 @@ _OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """The attributes and splits that training reads.
+    """The attributes and splits that training reads."""
 
-    Attributes:
-        schema: the node types and the relations.
-        node_type: the node type that is predicted; for links that of their targets.
-        link: the relation whose links are predicted, or None if nodes are.
-        labels: [N_t, ...], the labels of the predicted nodes by their type; none for links.
-        features: [N_t, F_t] of a floating-point type, by node type; types without are absent.
-        learned: the number of columns of the learned rows of each node type that has them.
-        times: the times of nodes or of edges by group; none in a run that does not look at them.
-    """
-
-    schema: Schema
-    node_type: str
-    link: Relation | None
+    schema: Schema  # the node types and the relations
+    node_type: str  # the node type that is predicted; for links that of their targets
+    link: Relation | None  # the relation whose links are predicted, or None if nodes are
+    #: [N_t, ...], the labels of the predicted nodes by their type; none for links
     labels: Mapping[str, Tensor]
+    #: [N_t, F_t] of a floating-point type, by node type; types without are absent
     features: Mapping[str, Tensor]
-    learned: Mapping[str, int]
+    learned: Mapping[str, int]  # the number of columns of the learned rows of each node type that has them
+    #: the times of nodes or of edges by group; none in a run that does not look at them
     times: Mapping[Group, Tensor]
 
     @classmethod
@@ -178,15 +171,10 @@ NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 @dataclass(frozen=True, eq=False)
 class FeatureTables:
-    """The features as a run's layers read them.
+    """The features as a run's layers read them."""
 
-    Attributes:
-        tables: [N_t, F_t] by node type.
-        held: the bytes that were read from files into memory.
-    """
-
-    tables: dict[str, Tensor]
-    held: int
+    tables: dict[str, Tensor]  # [N_t, F_t] by node type
+    held: int  # the bytes that were read from files into memory
 
     @classmethod
     def of(cls, features: Mapping[str, Tensor], config: TrainConfig) -> FeatureTables:

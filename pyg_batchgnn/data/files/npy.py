@@ -164,12 +164,9 @@ class PromisedWriter:
     """Writes one .npy file of a known shape in pieces, and knows what to promise of it.
 
     Bytes are hashed when they are written, so the file need not be read again.
-
-    Attributes:
-        promise: what to promise of the file, once it is closed.
     """
 
-    promise: ArrayPromise
+    promise: ArrayPromise  # what to promise of the file, once it is closed
 
     def __init__(self, path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
         self._path, self._dtype, self._shape = path, dtype, shape

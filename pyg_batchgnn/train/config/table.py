@@ -539,23 +539,14 @@ _SECTIONS: Mapping[str, tuple[type[Any], Panel]] = {
 
 @dataclass(frozen=True)
 class ConfigField:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        path: the section and the name of the field, as in "model.hidden".
-        default: the default value.
-        hint: the type.
-        name: the option of ``batchgnn train``, with underscores; "" without.
-        panel: the panel of the help text.
-        option: all else.
-    """
-
-    path: str
-    default: Any
-    hint: Any
-    name: str
-    panel: Panel
-    option: Option
+    path: str  # the section and the name of the field, as in "model.hidden"
+    default: Any  # the default value
+    hint: Any  # the type
+    name: str  # the option of ``batchgnn train``, with underscores; "" without
+    panel: Panel  # the panel of the help text
+    option: Option  # all else
 
     @property
     def help(self) -> str:
