@@ -164,7 +164,7 @@ def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterat
 
 @dataclass(frozen=True, eq=False)
 class SampledRows:
-    """Rows of sampled neighbours that each rank computed, for some nodes each, whoever owns them."""
+    """Rows of sampled neighbours that each rank computed, for some nodes, whoever owns them."""
 
     rows: Mapping[str, EmbeddedNodes]  # the rows that this rank computed, by node type
     offered: Tensor  # [m] int64, the nodes that `pieces` yields, where a rank has their rows
