@@ -47,7 +47,6 @@ def quantize_folder(
     A table is read in pieces, and written so. Everything else is as it was.
 
     Args:
-        source: a data folder.
         path: the new folder; it must not exist, and appears only when it is complete.
         bits, attributes, percentile: as for `quantize`.
         links: makes hard links to files that stay as they are, where the file system allows.
@@ -211,11 +210,7 @@ class CodesRequest:
         self, folder: Path, gone: set[Path], known: Mapping[str, ArrayPromise]
     ) -> dict[str, ArrayPromise]:
         """Links or copies the files that stay as they are. Returns the promises of their arrays.
-
-        Args:
-            gone: the files that are not taken over.
-            known: the promises of META.json.
-        """
+        ``gone``: the files that are not taken over. ``known``: the promises of META.json."""
         files = [file for file in sorted(self.source.rglob("*")) if file.is_file()]
         files = [file for file in files if file not in gone and file != self.source / META_FILE]
         total, done, arrays = sum(file.stat().st_size for file in files), 0, dict[str, ArrayPromise]()

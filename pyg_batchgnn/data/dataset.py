@@ -162,11 +162,7 @@ class EdgeSet:
         return self.topology.edge_list()
 
     def some(self, edges: range) -> EdgePiece:
-        """Returns some edges in the order in which they are stored, without making a list of all.
-
-        Args:
-            edges: their positions.
-        """
+        """Returns some edges in the order in which they are stored, without a list of all of them."""
         at = slice(edges.start, edges.stop)
         if isinstance(self.topology, Tensor):
             source, target = self.topology[:, at]

@@ -51,16 +51,8 @@ class SortSizes:
 
     @classmethod
     def of(cls, sources: int, targets: int, edges: int, edge_ids: bool, budget: int) -> SortSizes:
-        """Plans a sort.
-
-        Args:
-            sources, targets, edges: the numbers of nodes at either end, and of edges.
-            edge_ids: True if the ids of edges are kept.
-            budget: bytes of memory.
-
-        Raises:
-            DatasetError: the budget is too small.
-        """
+        """Plans a sort. ``sources``, ``targets``, ``edges``: the numbers of nodes at either end,
+        and of edges. Raises `DatasetError` if the budget is too small."""
         ids, of_edges = ops.id_dtype(max(sources, targets)), ops.id_dtype(edges) if edge_ids else None
         piece = max(1, min(_PIECE, budget // (_PIECES_OF_BUDGET * _PIECE_BYTES)))
         # Both ends, the sorted sources, where each edge was, and its id before and after.
@@ -92,7 +84,6 @@ class ExternalSort:
     Args:
         journal: of the folder that is made.
         name: of the relation, for the names of steps.
-        reader: the edges.
         sources, targets: the numbers of nodes at either end.
         file: the file of an array by its name.
         edge_ids: True keeps the ids of edges, unless they are the positions anyway.
@@ -121,11 +112,8 @@ class ExternalSort:
         self._plan = SortSizes.of(sources, targets, reader.num_edges, edge_ids, budget)
 
     def run(self) -> SortedEdges:
-        """Sorts the edges, or goes on with it.
-
-        Raises:
-            DatasetError: an id is no node, a file cannot be read, or the disk is full.
-        """
+        """Sorts the edges, or goes on with it. Raises `DatasetError` if an id is no node, a file
+        cannot be read, or the disk is full."""
         edges = self._reader.num_edges
         if self._step("count", self._count)["ascending"]:
             self._step("copy", self._copy)

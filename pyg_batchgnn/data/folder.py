@@ -501,10 +501,8 @@ class FolderReader:
         """Returns the number of nodes of a type.
 
         META.json says it, else edges by destination, the rows of its Parquet files, of an attribute
-        or of a mask, else the largest id + 1 in edges.
-
-        Args:
-            lengths: the numbers of lists of in-edges of nodes of the type.
+        or of a mask, else the largest id + 1 in edges. ``lengths``: the numbers of lists of
+        in-edges of nodes of the type.
         """
         if group.name in self.meta.num_nodes:
             return self.meta.num_nodes[str(group.name)]
@@ -552,12 +550,9 @@ def array_name(array: str) -> str:
 
 
 def read_links(folder: FolderReader, schema: Schema) -> dict[Group, dict[str, LinkSplit]]:
-    """Returns the links of each split, by relation.
-
-    Raises:
-        DatasetNotFoundError: a split has other arrays, but no links.
-        DatasetError: a file is damaged, or belongs to no relation.
-    """
+    """Returns the links of each split, by relation. Raises `DatasetNotFoundError` if a split has
+    other arrays, but no links. Raises `DatasetError` if a file is damaged, or belongs to no
+    relation."""
     found: dict[Group, dict[str, dict[str, Tensor]]] = {group: {} for group in schema.edge_groups}
     for array in folder.arrays_in(LINKS_FOLDER):
         place, values = link_of(array), folder.opened(array)

@@ -76,7 +76,6 @@ def convert_folder(
     A call that was killed, or met a full disk, is gone on with by the next one.
 
     Args:
-        source: a data folder.
         path: the new folder; it must not exist, and appears only when it is complete.
         memory_budget: bytes of memory, or a text such as "4GiB", beside the 400 MB of the program
             itself; a quarter of what is free by default. The result does not depend on it.
@@ -318,11 +317,8 @@ class _Conversion:
 
 def _reader(folder: FolderReader, group: Group) -> EdgeReader | None:
     """Returns what reads the list of edges of a relation; None if they lie by destination already.
-
-    Raises:
-        DatasetNotFoundError: there are no edges.
-        DatasetError: there are two forms.
-    """
+    Raises `DatasetNotFoundError` if there are no edges. Raises `DatasetError` if there are two
+    forms."""
     array = edge_array("edge_index", group)
     folder.refuse_twice(array, group)
     if folder.file(csc_array(group, INDPTR)).is_file():

@@ -110,10 +110,8 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 def temporary_folder(path: str | Path) -> Iterator[Path]:
     """Yields a temporary folder beside `path`.
 
-    It is renamed to `path` when all of it is on disk, and removed on any error.
-
-    Raises:
-        DatasetError: `path` exists, or its parent cannot be written to.
+    It is renamed to `path` when all of it is on disk, and removed on any error. Raises
+    `DatasetError` if `path` exists, or its parent cannot be written to.
     """
     path = Path(path).expanduser()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")

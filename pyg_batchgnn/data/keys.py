@@ -170,7 +170,6 @@ class KeyTable:
     """The keys of the nodes of one type.
 
     Args:
-        node_type: the type.
         num_nodes: the number of its nodes.
         path: the file of the keys; None if the keys are the positions of the nodes.
 

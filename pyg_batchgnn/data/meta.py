@@ -60,12 +60,9 @@ class Meta:
 
 
 def read_meta(folder: Path) -> Meta:
-    """Reads a folder's META.json; returns an empty `Meta` where there is none.
-
-    Raises:
-        DatasetError: the file is damaged, of another format or a newer version, or an entry is of
-            the wrong type.
-    """
+    """Reads a folder's META.json; returns an empty `Meta` where there is none. Raises
+    `DatasetError` if the file is damaged, of another format or a newer version, or an entry is of
+    the wrong type."""
     path = folder / META_FILE
     if not path.is_file():
         return Meta()

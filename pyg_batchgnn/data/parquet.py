@@ -182,11 +182,8 @@ def _columns_of(pa: Any, file: Any, path: Path, ids: Sequence[str]) -> list[str]
 
 
 def count_rows(files: Sequence[Path]) -> int:
-    """Returns the number of rows of all files, from their footers.
-
-    Raises:
-        DatasetError: pyarrow is not installed, or a file is damaged.
-    """
+    """Returns the number of rows of all files, from their footers. Raises `DatasetError` if pyarrow
+    is not installed, or a file is damaged."""
     pq = _pyarrow(files)
     rows = 0
     for path in files:
@@ -196,11 +193,8 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def columns_of_edges(files: Sequence[Path]) -> list[str]:
-    """Returns the columns of the first file that become attributes of edges.
-
-    Raises:
-        DatasetError: as `read_parquet_edges`, of the first file.
-    """
+    """Returns the columns of the first file that become attributes of edges. Raises `DatasetError`
+    as `read_parquet_edges`, of the first file."""
     import pyarrow as pa
 
     pq = _pyarrow(files)
@@ -211,11 +205,8 @@ def columns_of_edges(files: Sequence[Path]) -> list[str]:
 def parquet_pieces(
     files: Sequence[Path], columns: Sequence[str], begin: int, size: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields columns of all files in pieces of at most ``size`` rows, from row ``begin`` on.
-
-    Raises:
-        DatasetError: as `read_parquet_edges`.
-    """
+    """Yields columns of all files in pieces of at most ``size`` rows, from row ``begin`` on. Raises
+    `DatasetError` as `read_parquet_edges`."""
     import pyarrow as pa
 
     pq, first = _pyarrow(files), 0

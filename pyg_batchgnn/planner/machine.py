@@ -160,24 +160,14 @@ _NETWORKS: dict[Aggregation, Callable[..., NativeModel]] = {
 
 
 def network_of(kind: Aggregation, columns: int, hidden: int, classes: int, layers: int) -> NativeModel:
-    """Returns a network whose layers aggregate by ``kind``.
-
-    Args:
-        kind: mean for SAGE, sum for GIN, symmetric for GCN.
-        columns: columns of the features.
-        hidden: columns between layers.
-        classes: the number of classes.
-        layers: the number of layers.
-    """
+    """Returns a network whose layers aggregate by ``kind``. ``kind``: mean for SAGE, sum for GIN,
+    symmetric for GCN. ``columns``: columns of the features. ``hidden``: columns between layers."""
     return _NETWORKS[kind](columns, hidden, layers, classes)
 
 
 class TrainingStepTimer:
-    """Times a training step on one core.
-
-    Args:
-        kind, columns, hidden, classes, layers: as in `network_of`.
-    """
+    """Times a training step on one core. ``kind``, ``columns``, ``hidden``, ``classes``,
+    ``layers``: as in `network_of`."""
 
     def __init__(self, kind: Aggregation, columns: int, hidden: int, classes: int, layers: int) -> None:
         self._kind, self._columns, self._layers = kind, columns, layers
@@ -229,14 +219,11 @@ def measure_machine(
     """Measures the speeds of one core of this machine.
 
     Args:
-        workload: what is trained.
-        graph: the whole graph.
         training: [s] int64, the training nodes.
         comm: a communicator of this process alone; None: there are no other ranks to sample with,
             and ``relay_edge`` is ``local_edge``. To measure that takes 12 bytes for each edge.
         replacement: whether sampling is with replacement.
         hidden: the width of the layers whose training step is timed. 0 times none.
-        classes: the number of classes.
         kind: the layers' aggregation: mean for SAGE.
     """
     plan = SamplingPlan(workload.fanouts, replacement)

@@ -124,13 +124,8 @@ _BARS = 14
 
 
 def plot_predictions(predictions: Sequence[Prediction], title: str, path: Path) -> None:
-    """Draws the seconds by phase of the first settings, the fastest at the top.
-
-    Args:
-        predictions: the fastest first.
-        title: of the picture.
-        path: of the file to write.
-    """
+    """Draws the seconds by phase of the first settings, the fastest at the top. ``predictions``:
+    the fastest first."""
     # Importing Matplotlib takes a second, which only this needs.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -318,8 +313,6 @@ def plan(
             preparation of minibatches is predicted, without aggregation caches and historical
             embeddings, which are for homogeneous graphs with features. Every relation has the same
             fanouts, and each type's ``x`` and ``y`` are fetched.
-        ranks: the number of ranks that will train.
-        network: the network between hosts.
         ranks_per_host: the number of ranks that share a host's memory.
         cores: cores per rank, 0.5 where two ranks share a core.
         memory: bytes that a rank may take, 0 for no limit.
@@ -448,7 +441,6 @@ def seed_type_of(dataset: Dataset, node_type: str | None) -> int:
     """Returns the number of the type of the training nodes.
 
     Args:
-        dataset: the whole graph.
         node_type: the name of the type; not needed if one type has training nodes.
 
     Raises:

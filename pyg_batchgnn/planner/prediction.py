@@ -153,12 +153,7 @@ class _Epoch:
         self, exchanges: Rounds, fetched: _Fetched, topology: float, features: float, gradients: float
     ) -> dict[str, float]:
         """Returns the seconds by phase. Sampling and gathering take cores, which ranks may share.
-
-        Args:
-            exchanges: the rounds.
-            fetched: the rows.
-            topology, features, gradients: bytes that a rank receives.
-        """
+        ``topology``, ``features``, ``gradients``: bytes that a rank receives."""
         machine, means, minibatches, steps = self.machine, self.means, self.minibatches, self.steps
         together = min(self.setting.macrobatch or steps, steps)
         made = -(-steps // max(together, 1))
@@ -318,7 +313,6 @@ def predict_historical(
 
     Args:
         workload, probe, machine, network: as in `predict`; the probe is of own seeds.
-        settings: of the caches.
         hidden: the columns of hidden rows.
     """
     means, peers = probe.full, probe.ranks - 1

@@ -126,13 +126,8 @@ def _binomial(m: int, grid: Numbers) -> Numbers:
 
 
 def growth_of(times: Numbers, samples: int, population: float) -> Growth:
-    """Returns the growth, given in how many samples each node was.
-
-    Args:
-        times: [n], the number of samples that hold each node.
-        samples: the number of samples.
-        population: as in `Growth`.
-    """
+    """Returns the growth, given in how many samples each node was. ``times``: [n], the number of
+    samples that hold each node. ``population``: as in `Growth`."""
     histogram = np.bincount(times.astype(np.int64), minlength=samples + 1)[1:]
     return Growth(tuple(float(count) for count in histogram), population)
 
@@ -141,10 +136,7 @@ def owners_of(dataset: Dataset, policy: str, ranks: int, comm: Communicator) -> 
     """Returns the rank that owns each node, by node type, [N_t] int64.
 
     Args:
-        dataset: the graph.
-        policy: a policy's name, or the folder of a saved partition with one
-            part per rank.
-        ranks: the number of ranks.
+        policy: a policy's name, or the folder of a saved partition with one part per rank.
         comm: a communicator of this process alone.
 
     Raises:
@@ -189,12 +181,9 @@ def _saved(dataset: Dataset, folder: str, ranks: int, comm: Communicator) -> lis
 def seed_trainers(schedule: ScheduleName, owner: Tensor, hosts: Sequence[int]) -> Tensor:
     """Returns the rank that trains each seed node, [s] int64.
 
-    With the global schedule, which deals them anew in every epoch, it is the owner.
-
-    Args:
-        schedule: the rule by which ranks share the seed nodes.
-        owner: [s] int64, the ranks that own them.
-        hosts: the host of each rank.
+    With the global schedule, which deals them anew in every epoch, it is the owner. ``schedule``:
+    the rule by which ranks share the seed nodes. ``owner``: [s] int64, the ranks that own them.
+    ``hosts``: the host of each rank.
     """
     if schedule is not ScheduleName.BALANCED:
         return owner
@@ -209,11 +198,8 @@ def busiest_rank(owner: Tensor, trainer: Tensor, hosts: Sequence[int]) -> int:
 
     Of the ranks whose number of seed nodes is within 1 of the largest, it is the one that trains
     the most seed nodes of other hosts. Where these are equal, seed nodes of other ranks decide,
-    then all seed nodes.
-
-    Args:
-        owner, trainer: [s] int64, the ranks that own and train the seed nodes.
-        hosts: the host of each rank.
+    then all seed nodes. ``owner``, ``trainer``: [s] int64, the ranks that own and train the seed
+    nodes. ``hosts``: the host of each rank.
     """
     ranks, host = len(hosts), torch.tensor(hosts)
     seeds = torch.bincount(trainer, minlength=ranks)
@@ -245,12 +231,9 @@ def probe_graph(
     """Samples minibatches of the rank that has the most work.
 
     Args:
-        workload: what is trained.
-        graph: the whole graph.
         training: [s] int64, the training nodes, of the type that the workload names.
         owner: by node type, [N_t], the rank of each node.
         policy: the policy that made ``owner``.
-        ranks: the number of ranks.
         ranks_per_host: the number of ranks that share a host's memory.
         replacement: whether sampling is with replacement.
         samples: the most minibatches that are sampled.
@@ -302,13 +285,8 @@ def _seed_lists(own: Tensor, batch_size: int, samples: int) -> list[Tensor]:
 def _means(
     sampled: Sequence[SampledMinibatch], hops: int, away: Sequence[Tensor], remote: Sequence[Tensor]
 ) -> MinibatchMeans:
-    """Returns the means over the first hops of sampled minibatches.
-
-    Args:
-        sampled: the minibatches.
-        hops: the number of hops.
-        away, remote: by node type, [N_t], whether a node is another rank's or another host's.
-    """
+    """Returns the means over the first hops of sampled minibatches. ``away``, ``remote``: by node
+    type, [N_t], whether a node is another rank's or another host's."""
     times = [torch.zeros(of_type.numel(), dtype=torch.int64) for of_type in away]
     population = sum(of_type.numel() for of_type in away)
     sizes, relayed = _zeros(4), _zeros(3, hops)

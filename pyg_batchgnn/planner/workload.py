@@ -56,7 +56,6 @@ class Overlaps:
         """Returns how many of them are not among the most likely nodes, by type.
 
         Args:
-            together: the number of minibatches.
             kept: the number of nodes of each type that are the most likely ones.
         """
         return [one.missed(together, count) for one, count in zip(self.by_type, kept, strict=True)]

@@ -65,7 +65,6 @@ def convert(
     again.
 
     Args:
-        folder: the new folder.
         memory_limit: bytes for the whole process, 1 GiB or more. None: 4 GiB, or half of what is
             free if that is less. What does not fit goes to the disk.
         threads: of DuckDB. None: one per processor.

@@ -48,11 +48,8 @@ class Engine:
         self.connection.close()
 
     def batches(self, query: str) -> Iterator[Any]:
-        """Yields the result of a query as Arrow batches.
-
-        Raises:
-            DatasetError: memory or disk are too small, or a value does not fit its column.
-        """
+        """Yields the result of a query as Arrow batches. Raises `DatasetError` if memory or disk
+        are too small, or a value does not fit its column."""
         duckdb = need("duckdb")
         try:
             found = self.connection.sql(query)

@@ -52,11 +52,8 @@ class BadRows:
             self.reasons[_TORN] = len(self.torn)
 
     def add(self, rows: np.ndarray, columns: Sequence[str], reason: str) -> None:
-        """Takes rows that are bad for a reason, in ascending order.
-
-        Raises:
-            DatasetError: bad rows are an error. It names the first.
-        """
+        """Takes rows that are bad for a reason, in ascending order. Raises `DatasetError` if bad
+        rows are an error. It names the first."""
         if not len(rows):
             return
         if not self.sets_aside:
@@ -241,11 +238,8 @@ class LabelsOfRows:
 
     @classmethod
     def of(cls, spec: LabelColumn, table: RawTable) -> LabelsOfRows:
-        """Looks at all labels of a table.
-
-        Raises:
-            DatasetError: there is no such column, or there are too many classes.
-        """
+        """Looks at all labels of a table. Raises `DatasetError` if there is no such column, or
+        there are too many classes."""
         nothing = need("pyarrow").array([], table.type_of(spec.column, "label"))
         as_texts(nothing, f"{table.where}: label: {spec.column}")  # an error where no value is a class
         found = cls(spec, table, spec.kind or "")

@@ -91,11 +91,8 @@ def numbered(path: str) -> list[tuple[int, str]]:
 
 
 def expand(where: str, folder: Path, files: Sequence[str]) -> list[str]:
-    """Returns the files that names and globs stand for: each name's in natural order.
-
-    Raises:
-        DatasetError: a name stands for no file.
-    """
+    """Returns the files that names and globs stand for: each name's in natural order. Raises
+    `DatasetError` if a name stands for no file."""
     found: list[str] = []
     for name in files:
         if _is_remote(name):
@@ -160,11 +157,8 @@ class RawTable:
         return sum(part.rows for part in self.parts)
 
     def type_of(self, column: str, key: str) -> Any:
-        """Returns the Arrow type of a column.
-
-        Raises:
-            DatasetError: the table has no such column; ``key`` of the description names it.
-        """
+        """Returns the Arrow type of a column. Raises `DatasetError` if the table has no such
+        column; ``key`` of the description names it."""
         if column not in self.schema.names:
             raise DatasetError(
                 f"{self.where}: {key}: there is no column {column!r} in {self.parts[0].path}; it has "
@@ -204,13 +198,10 @@ class RawTable:
     def sql(self, columns: dict[str, str], as_keys: bool = False) -> str:
         """Returns the query of the rows with their numbers.
 
-        Args:
-            columns: the name of each column in the result, and the column. Whole numbers of CSV
-                files are such in the result.
-            as_keys: makes floats whole numbers; those that stand for none or for several are NULL.
-
-        Raises:
-            DatasetError: DuckDB, which knows no case, cannot tell a column from another one.
+        ``columns``: the name of each column in the result, and the column. Whole numbers of CSV
+        files are such in the result. ``as_keys``: makes floats whole numbers; those that stand for
+        none or for several are NULL. Raises `DatasetError` if DuckDB, which knows no case, cannot
+        tell a column from another one.
         """
         lower, queries = [name.lower() for name in self.schema.names], []
         for column in [*columns.values(), *(one for one in self.schema.names if one.lower() == _ROW)]:
@@ -319,13 +310,9 @@ def _lines_of(path: str, delimiter: str, records: set[int]) -> dict[int, int]:
 def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Path) -> RawTable:
     """Opens the files of a table. CSV and remote files are copied to Parquet files once.
 
-    Args:
-        where: the table's name in errors.
-        folder: the folder that the names of files count from.
-        staged: the folder for the copies.
-
-    Raises:
-        DatasetError: a file is missing, damaged, or has other columns than the first.
+    ``where``: the table's name in errors. ``folder``: the folder that the names of files count
+    from. ``staged``: the folder for the copies. Raises `DatasetError` if a file is missing,
+    damaged, or has other columns than the first.
     """
     pa = need("pyarrow")
     parts: list[TablePart] = []

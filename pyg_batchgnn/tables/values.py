@@ -70,11 +70,8 @@ def is_vector(kind: Any) -> bool:
 
 
 def to_numbers(array: Any, where: str, most: float = MOST) -> Parsed:
-    """Returns numbers as float64. NaN is missing, and numbers beyond `most` are bad.
-
-    Raises:
-        DatasetError: the column is of no numbers; ``where`` names it.
-    """
+    """Returns numbers as float64. NaN is missing, and numbers beyond `most` are bad. Raises
+    `DatasetError` if the column is of no numbers; ``where`` names it."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
     array = array.cast(pa.float64()) if types.is_null(array.type) else array
@@ -94,11 +91,8 @@ def to_numbers(array: Any, where: str, most: float = MOST) -> Parsed:
 
 
 def to_booleans(array: Any, where: str) -> Parsed:
-    """Returns booleans as bool. The numbers 0 and 1 and the usual words serve too.
-
-    Raises:
-        DatasetError: the column is of no booleans; ``where`` names it.
-    """
+    """Returns booleans as bool. The numbers 0 and 1 and the usual words serve too. Raises
+    `DatasetError` if the column is of no booleans; ``where`` names it."""
     types = need("pyarrow").types
     array, kind = flat(array), array.type
     missing = missing_in(array)
@@ -148,11 +142,8 @@ def natural_unit(kind: Any, spec: TimeColumn) -> str | None:
 
 
 def common_unit(units: dict[str, str | None]) -> str | None:
-    """Returns the finest of the units of some columns.
-
-    Raises:
-        DatasetError: some are plain integers, and others are not.
-    """
+    """Returns the finest of the units of some columns. Raises `DatasetError` if some are plain
+    integers, and others are not."""
     plain = [name for name, unit in units.items() if unit is None]
     dated = {name: unit for name, unit in units.items() if unit is not None}
     if plain and dated:
@@ -164,10 +155,7 @@ def common_unit(units: dict[str, str | None]) -> str | None:
 
 def to_times(array: Any, spec: TimeColumn, unit: str | None, where: str) -> Parsed:
     """Returns times as int64: units since 1970-01-01 UTC, rounded down. Those beyond are bad.
-
-    Raises:
-        DatasetError: the column is of no times; ``where`` names it.
-    """
+    Raises `DatasetError` if the column is of no times; ``where`` names it."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array, kind = flat(array), array.type
     missing = missing_in(array)
@@ -245,11 +233,8 @@ def _instant(text: str, spec: TimeColumn) -> datetime:
 
 
 def moment(value: Moment, spec: TimeColumn, unit: str | None, where: str) -> int:
-    """Returns a boundary of a split in units of the graph's times.
-
-    Raises:
-        DatasetError: it is no time of the column's kind; ``where`` names it.
-    """
+    """Returns a boundary of a split in units of the graph's times. Raises `DatasetError` if it is
+    no time of the column's kind; ``where`` names it."""
     pa = need("pyarrow")
     if isinstance(value, int):
         if spec.unit is None and unit is not None:
@@ -284,10 +269,8 @@ def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
 def as_texts(array: Any, where: str) -> Any:
     """Returns a column as texts: what an export of the table to CSV would hold.
 
-    Booleans are true and false, times ISO 8601, bytes hexadecimal.
-
-    Raises:
-        DatasetError: the column is of lists, maps or structs; ``where`` names it.
+    Booleans are true and false, times ISO 8601, bytes hexadecimal. Raises `DatasetError` if the
+    column is of lists, maps or structs; ``where`` names it.
     """
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
@@ -311,10 +294,8 @@ _SPELLINGS = (
 def as_categories(array: Any, where: str) -> Any:
     """Returns a column as texts that one value has in files of all kinds.
 
-    So 1, 1.0 and "1.0" are "1", and True, "True" and "TRUE" are "true". NaN is missing.
-
-    Raises:
-        DatasetError: as `as_texts`.
+    So 1, 1.0 and "1.0" are "1", and True, "True" and "TRUE" are "true". NaN is missing. Raises
+    `DatasetError` as `as_texts`.
     """
     pa, pc, types = need("pyarrow"), need("pyarrow.compute"), need("pyarrow").types
     array = flat(array)

@@ -38,13 +38,9 @@ _TENSOR = "__tensor__"
 
 
 def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
-    """Replaces `path`.
-
-    Args:
-        kind: of the file; checked when it is read.
-        version: of its format; checked when it is read.
-        values: tensors, JSON values, and lists and dicts (with text keys) of them.
-    """
+    """Replaces `path`. ``kind``: of the file; checked when it is read. ``version``: of its format;
+    checked when it is read. ``values``: tensors, JSON values, and lists and dicts (with text keys)
+    of them."""
     tensors: dict[str, Tensor] = {}
     plain = _take_tensors(values, "", tensors)
     checksums = {name: _checksum(tensor) for name, tensor in tensors.items()}
@@ -59,11 +55,8 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
 
 
 def read_bytes(path: Path) -> bytes:
-    """Returns the bytes of a file that `save_values` wrote.
-
-    Raises:
-        TrainError: the file is missing.
-    """
+    """Returns the bytes of a file that `save_values` wrote. Raises `TrainError` if the file is
+    missing."""
     if not path.is_file():
         raise TrainError(f"{path}: no such checkpoint; the run may have stopped before its first one")
     return path.read_bytes()
@@ -71,10 +64,7 @@ def read_bytes(path: Path) -> bytes:
 
 def parse_values(path: Path, data: bytes, kind: str, version: int) -> dict[str, Any]:
     """Returns the values in the bytes of a file that `save_values` wrote. `path` is for messages.
-
-    Raises:
-        TrainError: the file is truncated, altered, of another kind or of another version.
-    """
+    Raises `TrainError` if the file is truncated, altered, of another kind or of another version."""
     try:
         tensors = load(data)
         length = int.from_bytes(data[:8], "little")
@@ -175,11 +165,8 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
-        """Reads the checkpoint at `path`.
-
-        Raises:
-            TrainError: the file is missing, damaged or of another program.
-        """
+        """Reads the checkpoint at `path`. Raises `TrainError` if the file is missing, damaged or of
+        another program."""
         return cls.parse(path, read_bytes(path))
 
     @classmethod
@@ -208,14 +195,8 @@ class Checkpoint:
         """Returns the state that a rank continues with.
 
         If the number of ranks has changed, it is the first rank's position in the epoch, and
-        `model` has the average of all ranks' running statistics.
-
-        Args:
-            rank: of the process.
-            size: the number of ranks now.
-
-        Raises:
-            TrainError: the number of ranks has changed, and the schedule is not global.
+        `model` has the average of all ranks' running statistics. Raises `TrainError` if the number
+        of ranks has changed, and the schedule is not global.
         """
         if size == len(self.ranks):
             return self.ranks[rank]
@@ -231,14 +212,10 @@ class Checkpoint:
     def check_dataset(self, path: Path, found: DatasetFingerprint, name: str = "") -> None:
         """Refuses a data set other than the one that the run has trained on.
 
-        Args:
-            found: the fingerprint of the data set.
-            name: its name or path, where new data may be predicted: tables that were encoded as
-                those of the run were.
-
-        Raises:
-            TrainError: a count or the checksum differs; the message says which. Or the data are
-                new, but the model has learned rows of the nodes of the run.
+        ``found``: the fingerprint of the data set. ``name``: its name or path, where new data may
+        be predicted: tables that were encoded as those of the run were. Raises `TrainError` if a
+        count or the checksum differs; the message says which. Or the data are new, but the model
+        has learned rows of the nodes of the run.
         """
         trained = self.config.run.dataset
         encoders = fitted_encoders(name) if name and trained and name != trained else None
@@ -255,11 +232,8 @@ class Checkpoint:
                 raise TrainError(f"{path}: is of another data set: its {name} is {was}, here it is {value}")
 
     def restore_model(self, path: Path, model: nn.Module, weights: dict[str, Tensor]) -> None:
-        """Loads `weights` (``self.model`` or ``self.best``) into `model`.
-
-        Raises:
-            TrainError: names or shapes do not match the configuration's model.
-        """
+        """Loads `weights` (``self.model`` or ``self.best``) into `model`. Raises `TrainError` if
+        names or shapes do not match the configuration's model."""
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
@@ -268,11 +242,8 @@ class Checkpoint:
     def restore_optimiser(
         self, path: Path, optimiser: Optimizer, schedule: LRScheduler | None = None
     ) -> None:
-        """Loads the state of an optimiser, and that of the schedule of its learning rate.
-
-        Raises:
-            TrainError: it belongs to other parameters.
-        """
+        """Loads the state of an optimiser, and that of the schedule of its learning rate. Raises
+        `TrainError` if it belongs to other parameters."""
         state = {int(index): values for index, values in self.optimiser["state"].items()}
         groups = self.optimiser["param_groups"]
         for group in groups:
@@ -301,11 +272,8 @@ def gather_histories(history: HistoricalCaches | None, ranks: Ranks) -> list[dic
 
 
 def restore_history(path: Path, history: HistoricalCaches | None, state: Mapping[str, Tensor]) -> None:
-    """Lets a rank's caches go on from the checkpoint at `path`.
-
-    Raises:
-        TrainError: the checkpoint has no such state.
-    """
+    """Lets a rank's caches go on from the checkpoint at `path`. Raises `TrainError` if the
+    checkpoint has no such state."""
     if history is None:
         return
     try:
@@ -366,11 +334,9 @@ class TrainerState:
 
     @classmethod
     def restored(cls, checkpoint: Checkpoint, path: Path, job: TrainingJob, ranks: Ranks) -> TrainerState:
-        """Puts a checkpoint into the objects of a job. Returns the rest of the state.
-
-        Raises:
-            TrainError: it does not fit the job or the number of ranks. The message names ``path``.
-        """
+        """Puts a checkpoint into the objects of a job. Returns the rest of the state. Raises
+        `TrainError` if it does not fit the job or the number of ranks. The message names
+        ``path``."""
         own = checkpoint.state_of(ranks.rank, ranks.size)
         checkpoint.restore_model(path, job.network.model, checkpoint.model)
         checkpoint.restore_optimiser(path, job.optimiser, job.schedule)
@@ -410,10 +376,7 @@ class TrainerState:
 
     def begin_epoch(self, job: TrainingJob, path: Path) -> int:
         """Brings the training loader to the place of the run. Returns the epoch's remaining steps.
-
-        Raises:
-            TrainError: the place of the checkpoint at ``path`` does not fit the loader.
-        """
+        Raises `TrainError` if the place of the checkpoint at ``path`` does not fit the loader."""
         loader, place, self.loader = job.train_loader, self.loader, None
         if place is None or not self.progress.step:
             loader.set_epoch(self.progress.epoch)

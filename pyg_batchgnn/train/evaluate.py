@@ -62,9 +62,7 @@ def evaluate(
     """Returns loss and metrics of the nodes of all ranks' loaders; collective.
 
     Args:
-        network: evaluated.
         loader: this rank's nodes. Each node is in one rank's loader.
-        graph: of the run, which has the labels.
         stop: called after each minibatch. If it returns True, on every rank, evaluation ends early.
 
     Returns:
@@ -178,12 +176,9 @@ class PairScorer:
     def scores(self, sources: Tensor | EmbeddedNodes, source: Tensor, targets: Tensor) -> Tensor:
         """Returns [p] float32, the scores of pairs.
 
-        Each rank fetches the row of each distinct target once.
-
-        Args:
-            sources: [n, columns], the rows of sources, or nodes with their rows.
-            source: [p] int64, the row of each pair's source in ``sources``.
-            targets: [p] int64, the original id of each pair's target.
+        Each rank fetches the row of each distinct target once. ``sources``: [n, columns], the rows
+        of sources, or nodes with their rows. ``source``: [p] int64, the row of each pair's source
+        in ``sources``. ``targets``: [p] int64, the original id of each pair's target.
         """
         target_type, size = self.network.relation[2], self.rows_at_a_time
         ordered, order = targets.sort()
@@ -241,12 +236,8 @@ def rank_links(
     network: LinkNetwork, rows: EmbeddedRows, links: RankedLinks, task: LinkTask, ranks: Ranks
 ) -> Evaluation | None:
     """Ranks links among their negatives; collective. Each rank takes an equal share of them.
-
-    Args:
-        network: gives the decoder.
-        rows: of all nodes.
-        links: with negatives, the same on every rank.
-    """
+    ``network``: gives the decoder. ``rows``: of all nodes. ``links``: with negatives, the same on
+    every rank."""
     ranking, index = task.ranking(), links.index.to(torch.int64)
     scorer = PairScorer(network, rows, task.columns, ranks)
     others = links.negatives
@@ -265,13 +256,8 @@ def rank_links(
 
 
 def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
-    """Returns [n, k], the scores of pairs; collective.
-
-    Args:
-        scorer: of the run.
-        sources: [n] int64 original ids.
-        targets: [n, k] int64 original ids, k for each source.
-    """
+    """Returns [n, k], the scores of pairs; collective. ``sources``: [n] int64 original ids.
+    ``targets``: [n, k] int64 original ids, k for each source."""
     source = torch.arange(len(sources)).repeat_interleave(targets.size(1))
     return scorer.scores(scorer.fetch_sources(sources), source, targets.reshape(-1)).view_as(targets)
 
@@ -287,11 +273,8 @@ def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
 def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
     """Yields this rank's part of a list in pieces.
 
-    Every rank gets the same number of pieces; its last ones may be empty.
-
-    Args:
-        count: the length of the list.
-        size: the most items of a piece.
+    Every rank gets the same number of pieces; its last ones may be empty. ``size``: the most items
+    of a piece.
     """
     size = max(1, size)
     begin, end = (count * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
@@ -324,11 +307,8 @@ class MeasuredTimedLinks:
         graph: RunGraph,
         task: LinkTask,
     ) -> MeasuredTimedLinks:
-        """Returns the links of a split; collective.
-
-        Raises:
-            TrainError: links have no times, or all links of the split have the same negatives.
-        """
+        """Returns the links of a split; collective. Raises `TrainError` if links have no times, or
+        all links of the split have the same negatives."""
         name = str(graph.config.sampling.time_attr)
         times, first = (
             link_times(dataset, links, split, name),
@@ -387,11 +367,7 @@ def rows_at(
 ) -> Iterator[EmbeddedNodes]:
     """Yields the rows of some nodes of a type, from sampled neighbours that are not later than a
     time; collective. Each rank gets those of its minibatches, after a piece without nodes.
-
-    Args:
-        nodes: [n] int64 original ids, the same on every rank.
-        columns: of a row.
-    """
+    ``nodes``: [n] int64 original ids, the same on every rank."""
     yield EmbeddedNodes(torch.empty(0, dtype=torch.int64), torch.empty(0, columns))
     for batch in evaluated(network, graph.moment_loader(node_type, nodes, time)):
         reached = batch.nodes_of(node_type)

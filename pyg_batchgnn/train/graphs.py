@@ -110,11 +110,8 @@ class WholeGraph(RunGraph):
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
-        """Takes what training needs of a data set: edges, features and labels.
-
-        Raises:
-            TrainError: the data set has no features or labels that training can use.
-        """
+        """Takes what training needs of a data set: edges, features and labels. Raises `TrainError`
+        if the data set has no features or labels that training can use."""
         read = TrainingData.of(dataset, config)
         check_learned_fit(dataset, config, read.learned, ranks=1)
         found = FeatureTables.of(read.features, config)
@@ -218,10 +215,9 @@ class PartitionedGraph(RunGraph):
     def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
         """Partitions a data set, or reads its saved partition; collective.
 
-        Raises:
-            TrainError: the data set has no features or labels that training can use, or the
-                partition is of another graph.
-            DatasetError: a file of the saved partition is damaged or missing.
+        Raises `TrainError` if the data set has no features or labels that training can use, or the
+        partition is of another graph. Raises `DatasetError` if a file of the saved partition is
+        damaged or missing.
         """
         read, comm = TrainingData.of(dataset, config), ranks.sampling
         check_learned_fit(dataset, config, read.learned, ranks.size)
@@ -301,11 +297,8 @@ class PartitionedGraph(RunGraph):
 
 
 def check_partition(source: str) -> None:
-    """Checks that a text names a policy or the folder of a saved partition.
-
-    Raises:
-        TrainError: it names neither.
-    """
+    """Checks that a text names a policy or the folder of a saved partition. Raises `TrainError` if
+    it names neither."""
     if source not in POLICIES and not is_partition(source):
         raise TrainError(
             f"ranks.partition is {source!r}, which is no folder of a saved partition and none of the "

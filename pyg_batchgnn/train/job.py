@@ -29,11 +29,8 @@ from pyg_batchgnn.train.times import link_times
 
 
 def split_sizes(dataset: Dataset, config: TrainConfig) -> dict[str, int]:
-    """Returns the number of nodes or links of each split.
-
-    Raises:
-        TrainError: there are none for training, or none for the validation that the run needs.
-    """
+    """Returns the number of nodes or links of each split. Raises `TrainError` if there are none for
+    training, or none for the validation that the run needs."""
     is_link = config.task.kind is TaskKind.LINKS
     found: Any = (PredictedLinks if is_link else PredictedNodes).of(dataset, config.task)
     sizes = {name: len(found.split(name)) for name in SPLITS}
@@ -195,11 +192,8 @@ class TrainingJob:
 
 def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJob:
     """Builds graph, network, optimiser and loaders; collective. The run's seed sets the weights.
-
-    Raises:
-        TrainError: the data set lacks training nodes or links, features or labels, the labels do
-            not fit the task, or the loader refuses an option.
-    """
+    Raises `TrainError` if the data set lacks training nodes or links, features or labels, the
+    labels do not fit the task, or the loader refuses an option."""
     task, sizes = task_of(dataset, config.task, config.model.hidden), split_sizes(dataset, config)
     graph: RunGraph
     graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)

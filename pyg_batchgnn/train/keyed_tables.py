@@ -52,11 +52,8 @@ class DatasetKeys:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> DatasetKeys:
-        """Returns the keys of the data set that a run names.
-
-        Raises:
-            DatasetError: it has keys, but pyarrow is not installed.
-        """
+        """Returns the keys of the data set that a run names. Raises `DatasetError` if it has keys,
+        but pyarrow is not installed."""
         return cls(dataset, FolderKeys.of(config.run.dataset), config.sampling.time_attr or _TIME)
 
     @property
@@ -93,11 +90,8 @@ class DatasetKeys:
 def write_nodes(
     folder: Path, keys: DatasetKeys, node_type: str, task: NodeTask, has_embeddings: bool = False
 ) -> None:
-    """Writes the predictions of nodes that lie in a folder as arrays.
-
-    Raises:
-        DatasetError: the file cannot be written, or the keys cannot be read.
-    """
+    """Writes the predictions of nodes that lie in a folder as arrays. Raises `DatasetError` if the
+    file cannot be written, or the keys cannot be read."""
     ids, predictions = _array(folder, "node_ids"), _array(folder, "predictions")
     scores = _array(folder, "probabilities") if isinstance(task, (ClassTask, LabelTask)) else None
     embeddings = _array(folder, "embeddings") if has_embeddings else None
@@ -193,12 +187,8 @@ def _array(folder: Path, name: str) -> _ArrayRows:
 
 
 def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_row: int = 1) -> None:
-    """Writes a file of some rows, one row group after the other.
-
-    Args:
-        columns: returns the columns of some rows. It is called once even for no rows.
-        per_row: rows of the file for each row.
-    """
+    """Writes a file of some rows, one row group after the other. ``columns``: returns the columns
+    of some rows. It is called once even for no rows. ``per_row``: rows of the file for each row."""
     import pyarrow.parquet as pq
 
     size = max(1, _ROWS // per_row)
@@ -280,10 +270,7 @@ def _values_of(classes: list[Any]) -> Any:
 
 def _split(name: str, values: np.ndarray, classes: list[Any] | None) -> dict[str, Any]:
     """Returns a column for each class or label of values [n] or [n, C]; one alone has no suffix.
-
-    Args:
-        classes: the values of the classes, which name the columns; None names them by number.
-    """
+    ``classes``: the values of the classes, which name the columns; None names them by number."""
     if values.ndim == 1 or (values.shape[1] == 1 and classes is None):
         return {name: values.reshape(-1)}
     names = range(values.shape[1]) if classes is None else classes[: values.shape[1]]

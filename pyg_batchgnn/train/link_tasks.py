@@ -40,12 +40,8 @@ class RankCounts:
 
     @classmethod
     def among_own(cls, links: Tensor, negatives: Tensor) -> RankCounts:
-        """Counts for each link its own negatives.
-
-        Args:
-            links: [n] scores.
-            negatives: [n, k] scores.
-        """
+        """Counts for each link its own negatives. ``links``: [n] scores. ``negatives``: [n, k]
+        scores."""
         own = links.unsqueeze(1)
         at_least = ~(negatives < own)
         above = at_least & ~((negatives == own) & own.isfinite())
@@ -53,12 +49,8 @@ class RankCounts:
 
     @classmethod
     def among_all(cls, links: Tensor, negatives: Tensor) -> RankCounts:
-        """Counts the same negatives for all links.
-
-        Args:
-            links: [n] scores.
-            negatives: [m] scores.
-        """
+        """Counts the same negatives for all links. ``links``: [n] scores. ``negatives``: [m]
+        scores."""
         ordered = negatives.masked_fill(negatives.isnan(), math.inf).sort().values
         below, up_to = (torch.searchsorted(ordered, links, right=right) for right in (False, True))
         below = torch.where(links.isnan(), 0, below)
@@ -163,12 +155,8 @@ class LinkRanking:
         self._sums = torch.zeros(2 + len(HITS), dtype=torch.float64)
 
     def add_with_own(self, links: Tensor, negatives: Tensor) -> None:
-        """Adds links that are ranked among negatives of their own.
-
-        Args:
-            links: [n] scores.
-            negatives: [n, k] scores.
-        """
+        """Adds links that are ranked among negatives of their own. ``links``: [n] scores.
+        ``negatives``: [n, k] scores."""
         counts = RankCounts.among_own(links, negatives)
         self._not_finite += count_not_finite(torch.cat([links.unsqueeze(1), negatives], dim=1))
         self._among = negatives.size(1)
@@ -179,12 +167,8 @@ class LinkRanking:
         """Adds links that are ranked among the same negatives.
 
         In the loss, link i is compared with negative i, and with the first one again when there are
-        no more.
-
-        Args:
-            links: [n] scores.
-            negatives: [m] scores.
-            first: the number of the first link in its split.
+        no more. ``links``: [n] scores. ``negatives``: [m] scores. ``first``: the number of the
+        first link in its split.
         """
         counts = RankCounts.among_all(links, negatives)
         self._not_finite += count_not_finite(links) if negatives.isfinite().all() else len(links)
@@ -297,13 +281,9 @@ class ExistingTargets:
         return cls(order, place, torch.searchsorted(moments, times, right=True).clamp(min=2))
 
     def others(self, own: Tensor, piece: slice, drawn: np.ndarray) -> Tensor:
-        """Returns [n, k] int64, targets other than a link's own.
-
-        Args:
-            own: [n] int64, the targets of the links of a piece.
-            piece: the numbers of these links.
-            drawn: [n, k] uint64, random words.
-        """
+        """Returns [n, k] int64, targets other than a link's own. ``own``: [n] int64, the targets of
+        the links of a piece. ``piece``: the numbers of these links. ``drawn``: [n, k] uint64,
+        random words."""
         count, place = self.count[piece], self.place[own]
         is_there = place < count
         steps = drawn % (count - is_there.long()).numpy().astype(np.uint64)[:, None]
@@ -340,12 +320,8 @@ class PredictedLinks:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedLinks:
-        """Returns the links that a configuration names.
-
-        Raises:
-            TrainError: it names no relation and the data set has several, or the data set has no
-                such relation.
-        """
+        """Returns the links that a configuration names. Raises `TrainError` if it names no relation
+        and the data set has several, or the data set has no such relation."""
         relation = _relation(dataset, config.edge_type, "task.edge_type")
         sources, targets = (dataset.nodes_of(relation[end]).num_nodes for end in (0, 2))
         reverse = _reverse(dataset, relation, config)
@@ -360,10 +336,8 @@ class PredictedLinks:
         """Returns the links of a split with negatives.
 
         Links that come without are ranked among other targets, drawn at random. They are the same
-        in every run and on every rank.
-
-        Args:
-            existing: tells which targets exist at the time of each link; None if all do.
+        in every run and on every rank. ``existing``: tells which targets exist at the time of each
+        link; None if all do.
         """
         links = self.split(name)
         if links.negative_targets is not None:

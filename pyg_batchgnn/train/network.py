@@ -82,7 +82,6 @@ class TypedNet(nn.Module):
     reach them in the layers that are left.
 
     Args:
-        inputs: what the model reads.
         model: the model to make a typed one of; its input has the hidden columns.
 
     Raises:
@@ -102,12 +101,8 @@ class TypedNet(nn.Module):
         self._freeze_unread(inputs.output_types)
 
     def outputs(self, batch: Any, learned: Mapping[str, Tensor]) -> dict[str, ModelOutput]:
-        """Returns the outputs of the seed nodes of a minibatch, by node type.
-
-        Args:
-            batch: the minibatch.
-            learned: [N_t, F_t] by node type, the learned rows of its nodes.
-        """
+        """Returns the outputs of the seed nodes of a minibatch, by node type. ``learned``: [N_t,
+        F_t] by node type, the learned rows of its nodes."""
         return self.layers.outputs(batch, x=self.inputs(features_by_type(batch), learned))
 
     def infer(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
@@ -119,13 +114,8 @@ class TypedNet(nn.Module):
         self, nodes: OwnedNodes, node_types: Collection[str], hidden_types: Collection[str]
     ) -> dict[str, Tensor]:
         """Returns the input of the last layer, by type, of the nodes that a process owns;
-        collective.
-
-        Args:
-            nodes: as of `infer`.
-            node_types: the types that the last layer would compute.
-            hidden_types: the types that are wanted, of those that it reads.
-        """
+        collective. ``nodes``: as of `infer`. ``node_types``: the types that the last layer would
+        compute. ``hidden_types``: the types that are wanted, of those that it reads."""
         return self.layers.infer_hidden(nodes, node_types, self._projected, hidden_types=hidden_types)
 
     def read_by_last_layer(self, node_type: str) -> set[str]:
@@ -137,12 +127,9 @@ class TypedNet(nn.Module):
         return {**rows, **self.project(rows)}
 
     def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
-        """Returns the input of the first layer, [N_t, hidden] by node type.
-
-        Args:
-            features: [N_t, F_t] by node type; types without are absent.
-            learned: the learned rows of the same nodes, likewise.
-        """
+        """Returns the input of the first layer, [N_t, hidden] by node type. ``features``: [N_t,
+        F_t] by node type; types without are absent. ``learned``: the learned rows of the same
+        nodes, likewise."""
         rows = {name: _joined(x, learned.get(name)) for name, x in features.items()}
         rows |= {name: x for name, x in learned.items() if name not in features}
         return {**rows, **self.project(rows)}
@@ -223,13 +210,9 @@ class GraphNetwork(ABC):
 
 
 class NativeNetwork(GraphNetwork):
-    """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout.
-
-    Args:
-        model: reads the features of a minibatch itself.
-        precision: of activations and products. Weights and logits are float32.
-        node_type: the type of the seed nodes.
-    """
+    """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout. ``model``:
+    reads the features of a minibatch itself. ``precision``: of activations and products. Weights
+    and logits are float32. ``node_type``: the type of the seed nodes."""
 
     model: NativeModel
 
@@ -369,13 +352,7 @@ class _Pairs:
 
 
 class LinkNetwork(GraphNetwork):
-    """A network with a decoder of pairs behind it.
-
-    Args:
-        encoder: computes the rows of nodes.
-        decoder: scores pairs of rows.
-        relation: the relation that is predicted.
-    """
+    """A network with a decoder of pairs behind it."""
 
     def __init__(self, encoder: NativeNetwork, decoder: PairDecoder, relation: Relation) -> None:
         super().__init__(nn.ModuleDict({"encoder": encoder.model, "decoder": decoder}))
@@ -460,13 +437,9 @@ def build_network(
 ) -> GraphNetwork:
     """Returns a network with new weights from torch's default generator.
 
-    Args:
-        inputs: what the model reads of the nodes of each type.
-        columns: of the output.
-        embedding: the learned rows, if the model reads some.
-
-    Raises:
-        TrainError: the model cannot be used with these types and relations.
+    ``inputs``: what the model reads of the nodes of each type. ``columns``: of the output.
+    ``embedding``: the learned rows, if the model reads some. Raises `TrainError` if the model
+    cannot be used with these types and relations.
     """
     model, precision = config.model, config.run.precision
     shape = (inputs.first_columns(model.hidden), model.hidden, model.num_layers, columns)

@@ -33,12 +33,8 @@ class PredictedNodes:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedNodes:
-        """Returns the nodes that a configuration names.
-
-        Raises:
-            TrainError: it names no type and the data set has several, the data set has no such
-                type, or the nodes have no labels.
-        """
+        """Returns the nodes that a configuration names. Raises `TrainError` if it names no type and
+        the data set has several, the data set has no such type, or the nodes have no labels."""
         nodes = dataset.nodes_of(_node_type(dataset, config.node_type))
         if LABELS not in nodes.tables:
             of_type = f" of type {nodes.name!r}" if dataset.has_names else ""
@@ -87,14 +83,8 @@ def class_weights(wanted: Wanted, labels: Tensor, classes: int) -> Tensor | None
     """Returns [C] float32, the weight of each class in the loss, or None if all weigh the same.
 
     Balanced weights are n / (C * the number of nodes of the class), as scikit-learn's are.
-
-    Args:
-        wanted: the configured weights.
-        labels: [n] class numbers of the training nodes.
-        classes: C.
-
-    Raises:
-        TrainError: there is another number of weights.
+    ``labels``: [n] class numbers of the training nodes. Raises `TrainError` if there is another
+    number of weights.
     """
     if wanted != "balanced":
         return _given(wanted, classes, "classes")
@@ -106,15 +96,8 @@ def label_weights(wanted: Wanted, labels: Tensor, columns: int) -> Tensor | None
     """Returns [C] float32, the weight of positive nodes of each label, or None if they weigh as
     much as negative ones.
 
-    Balanced weights are the number of negative nodes over that of positive ones.
-
-    Args:
-        wanted: the configured weights.
-        labels: [n, C] labels of the training nodes.
-        columns: C.
-
-    Raises:
-        TrainError: there is another number of weights.
+    Balanced weights are the number of negative nodes over that of positive ones. ``labels``: [n, C]
+    labels of the training nodes. Raises `TrainError` if there is another number of weights.
     """
     if wanted != "balanced":
         return _given(wanted, columns, "labels")
@@ -140,11 +123,8 @@ _NAMES = {"train": "training", "val": "validation", "test": "test"}
 
 
 def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
-    """Checks that every node of a split has a label.
-
-    Raises:
-        TrainError: a node has none. The message has the counts of each split.
-    """
+    """Checks that every node of a split has a label. Raises `TrainError` if a node has none. The
+    message has the counts of each split."""
     found = []
     for name in SPLITS:
         split = nodes.split(name)
@@ -161,11 +141,8 @@ def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
 
 
 def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
-    """Checks that all labels are 0 or 1, or missing: -1 or NaN.
-
-    Raises:
-        TrainError: there is another value.
-    """
+    """Checks that all labels are 0 or 1, or missing: -1 or NaN. Raises `TrainError` if there is
+    another value."""
     if y.dtype is torch.bool:
         return
     for piece in y.split(_ROWS_AT_A_TIME):
@@ -181,13 +158,8 @@ def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
 
 
 class ClassTask(NodeTask):
-    """Predicts one of C classes, with cross entropy.
-
-    Args:
-        classes: C.
-        metric: decides which epoch is the best.
-        weights: [C] float32, weights of the classes in the loss, or None.
-    """
+    """Predicts one of C classes, with cross entropy. ``metric``: decides which epoch is the best.
+    ``weights``: [C] float32, weights of the classes in the loss, or None."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.ACCURACY, Metric.MACRO_F1)
     train_metric: ClassVar[Metric] = Metric.ACCURACY
@@ -262,11 +234,8 @@ class LabelTask(NodeTask):
     """Predicts which of C labels a node has, with binary cross entropy.
 
     A node is predicted to have a label if its output is positive: a probability above one half.
-
-    Args:
-        labels: C.
-        metric: decides which epoch is the best.
-        weights: [C] float32, weights of the positive nodes of each label in the loss, or None.
+    ``metric``: decides which epoch is the best. ``weights``: [C] float32, weights of the positive
+    nodes of each label in the loss, or None.
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -364,13 +333,9 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 class ValueTask(NodeTask):
-    """Predicts one or several numbers, with the mean of squared or of absolute errors.
-
-    Args:
-        shape: of a node's target: () or (C,).
-        metric: decides which epoch is the best.
-        loss: of the errors.
-    """
+    """Predicts one or several numbers, with the mean of squared or of absolute errors. ``shape``:
+    of a node's target: () or (C,). ``metric``: decides which epoch is the best. ``loss``: of the
+    errors."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MAE, Metric.RMSE)
     train_metric: ClassVar[Metric] = Metric.MAE
@@ -435,14 +400,8 @@ _METRICS = {
 
 
 def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
-    """Returns the task of a run.
-
-    Args:
-        hidden: columns of a node's row, from which links are scored.
-
-    Raises:
-        TrainError: as `node_task_of`, and for a loss or a metric that links do not have.
-    """
+    """Returns the task of a run. ``hidden``: columns of a node's row, from which links are scored.
+    Raises `TrainError` as `node_task_of`, and for a loss or a metric that links do not have."""
     if config.kind is not TaskKind.LINKS:
         return node_task_of(dataset, config)
     loss = config.loss or TaskLoss.BCE
@@ -452,12 +411,9 @@ def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
 
 
 def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
-    """Returns the task of learning the labels "y" of a data set's nodes.
-
-    Raises:
-        TrainError: the labels are missing or do not fit the task, a node of a split has no label,
-            or an option does not fit the task.
-    """
+    """Returns the task of learning the labels "y" of a data set's nodes. Raises `TrainError` if the
+    labels are missing or do not fit the task, a node of a split has no label, or an option does not
+    fit the task."""
     nodes = PredictedNodes.of(dataset, config)
     y = nodes.labels
     kind = _kind(nodes, y) if config.kind is TaskKind.AUTO else config.kind

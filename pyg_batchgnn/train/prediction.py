@@ -41,15 +41,10 @@ from pyg_batchgnn.types import Group, RowKind
 def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor:
     """Returns [m] int64, m > 0, the node ids that a text stands for.
 
-    Args:
-        nodes: "all", "train", "val", "test" or the path of a .npy file of node ids, or of a Parquet
-            or CSV file of keys.
-        predicted: the nodes that the model predicts.
-        keys: of the data set.
-
-    Raises:
-        TrainError: there is no such file, or it holds no ids of nodes.
-        DatasetError: the file names no nodes by their keys.
+    ``nodes``: "all", "train", "val", "test" or the path of a .npy file of node ids, or of a Parquet
+    or CSV file of keys. ``predicted``: the nodes that the model predicts. Raises `TrainError` if
+    there is no such file, or it holds no ids of nodes. Raises `DatasetError` if the file names no
+    nodes by their keys.
     """
     named = {
         "all": lambda: torch.arange(predicted.num_nodes),
@@ -137,12 +132,9 @@ class _ArrayFile:
 class PredictionArrays:
     """Arrays with equal numbers of rows, which all ranks fill. The first rank makes the files.
 
-    They are refused as a whole if an output that they come from is not finite.
-
-    Args:
-        folder: receives the ``<name>.npy`` files. All ranks see it.
-        num_rows: of each array.
-        given: [num_rows, ...] by name, arrays that are known whole, the same on every rank.
+    They are refused as a whole if an output that they come from is not finite. ``folder``: receives
+    the ``<name>.npy`` files. All ranks see it. ``given``: [num_rows, ...] by name, arrays that are
+    known whole, the same on every rank.
     """
 
     def __init__(
@@ -155,13 +147,9 @@ class PredictionArrays:
         self._not_finite = 0
 
     def add(self, positions: Tensor, rows: Mapping[str, Tensor], outputs: Tensor) -> None:
-        """Fills some rows. The first call is collective.
-
-        Args:
-            positions: [S] int64, the positions of the rows in the arrays.
-            rows: [S, ...] by the name of the array, the same names in every call.
-            outputs: [S, ...], the model's outputs, from which the rows come.
-        """
+        """Fills some rows. The first call is collective. ``positions``: [S] int64, the positions of
+        the rows in the arrays. ``rows``: [S, ...] by the name of the array, the same names in every
+        call. ``outputs``: [S, ...], the model's outputs, from which the rows come."""
         self._not_finite += count_not_finite(outputs)
         if not self._arrays:
             self._open(rows)
@@ -173,11 +161,8 @@ class PredictionArrays:
         return {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in self._arrays.items()}
 
     def flush(self) -> None:
-        """Writes what is left to disk, on all ranks; collective.
-
-        Raises:
-            TrainError: an output is not finite.
-        """
+        """Writes what is left to disk, on all ranks; collective. Raises `TrainError` if an output
+        is not finite."""
         for array in self._arrays.values():
             array.sync()
         bad = int(self._ranks.table([self._not_finite]).sum())
@@ -230,10 +215,7 @@ def appearing_whole(out: Path, ranks: Ranks) -> Iterator[Path]:
     """Gives a temporary folder, which becomes ``out`` if the block ends without an error.
 
     Collective. The first rank makes the folder, and all ranks see it. What they wrote is on disk
-    before the folder gets its name.
-
-    Raises:
-        TrainError: ``out`` exists.
+    before the folder gets its name. Raises `TrainError` if ``out`` exists.
     """
     temporary = out.with_name(f".{out.name}.partial")
 
@@ -501,13 +483,9 @@ def moment_of(run: RestoredRun, at: str | None, keys: DatasetKeys) -> int | None
     """Returns the time that embeddings, scores of pairs or partners hold for; None in a run that
     does not look at times.
 
-    Args:
-        at: as the user gave it: an integer, a date, or None for the latest time in the data.
-        keys: of the data set, which say what its times mean.
-
-    Raises:
-        TrainError: the run does not look at times, or predicts nodes.
-        DatasetError: the text is no time.
+    ``at``: as the user gave it: an integer, a date, or None for the latest time in the data.
+    ``keys``: of the data set, which say what its times mean. Raises `TrainError` if the run does
+    not look at times, or predicts nodes. Raises `DatasetError` if the text is no time.
     """
     name = run.config.sampling.time_attr
     if name is None:
@@ -540,14 +518,8 @@ def _chosen(wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
 def _write(
     folder: Path, node_type: str, num_rows: int, pieces: Iterable[EmbeddedNodes], ranks: Ranks
 ) -> PredictionArrays:
-    """Writes the rows of all ranks' nodes of a type, piece by piece; collective.
-
-    Args:
-        folder: receives the file.
-        node_type: names the file.
-        num_rows: the number of nodes of the type.
-        pieces: the embeddings of this rank's nodes.
-    """
+    """Writes the rows of all ranks' nodes of a type, piece by piece; collective. ``num_rows``: the
+    number of nodes of the type. ``pieces``: the embeddings of this rank's nodes."""
     arrays = PredictionArrays(folder, num_rows, ranks)
     name = group_folder(Group(RowKind.NODE, node_type))
     for one in pieces:

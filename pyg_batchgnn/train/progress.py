@@ -142,11 +142,7 @@ class RunProgress:
         return self.score / self.score_of if self.score_of else 0.0
 
     def add(self, figures: Tensor) -> None:
-        """Adds a step.
-
-        Args:
-            figures: [R, 9] float64, the `StepFigures` of every rank.
-        """
+        """Adds a step. ``figures``: [R, 9] float64, the `StepFigures` of every rank."""
         sums, most = figures.sum(dim=0).tolist(), figures.amax(dim=0).tolist()
         step, most_of = StepFigures(*sums), StepFigures(*most)
         self.step += 1
@@ -222,11 +218,7 @@ class DiskFigure(str, Enum):
 
 
 class DiskAccount:
-    """An account of what a loader reads from files, epoch by epoch.
-
-    Args:
-        loader: its `stats` are read.
-    """
+    """An account of what a loader reads from files, epoch by epoch."""
 
     def __init__(self, loader: MacrobatchNeighborLoader) -> None:
         self._loader = loader
@@ -267,12 +259,8 @@ T = TypeVar("T")
 
 class LoaderClock:
     """Splits the time that training spends in a loader, by the loader's own statistics.
-
-    Args:
-        loader: its `stats` are read.
-        prefetches: True if the loader works during training. The time that it works is then no part
-            of the time that training waits for it.
-    """
+    ``prefetches``: True if the loader works during training. The time that it works is then no part
+    of the time that training waits for it."""
 
     def __init__(self, loader: MacrobatchNeighborLoader, prefetches: bool) -> None:
         self._loader = loader

@@ -43,10 +43,7 @@ class Replica:
 
     Each rank's loss is the mean over its own minibatch. The communicator weighs it by the weight of
     its seed nodes, which is their number unless classes have weights. With one rank nothing is
-    added to the network.
-
-    Args:
-        network: its parameters are set to those of rank 0; collective.
+    added to the network. ``network``: its parameters are set to those of rank 0; collective.
     """
 
     def __init__(self, network: GraphNetwork, ranks: Ranks) -> None:
@@ -61,12 +58,7 @@ class Replica:
         """Returns [S, classes] float32, the logits of the minibatch's seed nodes.
 
         An empty minibatch gives [0, 1]. Its sum has a zero gradient for every parameter.
-
-        Args:
-            batch: of this rank.
-            weight: of its seed nodes together.
-            epoch: of the step.
-            step: of the epoch.
+        ``weight``: of its seed nodes together.
         """
         self._step.weight = weight
         self._step.header = Header(MessageKind.GRADIENTS, epoch, step)
@@ -113,10 +105,8 @@ _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 class BatchNormStatistics:
     """The running statistics of a model on this rank, and the rows seen since the last averaging.
 
-    With one rank there is nothing to average, and no row is counted.
-
-    Args:
-        model: its BatchNorm layers are observed.
+    With one rank there is nothing to average, and no row is counted. ``model``: its BatchNorm
+    layers are observed.
     """
 
     def __init__(self, model: nn.Module, ranks: Ranks) -> None:
@@ -145,12 +135,9 @@ class BatchNormStatistics:
         return self._ranks.training.all_gather(mine).rows
 
     def averaged(self, table: Tensor) -> dict[str, Tensor]:
-        """Returns the averaged statistics by their names in ``state_dict``.
-
-        Args:
-            table: as `table` returns it. Each rank weighs as much as the rows that it has seen. If
-                no rank has seen any, the statistics are those of the first rank.
-        """
+        """Returns the averaged statistics by their names in ``state_dict``. ``table``: as `table`
+        returns it. Each rank weighs as much as the rows that it has seen. If no rank has seen any,
+        the statistics are those of the first rank."""
         result: dict[str, Tensor] = {}
         parts = table.split(self._widths(), dim=1) if self._buffers else ()
         for (name, buffers), part in zip(self._buffers.items(), parts, strict=True):

@@ -68,11 +68,8 @@ class _AheadColumn(ProgressColumn):
 
 class TerminalReport:
     """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end.
-
-    Args:
-        ahead: returns how many minibatches the loader has sampled ahead since it was made, which an
-            epoch begins with where features are read from files.
-    """
+    ``ahead``: returns how many minibatches the loader has sampled ahead since it was made, which an
+    epoch begins with where features are read from files."""
 
     def __init__(self, console: Console, epochs: int, task: Task, ahead: Callable[[], int]) -> None:
         self._console = console
@@ -156,11 +153,7 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
 
     It has the metrics of the best epoch, and the seconds of each phase with their share. With
     several ranks the seconds are the mean over ranks, with their range and the imbalance of the
-    work.
-
-    Args:
-        result: the final figures.
-        records: of all epochs, for the imbalance and for what was read from files.
+    work. ``records``: of all epochs, for the imbalance and for what was read from files.
     """
     table = Table(title="Result", title_justify="left")
     several = result.ranks > 1

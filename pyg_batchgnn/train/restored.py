@@ -136,13 +136,10 @@ def restore_run(
 ) -> RestoredNodeRun | RestoredLinkRun:
     """Restores a run; collective.
 
-    Args:
-        for_all_nodes: True to compute nodes from all neighbours, unless the run looks at times.
-
-    Raises:
-        TrainError: the run folder, the request or the data set cannot be used.
-        DatasetError: the data set cannot be read.
-        AgreementError: the ranks have different data sets.
+    ``for_all_nodes``: True to compute nodes from all neighbours, unless the run looks at times.
+    Raises `TrainError` if the run folder, the request or the data set cannot be used. Raises
+    `DatasetError` if the data set cannot be read. Raises `AgreementError` if the ranks have
+    different data sets.
     """
     path = RunFolder(request.run).checkpoint
     checkpoint = _checkpoint(request.run, ranks)

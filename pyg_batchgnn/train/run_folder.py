@@ -31,19 +31,13 @@ class RowFolders:
 
     A checkpoint names the folder of its rows and that of the best epoch. So a checkpoint that is
     cut off leaves the one before as it was, with its rows.
-
-    Args:
-        path: the folder of them all.
     """
 
     path: Path
 
     def save(self, embedding: Embedding, name: str, ranks: Ranks) -> None:
-        """Writes the present rows, and what the optimizer keeps; collective.
-
-        Raises:
-            DatasetError: a rank cannot write.
-        """
+        """Writes the present rows, and what the optimizer keeps; collective. Raises `DatasetError`
+        if a rank cannot write."""
 
         def make_room() -> None:
             self.path.mkdir(exist_ok=True)
@@ -53,11 +47,8 @@ class RowFolders:
         embedding.save(self.path / name)
 
     def load(self, embedding: Embedding, name: str) -> None:
-        """Reads the rows of that name, which any number of ranks wrote; collective.
-
-        Raises:
-            DatasetError: a file is damaged or missing, or of other tables.
-        """
+        """Reads the rows of that name, which any number of ranks wrote; collective. Raises
+        `DatasetError` if a file is damaged or missing, or of other tables."""
         embedding.load(self.path / name)
 
     def keep(self, names: Iterable[str], ranks: Ranks) -> None:
@@ -105,12 +96,9 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | None, name: str) -> RunFolder:
-        """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n.
-
-        Raises:
-            TrainError: `path` exists and is not an empty folder.
-            DatasetError: it cannot be made.
-        """
+        """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n. Raises
+        `TrainError` if `path` exists and is not an empty folder. Raises `DatasetError` if it cannot
+        be made."""
         if path is not None:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise TrainError(
@@ -135,11 +123,8 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Opens a folder that a run has written.
-
-        Raises:
-            TrainError: it does not exist or has no configuration.
-        """
+        """Opens a folder that a run has written. Raises `TrainError` if it does not exist or has no
+        configuration."""
         folder = cls(path)
         if not path.is_dir():
             raise TrainError(
@@ -176,12 +161,9 @@ class RunFolder:
 def replacing(path: Path) -> Iterator[Path]:
     """Gives a temporary path to write, which replaces `path` if the block ends without an error.
 
-    The contents are on disk before `path` is replaced.
-
-    Raises:
-        DatasetError: `path` is a folder, or a device such as /dev/null, which a file must not
-            replace; or writing failed, for instance on a full disk. It names `path`, which is left
-            as it was.
+    The contents are on disk before `path` is replaced. Raises `DatasetError` if `path` is a folder,
+    or a device such as /dev/null, which a file must not replace; or writing failed, for instance on
+    a full disk. It names `path`, which is left as it was.
     """
     if path.exists() and not path.is_file():
         raise DatasetError(f"{path}: is no ordinary file, and stays as it is; give another path")
@@ -260,11 +242,8 @@ def append_record(path: Path, record: EpochRecord) -> None:
 
 
 def read_records(path: Path) -> list[EpochRecord]:
-    """Returns all records. A last line that a crash cut off is left out.
-
-    Raises:
-        TrainError: another line is not a record.
-    """
+    """Returns all records. A last line that a crash cut off is left out. Raises `TrainError` if
+    another line is not a record."""
     if not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")

@@ -78,10 +78,7 @@ class OwnedRows(Protocol):
         """Yields the rows of all nodes of a type to every rank, a piece at a time; collective.
 
         Each node is in one piece. Pieces are the same on every rank, with ascending ids in each.
-
-        Args:
-            node_type: the type.
-            size: the most nodes of a piece, but at least one of each rank.
+        ``size``: the most nodes of a piece, but at least one of each rank.
         """
 
 
@@ -89,12 +86,8 @@ class EmbeddedRows(OwnedRows, Protocol):
     """The rows of all nodes of a graph. A rank holds those of the nodes that it owns."""
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
-        """Returns [n, columns], the rows of some nodes of a type; collective over ranks.
-
-        Args:
-            node_type: the type.
-            ids: [n] int64, original ids. Each rank gives some of its own choice, possibly none.
-        """
+        """Returns [n, columns], the rows of some nodes of a type; collective over ranks. ``ids``:
+        [n] int64, original ids. Each rank gives some of its own choice, possibly none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,12 +116,8 @@ class RowsOverRanks:
 
     @classmethod
     def beside(cls, features: DistFeatureStore, rows: Mapping[str, Tensor]) -> RowsOverRanks:
-        """Returns the rows of all ranks; collective.
-
-        Args:
-            features: the attributes of the same nodes.
-            rows: [n_t, columns] by node type, those of this rank's own nodes.
-        """
+        """Returns the rows of all ranks; collective. ``features``: the attributes of the same
+        nodes. ``rows``: [n_t, columns] by node type, those of this rank's own nodes."""
         schema = features.part.schema
         tables: dict[Group, dict[str, Tensor]] = {
             group: {} for group in (*schema.node_groups, *schema.edge_groups)
@@ -248,7 +237,6 @@ class RunGraph(ABC):
 
         Args:
             nodes: [n] original ids, of the predicted type.
-            ranks: the number of ranks.
 
         Returns:
             The loader, and lines that the user should read.
@@ -266,13 +254,8 @@ class RunGraph(ABC):
 
     def moment_loader(self, node_type: str, nodes: Tensor, time: int) -> MacrobatchNeighborLoader:
         """Makes a loader of some nodes of a type as they are at a time, with the fanout of
-        evaluation; collective.
-
-        Args:
-            node_type: the type.
-            nodes: [n] int64 original ids.
-            time: in the unit of the run's times.
-        """
+        evaluation; collective. ``nodes``: [n] int64 original ids. ``time``: in the unit of the
+        run's times."""
         times = torch.full((len(nodes),), time)
         return self._loader(nodes, MinibatchSettings.of_evaluation(self.config), node_type, times)
 
@@ -282,10 +265,8 @@ class RunGraph(ABC):
         """Makes the shuffled loader of training links with their negatives; collective.
 
         A minibatch does not see the edges of its own links, nor their reverses. Result and errors
-        are as of `training_loader`.
-
-        Args:
-            times: [n] int64, the times of the links, in a run that looks at times.
+        are as of `training_loader`. ``times``: [n] int64, the times of the links, in a run that
+        looks at times.
         """
         task, index = self.config.task, links.split("train").index
         last, notes = self._last_minibatch(index.size(1), ranks, "links")
@@ -306,7 +287,6 @@ class RunGraph(ABC):
         collective.
 
         Args:
-            links: name the relation.
             index: [2, n] original ids, sources above targets.
             times: [n] int64.
             negatives: [n, k] int64, the targets that each pair is ranked among.

@@ -43,8 +43,6 @@ class RunLog:
 
     Args:
         kind: "tensorboard", "mlflow" or "wandb"; None writes nothing.
-        folder: the run folder.
-        config: what the run was started with, by names.
         resumed: the number of steps that are kept of a run that is continued. Figures of later
             steps are written again.
 

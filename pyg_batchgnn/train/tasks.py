@@ -31,20 +31,13 @@ class Task(ABC):
 
     @abstractmethod
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns the targets of a minibatch, as `loss` takes them.
-
-        Args:
-            labels: [S, ...], as the run's source of labels gives them.
-        """
+        """Returns the targets of a minibatch, as `loss` takes them. ``labels``: [S, ...], as the
+        run's source of labels gives them."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Returns the mean loss of at least one target.
-
-        Args:
-            outputs: [S, ...] float32, of the model.
-            targets: of the same minibatch.
-        """
+        """Returns the mean loss of at least one target. ``outputs``: [S, ...] float32, of the
+        model."""
 
     def weight(self, targets: Tensor) -> float:
         """Returns the weight that these targets have together in the mean loss of more of them."""
@@ -147,12 +140,8 @@ class Scoring:
         self._count = self._not_finite = 0
 
     def add(self, outputs: Tensor, labels: Tensor) -> None:
-        """Adds nodes. Those without a label are left out.
-
-        Args:
-            outputs: [S, columns] float32, of the model.
-            labels: [S, ...], the nodes' rows of the labels "y".
-        """
+        """Adds nodes. Those without a label are left out. ``outputs``: [S, columns] float32, of the
+        model. ``labels``: [S, ...], the nodes' rows of the labels "y"."""
         known = self._task.labelled(labels)
         outputs, targets = outputs[known], self._task.targets(labels[known])
         if not len(targets):

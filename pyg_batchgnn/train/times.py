@@ -20,11 +20,8 @@ _NEVER = torch.iinfo(torch.int64).max
 
 def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
     """Returns the times of the nodes of some types and of the edges of some relations, [rows]
-    int64; none in a run without times.
-
-    Raises:
-        TrainError: the attribute is missing, or holds no int64 times.
-    """
+    int64; none in a run without times. Raises `TrainError` if the attribute is missing, or holds no
+    int64 times."""
     name = config.sampling.time_attr
     if name is None:
         return {}
@@ -69,11 +66,8 @@ def _of_type(dataset: Dataset, name: str) -> str:
 
 def link_times(dataset: Dataset, links: PredictedLinks, split: str, name: str) -> Tensor:
     """Returns [n] int64, the times of the links of a split: its attribute of that name, else the
-    times of the edges that the links are.
-
-    Raises:
-        TrainError: there are none, or a link is no edge or several ones.
-    """
+    times of the edges that the links are. Raises `TrainError` if there are none, or a link is no
+    edge or several ones."""
     found = links.split(split)
     if not len(found):
         return torch.empty(0, dtype=torch.int64)

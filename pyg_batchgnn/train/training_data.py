@@ -52,13 +52,9 @@ class TrainingData:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> TrainingData:
-        """Takes what a run reads from a data set.
-
-        Raises:
-            TrainError: the features have a type or shape that models cannot read, the labels are
-                missing, a type has neither features nor learned rows, there are no such times, or
-                an option is not for this graph.
-        """
+        """Takes what a run reads from a data set. Raises `TrainError` if the features have a type
+        or shape that models cannot read, the labels are missing, a type has neither features nor
+        learned rows, there are no such times, or an option is not for this graph."""
         link, labels = None, dict[str, Tensor]()
         if config.task.kind is TaskKind.LINKS:
             link = PredictedLinks.of(dataset, config.task).relation
@@ -201,10 +197,7 @@ _STATE = {
 def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[str, int], ranks: int) -> None:
     """Refuses learned rows that do not fit the memory budget with the state of their optimizer.
 
-    ``learned``: the number of columns by node type.
-
-    Raises:
-        TrainError: they do not fit.
+    ``learned``: the number of columns by node type. Raises `TrainError` if they do not fit.
     """
     numbers = sum(dataset.nodes_of(name).num_nodes * columns for name, columns in learned.items())
     size = 4 * numbers * (1 + _STATE[config.embedding.rule]) // ranks
@@ -219,10 +212,7 @@ def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[st
 
 def check_joined(config: TrainConfig, learned: Mapping[str, int], tables: Mapping[str, Tensor]) -> None:
     """Refuses to join learned rows to features that stay on disk, as inference of all nodes does.
-
-    Raises:
-        TrainError: a type has both, and the run computes all nodes.
-    """
+    Raises `TrainError` if a type has both, and the run computes all nodes."""
     links = config.task.kind is TaskKind.LINKS and not config.is_timed
     if not links and config.sampling.evaluation is not EvaluationKind.EXACT:
         return

@@ -40,15 +40,9 @@ class Journal:
     """
 
     def __init__(self, path: Path, made_of: Any) -> None:
-        """Begins a folder, or goes on with one that is made of the same.
-
-        Args:
-            path: the folder to be made.
-            made_of: what the result depends on, as JSON.
-
-        Raises:
-            DatasetError: `path` exists, or another process makes it now.
-        """
+        """Begins a folder, or goes on with one that is made of the same. ``made_of``: what the
+        result depends on, as JSON. Raises `DatasetError` if `path` exists, or another process makes
+        it now."""
         refuse_existing_path(path)
         self.path, self.folder = path, path.with_name(f".{path.name}.converting")
         self.work = self.folder / _WORK
@@ -78,11 +72,8 @@ class Journal:
                 one.unlink()
 
     def step(self, name: str, make: Callable[[], Made]) -> dict[str, Any]:
-        """Makes a step that is not complete yet, and returns its facts.
-
-        Args:
-            make: returns the facts, as JSON, and the files that it wrote.
-        """
+        """Makes a step that is not complete yet, and returns its facts. ``make``: returns the
+        facts, as JSON, and the files that it wrote."""
         done = self._steps.get(name)
         if done is None or not self._is_whole(done["files"]):
             facts, files = make()

@@ -101,11 +101,8 @@ def open_npy(path: Path, array: str) -> np.ndarray:
 
 
 def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns an array as a tensor that shares its memory.
-
-    Raises:
-        DatasetError: torch has no such type of elements.
-    """
+    """Returns an array as a tensor that shares its memory. Raises `DatasetError` if torch has no
+    such type of elements."""
     try:
         return torch.from_numpy(values)
     except TypeError as error:
@@ -278,11 +275,8 @@ class ArrayPromise:
 
     @classmethod
     def from_json(cls, said: Any) -> ArrayPromise:
-        """Reads what `to_json` wrote.
-
-        Raises:
-            KeyError, TypeError, ValueError: an entry is missing or of the wrong type.
-        """
+        """Reads what `to_json` wrote. Raises `KeyError`, `TypeError` or `ValueError` if an entry
+        is missing or of the wrong type."""
         return cls(str(said["dtype"]), tuple(map(int, said["shape"])), str(said["sha256"]))
 
 
@@ -302,23 +296,17 @@ def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
 
 
 def promise_of(path: Path) -> ArrayPromise:
-    """Returns what to promise of a .npy file of one of NumPy's types.
-
-    Raises:
-        DatasetError: the file is not a .npy file.
-    """
+    """Returns what to promise of a .npy file of one of NumPy's types. Raises `DatasetError` if the
+    file is not a .npy file."""
     with path.open("rb") as stream:
         header = read_header(stream, path, path.stem)
     return ArrayPromise(header.dtype.name, header.shape, file_sha256(path))
 
 
 def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
-    """Maps a file; writing to the tensor changes this process's copy, never the file.
-
-    Raises:
-        DatasetNotFoundError: the file does not exist.
-        DatasetError: the file is damaged, or is not what was promised.
-    """
+    """Maps a file; writing to the tensor changes this process's copy, never the file. Raises
+    `DatasetNotFoundError` if the file does not exist. Raises `DatasetError` if the file is damaged,
+    or is not what was promised."""
     values = open_npy(path, array)
     dtype = getattr(torch, promise.dtype, None)
     if not isinstance(dtype, torch.dtype):
@@ -336,12 +324,8 @@ def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
 
 
 def verify_tensor(path: Path, array: str, promise: ArrayPromise) -> None:
-    """Compares a file with its checksum.
-
-    Raises:
-        DatasetNotFoundError: the file does not exist.
-        DatasetError: the checksum differs.
-    """
+    """Compares a file with its checksum. Raises `DatasetNotFoundError` if the file does not exist.
+    Raises `DatasetError` if the checksum differs."""
     if not path.is_file():
         raise missing(path, array, _ANEW)
     check_sha256(path, array, promise.sha256, META_FILE, _REMEDY)

@@ -120,12 +120,9 @@ _AGAIN = "download the data set again"
 
 
 def convert_csv(table: OgbTable, folder: Path, target: Path) -> int:
-    """Writes edges, features, labels and further attributes. Returns the number of nodes.
-
-    Raises:
-        DatasetNotFoundError: a raw file is missing.
-        DatasetError: a raw file is damaged or does not agree with another.
-    """
+    """Writes edges, features, labels and further attributes. Returns the number of nodes. Raises
+    `DatasetNotFoundError` if a raw file is missing. Raises `DatasetError` if a raw file is damaged
+    or does not agree with another."""
     raw = folder / "raw"
     num_nodes = _total(raw / "num-node-list.csv.gz", "num_nodes")
     num_edges = _total(raw / "num-edge-list.csv.gz", "num_edges")
@@ -206,12 +203,9 @@ _READ = ("num_nodes_list", "num_edges_list", "edge_index", "node_feat")
 
 
 def convert_binary(folder: Path, target: Path) -> int:
-    """Writes edges, features and labels. Returns the number of nodes.
-
-    Raises:
-        DatasetNotFoundError: a raw file is missing.
-        DatasetError: a raw file is damaged or does not agree with another.
-    """
+    """Writes edges, features and labels. Returns the number of nodes. Raises `DatasetNotFoundError`
+    if a raw file is missing. Raises `DatasetError` if a raw file is damaged or does not agree with
+    another."""
     archive = folder / "raw" / "data.npz"
     num_nodes = _member_total(archive, "num_nodes_list")
     num_edges = _member_total(archive, "num_edges_list")
@@ -312,12 +306,8 @@ class TypedRaw:
 
     @classmethod
     def read(cls, table: OgbTable, folder: Path) -> TypedRaw:
-        """Reads the lists.
-
-        Raises:
-            DatasetNotFoundError: a list is missing.
-            DatasetError: a list is damaged or does not agree with another.
-        """
+        """Reads the lists. Raises `DatasetNotFoundError` if a list is missing. Raises
+        `DatasetError` if a list is damaged or does not agree with another."""
         raw, split = folder / "raw", folder / "split" / table.split
         counts_file, triplets_file = raw / "num-node-dict.csv.gz", raw / "triplet-type-list.csv.gz"
         counts = _row(counts_file)
@@ -361,11 +351,8 @@ class TypedRaw:
 
 def convert_typed(table: OgbTable, folder: Path, target: Path) -> Meta:
     """Writes the arrays of a data set of several types; returns its META.json without promises.
-
-    Raises:
-        DatasetNotFoundError: a raw file is missing.
-        DatasetError: a raw file is damaged or does not agree with another.
-    """
+    Raises `DatasetNotFoundError` if a raw file is missing. Raises `DatasetError` if a raw file is
+    damaged or does not agree with another."""
     raw = TypedRaw.read(table, folder)
     classes = dict.fromkeys(raw.schema.node_types, 0)
     for group, name in zip(raw.schema.node_groups, raw.schema.node_types, strict=True):
@@ -478,12 +465,9 @@ def link_files(table: OgbTable, folder: Path) -> list[Path]:
 
 
 def convert_link_splits(table: OgbTable, folder: Path, target: Path) -> None:
-    """Writes the links of each split of a data set, with their negatives and attributes.
-
-    Raises:
-        DatasetNotFoundError: a file is missing.
-        DatasetError: a file is damaged, or holds something else.
-    """
+    """Writes the links of each split of a data set, with their negatives and attributes. Raises
+    `DatasetNotFoundError` if a file is missing. Raises `DatasetError` if a file is damaged, or
+    holds something else."""
     for split, file in zip(_SPLITS, link_files(table, folder), strict=True):
         found = read_split_file(file)
         arrays = _pairs(file, found) if table.links is StoredLinks.PAIRS else _targets(file, found)

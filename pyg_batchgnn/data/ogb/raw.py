@@ -131,11 +131,8 @@ class NpzMember:
             raise broken(path, array, "is stored in Fortran order", "save the array in C order")
 
     def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[np.ndarray]:
-        """Yields the elements in order as flat arrays; the first index varies slowest.
-
-        Raises:
-            DatasetError: the member ends early or its checksum is wrong.
-        """
+        """Yields the elements in order as flat arrays; the first index varies slowest. Raises
+        `DatasetError` if the member ends early or its checksum is wrong."""
         itemsize = self.header.dtype.itemsize
         left = self.header.nbytes
         while left:
@@ -207,11 +204,8 @@ _ALLOWED: list[Any] = [
 def read_split_file(path: Path) -> dict[str, np.ndarray]:
     """Reads a dict of NumPy arrays by name. torch refuses whatever else the file names.
 
-    ``path``: a file of `torch.save`.
-
-    Raises:
-        DatasetNotFoundError: there is no such file.
-        DatasetError: the file is damaged, or holds something else.
+    ``path``: a file of `torch.save`. Raises `DatasetNotFoundError` if there is no such file. Raises
+    `DatasetError` if the file is damaged, or holds something else.
     """
     name = path.stem
     if not path.is_file():

@@ -116,11 +116,8 @@ class TrainConfig:
 
 
 def refuse_given(config: TrainConfig, paths: Iterable[str], because: str) -> None:
-    """Refuses fields that have another value than their default.
-
-    Raises:
-        TrainError: one has. The message names it, and ends with ``because``.
-    """
+    """Refuses fields that have another value than their default. Raises `TrainError` if one has.
+    The message names it, and ends with ``because``."""
     for path in paths:
         if (value := config.value(path)) != FIELDS[path].default:
             raise TrainError(f"{path} is {shown(value)}, {because}")
@@ -296,13 +293,9 @@ def _plain(value: Any) -> Any:
 def config_from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> TrainConfig:
     """Returns a configuration from nested dicts.
 
-    Args:
-        values: by section and field.
-        base: gives the fields that `values` leaves out; by default the default configuration.
-
-    Raises:
-        TrainError: a key is unknown, or a value has the wrong type or is out of bounds. The message
-            names the field.
+    ``values``: by section and field. ``base``: gives the fields that `values` leaves out; by
+    default the default configuration. Raises `TrainError` if a key is unknown, or a value has the
+    wrong type or is out of bounds. The message names the field.
     """
     return _merge(base or TrainConfig(), values, "")
 
@@ -392,12 +385,8 @@ def _without_removed(values: Mapping[str, Any], where: str) -> Mapping[str, Any]
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
-    """Returns `value` as the type of a field.
-
-    Args:
-        hint: the type: a scalar, an enum, a tuple of numbers or names, or a union of these.
-        where: the field, for the message.
-    """
+    """Returns `value` as the type of a field. ``hint``: the type: a scalar, an enum, a tuple of
+    numbers or names, or a union of these. ``where``: the field, for the message."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
     for option in options:
@@ -457,11 +446,8 @@ def _name(option: Any) -> str:
 
 
 def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
-    """Refuses changes that would give another run.
-
-    Raises:
-        TrainError: there is one. The message starts with `reason` and names the field.
-    """
+    """Refuses changes that would give another run. Raises `TrainError` if there is one. The message
+    starts with `reason` and names the field."""
     for path in FIELDS:
         old, new = _plain(before.value(path)), _plain(after.value(path))
         if old != new and not _may_change(path, before):
@@ -487,12 +473,9 @@ def agreed_fields(config: TrainConfig) -> dict[str, Any]:
 
 
 def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfig:
-    """Returns `wanted`, with the fields that it leaves open taken from `written`.
-
-    Args:
-        wanted: as the user gave it.
-        written: of the run that is resumed; its open fields were decided when it started.
-    """
+    """Returns `wanted`, with the fields that it leaves open taken from `written`. ``wanted``: as
+    the user gave it. ``written``: of the run that is resumed; its open fields were decided when it
+    started."""
     decided: dict[str, dict[str, Any]] = {}
     for path, row in FIELDS.items():
         if row.option.is_decided and _plain(wanted.value(path)) in (None, "auto", "probe"):
