@@ -162,7 +162,7 @@ class EdgeSet:
         return self.topology.edge_list()
 
     def some(self, edges: range) -> EdgePiece:
-        """Returns some edges in the order in which they are stored, without a list of all of them."""
+        """Returns some edges in the order in which they are stored, without a list of all edges."""
         at = slice(edges.start, edges.stop)
         if isinstance(self.topology, Tensor):
             source, target = self.topology[:, at]
