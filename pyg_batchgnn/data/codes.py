@@ -337,11 +337,9 @@ def _value(bits: Tensor) -> Tensor:
 
 
 def find_decoding(ranges: _Ranges) -> Tensor:
-    """Returns the scales and the offsets of columns, [2, F] float32.
-
-    The codes from -128 to 127 reach over the range. Scales are normal numbers above 0. A column of
-    one value has it as its offset.
-    """
+    """Returns the scales and the offsets of columns, [2, F] float32. The codes from -128 to 127
+    reach over the range. Scales are normal numbers above 0. A column of one value has it as its
+    offset."""
     low, high = ranges.low, ranges.high
     tiny = torch.finfo(torch.float32).tiny
     offset = (low + 128 * ((high - low) / 255)).float()

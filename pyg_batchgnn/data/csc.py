@@ -56,11 +56,9 @@ def _read(file: Path, like: Tensor) -> Tensor:
 
 
 def file_pieces(file: Path) -> Iterator[np.ndarray]:
-    """Yields the elements of a .npy file in order, flat, in pieces that are read and not mapped.
-
-    So a file larger than memory leaves nothing in the memory of the process. Raises `DatasetError`
-    if the file cannot be read, or ends before its header says.
-    """
+    """Yields the elements of a .npy file in order, flat, in pieces that are read and not mapped. So
+    a file larger than memory leaves nothing in the memory of the process. Raises `DatasetError` if
+    the file cannot be read, or ends before its header says."""
     try:
         with file.open("rb") as stream:
             header = read_header(stream, file, file.stem)
@@ -105,10 +103,8 @@ def check_outline_of_csc(edges: InEdges, num_targets: int, complain: Complain) -
 
 
 def check_entries_of_csc(edges: InEdges, num_sources: int, complain: Complain) -> None:
-    """Raises what `complain` makes unless all entries are in range and in canonical order.
-
-    What is mapped is not read over the mapping, now or when a sampler asks for the same.
-    """
+    """Raises what `complain` makes unless all entries are in range and in canonical order. What is
+    mapped is not read over the mapping, now or when a sampler asks for the same."""
     before = 0
     for at, piece in _pieces(edges, INDPTR):
         values = torch.cat([torch.tensor([before]), piece])

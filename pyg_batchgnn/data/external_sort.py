@@ -183,10 +183,8 @@ class ExternalSort:
         return {"bounds": bounds}, []
 
     def _spread(self, first: int, counts: list[int]) -> Made:
-        """Appends a chunk of the edges to the buckets.
-
-        ``counts``: the edges that each bucket had before. What a killed call wrote behind goes.
-        """
+        """Appends a chunk of the edges to the buckets. ``counts``: the edges that each bucket had
+        before. What a killed call wrote behind goes."""
         bounds, counts = torch.tensor(self._bounds), list(counts)
         end = min(first + CHUNK, self._reader.num_edges)
         with ExitStack() as stack:

@@ -498,12 +498,9 @@ class FolderReader:
     def num_nodes(
         self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor], lengths: Collection[int]
     ) -> int:
-        """Returns the number of nodes of a type.
-
-        META.json says it, else edges by destination, the rows of its Parquet files, of an attribute
-        or of a mask, else the largest id + 1 in edges. ``lengths``: the numbers of lists of
-        in-edges of nodes of the type.
-        """
+        """Returns the number of nodes of a type. META.json says it, else edges by destination, the
+        rows of its Parquet files, of an attribute or of a mask, else the largest id + 1 in edges.
+        ``lengths``: the numbers of lists of in-edges of nodes of the type."""
         if group.name in self.meta.num_nodes:
             return self.meta.num_nodes[str(group.name)]
         if lengths:

@@ -36,10 +36,8 @@ def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
 
 def node_files(folder: Path, node_type: str | None = None) -> list[Path]:
     """Returns the node files of a folder, in the order in which their nodes are numbered.
-
     ``node_type``: the name of a type's files, which are `nodes/TYPE.parquet` and
-    `nodes/TYPE.*.parquet`; None means `nodes*.parquet`.
-    """
+    `nodes/TYPE.*.parquet`; None means `nodes*.parquet`."""
     if node_type is None:
         return sorted(folder.glob("nodes*.parquet"), key=_numbered)
     return _named(folder / "nodes", node_type)

@@ -70,11 +70,9 @@ _RANK_LIMIT = timedelta(seconds=20)
 
 
 def exchange_rows(backend: str) -> None:
-    """Exchanges uneven numbers of rows as one of two ranks, checks them, and measures.
-
-    Prints one line of JSON: the microseconds of a small all-to-all, and the GB/s that a rank sends
-    in a large one. Raises `AssertionError` if the rows that came are not those that were sent.
-    """
+    """Exchanges uneven numbers of rows as one of two ranks, checks them, and measures. Prints one
+    line of JSON: the microseconds of a small all-to-all, and the GB/s that a rank sends in a large
+    one. Raises `AssertionError` if the rows that came are not those that were sent."""
     dist.init_process_group(backend, timeout=_RANK_LIMIT)
     rank, size = dist.get_rank(), dist.get_world_size()
     sent, received = [rank + to for to in range(size)], [source + rank for source in range(size)]
@@ -87,10 +85,8 @@ def exchange_rows(backend: str) -> None:
 
 
 def _seconds(words: int) -> float:
-    """Returns the seconds of one all-to-all of 8-byte words.
-
-    Every rank repeats it equally often.
-    """
+    """Returns the seconds of one all-to-all of 8-byte words. Every rank repeats it equally
+    often."""
     rows = torch.zeros(words, dtype=torch.int64)
     out = torch.empty_like(rows)
 
@@ -285,10 +281,8 @@ def huge_pages(setting: Path) -> Finding:
 
 
 def shared_memory(folder: Path) -> Finding:
-    """Checks the room in /dev/shm.
-
-    Loader workers and oneCCL need it. Tables that ranks share do not, because they have no name.
-    """
+    """Checks the room in /dev/shm. Loader workers and oneCCL need it. Tables that ranks share do
+    not, because they have no name."""
     if not folder.is_dir():
         remedy = "loader workers need it: mount a tmpfs there"
         return Finding("shared memory", FindingState.ABSENT, f"no {folder}", remedy)
@@ -378,10 +372,8 @@ PACKAGES = (
 
 
 def check_packages() -> list[Finding]:
-    """Checks each package in a process of its own.
-
-    A library that was built for another torch may crash it.
-    """
+    """Checks each package in a process of its own. A library that was built for another torch may
+    crash it."""
     with ThreadPoolExecutor() as pool:
         return [*pool.map(check_package, PACKAGES), check_metis(), check_oneccl()]
 

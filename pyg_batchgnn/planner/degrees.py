@@ -55,9 +55,7 @@ class Degrees:
 
 def _around(centre: float, spread: float) -> tuple[Numbers, Numbers]:
     """Returns degrees, evenly spaced in their logarithm, and the share of nodes that have each.
-
-    Degrees below 1 count as 1.
-    """
+    Degrees below 1 count as 1."""
     steps = np.linspace(-5.0, 5.0, 400)
     share = np.exp(-(steps**2) / 2)
     return np.maximum(np.exp(centre + spread * steps), 1.0), share / share.sum()

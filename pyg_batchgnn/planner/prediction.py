@@ -181,11 +181,9 @@ class _Epoch:
         return exchange_seconds(self.network, self.machine, size, number)
 
     def memory(self) -> float:
-        """Returns the peak bytes of the process of the rank with the most training nodes.
-
-        They are those of a process without a graph, as it was measured, of its part, and of
-        preparing minibatches as large as the probe's, with a margin.
-        """
+        """Returns the peak bytes of the process of the rank with the most training nodes. They are
+        those of a process without a graph, as it was measured, of its part, and of preparing
+        minibatches as large as the probe's, with a margin."""
         choosing = _CHOOSING * self.probe.part_edges if self.setting.feature_cache else 0
         graph = self._part_bytes() + self.setting.feature_cache
         working = (1 + _MARGIN) * self._preparing_bytes() + _ALWAYS_KEPT
@@ -362,11 +360,9 @@ def remote_share(workload: Workload, means: MinibatchMeans) -> float:
 
 
 def _local_minibatch(workload: Workload, means: MinibatchMeans, cut: float) -> _LocalMinibatch:
-    """Returns the minibatch that is left if halo nodes are not expanded.
-
-    Each hop finds as many nodes per expanded node as in the exact mode. That is too many where
-    minibatches of the exact mode find most nodes several times.
-    """
+    """Returns the minibatch that is left if halo nodes are not expanded. Each hop finds as many
+    nodes per expanded node as in the exact mode. That is too many where minibatches of the exact
+    mode find most nodes several times."""
     frontiers = [float(workload.batch_size)]
     last = means.nodes - means.expanded
     within = means.expanded - workload.batch_size

@@ -53,8 +53,7 @@ class Growth:
     @cached_property
     def mixture(self) -> tuple[Numbers, Numbers]:
         """The mixture of binomials with the maximum likelihood: probabilities, the largest first,
-        and the number of nodes that have each.
-        """
+        and the number of nodes that have each."""
         m = self.samples
         grid = np.concatenate([[1.0], np.geomspace(1 / (4 * m * 16), 1 - 1 / (8 * m), _GRID)[::-1], [0.0]])
         unseen = max(self.population - self.seen, 0.0)
@@ -67,10 +66,8 @@ class Growth:
         return grid, weight
 
     def distinct(self, together: float) -> float:
-        """Returns the expected number of distinct nodes.
-
-        Interpolates linearly between whole numbers.
-        """
+        """Returns the expected number of distinct nodes. Interpolates linearly between whole
+        numbers."""
         low = int(together)
         if low != together:
             share = together - low
@@ -78,10 +75,8 @@ class Growth:
         return self._rarefied(low) if low <= self.samples else self._extrapolated(low)
 
     def _rarefied(self, k: int) -> float:
-        """Returns the mean over all choices of k samples.
-
-        A node in j of the m samples is missed if all k are among the other m - j.
-        """
+        """Returns the mean over all choices of k samples. A node in j of the m samples is missed if
+        all k are among the other m - j."""
         m, missed, total = self.samples, 1.0, 0.0
         for j, nodes in enumerate(self.counts, 1):
             missed = missed * max(m - k - j + 1, 0) / (m - j + 1)
@@ -179,12 +174,9 @@ def _saved(dataset: Dataset, folder: str, ranks: int, comm: Communicator) -> lis
 
 
 def seed_trainers(schedule: ScheduleName, owner: Tensor, hosts: Sequence[int]) -> Tensor:
-    """Returns the rank that trains each seed node, [s] int64.
-
-    With the global schedule, which deals them anew in every epoch, it is the owner. ``schedule``:
-    the rule by which ranks share the seed nodes. ``owner``: [s] int64, the ranks that own them.
-    ``hosts``: the host of each rank.
-    """
+    """Returns the rank that trains each seed node, [s] int64. With the global schedule, which deals
+    them anew in every epoch, it is the owner. ``schedule``: the rule by which ranks share the seed
+    nodes. ``owner``: [s] int64, the ranks that own them. ``hosts``: the host of each rank."""
     if schedule is not ScheduleName.BALANCED:
         return owner
     counts, trainer = torch.bincount(owner, minlength=len(hosts)).tolist(), owner.clone()
@@ -273,10 +265,8 @@ def seeds_of_type(schema: Schema, node_type: int, lists: Sequence[Tensor]) -> li
 
 
 def _seed_lists(own: Tensor, batch_size: int, samples: int) -> list[Tensor]:
-    """Returns the seeds of a rank's shuffled minibatches.
-
-    A smaller one only if there is no other.
-    """
+    """Returns the seeds of a rank's shuffled minibatches. A smaller one only if there is no
+    other."""
     order = torch.randperm(own.numel(), generator=torch.Generator().manual_seed(0))
     whole = max(1, min(samples, own.numel() // batch_size))
     return [part.contiguous() for part in own[order].to(torch.int64).split(batch_size)[:whole]]

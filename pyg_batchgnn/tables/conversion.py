@@ -316,10 +316,8 @@ def _as_json(spec: Any) -> Any:
 
 
 def _without_absent(spec: GraphDescription, raw: Mapping[str, RawTable]) -> GraphDescription:
-    """Returns a description without labels and splits whose columns new tables do not have.
-
-    Links that are not split by time stay edges, all of them, as nothing is learned from them.
-    """
+    """Returns a description without labels and splits whose columns new tables do not have. Links
+    that are not split by time stay edges, all of them, as nothing is learned from them."""
     nodes, edges = {}, {}
     for name, node in spec.nodes.items():
         names = raw[f"[nodes.{name}]"].schema.names

@@ -164,11 +164,9 @@ def splits_of_rows(
     unit: str | None,
     fitting: bool,
 ) -> np.ndarray | None:
-    """Returns [rows] int8, the number of each row's split among `SPLITS`, -1 in none.
-
-    None where there are no splits. Without keys, positions are hashed for splits by fractions.
-    ``fitting``: whether encoders learn from the rows, so that there must be some.
-    """
+    """Returns [rows] int8, the number of each row's split among `SPLITS`, -1 in none. None where
+    there are no splits. Without keys, positions are hashed for splits by fractions. ``fitting``:
+    whether encoders learn from the rows, so that there must be some."""
     split = spec.split
     if split is None:
         return None

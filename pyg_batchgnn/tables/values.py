@@ -267,11 +267,9 @@ def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def as_texts(array: Any, where: str) -> Any:
-    """Returns a column as texts: what an export of the table to CSV would hold.
-
-    Booleans are true and false, times ISO 8601, bytes hexadecimal. Raises `DatasetError` if the
-    column is of lists, maps or structs; ``where`` names it.
-    """
+    """Returns a column as texts: what an export of the table to CSV would hold. Booleans are true
+    and false, times ISO 8601, bytes hexadecimal. Raises `DatasetError` if the column is of lists,
+    maps or structs; ``where`` names it."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
     if is_uuid(array.type):
@@ -292,11 +290,9 @@ _SPELLINGS = (
 
 
 def as_categories(array: Any, where: str) -> Any:
-    """Returns a column as texts that one value has in files of all kinds.
-
-    So 1, 1.0 and "1.0" are "1", and True, "True" and "TRUE" are "true". NaN is missing. Raises
-    `DatasetError` as `as_texts`.
-    """
+    """Returns a column as texts that one value has in files of all kinds. So 1, 1.0 and "1.0" are
+    "1", and True, "True" and "TRUE" are "true". NaN is missing. Raises `DatasetError` as
+    `as_texts`."""
     pa, pc, types = need("pyarrow"), need("pyarrow.compute"), need("pyarrow").types
     array = flat(array)
     texts, kind = as_texts(array, where), array.type
@@ -352,11 +348,9 @@ _BASE, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def hash_texts(array: Any) -> np.ndarray:
-    """Returns [n] uint64, a hash of each text that is the same everywhere and for ever.
-
-    It is the polynomial of the text's bytes (+ 1) in an odd base modulo 2^64, mixed by splitmix64.
-    A missing text has the hash of the empty one.
-    """
+    """Returns [n] uint64, a hash of each text that is the same everywhere and for ever. It is the
+    polynomial of the text's bytes (+ 1) in an odd base modulo 2^64, mixed by splitmix64. A missing
+    text has the hash of the empty one."""
     array = flat(array).fill_null("")
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1].astype(np.int64)
     if not len(array):

@@ -260,10 +260,8 @@ class Checkpoint:
 
 
 def gather_histories(history: HistoricalCaches | None, ranks: Ranks) -> list[dict[str, Tensor]]:
-    """Returns the states of all ranks' caches on the first rank, by rank; collective.
-
-    On other ranks, and in a run without caches, the states are empty.
-    """
+    """Returns the states of all ranks' caches on the first rank, by rank; collective. On other
+    ranks, and in a run without caches, the states are empty."""
     nothing: list[dict[str, Tensor]] = [{} for _ in range(ranks.size)]
     if history is None:
         return nothing

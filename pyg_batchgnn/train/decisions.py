@@ -130,10 +130,7 @@ def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
 
 def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tuple[int, int, int]]:
     """Returns (rows, columns, outputs) of the product of each layer, the layer next to the input
-    first.
-
-    The rows are those of a training minibatch in which no node is found twice.
-    """
+    first. The rows are those of a training minibatch in which no node is found twice."""
     model, fanout = config.model, config.sampling.fanout
     widths = pairwise([features, *[model.hidden] * (model.num_layers - 1), classes])
     # A fanout of all neighbours counts as twenty: the probe multiplies at most a few thousand rows.
@@ -181,11 +178,8 @@ def _with_defaults(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Train
 
 def _with_own_threads(config: TrainConfig, own: int | None, ranks: Ranks) -> TrainConfig:
     """Returns the configuration with this rank's number of threads, or the first rank's if it has
-    none.
-
-    The numbers may differ only if results do not depend on them: a resumed run knows the first
-    rank's number alone.
-    """
+    none. The numbers may differ only if results do not depend on them: a resumed run knows the
+    first rank's number alone."""
     config = replace(config, run=replace(config.run, threads=own or config.run.threads))
     if not is_thread_independent(config):
         ranks.agree({"run.threads": config.run.threads})
@@ -211,11 +205,9 @@ _TOP_PAD_BYTES = 64 * 2**20
 
 
 def configure_malloc(choice: Malloc) -> bool:
-    """Applies `choice` to this process. Returns whether freed memory is now kept.
-
-    If it is kept, blocks below 2 GiB come from the heap instead of a mapping of their own. The heap
-    is never trimmed and grows by 64 MiB at a time. On systems without glibc nothing changes.
-    """
+    """Applies `choice` to this process. Returns whether freed memory is now kept. If it is kept,
+    blocks below 2 GiB come from the heap instead of a mapping of their own. The heap is never
+    trimmed and grows by 64 MiB at a time. On systems without glibc nothing changes."""
     if choice is Malloc.DEFAULT or not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

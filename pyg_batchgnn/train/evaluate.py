@@ -136,10 +136,8 @@ class MeasuredNodes:
         return len(self.nodes)
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics, as the run is configured; collective.
-
-        The result is None if there are no nodes, or if `stop` asks on every rank for an early end.
-        """
+        """Returns loss and metrics, as the run is configured; collective. The result is None if
+        there are no nodes, or if `stop` asks on every rank for an early end."""
         if self.config.sampling.evaluation is EvaluationKind.SAMPLED:
             return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
         outputs = infer_all(self.network, self.graph) if len(self) else None
@@ -213,11 +211,8 @@ class MeasuredLinks:
         return len(self.links)
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics; collective.
-
-        Each node is computed from all its neighbours. The result is None if there are no links, or
-        if `stop` asks on every rank for an early end.
-        """
+        """Returns loss and metrics; collective. Each node is computed from all its neighbours. The
+        result is None if there are no links, or if `stop` asks on every rank for an early end."""
         rows = embed_all(self.network, self.graph) if len(self) else None
         if rows is None or stop():
             return None
@@ -271,11 +266,8 @@ def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
 
 
 def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
-    """Yields this rank's part of a list in pieces.
-
-    Every rank gets the same number of pieces; its last ones may be empty. ``size``: the most items
-    of a piece.
-    """
+    """Yields this rank's part of a list in pieces. Every rank gets the same number of pieces; its
+    last ones may be empty. ``size``: the most items of a piece."""
     size = max(1, size)
     begin, end = (count * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
     longest = -(-count // ranks.size)
@@ -332,12 +324,9 @@ class MeasuredTimedLinks:
         return self.count
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics; collective.
-
-        The ends of a link and its negatives are computed from sampled neighbours that are not later
-        than the link. The result is None if there are no links, or if `stop` asks on every rank for
-        an early end.
-        """
+        """Returns loss and metrics; collective. The ends of a link and its negatives are computed
+        from sampled neighbours that are not later than the link. The result is None if there are no
+        links, or if `stop` asks on every rank for an early end."""
         ranking = self.task.ranking()
         for positions, scores in score_pairs(self.network, self.loader):
             if count := len(positions):

@@ -174,11 +174,9 @@ def _x(data: Data | HeteroData) -> Any:
 
 
 def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:
-    """Returns the in-edges of each node, with the names of types if they have any.
-
-    Edges that are mapped by destination are read into memory if they take at most half of what is
-    free, and no more than the memory budget beside which they lie.
-    """
+    """Returns the in-edges of each node, with the names of types if they have any. Edges that are
+    mapped by destination are read into memory if they take at most half of what is free, and no
+    more than the memory budget beside which they lie."""
     room = machine.memory().available // 2
     dataset = dataset.read_topology(room if budget is None else min(room, budget))
     graph = TypedGraph.of_dataset(dataset).advise_huge_pages()
@@ -213,12 +211,9 @@ class PartitionedGraph(RunGraph):
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
-        """Partitions a data set, or reads its saved partition; collective.
-
-        Raises `TrainError` if the data set has no features or labels that training can use, or the
-        partition is of another graph. Raises `DatasetError` if a file of the saved partition is
-        damaged or missing.
-        """
+        """Partitions a data set, or reads its saved partition; collective. Raises `TrainError` if
+        the data set has no features or labels that training can use, or the partition is of another
+        graph. Raises `DatasetError` if a file of the saved partition is damaged or missing."""
         read, comm = TrainingData.of(dataset, config), ranks.sampling
         check_learned_fit(dataset, config, read.learned, ranks.size)
         part = _part(dataset, read, config, comm)
@@ -287,10 +282,8 @@ class PartitionedGraph(RunGraph):
         return {"history": self.history if settings.historical else None}
 
     def _attributes(self, settings: MinibatchSettings) -> list[str]:
-        """Returns the attributes that travel.
-
-        The aggregates of GCN include a node's own features, so only labels travel with them.
-        """
+        """Returns the attributes that travel. The aggregates of GCN include a node's own features,
+        so only labels travel with them."""
         are_features_cached = settings.cached and self.config.model.kind is ModelKind.GCN
         features = [FEATURES] if self.inputs.features and not are_features_cached else []
         return features if self.inputs.link is not None else [*features, LABELS]

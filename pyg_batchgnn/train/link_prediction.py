@@ -112,11 +112,9 @@ class BestPartners:
 
 
 def best_columns(scores: Tensor, count: int) -> Tensor:
-    """Returns [n, count] int64, the columns with the highest scores of each row, descending.
-
-    Of equal scores, the lower columns come first. NaN comes last, behind minus infinity.
-    ``scores``: [n, m] float32. ``count``: at most m.
-    """
+    """Returns [n, count] int64, the columns with the highest scores of each row, descending. Of
+    equal scores, the lower columns come first. NaN comes last, behind minus infinity. ``scores``:
+    [n, m] float32. ``count``: at most m."""
     bits = (scores + 0.0).view(torch.int32)  # of no negative zeros
     bits ^= (bits >> 31) & torch.iinfo(torch.int32).max  # now in the order of the scores
     bits.masked_fill_(scores.isnan(), torch.iinfo(torch.int32).min)

@@ -70,10 +70,8 @@ class RankCounts:
         return self.rank <= k
 
     def hits_among_all(self, k: int) -> Tensor:
-        """Returns [n] bool, whether the score of each link is above the k-th highest negative.
-
-        All are if there are fewer than k negatives.
-        """
+        """Returns [n] bool, whether the score of each link is above the k-th highest negative. All
+        are if there are fewer than k negatives."""
         return self.at_least < k
 
 
@@ -164,12 +162,9 @@ class LinkRanking:
         self._add_loss(links, negatives)
 
     def add_with_shared(self, links: Tensor, negatives: Tensor, first: int) -> None:
-        """Adds links that are ranked among the same negatives.
-
-        In the loss, link i is compared with negative i, and with the first one again when there are
-        no more. ``links``: [n] scores. ``negatives``: [m] scores. ``first``: the number of the
-        first link in its split.
-        """
+        """Adds links that are ranked among the same negatives. In the loss, link i is compared with
+        negative i, and with the first one again when there are no more. ``links``: [n] scores.
+        ``negatives``: [m] scores. ``first``: the number of the first link in its split."""
         counts = RankCounts.among_all(links, negatives)
         self._not_finite += count_not_finite(links) if negatives.isfinite().all() else len(links)
         self._add(counts, counts.hits_among_all)
@@ -333,12 +328,9 @@ class PredictedLinks:
         return self.splits.get(name, LinkSplit(torch.empty(2, 0, dtype=torch.int64)))
 
     def measured(self, name: str, existing: ExistingTargets | None = None) -> RankedLinks:
-        """Returns the links of a split with negatives.
-
-        Links that come without are ranked among other targets, drawn at random. They are the same
-        in every run and on every rank. ``existing``: tells which targets exist at the time of each
-        link; None if all do.
-        """
+        """Returns the links of a split with negatives. Links that come without are ranked among
+        other targets, drawn at random. They are the same in every run and on every rank.
+        ``existing``: tells which targets exist at the time of each link; None if all do."""
         links = self.split(name)
         if links.negative_targets is not None:
             return RankedLinks(links.index, GivenTargets(links.negative_targets))

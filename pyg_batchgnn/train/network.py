@@ -56,9 +56,7 @@ class ModelInputs:
 
     def projected(self, hidden: int) -> dict[str, int]:
         """Returns the number of columns of each type that is projected to the hidden columns.
-
-        Learned rows without features are not, if they have that many columns already.
-        """
+        Learned rows without features are not, if they have that many columns already."""
         both = {name: count + self.learned.get(name, 0) for name, count in self.features.items()}
         alone = {name: count for name, count in self.learned.items() if name not in both}
         return {**both, **{name: count for name, count in alone.items() if count != hidden}}
@@ -186,11 +184,8 @@ class GraphNetwork(ABC):
     @abstractmethod
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
         """Returns the embeddings, [n, columns] by type, of all nodes of some types that this rank
-        owns; collective.
-
-        They are the input of the last layer. Those of a network that scores pairs are its output,
-        which the decoder reads.
-        """
+        owns; collective. They are the input of the last layer. Those of a network that scores pairs
+        are its output, which the decoder reads."""
 
     @abstractmethod
     def seeds(self, batch: Any) -> Tensor:
@@ -466,9 +461,7 @@ def _options(model: ModelConfig) -> dict[str, Any]:
 
 
 def _typed_options(model: ModelConfig) -> dict[str, Any]:
-    """Returns the options of a model that gets a convolution per relation.
-
-    Attention between two types has no loops, so a node reads its own row by a product.
-    """
+    """Returns the options of a model that gets a convolution per relation. Attention between two
+    types has no loops, so a node reads its own row by a product."""
     attention = {"add_self_loops": False, "residual": True} if model.kind is ModelKind.GAT else {}
     return {**_options(model), **attention}

@@ -97,10 +97,8 @@ def _some(nodes: str, ids: Tensor) -> Tensor:
 
 
 class _ArrayFile:
-    """A .npy file that exists, of which this rank writes some rows.
-
-    No row stays in memory once it is written, but in the system's page cache.
-    """
+    """A .npy file that exists, of which this rank writes some rows. No row stays in memory once it
+    is written, but in the system's page cache."""
 
     def __init__(self, path: Path) -> None:
         like = np.lib.format.open_memmap(path, "r+")
@@ -213,10 +211,8 @@ def _take_room(path: Path) -> None:
 @contextlib.contextmanager
 def appearing_whole(out: Path, ranks: Ranks) -> Iterator[Path]:
     """Gives a temporary folder, which becomes ``out`` if the block ends without an error.
-
     Collective. The first rank makes the folder, and all ranks see it. What they wrote is on disk
-    before the folder gets its name. Raises `TrainError` if ``out`` exists.
-    """
+    before the folder gets its name. Raises `TrainError` if ``out`` exists."""
     temporary = out.with_name(f".{out.name}.partial")
 
     def begin() -> None:

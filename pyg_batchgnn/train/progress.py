@@ -16,10 +16,8 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class Phase(str, Enum):
-    """The phases of a step, in their order.
-
-    The loader measures the first three. With prefetching they run during training.
-    """
+    """The phases of a step, in their order. The loader measures the first three. With prefetching
+    they run during training."""
 
     SAMPLE = "sample"
     FETCH = "fetch"
@@ -106,10 +104,8 @@ class StepFigures(NamedTuple):
 
 @dataclass
 class RunProgress:
-    """The progress of a run.
-
-    The sums are over the steps of the current epoch, and over all ranks.
-    """
+    """The progress of a run. The sums are over the steps of the current epoch, and over all
+    ranks."""
 
     epoch: int = 0  # number of finished epochs, evaluation included
     step: int = 0  # number of finished steps of the current epoch. A step has one minibatch per rank.
@@ -159,10 +155,8 @@ class RunProgress:
         self.most_seconds += most_of.seconds
 
     def imbalance(self, ranks: int) -> dict[str, float]:
-        """Returns the imbalance of the epoch: the rank with most over the mean of all ranks.
-
-        It is given for edges and for seconds of computing, and is empty with one rank.
-        """
+        """Returns the imbalance of the epoch: the rank with most over the mean of all ranks. It is
+        given for edges and for seconds of computing, and is empty with one rank."""
         if ranks == 1:
             return {}
         return {

@@ -78,11 +78,9 @@ class Ranks(contextlib.ExitStack):
         return self.training.ranks_of_host[0] == self.rank
 
     def threads(self) -> int:
-        """Returns the threads per rank that use all cores of this host; alone, torch's number.
-
-        Of the cores that a container sees, those that it may use count, unless OMP_NUM_THREADS is
-        set.
-        """
+        """Returns the threads per rank that use all cores of this host; alone, torch's number. Of
+        the cores that a container sees, those that it may use count, unless OMP_NUM_THREADS is
+        set."""
         if not self.is_alone:
             return max(1, machine.processors() // len(self.training.ranks_of_host))
         chosen = "OMP_NUM_THREADS" in os.environ

@@ -28,10 +28,8 @@ _SYNC_NOTHING: dict[str, Any] = {
 @dataclass
 class _Step:
     """The values that the hook of gradients reads: the weight of this rank in a step, and the step.
-
     The hook must not reach the replica. DistributedDataParallel holds the hook where Python's
-    garbage collector does not look, so neither it nor its process group would ever be freed.
-    """
+    garbage collector does not look, so neither it nor its process group would ever be freed."""
 
     weight: float = 0.0
     header: Header = field(default_factory=lambda: Header(MessageKind.GRADIENTS))
@@ -55,11 +53,9 @@ class Replica:
             self._forward = self._distributed(self._forward)
 
     def logits(self, batch: Any, weight: float, epoch: int, step: int) -> Tensor:
-        """Returns [S, classes] float32, the logits of the minibatch's seed nodes.
-
-        An empty minibatch gives [0, 1]. Its sum has a zero gradient for every parameter.
-        ``weight``: of its seed nodes together.
-        """
+        """Returns [S, classes] float32, the logits of the minibatch's seed nodes. An empty
+        minibatch gives [0, 1]. Its sum has a zero gradient for every parameter. ``weight``: of its
+        seed nodes together."""
         self._step.weight = weight
         self._step.header = Header(MessageKind.GRADIENTS, epoch, step)
         result: Tensor = self._forward(batch)
@@ -104,10 +100,8 @@ _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 
 class BatchNormStatistics:
     """The running statistics of a model on this rank, and the rows seen since the last averaging.
-
     With one rank there is nothing to average, and no row is counted. ``model``: its BatchNorm
-    layers are observed.
-    """
+    layers are observed."""
 
     def __init__(self, model: nn.Module, ranks: Ranks) -> None:
         self._ranks = ranks
@@ -121,10 +115,8 @@ class BatchNormStatistics:
             layer.register_forward_pre_hook(lambda layer, inputs, name=name: self._count(name, layer, inputs))
 
     def table(self) -> Tensor:
-        """Returns [R, n] float64, every rank's statistics and numbers of rows; collective.
-
-        n is 0 if the model has no BatchNorm layer or there is one rank.
-        """
+        """Returns [R, n] float64, every rank's statistics and numbers of rows; collective. n is 0
+        if the model has no BatchNorm layer or there is one rank."""
         pieces = [torch.empty(0, dtype=torch.float64)]
         for name, buffers in self._buffers.items():
             pieces += [buffer.double().view(-1) for buffer in buffers]

@@ -125,10 +125,8 @@ class TerminalReport:
 
 
 def epoch_line(record: EpochRecord, epochs: int, task: Task, is_best: bool) -> str:
-    """Returns the line of an epoch, which fits 80 columns.
-
-    The metric of training minibatches is left out if there is no room for it.
-    """
+    """Returns the line of an epoch, which fits 80 columns. The metric of training minibatches is
+    left out if there is no room for it."""
     train, metric = task.train_metric, task.metric
     what = "" if train is metric else f" {train.label}"  # the name is said once
     val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
@@ -378,10 +376,8 @@ _ROWS = (
 def plot_learning(
     records: Sequence[EpochRecord], task: Task, title: str, best_epoch: int, path: Path
 ) -> None:
-    """Plots the loss and the metrics of the task, by epoch above and over wall time below.
-
-    Each epoch is a point, and the best epoch is marked. The legend lies below the panels.
-    """
+    """Plots the loss and the metrics of the task, by epoch above and over wall time below. Each
+    epoch is a point, and the best epoch is marked. The legend lies below the panels."""
     shown = list(dict.fromkeys([task.train_metric, task.metric]))
     panels = [("loss", "Loss", task.loss_label), *((m.value, *_metric_labels(m)) for m in shown)]
     figure = _figure(1.6 + 4.2 * len(panels), 7.4)

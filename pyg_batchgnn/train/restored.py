@@ -119,8 +119,7 @@ class RestoredNodeRun(RestoredRun):
 @dataclass(frozen=True)
 class RestoredLinkRun(RestoredRun):
     """A run that predicts links. Its nodes are computed from all their neighbours, unless it looks
-    at times.
-    """
+    at times."""
 
     network: LinkNetwork  # the model, which scores pairs
     links: PredictedLinks  # the links that it predicts

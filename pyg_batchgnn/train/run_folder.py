@@ -27,11 +27,9 @@ def place_name(epoch: int, step: int) -> str:
 
 @dataclass(frozen=True)
 class RowFolders:
-    """The learned rows that a run has saved. All ranks must see them.
-
-    A checkpoint names the folder of its rows and that of the best epoch. So a checkpoint that is
-    cut off leaves the one before as it was, with its rows.
-    """
+    """The learned rows that a run has saved. All ranks must see them. A checkpoint names the folder
+    of its rows and that of the best epoch. So a checkpoint that is cut off leaves the one before as
+    it was, with its rows."""
 
     path: Path
 
@@ -135,10 +133,8 @@ class RunFolder:
         return folder
 
     def clear(self) -> None:
-        """Empties the folder of a run that was killed before its first checkpoint.
-
-        Other folders, and those that do not exist, are left as they are.
-        """
+        """Empties the folder of a run that was killed before its first checkpoint. Other folders,
+        and those that do not exist, are left as they are."""
         leftovers = self._leftovers()
         begun = self.config.is_file() and not self.checkpoint.exists()
         if begun or (leftovers and set(leftovers) == set(self.path.iterdir())):

@@ -75,11 +75,9 @@ class OwnedRows(Protocol):
         """Returns the rows of the nodes of a type that this rank holds."""
 
     def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
-        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective.
-
-        Each node is in one piece. Pieces are the same on every rank, with ascending ids in each.
-        ``size``: the most nodes of a piece, but at least one of each rank.
-        """
+        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective. Each
+        node is in one piece. Pieces are the same on every rank, with ascending ids in each.
+        ``size``: the most nodes of a piece, but at least one of each rank."""
 
 
 class EmbeddedRows(OwnedRows, Protocol):
@@ -204,11 +202,8 @@ class MinibatchSettings:
 
     @classmethod
     def of_evaluation(cls, config: TrainConfig) -> MinibatchSettings:
-        """Returns the settings of evaluation.
-
-        Every node is in one minibatch. The minibatches are the same in every evaluation and on any
-        number of ranks.
-        """
+        """Returns the settings of evaluation. Every node is in one minibatch. The minibatches are
+        the same in every evaluation and on any number of ranks."""
         fanout, size, cached = config.test_fanout, config.test_batch_size, config.evaluates_with_cache
         return cls(fanout, size, False, LastMinibatch.KEEP, ScheduleKind.GLOBAL, cached)
 

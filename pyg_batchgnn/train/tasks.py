@@ -49,10 +49,8 @@ class Task(ABC):
         divided."""
 
     def improves(self, score: float, best: float | None) -> bool:
-        """Returns whether a score of `metric` is better than the best one before, if any.
-
-        A score that is not finite is never better, and any finite one is better than it.
-        """
+        """Returns whether a score of `metric` is better than the best one before, if any. A score
+        that is not finite is never better, and any finite one is better than it."""
         if not math.isfinite(score):
             return False
         if best is None or not math.isfinite(best):
@@ -102,11 +100,8 @@ class Evaluation:
 
     @classmethod
     def of(cls, loss: float, scores: dict[Metric, float], count: float, not_finite: float) -> Evaluation:
-        """Makes the result of some outputs.
-
-        If an output or the loss is not finite, neither loss nor metrics say anything: metrics are
-        NaN then, and so is a finite loss.
-        """
+        """Makes the result of some outputs. If an output or the loss is not finite, neither loss
+        nor metrics say anything: metrics are NaN then, and so is a finite loss."""
         if not_finite or not math.isfinite(loss):
             loss = math.nan if math.isfinite(loss) else loss
             scores = dict.fromkeys(scores, math.nan)
@@ -226,10 +221,8 @@ def f1_score(true: Tensor, false: Tensor, missed: Tensor) -> Tensor:
 
 
 def _curve(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the counts of positive and of negative nodes at or above each distinct score.
-
-    Both are float64, from the highest score to the lowest.
-    """
+    """Returns the counts of positive and of negative nodes at or above each distinct score. Both
+    are float64, from the highest score to the lowest."""
     ordered, order = scores.sort(descending=True)
     hits = positive[order]
     last = torch.ones(len(ordered), dtype=torch.bool)

@@ -108,9 +108,7 @@ def _times_of_pairs(edges: EdgeSet, index: Tensor, num_targets: int, name: str, 
 
 def first_times_of(dataset: Dataset, node_type: str, name: str) -> Tensor | None:
     """Returns [N] int64, the time from which each node of a type exists; None if all exist always.
-
-    It is the node's own time, or else that of the first timed edge at it.
-    """
+    It is the node's own time, or else that of the first timed edge at it."""
     nodes = dataset.nodes_of(node_type)
     if name in nodes.tables:
         return nodes.tables[name].reshape(-1)

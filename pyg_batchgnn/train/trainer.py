@@ -41,11 +41,9 @@ from pyg_batchgnn.train.training_data import DatasetFingerprint
 
 
 def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunProgress) -> StepFigures:
-    """Runs forward pass, backward pass and update on this rank's minibatch; collective.
-
-    The time in which the backward pass waits for other ranks counts as exchange. ``clock``:
-    receives the seconds of each phase.
-    """
+    """Runs forward pass, backward pass and update on this rank's minibatch; collective. The time in
+    which the backward pass waits for other ranks counts as exchange. ``clock``: receives the
+    seconds of each phase."""
     before, waited = clock.work(), job.replica.waited()
     with clock.measure(Phase.FORWARD):
         targets = job.task.targets(job.labels(batch))

@@ -136,10 +136,8 @@ def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
 
 
 def _check_reached(dataset: Dataset, config: TrainConfig, inputs: ModelInputs) -> None:
-    """Checks that relations lead to every type that a layer computes rows of.
-
-    The last layer computes rows of the predicted types, the other layers of every type.
-    """
+    """Checks that relations lead to every type that a layer computes rows of. The last layer
+    computes rows of the predicted types, the other layers of every type."""
     reached = {target for _, _, target in dataset.schema.relations}
     others = [name for name in dataset.schema.node_types if name not in reached]
     because = "no layer but the first can read them"
@@ -174,10 +172,8 @@ class FeatureTables:
 
     @classmethod
     def of(cls, features: Mapping[str, Tensor], config: TrainConfig) -> FeatureTables:
-        """Reads the features of files into memory where they fit; see `feature_table`.
-
-        With a memory budget all of them together take at most half of it.
-        """
+        """Reads the features of files into memory where they fit; see `feature_table`. With a
+        memory budget all of them together take at most half of it."""
         budget, tables, held = config.sampling.memory_budget, dict[str, Tensor](), 0
         for name, x in features.items():
             tables[name] = feature_table(x, config, None if budget is None else budget // 2 - held)
@@ -196,9 +192,7 @@ _STATE = {
 
 def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[str, int], ranks: int) -> None:
     """Refuses learned rows that do not fit the memory budget with the state of their optimizer.
-
-    ``learned``: the number of columns by node type. Raises `TrainError` if they do not fit.
-    """
+    ``learned``: the number of columns by node type. Raises `TrainError` if they do not fit."""
     numbers = sum(dataset.nodes_of(name).num_nodes * columns for name, columns in learned.items())
     size = 4 * numbers * (1 + _STATE[config.embedding.rule]) // ranks
     budget = config.sampling.memory_budget
@@ -291,11 +285,9 @@ def _left_in_file(x: Tensor) -> Tensor:
 
 
 def feature_type(x: Tensor, config: TrainConfig) -> torch.dtype:
-    """Returns the type in which features are held and travel.
-
-    It is bfloat16 in a bfloat16 run. Otherwise native layers read features of at most 32 bits as
-    they are, and all other features are converted to float32.
-    """
+    """Returns the type in which features are held and travel. It is bfloat16 in a bfloat16 run.
+    Otherwise native layers read features of at most 32 bits as they are, and all other features are
+    converted to float32."""
     if config.run.precision is Precision.BFLOAT16:
         return torch.bfloat16
     return x.dtype if x.dtype in NATIVE_TYPES else torch.float32

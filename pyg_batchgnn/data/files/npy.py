@@ -158,10 +158,8 @@ class NpyAppender:
 
 
 class PromisedWriter:
-    """Writes one .npy file of a known shape in pieces, and knows what to promise of it.
-
-    Bytes are hashed when they are written, so the file need not be read again.
-    """
+    """Writes one .npy file of a known shape in pieces, and knows what to promise of it. Bytes are
+    hashed when they are written, so the file need not be read again."""
 
     promise: ArrayPromise  # what to promise of the file, once it is closed
 
@@ -200,11 +198,8 @@ class PromisedWriter:
 
 
 class EdgeAppender:
-    """Writes edge_index.npy [2, E] by appending edges.
-
-    Sources go to their place at once. Destinations, whose place depends on E, wait in a file beside
-    it until the writer is closed.
-    """
+    """Writes edge_index.npy [2, E] by appending edges. Sources go to their place at once.
+    Destinations, whose place depends on E, wait in a file beside it until the writer is closed."""
 
     def __init__(self, path: Path, dtype: np.dtype | type) -> None:
         self.dtype = np.dtype(dtype)

@@ -245,11 +245,8 @@ def class_means(spec: PapersSpec) -> np.ndarray:
 
 
 def _features(spec: PapersSpec, labels: np.ndarray, means: np.ndarray, block: int) -> np.ndarray:
-    """Returns [n, F] uint16, the features of a block as bfloat16.
-
-    The noise takes one of 256 values with equal probability: a byte, times a factor that makes the
-    variance 1.
-    """
+    """Returns [n, F] uint16, the features of a block as bfloat16. The noise takes one of 256 values
+    with equal probability: a byte, times a factor that makes the variance 1."""
     at = _nodes(spec, block)
     rows = at.stop - at.start
     size = rows * spec.features

@@ -52,10 +52,8 @@ def raw_files(table: OgbTable, folder: Path) -> list[Path]:
 
 
 def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
-    """Returns the bytes of each raw file that is present.
-
-    They tell whether a conversion is still of these files.
-    """
+    """Returns the bytes of each raw file that is present. They tell whether a conversion is still
+    of these files."""
     if not (folder / "raw").is_dir():
         return {}
     files = raw_files(table, folder)
@@ -409,8 +407,7 @@ def _more(file: Path, target: Path, count: int) -> None:
 
 def _columns(file: Path, target: Path, dtype: type) -> int:
     """Converts a table in pieces; a single column of whole numbers becomes a vector. Returns its
-    rows.
-    """
+    rows."""
     pieces = csv_gz_pieces(file, target.stem, dtype)
     first = next(pieces, np.empty((0, 1), dtype))
     flat = first.shape[1] == 1 and dtype is np.int64
@@ -521,10 +518,8 @@ def _unfit(file: Path, name: str, values: np.ndarray, wanted: str) -> Exception:
 
 
 def narrow_ids(file: Path, ids: np.ndarray, num_nodes: int, id_type: type) -> np.ndarray:
-    """Returns node ids in the type they are stored in.
-
-    They are checked first, because narrowing would hide a bad one.
-    """
+    """Returns node ids in the type they are stored in. They are checked first, because narrowing
+    would hide a bad one."""
     if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < num_nodes:
         worst = int(ids.max()) if int(ids.max()) >= num_nodes else int(ids.min())
         raise broken(file, "edge_index", f"node id {worst} is outside [0, {num_nodes})", _AGAIN)

@@ -202,11 +202,9 @@ _ALLOWED: list[Any] = [
 
 
 def read_split_file(path: Path) -> dict[str, np.ndarray]:
-    """Reads a dict of NumPy arrays by name. torch refuses whatever else the file names.
-
-    ``path``: a file of `torch.save`. Raises `DatasetNotFoundError` if there is no such file. Raises
-    `DatasetError` if the file is damaged, or holds something else.
-    """
+    """Reads a dict of NumPy arrays by name. torch refuses whatever else the file names. ``path``: a
+    file of `torch.save`. Raises `DatasetNotFoundError` if there is no such file. Raises
+    `DatasetError` if the file is damaged, or holds something else."""
     name = path.stem
     if not path.is_file():
         raise missing(path, name, _AGAIN)

@@ -94,10 +94,8 @@ def _find(table: OgbTable, root: Path) -> Path | None:
 
 
 def _is_current(table: OgbTable, folder: Path, target: Path) -> bool:
-    """Returns whether `target` was made from the raw files that are there.
-
-    It counts as current where the raw files were deleted to save room.
-    """
+    """Returns whether `target` was made from the raw files that are there. It counts as current
+    where the raw files were deleted to save room."""
     if not target.is_dir():
         return False
     sizes = raw_sizes(table, folder)

@@ -52,12 +52,9 @@ def with_table(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def assignments(given: Mapping[str, Any]) -> list[str]:
-    """Returns the fields that options set, as texts for `assign`.
-
-    A fanout without a number of layers sets the number of layers too. ``given``: the value of each
-    option by its name, None if it was not given. Raises `TrainError` if a size is not a number of
-    bytes.
-    """
+    """Returns the fields that options set, as texts for `assign`. A fanout without a number of
+    layers sets the number of layers too. ``given``: the value of each option by its name, None if
+    it was not given. Raises `TrainError` if a size is not a number of bytes."""
     texts = []
     if given.get("fanout") is not None and given.get("num_layers") is None:
         texts.append(f"model.num_layers={len(str(given['fanout']).split(','))}")

@@ -575,10 +575,8 @@ class ConfigField:
 
     @property
     def command_line_type(self) -> type[Any]:
-        """The type of the option's value: a number or a truth value, or a text for all else.
-
-        Where None is a choice beside a number that is the default, "none" is written for it.
-        """
+        """The type of the option's value: a number or a truth value, or a text for all else. Where
+        None is a choice beside a number that is the default, "none" is written for it."""
         kinds = typing.get_args(self.hint) or (self.hint,)
         plain = [one for one in kinds if one is not type(None)]
         is_text = self.option.is_size or (type(None) in kinds and self.default is not None)

@@ -455,10 +455,8 @@ def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None
 
 
 def _may_change(path: str, config: TrainConfig) -> bool:
-    """Returns whether a field may change when a run is resumed.
-
-    The partition decides which rank trains on a node, unless the schedule is global.
-    """
+    """Returns whether a field may change when a run is resumed. The partition decides which rank
+    trains on a node, unless the schedule is global."""
     rule = FIELDS[path].option.resuming
     if rule is Resuming.WITH_NATIVE_PRODUCT:
         return is_thread_independent(config)
@@ -485,9 +483,7 @@ def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfi
 
 
 def is_thread_independent(config: TrainConfig) -> bool:
-    """Returns whether the results are the same, bit for bit, with any number of threads.
-
-    They are with the native matrix product, and are not with torch's. Adafactor has sums of torch.
-    """
+    """Returns whether the results are the same, bit for bit, with any number of threads. They are
+    with the native matrix product, and are not with torch's. Adafactor has sums of torch."""
     is_native = config.run.matrix_product is MatrixProduct.NATIVE
     return is_native and config.optimiser.kind.lower() != "adafactor"
