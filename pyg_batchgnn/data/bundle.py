@@ -73,7 +73,9 @@ def read_bundle(
             FEATURES: _features(path, arrays, feature_dim, projection_seed),
             LABELS: to_labels(arrays["y"], path, "y"),
         },
-        splits={split: _split(path, arrays, f"{split}_idx") for split in SPLITS},
+        splits={
+            split: to_index(arrays[f"{split}_idx"], path, f"{split}_idx").to(torch.int64) for split in SPLITS
+        },
         num_classes=_count(path, about, "num_classes"),
         source=_sentence(path, about, feature_dim),
     )
@@ -175,10 +177,6 @@ def _numbered(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], 
         fact = f"holds types {int(numbers.min())} to {int(numbers.max())}, there are {len(names)}"
         raise broken(path, array, fact, _RESTORE)
     return TypeNumbers(tuple(names), numbers)
-
-
-def _split(path: Path, arrays: dict[str, np.ndarray], array: str) -> Tensor:
-    return to_index(arrays[array], path, array).to(torch.int64)
 
 
 def _count(path: Path, about: dict[str, Any], key: str) -> int:

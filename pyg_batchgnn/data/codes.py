@@ -320,8 +320,8 @@ def _bin_of(counts: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _bits(values: Tensor) -> Tensor:
-    """Returns the bits of float32 values as int32, which ascend with the values as numbers without
-    a sign."""
+    """Returns the bits of float32 values as int32; as unsigned numbers they ascend with the
+    values."""
     bits = values.contiguous().view(torch.int32)
     return bits ^ ((bits >> 31) | torch.iinfo(torch.int32).min)
 
@@ -337,9 +337,8 @@ def _value(bits: Tensor) -> Tensor:
 
 
 def find_decoding(ranges: _Ranges) -> Tensor:
-    """Returns the scales and the offsets of columns, [2, F] float32. The codes from -128 to 127
-    reach over the range. Scales are normal numbers above 0. A column of one value has it as its
-    offset."""
+    """Returns the scales and the offsets of columns, [2, F] float32, for codes from -128 to 127.
+    Scales are normal numbers above 0. A column of one value has it as its offset."""
     low, high = ranges.low, ranges.high
     tiny = torch.finfo(torch.float32).tiny
     offset = (low + 128 * ((high - low) / 255)).float()

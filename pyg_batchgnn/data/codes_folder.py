@@ -183,7 +183,6 @@ class CodesRequest:
     def _write_codes(
         self, folder: Path, table: CodedTable, arrays: dict[str, ArrayPromise]
     ) -> QuantizedTable:
-        """Writes the codes, the scales and the offsets of a table, and adds its arrays."""
         sources = [one.source for one in table.files]
         elements, done = sum(one.table.numel() for one in sources) * RowCoder.passes(self.how), 0
         attribute = table.array.partition("/")[2]

@@ -164,7 +164,6 @@ class ExternalSort:
             raise broken(file, "edge_index", fact, "correct the value or the count it is measured against")
 
     def _copy(self) -> Made:
-        """Writes the sources of edges that are sorted already."""
         with NpyAppender(self._file(INDICES), _numpy(self._plan.ids)) as out:
             for source, _ in self._pieces(0, self._reader.num_edges, "copying"):
                 out.append(source.numpy())

@@ -547,9 +547,8 @@ def array_name(array: str) -> str:
 
 
 def read_links(folder: FolderReader, schema: Schema) -> dict[Group, dict[str, LinkSplit]]:
-    """Returns the links of each split, by relation. Raises `DatasetNotFoundError` if a split has
-    other arrays, but no links. Raises `DatasetError` if a file is damaged, or belongs to no
-    relation."""
+    """Returns the links of each split, by relation. Raises `DatasetNotFoundError` if a split has no
+    links, and `DatasetError` if a file is damaged, or belongs to no relation."""
     found: dict[Group, dict[str, dict[str, Tensor]]] = {group: {} for group in schema.edge_groups}
     for array in folder.arrays_in(LINKS_FOLDER):
         place, values = link_of(array), folder.opened(array)

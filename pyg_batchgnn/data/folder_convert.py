@@ -113,8 +113,6 @@ def convert_folder(
 
 
 class _Conversion:
-    """The conversion of one folder."""
-
     def __init__(
         self,
         folder: FolderReader,
@@ -252,7 +250,6 @@ class _Conversion:
         return None
 
     def _largest(self, node_type: int) -> int:
-        """Returns the largest id of a node type in edges."""
         largest = -1
         ends = zip(self._readers.values(), self._schema.source_types, self._schema.target_types, strict=True)
         for reader, *types in ends:
@@ -266,7 +263,6 @@ class _Conversion:
     # Other files
 
     def _write_columns(self, journal: Journal, group: Group, reader: ParquetReader) -> Made:
-        """Writes the attributes of edges in Parquet files as arrays."""
         files, out, done = [], dict[str, NpyAppender](), 0
         try:
             for piece in parquet_pieces(reader.files, reader.columns, 0, _ROWS):
@@ -316,9 +312,8 @@ class _Conversion:
 
 
 def _reader(folder: FolderReader, group: Group) -> EdgeReader | None:
-    """Returns what reads the list of edges of a relation; None if they lie by destination already.
-    Raises `DatasetNotFoundError` if there are no edges. Raises `DatasetError` if there are two
-    forms."""
+    """Returns what reads the edges of a relation; None if they lie by destination already. Raises
+    `DatasetNotFoundError` if there are none, and `DatasetError` if there are two forms."""
     array = edge_array("edge_index", group)
     folder.refuse_twice(array, group)
     if folder.file(csc_array(group, INDPTR)).is_file():

@@ -157,7 +157,6 @@ def _reading(path: Path, ids: Sequence[str]) -> Iterator[None]:
 
 
 def _columns_of(pa: Any, file: Any, path: Path, ids: Sequence[str]) -> list[str]:
-    """Returns the columns of a file that a tensor can hold, after checking those of ids."""
     schema, present = file.schema_arrow, file.schema_arrow.names
     for column in ids:
         if column not in present:
@@ -230,7 +229,6 @@ def _pyarrow(files: Sequence[Path]) -> Any:
 
 
 def _is_held(pa: Any, kind: Any) -> bool:
-    """Returns whether a tensor can hold the values of a type."""
     if pa.types.is_fixed_size_list(kind):
         return _is_number(pa, kind.value_type)
     return _is_number(pa, kind) or _is_time(pa, kind)

@@ -85,8 +85,7 @@ def exchange_rows(backend: str) -> None:
 
 
 def _seconds(words: int) -> float:
-    """Returns the seconds of one all-to-all of 8-byte words. Every rank repeats it equally
-    often."""
+    """Returns the seconds of an all-to-all of 8-byte words, repeated equally on every rank."""
     rows = torch.zeros(words, dtype=torch.int64)
     out = torch.empty_like(rows)
 
@@ -181,7 +180,6 @@ def _exchange(name: str) -> str:
 
 
 def _program(backend: str) -> list[str]:
-    """Returns the command of one of two ranks."""
     return [sys.executable, "-c", f"from {__name__} import exchange_rows; exchange_rows({backend!r})"]
 
 
@@ -372,8 +370,7 @@ PACKAGES = (
 
 
 def check_packages() -> list[Finding]:
-    """Checks each package in a process of its own. A library that was built for another torch may
-    crash it."""
+    """Checks each package in its own process: a library for another torch may crash it."""
     with ThreadPoolExecutor() as pool:
         return [*pool.map(check_package, PACKAGES), check_metis(), check_oneccl()]
 

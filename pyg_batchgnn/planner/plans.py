@@ -15,7 +15,6 @@ from typing import Any, Literal
 from rich.box import SIMPLE
 from rich.filesize import decimal
 from rich.table import Table
-from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache import Aggregation
@@ -122,8 +121,7 @@ _BARS = 14
 
 
 def plot_predictions(predictions: Sequence[Prediction], title: str, path: Path) -> None:
-    """Draws the seconds by phase of the first settings, the fastest at the top. ``predictions``:
-    the fastest first."""
+    """Draws the seconds by phase of the first predictions, the fastest of which come first."""
     # Importing Matplotlib takes a second, which only this needs.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -428,7 +426,10 @@ def workload_of(
 def _rows_of(nodes: NodeSet) -> TypeRows:
     """Returns the rows of a type, of its features and labels."""
     tables = {name: table for name, table in nodes.tables.items() if name in (FEATURES, LABELS)}
-    widths = {name: _row_bytes(table) for name, table in tables.items()}
+    widths = {
+        name: math.prod(table.shape[1:]) * ops.as_stored(table).dtype.itemsize
+        for name, table in tables.items()
+    }
     widest = max((ops.as_stored(table).dtype.itemsize for table in tables.values()), default=1)
     columns = math.prod(tables[FEATURES].shape[1:]) if FEATURES in tables else 0
     sizes = widths.get(FEATURES, 0), widths.get(LABELS, 0)
@@ -452,10 +453,6 @@ def seed_type_of(dataset: Dataset, node_type: str | None) -> int:
         of = "" if node_type is None else f" of type {node_type!r}"
         raise ValueError(f"{dataset.name} has no training nodes{of}, so there is nothing to plan")
     return dataset.schema.type_number(wanted[0])
-
-
-def _row_bytes(table: Tensor) -> int:
-    return math.prod(table.shape[1:]) * ops.as_stored(table).dtype.itemsize
 
 
 def _check(ranks: int, ranks_per_host: int, cores: float, batch_size: int) -> None:

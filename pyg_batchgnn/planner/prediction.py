@@ -191,8 +191,7 @@ class _Epoch:
         return self.machine.resident + graph + seeds + max(working, choosing)
 
     def _part_bytes(self) -> float:
-        """Returns the bytes of a rank's part: attributes, ids, in-edges, its slice of the
-        directory."""
+        """Returns the bytes of a rank's part: attributes, ids, in-edges, directory slice."""
         work, probe = self.workload, self.probe
         features = work.features * (1 if self.setting.aggregation is None else 2)
         node = features + work.attributes + 8 + 8 + 2 * work.id_bytes

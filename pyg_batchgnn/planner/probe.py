@@ -66,13 +66,15 @@ class Growth:
         return grid, weight
 
     def distinct(self, together: float) -> float:
-        """Returns the expected number of distinct nodes. Interpolates linearly between whole
-        numbers."""
+        """Returns the expected number of distinct nodes, interpolated between whole numbers."""
         low = int(together)
         if low != together:
             share = together - low
             return (1 - share) * self.distinct(low) + share * self.distinct(low + 1)
-        return self._rarefied(low) if low <= self.samples else self._extrapolated(low)
+        if low <= self.samples:
+            return self._rarefied(low)
+        # by the mixture, shifted to give exactly what was seen at m
+        return min(self.population, self.seen + self._by_mixture(low) - self._by_mixture(self.samples))
 
     def _rarefied(self, k: int) -> float:
         """Returns the mean over all choices of k samples. A node in j of the m samples is missed if
@@ -82,10 +84,6 @@ class Growth:
             missed = missed * max(m - k - j + 1, 0) / (m - j + 1)
             total += nodes * (1 - missed)
         return total
-
-    def _extrapolated(self, k: int) -> float:
-        """Returns the growth by the mixture, shifted to give exactly what was seen at m."""
-        return min(self.population, self.seen + self._by_mixture(k) - self._by_mixture(self.samples))
 
     def _by_mixture(self, k: float) -> float:
         grid, weight = self.mixture
@@ -265,8 +263,8 @@ def seeds_of_type(schema: Schema, node_type: int, lists: Sequence[Tensor]) -> li
 
 
 def _seed_lists(own: Tensor, batch_size: int, samples: int) -> list[Tensor]:
-    """Returns the seeds of a rank's shuffled minibatches. A smaller one only if there is no
-    other."""
+    """Returns the seeds of a rank's shuffled minibatches, a smaller one only if it is the only
+    one."""
     order = torch.randperm(own.numel(), generator=torch.Generator().manual_seed(0))
     whole = max(1, min(samples, own.numel() // batch_size))
     return [part.contiguous() for part in own[order].to(torch.int64).split(batch_size)[:whole]]

@@ -149,7 +149,6 @@ def _convert(
 
 
 def _tables(description: GraphDescription) -> dict[str, NodeTable | EdgeTable]:
-    """Returns the tables by their names in errors."""
     return {
         **{f"[nodes.{name}]": table for name, table in description.nodes.items()},
         **{f'[edges."{",".join(relation)}"]': table for relation, table in description.edges.items()},
@@ -198,8 +197,7 @@ def _check_columns(job: ConversionJob) -> None:
 def _check_keys(
     spec: GraphDescription, table: RawTable, key: str, columns: Sequence[str], end: str | None
 ) -> None:
-    """Checks the types of keys. ``end``: the node type that they name; None for the keys of a node
-    table itself."""
+    """Checks the types of keys. ``end``: the type that they name; None: the table's own keys."""
     for column in columns:
         kind = table.type_of(column, key)
         if not is_key(kind, own=end is None):

@@ -98,8 +98,7 @@ def compared(kinds: Sequence[Any]) -> str:
 
 
 def _as(column: str, sql_type: str, kind: Any) -> str:
-    """Returns a column of keys of an Arrow type as another SQL type. Decimals as texts have no
-    zeros behind a point."""
+    """Returns keys of an Arrow type as another SQL type. Decimals get no zeros behind a point."""
     found = f"CAST({column} AS {sql_type})" if sql_type else column
     is_decimal = sql_type == "VARCHAR" and need("pyarrow").types.is_decimal(kind)
     return f"regexp_replace({found}, '\\.0+$', '')" if is_decimal else found

@@ -233,7 +233,7 @@ class RawTable:
     def file_and_row(self, row: int) -> tuple[str, int | None, int]:
         """Returns the file of a row, its row group, and its number there from 0 on. A row of CSV
         has no group, and the number of its record from 1 on; the first record names columns."""
-        part = self._part_of(row)
+        part = self.parts[bisect.bisect_right(self._firsts, row) - 1]  # of empty files the last
         inner = row - part.first
         if part.delimiter:
             return part.path, None, inner + 2 + bisect.bisect_right(self._torn_at[part.path], inner)
@@ -251,9 +251,6 @@ class RawTable:
         found = {path: {number for of, number in records if of == path} for path in dict(records)}
         ends = {path: _lines_of(path, delimiter, numbers) for path, numbers in found.items()}
         return [ends[path][number] for path, number in records]
-
-    def _part_of(self, row: int) -> TablePart:
-        return self.parts[bisect.bisect_right(self._firsts, row) - 1]  # of empty files the last
 
     @cached_property
     def _firsts(self) -> list[int]:

@@ -223,7 +223,6 @@ def _read_texts(array: Any, spec: TimeColumn, missing: np.ndarray) -> tuple[Any,
 
 
 def _instant(text: str, spec: TimeColumn) -> datetime:
-    """Returns the instant of one ISO 8601 text."""
     found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     if found.tzinfo is not None:
         return found.astimezone(timezone.utc)
@@ -290,9 +289,8 @@ _SPELLINGS = (
 
 
 def as_categories(array: Any, where: str) -> Any:
-    """Returns a column as texts that one value has in files of all kinds. So 1, 1.0 and "1.0" are
-    "1", and True, "True" and "TRUE" are "true". NaN is missing. Raises `DatasetError` as
-    `as_texts`."""
+    """Returns a column as texts that are the same in files of all kinds: 1, 1.0 and "1.0" are "1";
+    True, "True" and "TRUE" are "true". NaN is missing. Raises `DatasetError` as `as_texts`."""
     pa, pc, types = need("pyarrow"), need("pyarrow.compute"), need("pyarrow").types
     array = flat(array)
     texts, kind = as_texts(array, where), array.type

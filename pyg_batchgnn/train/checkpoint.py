@@ -38,9 +38,8 @@ _TENSOR = "__tensor__"
 
 
 def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
-    """Replaces `path`. ``kind``: of the file; checked when it is read. ``version``: of its format;
-    checked when it is read. ``values``: tensors, JSON values, and lists and dicts (with text keys)
-    of them."""
+    """Replaces `path`. ``kind`` and ``version`` are checked when it is read. ``values``: tensors,
+    JSON values, and lists and dicts (with text keys) of them."""
     tensors: dict[str, Tensor] = {}
     plain = _take_tensors(values, "", tensors)
     checksums = {name: _checksum(tensor) for name, tensor in tensors.items()}
@@ -55,8 +54,7 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
 
 
 def read_bytes(path: Path) -> bytes:
-    """Returns the bytes of a file that `save_values` wrote. Raises `TrainError` if the file is
-    missing."""
+    """Returns the bytes of a file of `save_values`. Raises `TrainError` if it is missing."""
     if not path.is_file():
         raise TrainError(f"{path}: no such checkpoint; the run may have stopped before its first one")
     return path.read_bytes()
@@ -165,8 +163,7 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
-        """Reads the checkpoint at `path`. Raises `TrainError` if the file is missing, damaged or of
-        another program."""
+        """Reads a checkpoint. Raises `TrainError` if it is missing, damaged or another file."""
         return cls.parse(path, read_bytes(path))
 
     @classmethod
@@ -289,7 +286,10 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
     """
     if history is None:
         return None
-    every = [_stats(values) for values in ranks.values(asdict(history.stats()))]
+    every = [
+        HistoricalStats(**{**values, "layers": [LayerCounts(**one) for one in values["layers"]]})
+        for values in ranks.values(asdict(history.stats()))
+    ]
     layers = [one for stats in every for one in stats.layers]
     return {
         "hit_rates": hit_rates(every),
@@ -306,10 +306,6 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
         "exchange_seconds": sum(one.exchange_seconds for one in every) / len(every),
         "waited_seconds": sum(one.waited_seconds for one in every) / len(every),
     }
-
-
-def _stats(values: dict[str, Any]) -> HistoricalStats:
-    return HistoricalStats(**{**values, "layers": [LayerCounts(**one) for one in values["layers"]]})
 
 
 def _share(part: int, whole: int) -> float:
@@ -332,9 +328,8 @@ class TrainerState:
 
     @classmethod
     def restored(cls, checkpoint: Checkpoint, path: Path, job: TrainingJob, ranks: Ranks) -> TrainerState:
-        """Puts a checkpoint into the objects of a job. Returns the rest of the state. Raises
-        `TrainError` if it does not fit the job or the number of ranks. The message names
-        ``path``."""
+        """Puts a checkpoint into the objects of a job; returns the rest of the state. Raises
+        `TrainError`, which names ``path``, if it does not fit the job or the number of ranks."""
         own = checkpoint.state_of(ranks.rank, ranks.size)
         checkpoint.restore_model(path, job.network.model, checkpoint.model)
         checkpoint.restore_optimiser(path, job.optimiser, job.schedule)

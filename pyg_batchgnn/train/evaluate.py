@@ -32,8 +32,7 @@ Loader: TypeAlias = MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
 
 
 def infer(network: GraphNetwork, loader: Loader) -> Iterator[tuple[Any, ModelOutput]]:
-    """Yields each minibatch and the output for its seed nodes or pairs, with the model in
-    evaluation mode."""
+    """Yields each minibatch and the output for its seeds, in evaluation mode."""
     for batch in evaluated(network, loader):
         with torch.no_grad():
             output = network.outputs(batch)
@@ -105,8 +104,8 @@ ROWS = 1 << 16
 def score_nodes(
     outputs: NodeOutputs, graph: RunGraph, nodes: Tensor, task: NodeTask, ranks: Ranks
 ) -> Evaluation | None:
-    """Returns loss and metrics of some nodes, [m] int64 original ids that are the same on every
-    rank; collective."""
+    """Returns loss and metrics of nodes [m] int64, original ids, the same on every rank;
+    collective."""
     scoring, labels = Scoring(task), graph.owned_labels()
     for row in outputs.find(nodes).row.split(ROWS):
         scoring.add(outputs.logits_of(row), labels[row])
@@ -220,8 +219,7 @@ class MeasuredLinks:
 
 
 def embed_all(network: LinkNetwork, graph: RunGraph) -> EmbeddedRows:
-    """Computes the rows of all nodes of the types that links join, with the model in evaluation
-    mode; collective."""
+    """Computes all nodes of the types that links join, in evaluation mode; collective."""
     nodes = graph.all_nodes()
     return graph.embedded(nodes, network.infer_embeddings(nodes, network.embedded_types))
 
@@ -231,8 +229,7 @@ def rank_links(
     network: LinkNetwork, rows: EmbeddedRows, links: RankedLinks, task: LinkTask, ranks: Ranks
 ) -> Evaluation | None:
     """Ranks links among their negatives; collective. Each rank takes an equal share of them.
-    ``network``: gives the decoder. ``rows``: of all nodes. ``links``: with negatives, the same on
-    every rank."""
+    ``rows``: of all nodes. ``links``: with negatives, the same on every rank."""
     ranking, index = task.ranking(), links.index.to(torch.int64)
     scorer = PairScorer(network, rows, task.columns, ranks)
     others = links.negatives

@@ -169,7 +169,6 @@ class WholeGraph(RunGraph):
 
 
 def _x(data: Data | HeteroData) -> Any:
-    """Returns the features of the only type, or None."""
     return data.node_stores[0].get(FEATURES)
 
 
@@ -184,7 +183,6 @@ def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:
 
 
 def _data(dataset: Dataset, features: Mapping[str, Tensor]) -> Data | HeteroData:
-    """Returns the features, and the edges of named relations."""
     data: Any = HeteroData() if dataset.has_names else Data()
     for nodes in dataset.node_sets:
         store = data[nodes.name] if dataset.has_names else data
@@ -253,12 +251,7 @@ class PartitionedGraph(RunGraph):
         return RowsOverRanks.beside(self.features, rows)
 
     def owned_labels(self) -> Tensor:
-        return self.features.own.attributes[self._predicted][LABELS]
-
-    @property
-    def _predicted(self) -> Group:
-        """The nodes of the predicted type."""
-        return Group(RowKind.NODE, self.inputs.node_type)
+        return self.features.own.attributes[Group(RowKind.NODE, self.inputs.node_type)][LABELS]
 
     def _whole_data(self) -> Any:
         return self._with_learned_rows((self.features, self.topology))
@@ -290,8 +283,7 @@ class PartitionedGraph(RunGraph):
 
 
 def check_partition(source: str) -> None:
-    """Checks that a text names a policy or the folder of a saved partition. Raises `TrainError` if
-    it names neither."""
+    """Raises `TrainError` unless a text names a policy or the folder of a saved partition."""
     if source not in POLICIES and not is_partition(source):
         raise TrainError(
             f"ranks.partition is {source!r}, which is no folder of a saved partition and none of the "
@@ -381,8 +373,7 @@ def _check_attributes(
 
 
 def _check_codes(source: str, name: str, own: Tensor, whole: Tensor, dataset: Dataset) -> None:
-    """Raises TrainError unless an attribute is codes in a part and in a data set, of equal scales,
-    or in neither."""
+    """Raises TrainError unless both or neither have int8 codes, and their scales are equal."""
     both = [table.decoding if isinstance(table, ops.QuantizedTensor) else None for table in (own, whole)]
     if both[0] is None and both[1] is None:
         return

@@ -149,8 +149,7 @@ def write_partners(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: i
 
 
 def write_embeddings(folder: Path, keys: DatasetKeys, node_type: str, at: int | None) -> None:
-    """Writes the embeddings of all nodes of a type that lie in a folder as an array. ``at``: as of
-    `write_pairs`."""
+    """Writes the embeddings of all nodes of a type from an array. ``at``: as of `write_pairs`."""
     name = group_folder(Group(RowKind.NODE, node_type))
     rows_of, table = _array(folder, name), keys.table(node_type)
 

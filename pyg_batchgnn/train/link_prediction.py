@@ -97,9 +97,8 @@ class BestPartners:
         self.partners = torch.full((num_nodes, top), _NOBODY)
 
     def offer(self, nodes: slice, scores: Tensor, ids: Tensor) -> None:
-        """Offers partners to some nodes. ``nodes``: the places of n nodes in the list. ``scores``:
-        [n, m] float32. ``ids``: [m] int64, the ids of the partners, ascending and new to these
-        nodes."""
+        """Offers partners to some nodes. ``nodes``: places in the list. ``scores``: [n, m] float32.
+        ``ids``: [m] int64, the partners, ascending and new to these nodes."""
         known, partners = self.scores[nodes], self.partners[nodes]
         better = (~(scores.amax(dim=1) < known[:, -1])).nonzero().view(-1)
         offered = scores[better]
@@ -234,7 +233,6 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
 
 
 def _checked(run: RestoredRun, request: LinkPredictRequest) -> RestoredLinkRun:
-    """Returns the run if it predicts links."""
     if not isinstance(run, RestoredLinkRun):
         raise TrainError(f"{request.restore.run}: the run predicts nodes; --pairs and --top are for links")
     return run
@@ -307,7 +305,6 @@ def _joined(pieces: Iterable[EmbeddedNodes]) -> EmbeddedNodes:
 def _meta(
     request: LinkPredictRequest, run: RestoredLinkRun, arrays: PredictionArrays, at: int | None
 ) -> dict[str, object]:
-    """Returns the contents of META.json."""
     return {
         "format": _FORMAT_VERSION,
         "run": str(request.restore.run.resolve()),

@@ -40,8 +40,7 @@ class RankCounts:
 
     @classmethod
     def among_own(cls, links: Tensor, negatives: Tensor) -> RankCounts:
-        """Counts for each link its own negatives. ``links``: [n] scores. ``negatives``: [n, k]
-        scores."""
+        """Counts for each link [n] its own negatives [n, k], all by scores."""
         own = links.unsqueeze(1)
         at_least = ~(negatives < own)
         above = at_least & ~((negatives == own) & own.isfinite())
@@ -49,8 +48,7 @@ class RankCounts:
 
     @classmethod
     def among_all(cls, links: Tensor, negatives: Tensor) -> RankCounts:
-        """Counts the same negatives for all links. ``links``: [n] scores. ``negatives``: [m]
-        scores."""
+        """Counts the same negatives [m] for all links [n], all by scores."""
         ordered = negatives.masked_fill(negatives.isnan(), math.inf).sort().values
         below, up_to = (torch.searchsorted(ordered, links, right=right) for right in (False, True))
         below = torch.where(links.isnan(), 0, below)
@@ -276,9 +274,8 @@ class ExistingTargets:
         return cls(order, place, torch.searchsorted(moments, times, right=True).clamp(min=2))
 
     def others(self, own: Tensor, piece: slice, drawn: np.ndarray) -> Tensor:
-        """Returns [n, k] int64, targets other than a link's own. ``own``: [n] int64, the targets of
-        the links of a piece. ``piece``: the numbers of these links. ``drawn``: [n, k] uint64,
-        random words."""
+        """Returns [n, k] int64, targets other than a link's own. ``own``: [n] int64, the links'
+        targets. ``piece``: the links' numbers. ``drawn``: [n, k] uint64, random words."""
         count, place = self.count[piece], self.place[own]
         is_there = place < count
         steps = drawn % (count - is_there.long()).numpy().astype(np.uint64)[:, None]
@@ -346,7 +343,6 @@ class PredictedLinks:
 
 
 def _relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> Relation:
-    """Returns the relation that is predicted."""
     known = dataset.schema.relations
     names = "; ".join(",".join(one) for one in known)
     if wanted is None:

@@ -121,13 +121,11 @@ class TypedNet(nn.Module):
         return {source for source, _, target in self.layers.relations if target == node_type} | {node_type}
 
     def _projected(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Returns the input of the first layer."""
         return {**rows, **self.project(rows)}
 
     def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
-        """Returns the input of the first layer, [N_t, hidden] by node type. ``features``: [N_t,
-        F_t] by node type; types without are absent. ``learned``: the learned rows of the same
-        nodes, likewise."""
+        """Returns the first layer's input, [N_t, hidden] by node type. ``features``: [N_t, F_t] by
+        node type, if it has some. ``learned``: the learned rows of the same nodes, likewise."""
         rows = {name: _joined(x, learned.get(name)) for name, x in features.items()}
         rows |= {name: x for name, x in learned.items() if name not in features}
         return {**rows, **self.project(rows)}
@@ -173,8 +171,7 @@ class GraphNetwork(ABC):
 
     @abstractmethod
     def infer(self, nodes: OwnedNodes) -> ModelOutput:
-        """Returns the output of all nodes that this rank owns, from all their neighbours;
-        collective."""
+        """Returns the output of all own nodes, from all their neighbours; collective."""
 
     @property
     @abstractmethod
@@ -189,8 +186,7 @@ class GraphNetwork(ABC):
 
     @abstractmethod
     def seeds(self, batch: Any) -> Tensor:
-        """Returns [S] int64, the ids of the seed nodes. Row i of the output belongs to seed node
-        i."""
+        """Returns [S] int64, the ids of the seed nodes, in the order of the output's rows."""
 
     @abstractmethod
     def sampled(self, batch: Any) -> tuple[int, int]:
@@ -406,8 +402,7 @@ def build_decoder(kind: Decoder, columns: int) -> PairDecoder:
 
 @contextlib.contextmanager
 def pyg_files_removed() -> Iterator[None]:
-    """Removes the files that PyG writes while the block makes a model. PyG has loaded them by
-    then."""
+    """Removes the files that PyG writes, and has loaded, while the block makes a model."""
     before = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="pyg_batchgnn-") as folder:
         tempfile.tempdir = folder
@@ -451,7 +446,6 @@ def build_network(
 
 
 def _options(model: ModelConfig) -> dict[str, Any]:
-    """Returns the options that a model of this kind has beside its shape."""
     if model.kind is ModelKind.GIN:
         # As BatchGNN sets it up (appendix E).
         return {"norm": "batch_norm", "inner_channels": model.hidden}

@@ -54,7 +54,6 @@ class PredictedNodes:
 
 
 def _node_type(dataset: Dataset, wanted: str | None) -> str:
-    """Returns the name of the type that is predicted."""
     types = dataset.schema.node_types
     if wanted is None:
         if len(types) == 1:
@@ -141,8 +140,7 @@ def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
 
 
 def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
-    """Checks that all labels are 0 or 1, or missing: -1 or NaN. Raises `TrainError` if there is
-    another value."""
+    """Raises `TrainError` unless all labels are 0 or 1, or missing: -1 or NaN."""
     if y.dtype is torch.bool:
         return
     for piece in y.split(_ROWS_AT_A_TIME):
@@ -334,8 +332,7 @@ def _mean(values: list[float | None]) -> float | None:
 
 class ValueTask(NodeTask):
     """Predicts one or several numbers, with the mean of squared or of absolute errors. ``shape``:
-    of a node's target: () or (C,). ``metric``: decides which epoch is the best. ``loss``: of the
-    errors."""
+    of a node's target: () or (C,). ``metric``: decides which epoch is the best."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MAE, Metric.RMSE)
     train_metric: ClassVar[Metric] = Metric.MAE
@@ -411,9 +408,8 @@ def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
 
 
 def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
-    """Returns the task of learning the labels "y" of a data set's nodes. Raises `TrainError` if the
-    labels are missing or do not fit the task, a node of a split has no label, or an option does not
-    fit the task."""
+    """Returns the task of learning the labels "y" of nodes. Raises `TrainError` if labels are
+    missing, also of a node in a split, or labels or an option do not fit the task."""
     nodes = PredictedNodes.of(dataset, config)
     y = nodes.labels
     kind = _kind(nodes, y) if config.kind is TaskKind.AUTO else config.kind
@@ -459,7 +455,6 @@ def _value_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTas
 
 
 def _kind(nodes: PredictedNodes, y: Tensor) -> TaskKind:
-    """Returns the task that fits the type and shape of the labels."""
     if narrow_class_numbers(nodes.tables) is not None:
         return TaskKind.CLASSES
     return TaskKind.VALUES if y.is_floating_point() else TaskKind.LABELS

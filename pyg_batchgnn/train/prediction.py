@@ -87,7 +87,6 @@ def check_range(path: Path, ids: Tensor, node_type: str, count: int) -> None:
 
 
 def _some(nodes: str, ids: Tensor) -> Tensor:
-    """Returns node ids, of which there must be some."""
     if len(ids) == 0:
         raise TrainError(f"--nodes {nodes}: no nodes to predict")
     return ids
@@ -159,8 +158,7 @@ class PredictionArrays:
         return {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in self._arrays.items()}
 
     def flush(self) -> None:
-        """Writes what is left to disk, on all ranks; collective. Raises `TrainError` if an output
-        is not finite."""
+        """Writes the rest to disk; collective. Raises `TrainError` if an output is not finite."""
         for array in self._arrays.values():
             array.sync()
         bad = int(self._ranks.table([self._not_finite]).sum())
@@ -172,7 +170,6 @@ class PredictionArrays:
                 )
 
     def _open(self, rows: Mapping[str, Tensor]) -> None:
-        """Makes the files for such rows, and opens them."""
         like = {**self._given, **rows}
 
         def make() -> None:
@@ -337,7 +334,6 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
 
 
 def _checked(run: RestoredRun, request: PredictRequest) -> RestoredNodeRun:
-    """Returns the run if it predicts nodes."""
     if not isinstance(run, RestoredNodeRun):
         raise TrainError(
             f"{request.restore.run}: this run predicts links; give --pairs, or --top with --nodes FILE.npy"
@@ -368,7 +364,6 @@ def _exact(run: RestoredNodeRun, ids: Tensor, with_hidden: bool) -> Iterator[Pre
 def _meta(
     request: PredictRequest, run: RestoredNodeRun, scores: dict[str, float] | None, arrays: PredictionArrays
 ) -> dict[str, object]:
-    """Returns the contents of META.json."""
     return {
         "format": _FORMAT_VERSION,
         "run": str(request.restore.run.resolve()),
@@ -530,7 +525,6 @@ def _embedding_meta(
     arrays: dict[str, PredictionArrays],
     at: int | None,
 ) -> dict[str, object]:
-    """Returns the contents of META.json."""
     name = run.links.dataset if isinstance(run, RestoredLinkRun) else run.nodes.dataset
     return {
         "format": _FORMAT_VERSION,

@@ -104,8 +104,7 @@ class StepFigures(NamedTuple):
 
 @dataclass
 class RunProgress:
-    """The progress of a run. The sums are over the steps of the current epoch, and over all
-    ranks."""
+    """The progress of a run. Sums are over the steps of the current epoch and all ranks."""
 
     epoch: int = 0  # number of finished epochs, evaluation included
     step: int = 0  # number of finished steps of the current epoch. A step has one minibatch per rank.

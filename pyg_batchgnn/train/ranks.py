@@ -78,9 +78,8 @@ class Ranks(contextlib.ExitStack):
         return self.training.ranks_of_host[0] == self.rank
 
     def threads(self) -> int:
-        """Returns the threads per rank that use all cores of this host; alone, torch's number. Of
-        the cores that a container sees, those that it may use count, unless OMP_NUM_THREADS is
-        set."""
+        """Returns the threads per rank that use all cores of this host; alone, torch's number. In a
+        container, only the cores that it may use count, unless OMP_NUM_THREADS is set."""
         if not self.is_alone:
             return max(1, machine.processors() // len(self.training.ranks_of_host))
         chosen = "OMP_NUM_THREADS" in os.environ
@@ -165,8 +164,7 @@ class Ranks(contextlib.ExitStack):
         return [part.numpy().tobytes() for part in received.split()] if self.is_first else []
 
     def bytes_from_first(self, data: bytes) -> bytes:
-        """Returns the first rank's bytes on every rank; collective. Other ranks' bytes are
-        ignored."""
+        """Returns the first rank's bytes on every rank and ignores others; collective."""
         length = self.from_first(lambda: len(data))
         if self.is_alone or length == 0:
             return data

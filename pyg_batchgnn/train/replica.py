@@ -53,9 +53,9 @@ class Replica:
             self._forward = self._distributed(self._forward)
 
     def logits(self, batch: Any, weight: float, epoch: int, step: int) -> Tensor:
-        """Returns [S, classes] float32, the logits of the minibatch's seed nodes. An empty
-        minibatch gives [0, 1]. Its sum has a zero gradient for every parameter. ``weight``: of its
-        seed nodes together."""
+        """Returns [S, classes] float32, the logits of the seed nodes. An empty minibatch gives [0,
+        1], whose sum has a zero gradient for every parameter. ``weight``: of its seed nodes
+        together."""
         self._step.weight = weight
         self._step.header = Header(MessageKind.GRADIENTS, epoch, step)
         result: Tensor = self._forward(batch)
@@ -140,8 +140,7 @@ class BatchNormStatistics:
         return result
 
     def average(self) -> None:
-        """Sets the statistics of every rank to the average; collective. The counts of rows restart
-        at 0."""
+        """Sets all ranks' statistics to the average; collective. Counts of rows become 0."""
         averaged = self.averaged(self.table())
         for name, buffers in self._buffers.items():
             for buffer, into in zip(_BUFFERS, buffers, strict=True):
@@ -168,8 +167,7 @@ class BatchNormStatistics:
 
 
 def _average(values: Tensor, weights: Tensor) -> Tensor:
-    """Returns [C], the rows of `values` [R, C], weighted by `weights` [R] and added in their
-    order."""
+    """Returns [C], the sum of the rows of `values` [R, C] in order, weighted by `weights` [R]."""
     if not bool(weights.any()):
         return values[0]
     total = torch.zeros_like(values[0])

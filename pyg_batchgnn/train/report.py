@@ -189,8 +189,7 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
 
 
 def _add_disk(table: Table, records: Sequence[EpochRecord]) -> None:
-    """Adds the rows about features and edges in files, if some were read; the sums over ranks and
-    epochs."""
+    """Adds the rows about features and edges in files, if any: sums over ranks and epochs."""
     figures = {figure: sum(record.disk.get(figure.value, 0.0) for record in records) for figure in DiskFigure}
     if figures[DiskFigure.EDGE_BYTES]:
         table.add_section()
@@ -214,7 +213,6 @@ def _add_disk(table: Table, records: Sequence[EpochRecord]) -> None:
 
 
 def _add_historical(table: Table, result: RunResult) -> None:
-    """Adds the rows about historical embeddings, if there are any."""
     figures = result.historical
     if figures is None:
         return
@@ -274,7 +272,6 @@ def opening_lines(
 
 
 def _data_lines(dataset: Dataset, inputs: ModelInputs, task: Task, sizes: Mapping[str, int]) -> list[str]:
-    """Returns the lines about the graph, its features, and what is predicted."""
     counts = "/".join(f"{count:,}" for count in sizes.values())
     predicted = f"{task.described}, {counts} {'/'.join(sizes)} {task.unit}"
     what = inputs.node_type if inputs.link is None else "-".join(inputs.link)
@@ -300,7 +297,6 @@ def _storage(dataset: Dataset, node_type: str) -> str:
 
 
 def _learned_line(config: TrainConfig, inputs: ModelInputs) -> list[str]:
-    """Returns the line about learned rows, if there are any."""
     if not inputs.learned:
         return []
     columns = next(iter(inputs.learned.values()))
@@ -313,7 +309,6 @@ def _count(number: int, what: str) -> str:
 
 
 def _times_line(config: TrainConfig) -> list[str]:
-    """Returns the line about times, in a run that looks at them."""
     if not config.is_timed:
         return []
     is_last = config.sampling.temporal_strategy is TimeStrategy.LAST
@@ -322,7 +317,6 @@ def _times_line(config: TrainConfig) -> list[str]:
 
 
 def _evaluation(config: TrainConfig) -> str:
-    """Returns how nodes or links are evaluated."""
     is_link = config.task.kind is TaskKind.LINKS and not config.is_timed
     if config.sampling.evaluation is EvaluationKind.EXACT or is_link:
         return "evaluation from all neighbours"
@@ -438,7 +432,6 @@ def _plot_curves(
 
 
 def _metric_labels(metric: Metric) -> tuple[str, str]:
-    """Returns the heading of a metric's panel and the label of its vertical axis."""
     heading = metric.label[0].upper() + metric.label[1:]
     unit = {Metric.ACCURACY: "share of nodes classified right"}.get(metric)
     return heading, unit or f"{metric.label}{', in units of the values' if metric.is_error else ' (0 to 1)'}"

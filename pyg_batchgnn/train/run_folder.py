@@ -27,15 +27,14 @@ def place_name(epoch: int, step: int) -> str:
 
 @dataclass(frozen=True)
 class RowFolders:
-    """The learned rows that a run has saved. All ranks must see them. A checkpoint names the folder
-    of its rows and that of the best epoch. So a checkpoint that is cut off leaves the one before as
-    it was, with its rows."""
+    """The learned rows that a run has saved, which all ranks must see. A checkpoint names the
+    folder of its rows and that of the best epoch, so one that is cut off leaves the one before
+    intact."""
 
     path: Path
 
     def save(self, embedding: Embedding, name: str, ranks: Ranks) -> None:
-        """Writes the present rows, and what the optimizer keeps; collective. Raises `DatasetError`
-        if a rank cannot write."""
+        """Writes rows and optimizer state; collective. Raises `DatasetError` if a rank cannot."""
 
         def make_room() -> None:
             self.path.mkdir(exist_ok=True)
@@ -95,8 +94,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path | None, name: str) -> RunFolder:
         """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n. Raises
-        `TrainError` if `path` exists and is not an empty folder. Raises `DatasetError` if it cannot
-        be made."""
+        `TrainError` if `path` exists and is not empty, and `DatasetError` if it cannot be made."""
         if path is not None:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise TrainError(
@@ -121,8 +119,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Opens a folder that a run has written. Raises `TrainError` if it does not exist or has no
-        configuration."""
+        """Opens the folder of a run. Raises `TrainError` unless it has a configuration."""
         folder = cls(path)
         if not path.is_dir():
             raise TrainError(

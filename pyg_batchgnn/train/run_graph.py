@@ -222,8 +222,7 @@ class RunGraph(ABC):
 
     @property
     def memory_budget(self) -> int | None:
-        """The bytes that are left for the loader and for passes over all nodes; None: they choose
-        them themselves."""
+        """The bytes left for the loader and for passes over all nodes; None: their choice."""
         budget = self.config.sampling.memory_budget
         return None if budget is None else max(1, budget - self.held)
 
@@ -243,14 +242,12 @@ class RunGraph(ABC):
         return self._loader(nodes, MinibatchSettings.of_training(self.config, last)), notes
 
     def evaluation_loader(self, nodes: Tensor) -> MacrobatchNeighborLoader:
-        """Makes a loader of all of `nodes`, in their order, with the fanout of evaluation;
-        collective."""
+        """Makes a loader of `nodes` in order, with evaluation's fanout; collective."""
         return self._loader(nodes, MinibatchSettings.of_evaluation(self.config))
 
     def moment_loader(self, node_type: str, nodes: Tensor, time: int) -> MacrobatchNeighborLoader:
-        """Makes a loader of some nodes of a type as they are at a time, with the fanout of
-        evaluation; collective. ``nodes``: [n] int64 original ids. ``time``: in the unit of the
-        run's times."""
+        """Makes a loader of nodes [n] int64, original ids of a type, as they are at a time in the
+        run's unit, with the fanout of evaluation; collective."""
         times = torch.full((len(nodes),), time)
         return self._loader(nodes, MinibatchSettings.of_evaluation(self.config), node_type, times)
 
@@ -316,8 +313,7 @@ class RunGraph(ABC):
             )
 
     def _last_minibatch(self, count: int, ranks: int, unit: str) -> tuple[LastMinibatch, list[str]]:
-        """Returns what becomes of a smaller minibatch. The only one is always kept, and a line says
-        so."""
+        """Returns what becomes of a smaller minibatch. The only one is kept, with a note."""
         size, last = self.config.sampling.batch_size, self.config.sampling.last_batch
         if last is LastMinibatch.KEEP or count >= size * ranks:
             return last, []

@@ -196,7 +196,6 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def _read_number(folder: Path, kind: str) -> str | None:
-    """Returns the number under which a run goes on, if it has one there."""
     try:
         number = json.loads((folder / "log.json").read_text(encoding="utf-8"))[kind]
     except (OSError, ValueError, KeyError, TypeError):

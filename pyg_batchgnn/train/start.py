@@ -163,8 +163,7 @@ def _first_console(ranks: Ranks, console: Console) -> Console:
 
 
 def _read_written(ranks: Ranks, path: Path) -> TrainConfig:
-    """Returns the configuration of a run that can be resumed, as the first rank reads it;
-    collective."""
+    """Returns the configuration of a run to resume, as the first rank reads it; collective."""
 
     def read() -> dict[str, dict[str, object]]:
         folder = RunFolder.open(path)

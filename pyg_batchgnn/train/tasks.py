@@ -36,8 +36,7 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Returns the mean loss of at least one target. ``outputs``: [S, ...] float32, of the
-        model."""
+        """Returns the mean loss of at least one target. ``outputs``: [S, ...] float32."""
 
     def weight(self, targets: Tensor) -> float:
         """Returns the weight that these targets have together in the mean loss of more of them."""
@@ -45,8 +44,7 @@ class Task(ABC):
 
     @abstractmethod
     def train_score(self, outputs: Tensor, targets: Tensor) -> tuple[float, float]:
-        """Returns a numerator and a denominator of `train_metric`. Sums over minibatches may be
-        divided."""
+        """Returns numerator and denominator of `train_metric`, to be summed over minibatches."""
 
     def improves(self, score: float, best: float | None) -> bool:
         """Returns whether a score of `metric` is better than the best one before, if any. A score
@@ -149,8 +147,7 @@ class Scoring:
         self._weight += weight
 
     def result(self, ranks: Ranks) -> Evaluation | None:
-        """Returns loss and metrics of the nodes of all ranks, or None if there are none;
-        collective."""
+        """Returns loss and metrics over all ranks, or None without nodes; collective."""
         sums = ranks.table([self._loss, self._weight, self._count, self._not_finite]).sum(dim=0)
         loss, weight, count, not_finite = sums.tolist()
         return Evaluation.of(loss / weight, self._tally.scores(ranks), count, not_finite) if weight else None

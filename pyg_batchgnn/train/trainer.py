@@ -41,9 +41,9 @@ from pyg_batchgnn.train.training_data import DatasetFingerprint
 
 
 def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunProgress) -> StepFigures:
-    """Runs forward pass, backward pass and update on this rank's minibatch; collective. The time in
+    """Runs forward pass, backward pass and update on this rank's minibatch; collective. Time in
     which the backward pass waits for other ranks counts as exchange. ``clock``: receives the
-    seconds of each phase."""
+    seconds."""
     before, waited = clock.work(), job.replica.waited()
     with clock.measure(Phase.FORWARD):
         targets = job.task.targets(job.labels(batch))
@@ -240,8 +240,7 @@ class Trainer:
         self._saved_rows = ""
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Continues from `checkpoint`. Raises `TrainError` if it does not fit the job, the data set
-        or the number of ranks."""
+        """Continues from `checkpoint`. Raises `TrainError` if job, data or ranks do not fit it."""
         path = self._folder.checkpoint
         checkpoint.check_dataset(path, self._dataset)
         self._state = TrainerState.restored(checkpoint, path, self._job, self._ranks)
@@ -305,8 +304,7 @@ class Trainer:
         )
 
     def save(self) -> None:
-        """Writes the checkpoint; collective. Raises `TrainError` if a weight is not finite. The
-        checkpoint before stays."""
+        """Writes the checkpoint, or raises `TrainError` if a weight is not finite; collective."""
         self._refuse_weights()
         with self._state.clock.measure(Phase.CHECKPOINT):
             self._save_rows()
@@ -325,13 +323,11 @@ class Trainer:
             self._saved_rows = name
 
     def _load_rows(self, name: str) -> None:
-        """Reads learned rows that were saved, in a run that has them."""
         if self._job.rows is not None:
             self._folder.rows.load(self._job.rows.embedding, name)
 
     def _steps(self) -> Iterator[float]:
-        """Trains on the epoch's remaining minibatches. Yields the mean loss so far after each
-        step."""
+        """Trains on the epoch's remaining minibatches; yields the mean loss so far after each."""
         job, progress = self._job, self._state.progress
         job.network.model.train()
         left = self._state.begin_epoch(job, self._folder.checkpoint)

@@ -285,9 +285,8 @@ def _left_in_file(x: Tensor) -> Tensor:
 
 
 def feature_type(x: Tensor, config: TrainConfig) -> torch.dtype:
-    """Returns the type in which features are held and travel. It is bfloat16 in a bfloat16 run.
-    Otherwise native layers read features of at most 32 bits as they are, and all other features are
-    converted to float32."""
+    """Returns the type in which features are held and sent: bfloat16 in a bfloat16 run; else
+    float32, but native layers read features of at most 32 bits as they are."""
     if config.run.precision is Precision.BFLOAT16:
         return torch.bfloat16
     return x.dtype if x.dtype in NATIVE_TYPES else torch.float32
@@ -327,8 +326,7 @@ class DatasetFingerprint:
 
 
 def fingerprint_dataset(dataset: Dataset) -> DatasetFingerprint:
-    """Returns the fingerprint of a data set. It does not depend on the integer types of its
-    arrays."""
+    """Returns the fingerprint of a data set, whatever the integer types of its arrays."""
     checksum, columns = 0, 0
     for array in _arrays(dataset):
         checksum = zlib.crc32(_evenly_spaced(array).numpy().tobytes(), checksum)
@@ -340,8 +338,7 @@ def fingerprint_dataset(dataset: Dataset) -> DatasetFingerprint:
 
 
 def _arrays(dataset: Dataset) -> Iterator[Tensor]:
-    """Yields the edges of every relation, features, labels and splits of every node type, and the
-    links of every relation."""
+    """Yields edges and links of every relation; features, labels and splits of every type."""
     for edges in dataset.edge_sets:
         if edges.csc is None:
             yield from edges.edge_index

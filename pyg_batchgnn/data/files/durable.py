@@ -37,8 +37,7 @@ _REMEDIES = {
 
 
 def system_message(error: OSError) -> str:
-    """Returns what an error of the system says: the file, the cause without its number, and a
-    remedy."""
+    """Returns the text of an error of the system: file, cause without number, remedy."""
     if error.filename is None or error.strerror is None:
         return str(error)
     remedy = _REMEDIES.get(error.errno or 0, "give another path")
@@ -95,8 +94,8 @@ def sync_folder(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Waits until a folder's files, names and sub-folders are on disk. Raises `DatasetError` if
-    they cannot be written."""
+    """Waits until a folder's contents are on disk. Raises `DatasetError` if they cannot be
+    written."""
     for path in folder.rglob("*"):
         if path.is_dir():
             sync_folder(path)

@@ -40,9 +40,8 @@ class Journal:
     """
 
     def __init__(self, path: Path, made_of: Any) -> None:
-        """Begins a folder, or goes on with one that is made of the same. ``made_of``: what the
-        result depends on, as JSON. Raises `DatasetError` if `path` exists, or another process makes
-        it now."""
+        """Begins a folder, or goes on with one that is made of the same. ``made_of``: JSON. Raises
+        `DatasetError` if `path` exists, or another process makes it now."""
         refuse_existing_path(path)
         self.path, self.folder = path, path.with_name(f".{path.name}.converting")
         self.work = self.folder / _WORK
@@ -59,17 +58,14 @@ class Journal:
         if known.get("made_of") == made_of:
             self._steps = known["steps"]
         else:
-            self._clear()
+            for one in self.folder.iterdir():
+                if one.is_dir():
+                    shutil.rmtree(one)
+                elif one.name != _LOCK:
+                    one.unlink()
         self._made_of = made_of
         with writing(path):
             self.work.mkdir(exist_ok=True)
-
-    def _clear(self) -> None:
-        for one in self.folder.iterdir():
-            if one.is_dir():
-                shutil.rmtree(one)
-            elif one.name != _LOCK:
-                one.unlink()
 
     def step(self, name: str, make: Callable[[], Made]) -> dict[str, Any]:
         """Makes a step that is not complete yet, and returns its facts. ``make``: returns the
@@ -128,7 +124,6 @@ class Journal:
 
 
 def _locked(file: Path, path: Path) -> int:
-    """Opens a file for this process alone."""
     import fcntl
 
     with writing(path):

@@ -101,8 +101,8 @@ def open_npy(path: Path, array: str) -> np.ndarray:
 
 
 def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns an array as a tensor that shares its memory. Raises `DatasetError` if torch has no
-    such type of elements."""
+    """Returns a tensor that shares an array's memory. Raises `DatasetError` if torch lacks its
+    type."""
     try:
         return torch.from_numpy(values)
     except TypeError as error:
@@ -291,8 +291,7 @@ def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
 
 
 def promise_of(path: Path) -> ArrayPromise:
-    """Returns what to promise of a .npy file of one of NumPy's types. Raises `DatasetError` if the
-    file is not a .npy file."""
+    """Returns what to promise of a file. Raises `DatasetError` if it is not a .npy file."""
     with path.open("rb") as stream:
         header = read_header(stream, path, path.stem)
     return ArrayPromise(header.dtype.name, header.shape, file_sha256(path))

@@ -29,8 +29,7 @@ _NODES_PER_LEAF = 96
 
 @dataclass(frozen=True)
 class Communities:
-    """The communities as consecutive ranges of places. A place is a node's number before ids are
-    scattered."""
+    """The communities as ranges of places: numbers of nodes before ids are scattered."""
 
     leaf_start: np.ndarray  # [leaves + 1] int64, first place of each leaf, ending with N
     group_start: np.ndarray  # [groups + 1] int64, first place of each group; a subset of `leaf_start`
@@ -68,8 +67,7 @@ def make_communities(spec: GeneratorSpec) -> Communities:
 
 
 def coprime_strides(sizes: np.ndarray) -> np.ndarray:
-    """Returns for each size a number coprime to it, near 0.618 times it. Such a stride scatters
-    successive ranks widely."""
+    """Returns a number coprime to each size, near 0.618 times it, which scatters ranks widely."""
     strides = np.maximum((sizes * 0.6180339887498949).astype(np.int64), 1)
     shared = np.gcd(strides, sizes) > 1
     while shared.any():
@@ -79,8 +77,7 @@ def coprime_strides(sizes: np.ndarray) -> np.ndarray:
 
 
 def _starts(random: np.random.Generator, parts: int, total: int) -> np.ndarray:
-    """Returns [parts + 1] bounds that cut `total` into parts of lognormal sizes, each at least
-    1."""
+    """Returns [parts + 1] bounds that cut `total` into lognormal parts of at least 1."""
     weight = random.lognormal(0.0, 0.6, parts)
     sizes = 1 + random.multinomial(total - parts, weight / weight.sum())
     return np.concatenate([[0], np.cumsum(sizes)])
@@ -322,8 +319,7 @@ class NodeBlock:
 
 
 def class_means(spec: GeneratorSpec) -> np.ndarray:
-    """Returns [C, F] float32 mean features of length `signal`. Their directions are random, and
-    orthogonal where C <= F."""
+    """Returns [C, F] float32 means of length `signal`, random and orthogonal where C <= F."""
     means = spec.random(RandomStream.CLASS_MEANS).standard_normal((spec.classes, spec.features))
     if spec.classes <= spec.features:
         means = np.linalg.qr(means.T)[0].T

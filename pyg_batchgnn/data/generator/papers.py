@@ -194,8 +194,7 @@ class _Ranks:
 
 
 def scale_of_degrees(spec: PapersSpec) -> float:
-    """Returns s of the law of in-degrees: their mean, a sum over k of the probabilities of at
-    least k, is `degree`."""
+    """Returns s of the law of in-degrees: their mean, the sum of P(at least k), is `degree`."""
     k = np.arange(1, spec.most_in_edges + 1, dtype=np.float64)
     low, high = 1e-9, 1e9
     for _ in range(_STEPS):

@@ -16,8 +16,7 @@ StartPhase = Callable[[str, int], Advance]
 
 
 class ProgressBar(enum.Enum):
-    """The choice to show a progress bar. AUTO shows it from a million nodes on, where stderr is a
-    terminal."""
+    """The choice to show a progress bar. AUTO: from a million nodes on, on a terminal."""
 
     AUTO = "auto"
     SHOW = "show"

@@ -213,13 +213,11 @@ def read_split_file(path: Path) -> dict[str, np.ndarray]:
             found = torch.load(path, weights_only=True)
     except Exception as error:  # a damaged pickle may raise anything
         raise broken(path, name, f"not a dict of NumPy arrays ({_reason(error)})", _AGAIN) from error
-    if not isinstance(found, dict) or not all(_is_numbers(one) for one in found.values()):
+    if not isinstance(found, dict) or not all(
+        type(one) is np.ndarray and one.dtype.kind in "iufb" for one in found.values()
+    ):
         raise broken(path, name, "not a dict of NumPy arrays", _AGAIN)
     return {str(key): values for key, values in found.items()}
-
-
-def _is_numbers(values: Any) -> bool:
-    return type(values) is np.ndarray and values.dtype.kind in "iufb"
 
 
 def _reason(error: Exception) -> str:

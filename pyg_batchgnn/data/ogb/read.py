@@ -160,7 +160,6 @@ def _by_hand(table: OgbTable, place: Path) -> str:
 
 @contextmanager
 def _impatient_sockets() -> Iterator[None]:
-    """Sets a time limit, which ogb does not."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_SILENCE_SECONDS)
     try:

@@ -114,7 +114,6 @@ _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__na
 
 @cache
 def _program() -> Any:
-    """Returns the parser of all commands, which takes long to build."""
     return typer.main.get_command(app)
 
 

@@ -379,7 +379,6 @@ _SLACK = 1.05
 
 
 def _checked_policy(policy: str) -> str:
-    """Returns a policy's name, or the file of owners."""
     if policy not in POLICIES and not policy.endswith(".npy"):
         raise typer.BadParameter(
             f"{policy!r} is not one of {', '.join(POLICIES)}, and no .npy file of owners"

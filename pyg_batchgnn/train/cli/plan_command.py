@@ -351,8 +351,7 @@ def parse_fanout(text: str) -> tuple[int, ...]:
 
 
 def parse_macrobatch(text: str) -> int:
-    """Returns the number of minibatches of a text like 8, and 0 for all. Raises `TrainError` if the
-    text is neither."""
+    """Returns the number of minibatches in a text, 0 for "all", else raises `TrainError`."""
     if text == "all":
         return 0
     if not text.isdecimal():

@@ -110,7 +110,6 @@ def _field(default: T, **known: Any) -> T:
 
 
 def _count(default: T, least: int = 1, **known: Any) -> T:
-    """Returns a field with a number of things."""
     return _field(default, least=least, most=_COUNT, **known)
 
 
@@ -263,8 +262,7 @@ class TaskConfig:
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """The minibatches. The fields from `macrobatch_size` to `prefetch` change time and memory,
-    never a result."""
+    """The minibatches. `macrobatch_size` to `prefetch` change time and memory, never a result."""
 
     fanout: tuple[int, ...] = _field(
         (15, 10, 5),

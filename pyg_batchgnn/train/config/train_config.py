@@ -90,8 +90,7 @@ class TrainConfig:
 
     @property
     def test_fanout(self) -> tuple[int, ...]:
-        """The fanout of evaluation: 20 at each hop; for GIN that of training (BatchGNN, appendix
-        E)."""
+        """The fanout of evaluation: 20 per hop; that of training for GIN (BatchGNN, appendix E)."""
         if self.sampling.test_fanout is not None:
             return self.sampling.test_fanout
         return self.sampling.fanout if self.model.kind is ModelKind.GIN else (20,) * self.model.num_layers
@@ -124,7 +123,6 @@ def refuse_given(config: TrainConfig, paths: Iterable[str], because: str) -> Non
 
 
 def _check_bounds(path: str, value: Any) -> None:
-    """Raises TrainError for a number that is out of its bounds."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
     option = FIELDS[path].option
@@ -147,7 +145,6 @@ def _check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:
 
 
 def _check_heads(model: ModelConfig) -> None:
-    """Checks that the model can be built."""
     if model.kind is ModelKind.GAT and model.hidden % model.heads:
         raise TrainError(
             f"model.hidden is {model.hidden}, which {model.heads} heads cannot share; "
@@ -156,7 +153,6 @@ def _check_heads(model: ModelConfig) -> None:
 
 
 def _check_remote(config: TrainConfig) -> None:
-    """Checks that the run can read historical embeddings, if it is to."""
     ranks = config.ranks
     if ranks.remote is RemoteKind.EXACT:
         return
@@ -191,7 +187,6 @@ def _check_class_weights(task: TaskConfig) -> None:
 
 
 def _check_links(config: TrainConfig) -> None:
-    """Checks the options of links, and those that do not go with them."""
     task = config.task
     if task.kind is not TaskKind.LINKS:
         refuse_given(config, _OF_LINKS, "but no links are predicted; add --task link")
@@ -214,8 +209,7 @@ def _check_links(config: TrainConfig) -> None:
 
 
 def _check_times(config: TrainConfig) -> None:
-    """Checks that nothing reads all neighbours, later ones too, and that options of times are given
-    only with times."""
+    """Checks that nothing reads all neighbours, and that options of times come with times."""
     if not config.is_timed:
         refuse_given(config, _OF_TIMES, "but times are not looked at; add --time-attr")
         return
@@ -401,7 +395,9 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         elif typing.get_origin(option) is tuple:
             item = typing.get_args(option)[0]
             items = _items(value, item)
-            if items and all(_is_item(one, item) for one in items):
+            if items and all(
+                isinstance(one, str) and one if item is str else _is_number(one, item) for one in items
+            ):
                 return tuple(map(item, items))
         elif option in (bool, str) and type(value) is option:
             return value
@@ -415,11 +411,6 @@ def _items(value: Any, kind: type) -> list[Any]:
     if kind is str and isinstance(value, str):
         return [name.strip() for name in value.split(",")]
     return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _is_item(value: Any, kind: type) -> bool:
-    """Returns whether a value can be an item of a tuple of names or of numbers."""
-    return isinstance(value, str) and bool(value) if kind is str else _is_number(value, kind)
 
 
 def _is_number(value: Any, kind: type) -> bool:
@@ -471,9 +462,8 @@ def agreed_fields(config: TrainConfig) -> dict[str, Any]:
 
 
 def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfig:
-    """Returns `wanted`, with the fields that it leaves open taken from `written`. ``wanted``: as
-    the user gave it. ``written``: of the run that is resumed; its open fields were decided when it
-    started."""
+    """Returns `wanted`, with the fields that it leaves open taken from `written`, the configuration
+    of the run that is resumed; they were decided when it started."""
     decided: dict[str, dict[str, Any]] = {}
     for path, row in FIELDS.items():
         if row.option.is_decided and _plain(wanted.value(path)) in (None, "auto", "probe"):
