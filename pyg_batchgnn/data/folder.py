@@ -433,7 +433,7 @@ class FolderReader:
         return tables
 
     def _decode(self, tables: Mapping[Group, dict[str, Tensor]]) -> None:
-        """Joins codes with their scales and offsets."""
+        """Joins int8-quantised attributes with their scales and offsets."""
         for array in self.arrays_in(DECODING_FOLDER):
             group, name = self.known(array, decoded_by(array), tables)
             if name not in tables[group]:

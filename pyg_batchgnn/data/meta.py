@@ -211,7 +211,7 @@ def split_array(group: Group, name: str) -> str:
 class LinkArray:
     """The place of an array of links."""
 
-    group: Group  # the relation
+    group: Group
     split: str  # the name of the split
     name: str  # "index", "negatives", "negative_targets", or the name of an attribute
 

@@ -38,7 +38,7 @@ _SEED_VECTORS = 5
 #: bytes that the package's allocator always keeps. With it, predictions for 36 settings on three
 #: graphs were between 5 % below and 17 % above what a rank's process took.
 _MARGIN, _ALWAYS_KEPT = 0.25, 16 << 20
-#: The bytes of the key with which a minibatch's question begins, before its numbers of nodes, and
+#: The bytes of the key with which a minibatch's request begins, before its numbers of nodes, and
 #: the most bytes that a message adds to its content.
 _KEY, _MESSAGE = 8, 25
 
@@ -137,7 +137,7 @@ class _Epoch:
         return found
 
     def topology_bytes(self, exchanges: Rounds) -> float:
-        """Returns the bytes of questions and answers, with the fixed bytes of their messages."""
+        """Returns the bytes of requests and responses, with the fixed bytes of their messages."""
         if self.is_topology_here:
             return 0.0
         work, means, others = self.workload, self.means, self.probe.ranks - 1
@@ -231,8 +231,8 @@ class _Epoch:
         return local_ids + marks + before + together * minibatch + max(relaying, fetching)
 
     def _message_bytes(self) -> float:
-        """Returns the bytes of the questions and answers of the hop that has the most, per
-        minibatch. This rank answers as much as it asks."""
+        """Returns the bytes of requests and responses per minibatch in the largest hop. This rank
+        sends as many responses as requests."""
         work, means = self.workload, self.means
         found = [0.0]
         for hop in range(work.first_relay, len(means.asked)):

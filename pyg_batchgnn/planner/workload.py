@@ -169,7 +169,7 @@ class Workload:
 
     @property
     def count_bytes(self) -> tuple[int, ...]:
-        """Bytes of a node's number of picks in the answers of each hop."""
+        """The bytes of a node's number of sampled edges in the responses of each hop."""
         return tuple(_count_bytes(fanout, self.edges) for fanout in self.fanouts)
 
     @property
@@ -211,7 +211,7 @@ class Workload:
 
 
 def _count_bytes(fanout: int, edges: int) -> int:
-    """Returns the bytes of a number of picks, as csrc/kernels/relay/answer_shape.h has them."""
+    """Returns the bytes of a number of edges, as csrc/kernels/relay/answer_shape.h has them."""
     sizes, most = ((4, 8), edges) if fanout < 0 else ((1, 2, 4, 8), fanout)
     return next(size for size in sizes if most < 256**size)
 

@@ -382,7 +382,7 @@ Mask = Callable[[int, int], np.ndarray]
 class FeaturesOfRows:
     """The features of one table."""
 
-    table: RawTable  # the rows
+    table: RawTable
     spec: Mapping[str, ColumnFeature]  # the encoder of each column
 
     def _encoder(self, column: str, rows: int = 0, learned: Mapping[str, Any] | None = None) -> Encoder:

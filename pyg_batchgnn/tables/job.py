@@ -27,7 +27,7 @@ ROWS = 1 << 22
 class ConversionJob:
     """One conversion."""
 
-    spec: GraphDescription  # the description
+    spec: GraphDescription
     journal: Journal  # the folder that is made, and its complete steps
     engine: Engine  # joins keys
     fitted: dict[str, Any] | None  # the content of a model's `tables.json`; None: encoders are to be fitted

@@ -31,7 +31,7 @@ class NpyHeader:
     """The header of a .npy file."""
 
     dtype: np.dtype  # type of the elements
-    shape: tuple[int, ...]  # sizes
+    shape: tuple[int, ...]
     fortran_order: bool  # whether the first index varies fastest
     offset: int  # bytes before the first element
 
@@ -262,7 +262,7 @@ class ArrayPromise:
     #: the name of torch's type. Types that NumPy lacks, such as bfloat16, are stored as integers of
     #: their width.
     dtype: str
-    shape: tuple[int, ...]  # the sizes
+    shape: tuple[int, ...]
     sha256: str  # the checksum of the whole file, 64 hexadecimal digits
 
     def to_json(self) -> dict[str, Any]:

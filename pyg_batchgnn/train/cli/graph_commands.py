@@ -387,7 +387,7 @@ def _checked_policy(policy: str) -> str:
 
 
 def _chosen(policy: str, loads: Sequence[str], hosts: int | None, parts: int) -> PolicyLike:
-    """Returns a policy that balances some loads, and cuts for some hosts first, where it can."""
+    """Returns a policy with balance constraints that cuts for hosts first, where it can."""
     from pyg_batchgnn.partition import Balanced, TwoLevel, as_policy
 
     chosen = as_policy(policy)

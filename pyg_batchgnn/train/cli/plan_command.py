@@ -240,7 +240,7 @@ def plan_command(
 
 
 def _code_lines(graph: Dataset) -> list[str]:
-    """Returns what the features that are codes take."""
+    """Returns the lines about the memory of int8-quantised features."""
     from rich.filesize import decimal
 
     from pyg_batchgnn.data import FEATURES

@@ -541,7 +541,7 @@ class ConfigField:
 
     path: str  # the section and the name of the field, as in "model.hidden"
     default: Any  # the default value
-    hint: Any  # the type
+    hint: Any
     name: str  # the option of ``batchgnn train``, with underscores; "" without
     panel: Panel  # the panel of the help text
     option: Option  # all else
