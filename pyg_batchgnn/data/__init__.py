@@ -15,12 +15,7 @@ if TYPE_CHECKING:
         WideRows,
         quantize,
     )
-    from pyg_batchgnn.data.codes_folder import (
-        CodedFile,
-        CodedTable,
-        CodesRequest,
-        quantize_folder,
-    )
+    from pyg_batchgnn.data.codes_folder import CodedFile, CodedTable, CodesRequest, quantize_folder
     from pyg_batchgnn.data.convert import to_codes
     from pyg_batchgnn.data.dataset import (
         SPLITS,
@@ -36,9 +31,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
     from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
     from pyg_batchgnn.data.folder_convert import ConvertedFolder, convert_folder
-    from pyg_batchgnn.data.folder_write import (
-        write_folder,
-    )
+    from pyg_batchgnn.data.folder_write import write_folder
     from pyg_batchgnn.data.generator import (
         GeneratorSpec,
         PapersSpec,

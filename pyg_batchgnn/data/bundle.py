@@ -73,7 +73,9 @@ def read_bundle(
             FEATURES: _features(path, arrays, feature_dim, projection_seed),
             LABELS: to_labels(arrays["y"], path, "y"),
         },
-        splits={split: _split(path, arrays, f"{split}_idx") for split in SPLITS},
+        splits={
+            split: to_index(arrays[f"{split}_idx"], path, f"{split}_idx").to(torch.int64) for split in SPLITS
+        },
         num_classes=_count(path, about, "num_classes"),
         source=_sentence(path, about, feature_dim),
     )
@@ -177,10 +179,6 @@ def _numbered(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], 
     return TypeNumbers(tuple(names), numbers)
 
 
-def _split(path: Path, arrays: dict[str, np.ndarray], array: str) -> Tensor:
-    return to_index(arrays[array], path, array).to(torch.int64)
-
-
 def _count(path: Path, about: dict[str, Any], key: str) -> int:
     value = about[key]
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -237,12 +235,9 @@ def densify(rows: SparseRows) -> Tensor:
 
 
 def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
-    """Projects the rows at random to `dim` columns: float32 [num_rows, dim].
-
-    The projection matrix is normal with variance 1 / dim, so that squared norms, and with them
-    distances between rows, are kept on average (Johnson and Lindenstrauss). The same seed gives the
-    same matrix.
-    """
+    """Projects the rows at random to `dim` columns: float32 [num_rows, dim]. The projection matrix
+    is normal with variance 1 / dim, so that squared norms, and with them distances between rows,
+    are kept on average (Johnson and Lindenstrauss). The same seed gives the same matrix."""
     generator = np.random.default_rng(seed)
     matrix = generator.standard_normal((rows.num_columns, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
     weights = None if rows.data is None else torch.from_numpy(rows.data.astype(np.float32))
@@ -265,11 +260,9 @@ class TypeNumbers:
 
 
 def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset:
-    """Returns a homogeneous data set as one of several node types and relations.
-
-    Nodes and edges keep their order within types and relations. There is a relation for each type
-    of edges and each pair of node types that such edges join, in the order of the types' numbers.
-    """
+    """Returns a homogeneous data set as one of several node types and relations. Nodes and edges
+    keep their order within types and relations. There is a relation for each type of edges and each
+    pair of node types that such edges join, in the order of the types' numbers."""
     local = torch.empty_like(nodes.number)
     members = [(nodes.number == number).nonzero()[:, 0] for number in range(len(nodes.names))]
     for own in members:

@@ -210,11 +210,8 @@ class _Ranges:
 
 
 def _extremes(sources: Sequence[WideRows], tell: Callable[[int], None]) -> _Ranges:
-    """Returns the least and the largest value of each column.
-
-    Raises:
-        ValueError: a value is NaN or infinite, or beyond float32.
-    """
+    """Returns the least and the largest value of each column. Raises `ValueError` if a value is NaN
+    or infinite, or beyond float32."""
     columns = sources[0].columns
     low = torch.full((columns,), torch.inf, dtype=torch.float64)
     high = -low
@@ -293,13 +290,9 @@ def _counts(
     digits: int,
     tell: Callable[[int], None],
 ) -> list[Tensor]:
-    """Counts the values of some columns by their next bits, [columns, 2 ** digits] each.
-
-    Args:
-        known: for each result, [columns] the first bits of the values that are counted.
-        left: the bits that are not among the first ones.
-        digits: the number of bits to count by.
-    """
+    """Counts the values of some columns by their next bits, [columns, 2 ** digits] each. ``known``:
+    for each result, [columns] the first bits of the values that are counted. ``left``: the bits
+    that are not among the first ones. ``digits``: the number of bits to count by."""
     columns, bins = len(known[0]), 1 << digits
     found = [torch.zeros(columns * bins, dtype=torch.int64) for _ in known]
     column = torch.arange(columns, dtype=torch.int32) * bins
@@ -327,8 +320,8 @@ def _bin_of(counts: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _bits(values: Tensor) -> Tensor:
-    """Returns the bits of float32 values as int32, which ascend with the values as numbers without
-    a sign."""
+    """Returns the bits of float32 values as int32; as unsigned numbers they ascend with the
+    values."""
     bits = values.contiguous().view(torch.int32)
     return bits ^ ((bits >> 31) | torch.iinfo(torch.int32).min)
 
@@ -344,11 +337,8 @@ def _value(bits: Tensor) -> Tensor:
 
 
 def find_decoding(ranges: _Ranges) -> Tensor:
-    """Returns the scales and the offsets of columns, [2, F] float32.
-
-    The codes from -128 to 127 reach over the range. Scales are normal numbers above 0. A column of
-    one value has it as its offset.
-    """
+    """Returns the scales and the offsets of columns, [2, F] float32, for codes from -128 to 127.
+    Scales are normal numbers above 0. A column of one value has it as its offset."""
     low, high = ranges.low, ranges.high
     tiny = torch.finfo(torch.float32).tiny
     offset = (low + 128 * ((high - low) / 255)).float()
@@ -434,11 +424,8 @@ class RowCoder:
 def quantize_table(
     name: str, table: Tensor, how: Quantization, tell: Callable[[int], None]
 ) -> tuple[QuantizedTensor, QuantizedTable]:
-    """Returns a table's codes, and the report of it.
-
-    Raises:
-        TypeError, ValueError: it cannot be quantised, or holds a value that is not finite.
-    """
+    """Returns a table's codes, and the report of it. Raises `TypeError` or `ValueError` if it
+    cannot be quantised, or holds a value that is not finite."""
     check_table(name, table)
     source = WideRows(name, table)
     encoder = RowCoder(name, [source], how, tell)

@@ -25,14 +25,7 @@ from pyg_batchgnn.data.files import META_FILE, ArrayPromise, PromisedWriter, pro
 from pyg_batchgnn.data.folder import FolderReader, open_folder
 from pyg_batchgnn.data.folder_convert import link_or_copy
 from pyg_batchgnn.data.folder_write import temporary_folder
-from pyg_batchgnn.data.meta import (
-    Meta,
-    attribute_array,
-    csc_array,
-    decoding_array,
-    edge_array,
-    write_meta,
-)
+from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, decoding_array, edge_array, write_meta
 from pyg_batchgnn.types import EDGE_FEATURES, EDGES, FEATURES, NODES, Group
 
 #: Attributes that may lie in the folder itself.
@@ -54,7 +47,6 @@ def quantize_folder(
     A table is read in pieces, and written so. Everything else is as it was.
 
     Args:
-        source: a data folder.
         path: the new folder; it must not exist, and appears only when it is complete.
         bits, attributes, percentile: as for `quantize`.
         links: makes hard links to files that stay as they are, where the file system allows.
@@ -191,7 +183,6 @@ class CodesRequest:
     def _write_codes(
         self, folder: Path, table: CodedTable, arrays: dict[str, ArrayPromise]
     ) -> QuantizedTable:
-        """Writes the codes, the scales and the offsets of a table, and adds its arrays."""
         sources = [one.source for one in table.files]
         elements, done = sum(one.table.numel() for one in sources) * RowCoder.passes(self.how), 0
         attribute = table.array.partition("/")[2]
@@ -218,11 +209,7 @@ class CodesRequest:
         self, folder: Path, gone: set[Path], known: Mapping[str, ArrayPromise]
     ) -> dict[str, ArrayPromise]:
         """Links or copies the files that stay as they are. Returns the promises of their arrays.
-
-        Args:
-            gone: the files that are not taken over.
-            known: the promises of META.json.
-        """
+        ``gone``: the files that are not taken over. ``known``: the promises of META.json."""
         files = [file for file in sorted(self.source.rglob("*")) if file.is_file()]
         files = [file for file in files if file not in gone and file != self.source / META_FILE]
         total, done, arrays = sum(file.stat().st_size for file in files), 0, dict[str, ArrayPromise]()

@@ -23,13 +23,10 @@ _PIECE = 1 << 22
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MappedEdges(InEdges):
-    """In-edges that are mapped from the files of a folder.
+    """In-edges that are mapped from the files of a folder."""
 
-    Attributes:
-        files: the file of ``indptr``, of ``indices`` and of ``edge_ids``; the last only if there
-            are explicit ids.
-    """
-
+    #: the file of ``indptr``, of ``indices`` and of ``edge_ids``; the last only if there are
+    #: explicit ids
     files: tuple[Path, ...] = ()
 
     @property
@@ -38,11 +35,8 @@ class MappedEdges(InEdges):
         return sum(array.nbytes for array in _arrays(self))
 
     def read(self) -> InEdges:
-        """Reads the files into memory, one after the other, each from its begin to its end.
-
-        Raises:
-            DatasetError: a file cannot be read, or is shorter than it was.
-        """
+        """Reads the files into memory, one after the other, each from its begin to its end. Raises
+        `DatasetError` if a file cannot be read, or is shorter than it was."""
         read = [_read(file, array) for file, array in zip(self.files, _arrays(self), strict=True)]
         return InEdges(*read)
 
@@ -62,13 +56,9 @@ def _read(file: Path, like: Tensor) -> Tensor:
 
 
 def file_pieces(file: Path) -> Iterator[np.ndarray]:
-    """Yields the elements of a .npy file in order, flat, in pieces that are read and not mapped.
-
-    So a file larger than memory leaves nothing in the memory of the process.
-
-    Raises:
-        DatasetError: the file cannot be read, or ends before its header says.
-    """
+    """Yields the elements of a .npy file in order, flat, in pieces that are read and not mapped. So
+    a file larger than memory leaves nothing in the memory of the process. Raises `DatasetError` if
+    the file cannot be read, or ends before its header says."""
     try:
         with file.open("rb") as stream:
             header = read_header(stream, file, file.stem)
@@ -113,10 +103,8 @@ def check_outline_of_csc(edges: InEdges, num_targets: int, complain: Complain) -
 
 
 def check_entries_of_csc(edges: InEdges, num_sources: int, complain: Complain) -> None:
-    """Raises what `complain` makes unless all entries are in range and in canonical order.
-
-    What is mapped is not read over the mapping, now or when a sampler asks for the same.
-    """
+    """Raises what `complain` makes unless all entries are in range and in canonical order. What is
+    mapped is not read over the mapping, now or when a sampler asks for the same."""
     before = 0
     for at, piece in _pieces(edges, INDPTR):
         values = torch.cat([torch.tensor([before]), piece])

@@ -96,17 +96,11 @@ class NodeSet:
 
 
 class EdgePiece(NamedTuple):
-    """Some edges of a relation.
+    """Some edges of a relation."""
 
-    Attributes:
-        source: [n] int32 or int64.
-        target: [n] int32 or int64.
-        edge: [n] int32 or int64, their ids.
-    """
-
-    source: Tensor
-    target: Tensor
-    edge: Tensor
+    source: Tensor  # [n] int32 or int64
+    target: Tensor  # [n] int32 or int64
+    edge: Tensor  # [n] int32 or int64, their ids
 
 
 #: What making a list of an edge by destination takes at its peak.
@@ -168,11 +162,7 @@ class EdgeSet:
         return self.topology.edge_list()
 
     def some(self, edges: range) -> EdgePiece:
-        """Returns some edges in the order in which they are stored, without making a list of all.
-
-        Args:
-            edges: their positions.
-        """
+        """Returns some edges in the order in which they are stored, without a list of all edges."""
         at = slice(edges.start, edges.stop)
         if isinstance(self.topology, Tensor):
             source, target = self.topology[:, at]

@@ -29,10 +29,7 @@ class EdgeReader(Protocol):
 
     def pieces(self, begin: int, end: int, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields sources and destinations of the edges [begin, end), at most ``size`` at a time.
-
-        Raises:
-            DatasetError: a file cannot be read, or is shorter than its header says.
-        """
+        Raises `DatasetError` if a file cannot be read, or is shorter than its header says."""
         ...
 
 

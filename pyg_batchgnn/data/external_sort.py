@@ -42,32 +42,17 @@ _MOST_BUCKETS = 128
 
 @dataclass(frozen=True)
 class SortSizes:
-    """The sizes of a sort.
+    """The sizes of a sort."""
 
-    Attributes:
-        ids: the type of ids of nodes, on the way and in the end.
-        edge_ids: the type of the ids of edges; None where they do not travel.
-        piece: the edges that are read at a time.
-        bucket: the edges, and the nodes, that a bucket has at most; a node of more has its own.
-    """
-
-    ids: torch.dtype
-    edge_ids: torch.dtype | None
-    piece: int
-    bucket: int
+    ids: torch.dtype  # the type of ids of nodes, on the way and in the end
+    edge_ids: torch.dtype | None  # the type of the ids of edges; None where they do not travel
+    piece: int  # the edges that are read at a time
+    bucket: int  # the edges, and the nodes, that a bucket has at most; a node of more has its own
 
     @classmethod
     def of(cls, sources: int, targets: int, edges: int, edge_ids: bool, budget: int) -> SortSizes:
-        """Plans a sort.
-
-        Args:
-            sources, targets, edges: the numbers of nodes at either end, and of edges.
-            edge_ids: True if the ids of edges are kept.
-            budget: bytes of memory.
-
-        Raises:
-            DatasetError: the budget is too small.
-        """
+        """Plans a sort. ``sources``, ``targets``, ``edges``: the numbers of nodes at either end,
+        and of edges. Raises `DatasetError` if the budget is too small."""
         ids, of_edges = ops.id_dtype(max(sources, targets)), ops.id_dtype(edges) if edge_ids else None
         piece = max(1, min(_PIECE, budget // (_PIECES_OF_BUDGET * _PIECE_BYTES)))
         # Both ends, the sorted sources, where each edge was, and its id before and after.
@@ -87,15 +72,10 @@ class SortSizes:
 
 @dataclass(frozen=True)
 class SortedEdges:
-    """The outcome of a sort.
+    """The outcome of a sort."""
 
-    Attributes:
-        edges: the number of edges.
-        buckets: the number of buckets; 0 where the edges were sorted already.
-    """
-
-    edges: int
-    buckets: int
+    edges: int  # the number of edges
+    buckets: int  # the number of buckets; 0 where the edges were sorted already
 
 
 class ExternalSort:
@@ -104,7 +84,6 @@ class ExternalSort:
     Args:
         journal: of the folder that is made.
         name: of the relation, for the names of steps.
-        reader: the edges.
         sources, targets: the numbers of nodes at either end.
         file: the file of an array by its name.
         edge_ids: True keeps the ids of edges, unless they are the positions anyway.
@@ -133,11 +112,8 @@ class ExternalSort:
         self._plan = SortSizes.of(sources, targets, reader.num_edges, edge_ids, budget)
 
     def run(self) -> SortedEdges:
-        """Sorts the edges, or goes on with it.
-
-        Raises:
-            DatasetError: an id is no node, a file cannot be read, or the disk is full.
-        """
+        """Sorts the edges, or goes on with it. Raises `DatasetError` if an id is no node, a file
+        cannot be read, or the disk is full."""
         edges = self._reader.num_edges
         if self._step("count", self._count)["ascending"]:
             self._step("copy", self._copy)
@@ -188,7 +164,6 @@ class ExternalSort:
             raise broken(file, "edge_index", fact, "correct the value or the count it is measured against")
 
     def _copy(self) -> Made:
-        """Writes the sources of edges that are sorted already."""
         with NpyAppender(self._file(INDICES), _numpy(self._plan.ids)) as out:
             for source, _ in self._pieces(0, self._reader.num_edges, "copying"):
                 out.append(source.numpy())
@@ -207,10 +182,8 @@ class ExternalSort:
         return {"bounds": bounds}, []
 
     def _spread(self, first: int, counts: list[int]) -> Made:
-        """Appends a chunk of the edges to the buckets.
-
-        ``counts``: the edges that each bucket had before. What a killed call wrote behind goes.
-        """
+        """Appends a chunk of the edges to the buckets. ``counts``: the edges that each bucket had
+        before. What a killed call wrote behind goes."""
         bounds, counts = torch.tensor(self._bounds), list(counts)
         end = min(first + CHUNK, self._reader.num_edges)
         with ExitStack() as stack:

@@ -47,13 +47,7 @@ from pyg_batchgnn.data.meta import (
     split_array,
     split_of,
 )
-from pyg_batchgnn.data.parquet import (
-    has_edges,
-    node_files,
-    parquet_files,
-    read_parquet,
-    read_parquet_edges,
-)
+from pyg_batchgnn.data.parquet import has_edges, node_files, parquet_files, read_parquet, read_parquet_edges
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.types import (
     EDGE_FEATURES,
@@ -439,7 +433,7 @@ class FolderReader:
         return tables
 
     def _decode(self, tables: Mapping[Group, dict[str, Tensor]]) -> None:
-        """Joins codes with their scales and offsets."""
+        """Joins int8-quantised attributes with their scales and offsets."""
         for array in self.arrays_in(DECODING_FOLDER):
             group, name = self.known(array, decoded_by(array), tables)
             if name not in tables[group]:
@@ -504,14 +498,9 @@ class FolderReader:
     def num_nodes(
         self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor], lengths: Collection[int]
     ) -> int:
-        """Returns the number of nodes of a type.
-
-        META.json says it, else edges by destination, the rows of its Parquet files, of an attribute
-        or of a mask, else the largest id + 1 in edges.
-
-        Args:
-            lengths: the numbers of lists of in-edges of nodes of the type.
-        """
+        """Returns the number of nodes of a type. META.json says it, else edges by destination, the
+        rows of its Parquet files, of an attribute or of a mask, else the largest id + 1 in edges.
+        ``lengths``: the numbers of lists of in-edges of nodes of the type."""
         if group.name in self.meta.num_nodes:
             return self.meta.num_nodes[str(group.name)]
         if lengths:
@@ -558,12 +547,8 @@ def array_name(array: str) -> str:
 
 
 def read_links(folder: FolderReader, schema: Schema) -> dict[Group, dict[str, LinkSplit]]:
-    """Returns the links of each split, by relation.
-
-    Raises:
-        DatasetNotFoundError: a split has other arrays, but no links.
-        DatasetError: a file is damaged, or belongs to no relation.
-    """
+    """Returns the links of each split, by relation. Raises `DatasetNotFoundError` if a split has no
+    links, and `DatasetError` if a file is damaged, or belongs to no relation."""
     found: dict[Group, dict[str, dict[str, Tensor]]] = {group: {} for group in schema.edge_groups}
     for array in folder.arrays_in(LINKS_FOLDER):
         place, values = link_of(array), folder.opened(array)

@@ -31,14 +31,7 @@ from pyg_batchgnn.data.files import (
     writing,
 )
 from pyg_batchgnn.data.folder import FolderReader
-from pyg_batchgnn.data.meta import (
-    Meta,
-    attribute_array,
-    csc_array,
-    edge_array,
-    group_folder,
-    write_meta,
-)
+from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, edge_array, group_folder, write_meta
 from pyg_batchgnn.data.parquet import count_rows, node_files, parquet_files, parquet_pieces
 from pyg_batchgnn.types import EDGE_FEATURES, EDGES, NODES, Group, Schema
 
@@ -83,7 +76,6 @@ def convert_folder(
     A call that was killed, or met a full disk, is gone on with by the next one.
 
     Args:
-        source: a data folder.
         path: the new folder; it must not exist, and appears only when it is complete.
         memory_budget: bytes of memory, or a text such as "4GiB", beside the 400 MB of the program
             itself; a quarter of what is free by default. The result does not depend on it.
@@ -121,8 +113,6 @@ def convert_folder(
 
 
 class _Conversion:
-    """The conversion of one folder."""
-
     def __init__(
         self,
         folder: FolderReader,
@@ -260,7 +250,6 @@ class _Conversion:
         return None
 
     def _largest(self, node_type: int) -> int:
-        """Returns the largest id of a node type in edges."""
         largest = -1
         ends = zip(self._readers.values(), self._schema.source_types, self._schema.target_types, strict=True)
         for reader, *types in ends:
@@ -274,7 +263,6 @@ class _Conversion:
     # Other files
 
     def _write_columns(self, journal: Journal, group: Group, reader: ParquetReader) -> Made:
-        """Writes the attributes of edges in Parquet files as arrays."""
         files, out, done = [], dict[str, NpyAppender](), 0
         try:
             for piece in parquet_pieces(reader.files, reader.columns, 0, _ROWS):
@@ -324,12 +312,8 @@ class _Conversion:
 
 
 def _reader(folder: FolderReader, group: Group) -> EdgeReader | None:
-    """Returns what reads the list of edges of a relation; None if they lie by destination already.
-
-    Raises:
-        DatasetNotFoundError: there are no edges.
-        DatasetError: there are two forms.
-    """
+    """Returns what reads the edges of a relation; None if they lie by destination already. Raises
+    `DatasetNotFoundError` if there are none, and `DatasetError` if there are two forms."""
     array = edge_array("edge_index", group)
     folder.refuse_twice(array, group)
     if folder.file(csc_array(group, INDPTR)).is_file():

@@ -96,9 +96,7 @@ def _topology(edges: EdgeSet) -> dict[str, Tensor]:
 
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
-    """Yields a temporary folder as `temporary_folder` does, with empty folders for attributes and
-    splits in it.
-    """
+    """Yields a `temporary_folder` with empty folders for attributes and splits."""
     with temporary_folder(path) as temporary:
         with writing(Path(path)):
             for folder in (*FOLDERS.values(), SPLITS_FOLDER):
@@ -108,13 +106,8 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(path: str | Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `path`.
-
-    It is renamed to `path` when all of it is on disk, and removed on any error.
-
-    Raises:
-        DatasetError: `path` exists, or its parent cannot be written to.
-    """
+    """Yields a folder beside `path`, renamed to it when all is on disk and removed on any error.
+    Raises `DatasetError` if `path` exists, or its parent cannot be written to."""
     path = Path(path).expanduser()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     begin_folder(path, temporary)

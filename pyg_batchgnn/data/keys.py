@@ -170,7 +170,6 @@ class KeyTable:
     """The keys of the nodes of one type.
 
     Args:
-        node_type: the type.
         num_nodes: the number of its nodes.
         path: the file of the keys; None if the keys are the positions of the nodes.
 
@@ -198,7 +197,10 @@ class KeyTable:
         if about.num_rows != num_nodes:
             fact = f"has {about.num_rows} rows for {num_nodes} nodes"
             raise broken(path, "keys", fact, "make the folder again")
-        self.types = {one.name: _plain(pa, one.type) for one in self._file.schema_arrow}
+        self.types = {
+            one.name: one.type.value_type if pa.types.is_dictionary(one.type) else one.type
+            for one in self._file.schema_arrow
+        }
         self.names = tuple(self.types)
         sizes = [about.row_group(at).num_rows for at in range(about.num_row_groups)]
         self._bounds = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
@@ -273,11 +275,6 @@ class KeyTable:
         return self._kept[at]
 
 
-def _plain(pa: Any, kind: Any) -> Any:
-    """Returns the type of the values of a dictionary, and other types as they are."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
 # Files of the user ################################################################################
 
 
@@ -317,7 +314,6 @@ def read_ids(file: Path, tables: Sequence[KeyTable], prefixes: Sequence[str]) ->
 
 
 def _read_columns(file: Path, types: Mapping[str, Any]) -> Any:
-    """Returns the columns of a file that are named, in their types, as an Arrow table."""
     import pyarrow as pa
     import pyarrow.csv as pc
     import pyarrow.parquet as pq

@@ -60,12 +60,9 @@ class Meta:
 
 
 def read_meta(folder: Path) -> Meta:
-    """Reads a folder's META.json; returns an empty `Meta` where there is none.
-
-    Raises:
-        DatasetError: the file is damaged, of another format or a newer version, or an entry is of
-            the wrong type.
-    """
+    """Reads a folder's META.json; returns an empty `Meta` where there is none. Raises
+    `DatasetError` if it is damaged, of another format or version, or has an entry of the wrong
+    type."""
     path = folder / META_FILE
     if not path.is_file():
         return Meta()
@@ -214,7 +211,7 @@ def split_array(group: Group, name: str) -> str:
 class LinkArray:
     """The place of an array of links."""
 
-    group: Group  # the relation
+    group: Group
     split: str  # the name of the split
     name: str  # "index", "negatives", "negative_targets", or the name of an attribute
 
@@ -240,8 +237,7 @@ def attribute_of(array: str) -> tuple[Group, str] | None:
 
 
 def decoded_by(array: str) -> tuple[Group, str] | None:
-    """Returns the group and the name of the attribute that an array has the scales of, or None: it
-    has none."""
+    """Returns the group and the attribute that an array has the scales of, or None."""
     folder, _, attribute = array.partition("/")
     return attribute_of(attribute) if folder == DECODING_FOLDER else None
 

@@ -36,10 +36,8 @@ def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
 
 def node_files(folder: Path, node_type: str | None = None) -> list[Path]:
     """Returns the node files of a folder, in the order in which their nodes are numbered.
-
     ``node_type``: the name of a type's files, which are `nodes/TYPE.parquet` and
-    `nodes/TYPE.*.parquet`; None means `nodes*.parquet`.
-    """
+    `nodes/TYPE.*.parquet`; None means `nodes*.parquet`."""
     if node_type is None:
         return sorted(folder.glob("nodes*.parquet"), key=_numbered)
     return _named(folder / "nodes", node_type)
@@ -75,15 +73,11 @@ def has_edges(path: Path) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ParquetTable:
-    """The columns of some files that a tensor can hold.
+    """The columns of some files that a tensor can hold."""
 
-    Attributes:
-        num_rows: of all files together.
-        columns: [num_rows, ...] by name: numbers and booleans as they are, times and dates as int64
-            in their own unit, and lists of a fixed size as [num_rows, size].
-    """
-
-    num_rows: int
+    num_rows: int  # of all files together
+    #: [num_rows, ...] by name: numbers and booleans as they are, times and dates as int64 in their
+    #: own unit, and lists of a fixed size as [num_rows, size]
     columns: dict[str, np.ndarray]
 
 
@@ -163,7 +157,6 @@ def _reading(path: Path, ids: Sequence[str]) -> Iterator[None]:
 
 
 def _columns_of(pa: Any, file: Any, path: Path, ids: Sequence[str]) -> list[str]:
-    """Returns the columns of a file that a tensor can hold, after checking those of ids."""
     schema, present = file.schema_arrow, file.schema_arrow.names
     for column in ids:
         if column not in present:
@@ -186,11 +179,8 @@ def _columns_of(pa: Any, file: Any, path: Path, ids: Sequence[str]) -> list[str]
 
 
 def count_rows(files: Sequence[Path]) -> int:
-    """Returns the number of rows of all files, from their footers.
-
-    Raises:
-        DatasetError: pyarrow is not installed, or a file is damaged.
-    """
+    """Returns the number of rows of all files, from their footers. Raises `DatasetError` if pyarrow
+    is not installed, or a file is damaged."""
     pq = _pyarrow(files)
     rows = 0
     for path in files:
@@ -200,11 +190,8 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def columns_of_edges(files: Sequence[Path]) -> list[str]:
-    """Returns the columns of the first file that become attributes of edges.
-
-    Raises:
-        DatasetError: as `read_parquet_edges`, of the first file.
-    """
+    """Returns the columns of the first file that become attributes of edges. Raises `DatasetError`
+    as `read_parquet_edges`, of the first file."""
     import pyarrow as pa
 
     pq = _pyarrow(files)
@@ -215,11 +202,8 @@ def columns_of_edges(files: Sequence[Path]) -> list[str]:
 def parquet_pieces(
     files: Sequence[Path], columns: Sequence[str], begin: int, size: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields columns of all files in pieces of at most ``size`` rows, from row ``begin`` on.
-
-    Raises:
-        DatasetError: as `read_parquet_edges`.
-    """
+    """Yields columns of all files in pieces of at most ``size`` rows, from row ``begin`` on. Raises
+    `DatasetError` as `read_parquet_edges`."""
     import pyarrow as pa
 
     pq, first = _pyarrow(files), 0
@@ -245,7 +229,6 @@ def _pyarrow(files: Sequence[Path]) -> Any:
 
 
 def _is_held(pa: Any, kind: Any) -> bool:
-    """Returns whether a tensor can hold the values of a type."""
     if pa.types.is_fixed_size_list(kind):
         return _is_number(pa, kind.value_type)
     return _is_number(pa, kind) or _is_time(pa, kind)

@@ -146,10 +146,8 @@ def _edges_of(name: str, store: Any, array: str) -> Tensor | InEdges:
 
 
 class _Reader:
-    """Sorts the entries of one store into attributes and splits.
-
-    ``counts``: the number of rows of each group that the store is about, best first.
-    """
+    """Sorts the entries of one store into attributes and splits. ``counts``: the number of rows of
+    each group that the store is about, best first."""
 
     def __init__(self, name: str, where: str, data: Any, store: Any, counts: dict[Group, int]) -> None:
         self._name, self._where, self._data, self._store = name, where, data, store

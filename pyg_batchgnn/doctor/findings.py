@@ -70,14 +70,9 @@ _RANK_LIMIT = timedelta(seconds=20)
 
 
 def exchange_rows(backend: str) -> None:
-    """Exchanges uneven numbers of rows as one of two ranks, checks them, and measures.
-
-    Prints one line of JSON: the microseconds of a small all-to-all, and the GB/s that a rank sends
-    in a large one.
-
-    Raises:
-        AssertionError: the rows that came are not those that were sent.
-    """
+    """Exchanges uneven numbers of rows as one of two ranks, checks them, and measures. Prints one
+    line of JSON: the microseconds of a small all-to-all, and the GB/s that a rank sends in a large
+    one. Raises `AssertionError` if the rows that came are not those that were sent."""
     dist.init_process_group(backend, timeout=_RANK_LIMIT)
     rank, size = dist.get_rank(), dist.get_world_size()
     sent, received = [rank + to for to in range(size)], [source + rank for source in range(size)]
@@ -90,10 +85,7 @@ def exchange_rows(backend: str) -> None:
 
 
 def _seconds(words: int) -> float:
-    """Returns the seconds of one all-to-all of 8-byte words.
-
-    Every rank repeats it equally often.
-    """
+    """Returns the seconds of an all-to-all of 8-byte words, repeated equally on every rank."""
     rows = torch.zeros(words, dtype=torch.int64)
     out = torch.empty_like(rows)
 
@@ -153,11 +145,8 @@ def check_backend_works(name: str) -> Finding:
 
 
 def _exchange(name: str) -> str:
-    """Returns the output of the first of two processes.
-
-    Raises:
-        RuntimeError: one of them failed, or they did not end.
-    """
+    """Returns the output of the first of two processes. Raises `RuntimeError` if one of them
+    failed, or they did not end."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=LIMIT))
     common = {
         **os.environ,
@@ -191,7 +180,6 @@ def _exchange(name: str) -> str:
 
 
 def _program(backend: str) -> list[str]:
-    """Returns the command of one of two ranks."""
     return [sys.executable, "-c", f"from {__name__} import exchange_rows; exchange_rows({backend!r})"]
 
 
@@ -233,13 +221,9 @@ def check_machine() -> list[Finding]:
 
 
 def cores(seen: int, usable: int, environment: Mapping[str, str]) -> Finding:
-    """Checks whether this process may use all the cores that torch sees.
-
-    Args:
-        seen: the cores that torch makes threads for.
-        usable: those that may work at once; fewer in a container with a limit.
-        environment: OMP_NUM_THREADS in it bounds torch's threads.
-    """
+    """Checks whether this process may use all the cores that torch sees. ``seen``: the cores that
+    torch makes threads for. ``usable``: those that may work at once; fewer in a container with a
+    limit. ``environment``: OMP_NUM_THREADS in it bounds torch's threads."""
     model = re.search(r"model name\s*: (.*)", _text(Path("/proc/cpuinfo")))
     name = model[1] if model else platform.machine()
     if usable == seen:
@@ -264,10 +248,7 @@ def _instructions() -> Finding:
 
 def waiting_threads(chosen: Mapping[str, str]) -> Finding:
     """Checks whether the threads of scripts soon sleep when they wait. Those of commands do.
-
-    Args:
-        chosen: the variables that the user has set, with their values.
-    """
+    ``chosen``: the variables that the user has set, with their values."""
     shown = ", ".join(f"{name}={value}" for name, value in chosen.items())
     if is_bounded(chosen):
         return Finding("waiting threads", FindingState.WORKS, shown)
@@ -298,10 +279,8 @@ def huge_pages(setting: Path) -> Finding:
 
 
 def shared_memory(folder: Path) -> Finding:
-    """Checks the room in /dev/shm.
-
-    Loader workers and oneCCL need it. Tables that ranks share do not, because they have no name.
-    """
+    """Checks the room in /dev/shm. Loader workers and oneCCL need it. Tables that ranks share do
+    not, because they have no name."""
     if not folder.is_dir():
         remedy = "loader workers need it: mount a tmpfs there"
         return Finding("shared memory", FindingState.ABSENT, f"no {folder}", remedy)
@@ -351,21 +330,13 @@ _IMPORT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Package:
-    """A package that may be installed.
+    """A package that may be installed."""
 
-    Attributes:
-        name: the name that users know.
-        module: the module that is imported.
-        distribution: the name on the package index.
-        remedy: what the package is for, and how to install it.
-        least: the oldest version that works, () for any.
-    """
-
-    name: str
-    module: str
-    distribution: str
-    remedy: str
-    least: tuple[int, ...] = ()
+    name: str  # the name that users know
+    module: str  # the module that is imported
+    distribution: str  # the name on the package index
+    remedy: str  # what the package is for, and how to install it
+    least: tuple[int, ...] = ()  # the oldest version that works, () for any
 
     @property
     def needed(self) -> bool:
@@ -399,10 +370,7 @@ PACKAGES = (
 
 
 def check_packages() -> list[Finding]:
-    """Checks each package in a process of its own.
-
-    A library that was built for another torch may crash it.
-    """
+    """Checks each package in its own process: a library for another torch may crash it."""
     with ThreadPoolExecutor() as pool:
         return [*pool.map(check_package, PACKAGES), check_metis(), check_oneccl()]
 

@@ -55,9 +55,7 @@ class Degrees:
 
 def _around(centre: float, spread: float) -> tuple[Numbers, Numbers]:
     """Returns degrees, evenly spaced in their logarithm, and the share of nodes that have each.
-
-    Degrees below 1 count as 1.
-    """
+    Degrees below 1 count as 1."""
     steps = np.linspace(-5.0, 5.0, 400)
     share = np.exp(-(steps**2) / 2)
     return np.maximum(np.exp(centre + spread * steps), 1.0), share / share.sum()
@@ -65,21 +63,13 @@ def _around(centre: float, spread: float) -> tuple[Numbers, Numbers]:
 
 @dataclass(frozen=True, eq=False)
 class DegreeOverlap:
-    """The distinct nodes of minibatches (`Overlap`), from the degrees.
+    """The distinct nodes of minibatches (`Overlap`), from the degrees."""
 
-    Attributes:
-        workload: nodes and training nodes, fanouts, minibatch size.
-        degrees: the graph's degrees.
-        replacement: whether sampling is with replacement.
-        share: the share of the nodes that are counted, apart from seeds: those on other hosts.
-        own_seeds: whether the seeds are left out.
-    """
-
-    workload: Workload
-    degrees: Degrees
-    replacement: Replacement
-    share: float = 1.0
-    own_seeds: bool = False
+    workload: Workload  # nodes and training nodes, fanouts, minibatch size
+    degrees: Degrees  # the graph's degrees
+    replacement: Replacement  # whether sampling is with replacement
+    share: float = 1.0  # the share of the nodes that are counted, apart from seeds: those on other hosts
+    own_seeds: bool = False  # whether the seeds are left out
 
     def distinct(self, together: float) -> float:
         held = float((self._held(together) * self.degrees.nodes).sum())
@@ -165,11 +155,7 @@ def hop_probabilities(workload: Workload, degrees: Degrees, replacement: Replace
 
 
 def probe_degrees(
-    workload: Workload,
-    degrees: Degrees,
-    ranks: int,
-    *,
-    replacement: Replacement = Replacement.WITH,
+    workload: Workload, degrees: Degrees, ranks: int, *, replacement: Replacement = Replacement.WITH
 ) -> PlannerProbe:
     """Returns the sizes of minibatches under the policy "random", from degrees alone.
 

@@ -119,9 +119,7 @@ class PlannerMachine:
 
 def exchange_seconds(network: PlannerNetwork, machine: PlannerMachine, size: float, number: int) -> float:
     """Returns the seconds of ``number`` exchanges in which a rank receives ``size`` bytes together.
-
-    They take the link or the cores that copy the bytes, whichever is slower.
-    """
+    They take the link or the cores that copy the bytes, whichever is slower."""
     moving = max(size / network.rate, 2 * size * machine.wire / machine.speedup(machine.cores))
     return moving + number * (2 * network.latency + machine.exchange / min(machine.cores, 1))
 
@@ -133,10 +131,8 @@ def resident_bytes() -> float:
 
 
 def after_work() -> int:
-    """Trains a few steps. Returns the bytes that this process then takes.
-
-    Libraries take memory when they are imported, and more when they are first used.
-    """
+    """Trains a few steps. Returns the bytes that this process then takes. Libraries take memory
+    when they are imported, and more when they are first used."""
     import torch.nn.parallel.distributed  # noqa: F401 - ranks that train have it
 
     with Communicator.create("resident") as comm:
@@ -160,24 +156,14 @@ _NETWORKS: dict[Aggregation, Callable[..., NativeModel]] = {
 
 
 def network_of(kind: Aggregation, columns: int, hidden: int, classes: int, layers: int) -> NativeModel:
-    """Returns a network whose layers aggregate by ``kind``.
-
-    Args:
-        kind: mean for SAGE, sum for GIN, symmetric for GCN.
-        columns: columns of the features.
-        hidden: columns between layers.
-        classes: the number of classes.
-        layers: the number of layers.
-    """
+    """Returns a network whose layers aggregate by ``kind``. ``kind``: mean for SAGE, sum for GIN,
+    symmetric for GCN. ``columns``: columns of the features. ``hidden``: columns between layers."""
     return _NETWORKS[kind](columns, hidden, layers, classes)
 
 
 class TrainingStepTimer:
-    """Times a training step on one core.
-
-    Args:
-        kind, columns, hidden, classes, layers: as in `network_of`.
-    """
+    """Times a training step on one core. ``kind``, ``columns``, ``hidden``, ``classes``,
+    ``layers``: as in `network_of`."""
 
     def __init__(self, kind: Aggregation, columns: int, hidden: int, classes: int, layers: int) -> None:
         self._kind, self._columns, self._layers = kind, columns, layers
@@ -185,10 +171,8 @@ class TrainingStepTimer:
         self._optimiser = torch.optim.Adam(self._model.parameters(), fused=True)
 
     def seconds(self, minibatch: SampledMinibatch) -> tuple[float, float]:
-        """Returns the seconds of the forward pass, and of the backward pass with the update.
-
-        If the minibatch has one hop fewer than there are layers, the step begins with aggregates.
-        """
+        """Returns the seconds of the forward pass, and of the backward pass with the update. If the
+        minibatch has one hop fewer than there are layers, the step begins with aggregates."""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
@@ -229,14 +213,11 @@ def measure_machine(
     """Measures the speeds of one core of this machine.
 
     Args:
-        workload: what is trained.
-        graph: the whole graph.
         training: [s] int64, the training nodes.
         comm: a communicator of this process alone; None: there are no other ranks to sample with,
             and ``relay_edge`` is ``local_edge``. To measure that takes 12 bytes for each edge.
         replacement: whether sampling is with replacement.
         hidden: the width of the layers whose training step is timed. 0 times none.
-        classes: the number of classes.
         kind: the layers' aggregation: mean for SAGE.
     """
     plan = SamplingPlan(workload.fanouts, replacement)
@@ -293,10 +274,8 @@ def _find_distinct(sampled: Sequence[SampledMinibatch], num_nodes: Sequence[int]
 
 
 def _whole(graph: TypedGraph) -> tuple[Part, list[int]]:
-    """Returns the whole graph as the part of one rank, and the first internal id of each type.
-
-    A graph of one type shares its memory.
-    """
+    """Returns the whole graph as the part of one rank, and the first internal id of each type. A
+    graph of one type shares its memory."""
     schema, ends = graph.schema, [0, *itertools.accumulate(graph.num_nodes)]
     dtype = ops.id_dtype(ends[-1])
     relations = []

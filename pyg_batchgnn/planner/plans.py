@@ -15,7 +15,6 @@ from typing import Any, Literal
 from rich.box import SIMPLE
 from rich.filesize import decimal
 from rich.table import Table
-from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache import Aggregation
@@ -90,11 +89,9 @@ def search(
 
 
 def best(predictions: Iterable[Prediction]) -> Prediction | None:
-    """Returns the setting to recommend, or None if none fits in memory.
-
-    It is the fastest that fits in memory and computes the same as training without caches. Among
-    settings that are nearly as fast, the simplest is preferred.
-    """
+    """Returns the setting to recommend, or None if none fits in memory. It is the fastest that fits
+    in memory and computes the same as training without caches. Among settings that are nearly as
+    fast, the simplest is preferred."""
     able = [one for one in predictions if one.fits and one.setting.aggregation is None]
     if not able:
         return None
@@ -124,13 +121,7 @@ _BARS = 14
 
 
 def plot_predictions(predictions: Sequence[Prediction], title: str, path: Path) -> None:
-    """Draws the seconds by phase of the first settings, the fastest at the top.
-
-    Args:
-        predictions: the fastest first.
-        title: of the picture.
-        path: of the file to write.
-    """
+    """Draws the seconds by phase of the first predictions, the fastest of which come first."""
     # Importing Matplotlib takes a second, which only this needs.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -318,8 +309,6 @@ def plan(
             preparation of minibatches is predicted, without aggregation caches and historical
             embeddings, which are for homogeneous graphs with features. Every relation has the same
             fanouts, and each type's ``x`` and ``y`` are fetched.
-        ranks: the number of ranks that will train.
-        network: the network between hosts.
         ranks_per_host: the number of ranks that share a host's memory.
         cores: cores per rank, 0.5 where two ranks share a core.
         memory: bytes that a rank may take, 0 for no limit.
@@ -437,7 +426,10 @@ def workload_of(
 def _rows_of(nodes: NodeSet) -> TypeRows:
     """Returns the rows of a type, of its features and labels."""
     tables = {name: table for name, table in nodes.tables.items() if name in (FEATURES, LABELS)}
-    widths = {name: _row_bytes(table) for name, table in tables.items()}
+    widths = {
+        name: math.prod(table.shape[1:]) * ops.as_stored(table).dtype.itemsize
+        for name, table in tables.items()
+    }
     widest = max((ops.as_stored(table).dtype.itemsize for table in tables.values()), default=1)
     columns = math.prod(tables[FEATURES].shape[1:]) if FEATURES in tables else 0
     sizes = widths.get(FEATURES, 0), widths.get(LABELS, 0)
@@ -448,7 +440,6 @@ def seed_type_of(dataset: Dataset, node_type: str | None) -> int:
     """Returns the number of the type of the training nodes.
 
     Args:
-        dataset: the whole graph.
         node_type: the name of the type; not needed if one type has training nodes.
 
     Raises:
@@ -462,10 +453,6 @@ def seed_type_of(dataset: Dataset, node_type: str | None) -> int:
         of = "" if node_type is None else f" of type {node_type!r}"
         raise ValueError(f"{dataset.name} has no training nodes{of}, so there is nothing to plan")
     return dataset.schema.type_number(wanted[0])
-
-
-def _row_bytes(table: Tensor) -> int:
-    return math.prod(table.shape[1:]) * ops.as_stored(table).dtype.itemsize
 
 
 def _check(ranks: int, ranks_per_host: int, cores: float, batch_size: int) -> None:

@@ -38,7 +38,7 @@ _SEED_VECTORS = 5
 #: bytes that the package's allocator always keeps. With it, predictions for 36 settings on three
 #: graphs were between 5 % below and 17 % above what a rank's process took.
 _MARGIN, _ALWAYS_KEPT = 0.25, 16 << 20
-#: The bytes of the key with which a minibatch's question begins, before its numbers of nodes, and
+#: The bytes of the key with which a minibatch's request begins, before its numbers of nodes, and
 #: the most bytes that a message adds to its content.
 _KEY, _MESSAGE = 8, 25
 
@@ -73,19 +73,12 @@ def predict(
 
 @dataclass(frozen=True)
 class _Fetched:
-    """The rows of all fetch groups of an epoch.
+    """The rows of all fetch groups of an epoch."""
 
-    Attributes:
-        rows: the number of remote rows.
-        received: their bytes.
-        unique: the number of distinct nodes.
-        block: the bytes of their rows.
-    """
-
-    rows: float
-    received: float
-    unique: float
-    block: float
+    rows: float  # the number of remote rows
+    received: float  # their bytes
+    unique: float  # the number of distinct nodes
+    block: float  # the bytes of their rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +137,7 @@ class _Epoch:
         return found
 
     def topology_bytes(self, exchanges: Rounds) -> float:
-        """Returns the bytes of questions and answers, with the fixed bytes of their messages."""
+        """Returns the bytes of requests and responses, with the fixed bytes of their messages."""
         if self.is_topology_here:
             return 0.0
         work, means, others = self.workload, self.means, self.probe.ranks - 1
@@ -160,12 +153,7 @@ class _Epoch:
         self, exchanges: Rounds, fetched: _Fetched, topology: float, features: float, gradients: float
     ) -> dict[str, float]:
         """Returns the seconds by phase. Sampling and gathering take cores, which ranks may share.
-
-        Args:
-            exchanges: the rounds.
-            fetched: the rows.
-            topology, features, gradients: bytes that a rank receives.
-        """
+        ``topology``, ``features``, ``gradients``: bytes that a rank receives."""
         machine, means, minibatches, steps = self.machine, self.means, self.minibatches, self.steps
         together = min(self.setting.macrobatch or steps, steps)
         made = -(-steps // max(together, 1))
@@ -193,11 +181,9 @@ class _Epoch:
         return exchange_seconds(self.network, self.machine, size, number)
 
     def memory(self) -> float:
-        """Returns the peak bytes of the process of the rank with the most training nodes.
-
-        They are those of a process without a graph, as it was measured, of its part, and of
-        preparing minibatches as large as the probe's, with a margin.
-        """
+        """Returns the peak bytes of the process of the rank with the most training nodes. They are
+        those of a process without a graph, as it was measured, of its part, and of preparing
+        minibatches as large as the probe's, with a margin."""
         choosing = _CHOOSING * self.probe.part_edges if self.setting.feature_cache else 0
         graph = self._part_bytes() + self.setting.feature_cache
         working = (1 + _MARGIN) * self._preparing_bytes() + _ALWAYS_KEPT
@@ -205,8 +191,7 @@ class _Epoch:
         return self.machine.resident + graph + seeds + max(working, choosing)
 
     def _part_bytes(self) -> float:
-        """Returns the bytes of a rank's part: attributes, ids, in-edges, its slice of the
-        directory."""
+        """Returns the bytes of a rank's part: attributes, ids, in-edges, directory slice."""
         work, probe = self.workload, self.probe
         features = work.features * (1 if self.setting.aggregation is None else 2)
         node = features + work.attributes + 8 + 8 + 2 * work.id_bytes
@@ -246,8 +231,8 @@ class _Epoch:
         return local_ids + marks + before + together * minibatch + max(relaying, fetching)
 
     def _message_bytes(self) -> float:
-        """Returns the bytes of the questions and answers of the hop that has the most, per
-        minibatch. This rank answers as much as it asks."""
+        """Returns the bytes of requests and responses per minibatch in the largest hop. This rank
+        sends as many responses as requests."""
         work, means = self.workload, self.means
         found = [0.0]
         for hop in range(work.first_relay, len(means.asked)):
@@ -306,17 +291,11 @@ class HistoricalPrediction:
 
 @dataclass(frozen=True)
 class _LocalMinibatch:
-    """A minibatch of a part and its halo.
+    """A minibatch of a part and its halo."""
 
-    Attributes:
-        own: by hop, the own nodes that it finds; seeds first.
-        halo: the halo nodes that it finds.
-        edges: its edges.
-    """
-
-    own: list[float]
-    halo: float
-    edges: float
+    own: list[float]  # by hop, the own nodes that it finds; seeds first
+    halo: float  # the halo nodes that it finds
+    edges: float  # its edges
 
 
 def predict_historical(
@@ -331,7 +310,6 @@ def predict_historical(
 
     Args:
         workload, probe, machine, network: as in `predict`; the probe is of own seeds.
-        settings: of the caches.
         hidden: the columns of hidden rows.
     """
     means, peers = probe.full, probe.ranks - 1
@@ -381,11 +359,9 @@ def remote_share(workload: Workload, means: MinibatchMeans) -> float:
 
 
 def _local_minibatch(workload: Workload, means: MinibatchMeans, cut: float) -> _LocalMinibatch:
-    """Returns the minibatch that is left if halo nodes are not expanded.
-
-    Each hop finds as many nodes per expanded node as in the exact mode. That is too many where
-    minibatches of the exact mode find most nodes several times.
-    """
+    """Returns the minibatch that is left if halo nodes are not expanded. Each hop finds as many
+    nodes per expanded node as in the exact mode. That is too many where minibatches of the exact
+    mode find most nodes several times."""
     frontiers = [float(workload.batch_size)]
     last = means.nodes - means.expanded
     within = means.expanded - workload.batch_size

@@ -33,16 +33,12 @@ _GRID, _ROUNDS = 60, 400
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """The growth of the number of distinct nodes with the number of minibatches.
+    """The growth of the number of distinct nodes with the number of minibatches."""
 
-    Attributes:
-        counts: [m], the number of nodes that were in exactly 1, 2, ..., m of m sampled minibatches.
-            They may be means.
-        population: the number of nodes that can be in a minibatch, at least the sum of ``counts``.
-    """
-
+    #: [m], the number of nodes that were in exactly 1, 2, ..., m of m sampled minibatches. They may
+    #: be means.
     counts: tuple[float, ...]
-    population: float
+    population: float  # the number of nodes that can be in a minibatch, at least the sum of ``counts``
 
     @property
     def samples(self) -> int:
@@ -57,8 +53,7 @@ class Growth:
     @cached_property
     def mixture(self) -> tuple[Numbers, Numbers]:
         """The mixture of binomials with the maximum likelihood: probabilities, the largest first,
-        and the number of nodes that have each.
-        """
+        and the number of nodes that have each."""
         m = self.samples
         grid = np.concatenate([[1.0], np.geomspace(1 / (4 * m * 16), 1 - 1 / (8 * m), _GRID)[::-1], [0.0]])
         unseen = max(self.population - self.seen, 0.0)
@@ -71,30 +66,24 @@ class Growth:
         return grid, weight
 
     def distinct(self, together: float) -> float:
-        """Returns the expected number of distinct nodes.
-
-        Interpolates linearly between whole numbers.
-        """
+        """Returns the expected number of distinct nodes, interpolated between whole numbers."""
         low = int(together)
         if low != together:
             share = together - low
             return (1 - share) * self.distinct(low) + share * self.distinct(low + 1)
-        return self._rarefied(low) if low <= self.samples else self._extrapolated(low)
+        if low <= self.samples:
+            return self._rarefied(low)
+        # by the mixture, shifted to give exactly what was seen at m
+        return min(self.population, self.seen + self._by_mixture(low) - self._by_mixture(self.samples))
 
     def _rarefied(self, k: int) -> float:
-        """Returns the mean over all choices of k samples.
-
-        A node in j of the m samples is missed if all k are among the other m - j.
-        """
+        """Returns the mean over all choices of k samples. A node in j of the m samples is missed if
+        all k are among the other m - j."""
         m, missed, total = self.samples, 1.0, 0.0
         for j, nodes in enumerate(self.counts, 1):
             missed = missed * max(m - k - j + 1, 0) / (m - j + 1)
             total += nodes * (1 - missed)
         return total
-
-    def _extrapolated(self, k: int) -> float:
-        """Returns the growth by the mixture, shifted to give exactly what was seen at m."""
-        return min(self.population, self.seen + self._by_mixture(k) - self._by_mixture(self.samples))
 
     def _by_mixture(self, k: float) -> float:
         grid, weight = self.mixture
@@ -130,13 +119,8 @@ def _binomial(m: int, grid: Numbers) -> Numbers:
 
 
 def growth_of(times: Numbers, samples: int, population: float) -> Growth:
-    """Returns the growth, given in how many samples each node was.
-
-    Args:
-        times: [n], the number of samples that hold each node.
-        samples: the number of samples.
-        population: as in `Growth`.
-    """
+    """Returns the growth, given in how many samples each node was. ``times``: [n], the number of
+    samples that hold each node. ``population``: as in `Growth`."""
     histogram = np.bincount(times.astype(np.int64), minlength=samples + 1)[1:]
     return Growth(tuple(float(count) for count in histogram), population)
 
@@ -145,10 +129,7 @@ def owners_of(dataset: Dataset, policy: str, ranks: int, comm: Communicator) -> 
     """Returns the rank that owns each node, by node type, [N_t] int64.
 
     Args:
-        dataset: the graph.
-        policy: a policy's name, or the folder of a saved partition with one
-            part per rank.
-        ranks: the number of ranks.
+        policy: a policy's name, or the folder of a saved partition with one part per rank.
         comm: a communicator of this process alone.
 
     Raises:
@@ -191,15 +172,9 @@ def _saved(dataset: Dataset, folder: str, ranks: int, comm: Communicator) -> lis
 
 
 def seed_trainers(schedule: ScheduleName, owner: Tensor, hosts: Sequence[int]) -> Tensor:
-    """Returns the rank that trains each seed node, [s] int64.
-
-    With the global schedule, which deals them anew in every epoch, it is the owner.
-
-    Args:
-        schedule: the rule by which ranks share the seed nodes.
-        owner: [s] int64, the ranks that own them.
-        hosts: the host of each rank.
-    """
+    """Returns the rank that trains each seed node, [s] int64. With the global schedule, which deals
+    them anew in every epoch, it is the owner. ``schedule``: the rule by which ranks share the seed
+    nodes. ``owner``: [s] int64, the ranks that own them. ``hosts``: the host of each rank."""
     if schedule is not ScheduleName.BALANCED:
         return owner
     counts, trainer = torch.bincount(owner, minlength=len(hosts)).tolist(), owner.clone()
@@ -213,11 +188,8 @@ def busiest_rank(owner: Tensor, trainer: Tensor, hosts: Sequence[int]) -> int:
 
     Of the ranks whose number of seed nodes is within 1 of the largest, it is the one that trains
     the most seed nodes of other hosts. Where these are equal, seed nodes of other ranks decide,
-    then all seed nodes.
-
-    Args:
-        owner, trainer: [s] int64, the ranks that own and train the seed nodes.
-        hosts: the host of each rank.
+    then all seed nodes. ``owner``, ``trainer``: [s] int64, the ranks that own and train the seed
+    nodes. ``hosts``: the host of each rank.
     """
     ranks, host = len(hosts), torch.tensor(hosts)
     seeds = torch.bincount(trainer, minlength=ranks)
@@ -249,12 +221,9 @@ def probe_graph(
     """Samples minibatches of the rank that has the most work.
 
     Args:
-        workload: what is trained.
-        graph: the whole graph.
         training: [s] int64, the training nodes, of the type that the workload names.
         owner: by node type, [N_t], the rank of each node.
         policy: the policy that made ``owner``.
-        ranks: the number of ranks.
         ranks_per_host: the number of ranks that share a host's memory.
         replacement: whether sampling is with replacement.
         samples: the most minibatches that are sampled.
@@ -294,10 +263,8 @@ def seeds_of_type(schema: Schema, node_type: int, lists: Sequence[Tensor]) -> li
 
 
 def _seed_lists(own: Tensor, batch_size: int, samples: int) -> list[Tensor]:
-    """Returns the seeds of a rank's shuffled minibatches.
-
-    A smaller one only if there is no other.
-    """
+    """Returns the seeds of a rank's shuffled minibatches, a smaller one only if it is the only
+    one."""
     order = torch.randperm(own.numel(), generator=torch.Generator().manual_seed(0))
     whole = max(1, min(samples, own.numel() // batch_size))
     return [part.contiguous() for part in own[order].to(torch.int64).split(batch_size)[:whole]]
@@ -306,13 +273,8 @@ def _seed_lists(own: Tensor, batch_size: int, samples: int) -> list[Tensor]:
 def _means(
     sampled: Sequence[SampledMinibatch], hops: int, away: Sequence[Tensor], remote: Sequence[Tensor]
 ) -> MinibatchMeans:
-    """Returns the means over the first hops of sampled minibatches.
-
-    Args:
-        sampled: the minibatches.
-        hops: the number of hops.
-        away, remote: by node type, [N_t], whether a node is another rank's or another host's.
-    """
+    """Returns the means over the first hops of sampled minibatches. ``away``, ``remote``: by node
+    type, [N_t], whether a node is another rank's or another host's."""
     times = [torch.zeros(of_type.numel(), dtype=torch.int64) for of_type in away]
     population = sum(of_type.numel() for of_type in away)
     sizes, relayed = _zeros(4), _zeros(3, hops)

@@ -56,7 +56,6 @@ class Overlaps:
         """Returns how many of them are not among the most likely nodes, by type.
 
         Args:
-            together: the number of minibatches.
             kept: the number of nodes of each type that are the most likely ones.
         """
         return [one.missed(together, count) for one, count in zip(self.by_type, kept, strict=True)]
@@ -170,7 +169,7 @@ class Workload:
 
     @property
     def count_bytes(self) -> tuple[int, ...]:
-        """Bytes of a node's number of picks in the answers of each hop."""
+        """The bytes of a node's number of sampled edges in the responses of each hop."""
         return tuple(_count_bytes(fanout, self.edges) for fanout in self.fanouts)
 
     @property
@@ -212,7 +211,7 @@ class Workload:
 
 
 def _count_bytes(fanout: int, edges: int) -> int:
-    """Returns the bytes of a number of picks, as csrc/kernels/relay/answer_shape.h has them."""
+    """Returns the bytes of a number of edges, as csrc/kernels/relay/answer_shape.h has them."""
     sizes, most = ((4, 8), edges) if fanout < 0 else ((1, 2, 4, 8), fanout)
     return next(size for size in sizes if most < 256**size)
 
@@ -348,10 +347,8 @@ def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
 
 
 def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, minibatches: int) -> Rounds:
-    """Counts the rounds exactly: 2(L - 1) or 2L per macrobatch, and 2 per fetch group.
-
-    The formulas are those of docs/concepts/relay.md.
-    """
+    """Counts the rounds exactly: 2(L - 1) or 2L per macrobatch, and 2 per fetch group. The formulas
+    are those of docs/concepts/relay.md."""
     made = sizes(minibatches, setting.macrobatch, setting.fetch)
     hops = len(workload.fanouts) - int(setting.aggregation is not None)
     relays = max(hops - workload.first_relay, 0)
@@ -361,11 +358,9 @@ def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, min
 
 
 def row_bytes(workload: Workload, setting: PlannerSetting) -> tuple[int, ...]:
-    """Returns the bytes of a node's row on the wire by node type, padded to the widest number.
-
-    The row holds the node's attributes, its aggregates, and its original id unless that is known.
-    Its own features are left out where the aggregates contain them.
-    """
+    """Returns the bytes of a node's row on the wire by node type, padded to the widest number. The
+    row holds the node's attributes, its aggregates, and its original id unless that is known. Its
+    own features are left out where the aggregates contain them."""
     kept, found = setting.aggregation, []
     ids = 0 if setting.hybrid else workload.id_bytes
     for one in workload.types:

@@ -65,7 +65,6 @@ def convert(
     again.
 
     Args:
-        folder: the new folder.
         memory_limit: bytes for the whole process, 1 GiB or more. None: 4 GiB, or half of what is
             free if that is less. What does not fit goes to the disk.
         threads: of DuckDB. None: one per processor.
@@ -150,7 +149,6 @@ def _convert(
 
 
 def _tables(description: GraphDescription) -> dict[str, NodeTable | EdgeTable]:
-    """Returns the tables by their names in errors."""
     return {
         **{f"[nodes.{name}]": table for name, table in description.nodes.items()},
         **{f'[edges."{",".join(relation)}"]': table for relation, table in description.edges.items()},
@@ -199,8 +197,7 @@ def _check_columns(job: ConversionJob) -> None:
 def _check_keys(
     spec: GraphDescription, table: RawTable, key: str, columns: Sequence[str], end: str | None
 ) -> None:
-    """Checks the types of keys. ``end``: the node type that they name; None for the keys of a node
-    table itself."""
+    """Checks the types of keys. ``end``: the type that they name; None: the table's own keys."""
     for column in columns:
         kind = table.type_of(column, key)
         if not is_key(kind, own=end is None):
@@ -317,10 +314,8 @@ def _as_json(spec: Any) -> Any:
 
 
 def _without_absent(spec: GraphDescription, raw: Mapping[str, RawTable]) -> GraphDescription:
-    """Returns a description without labels and splits whose columns new tables do not have.
-
-    Links that are not split by time stay edges, all of them, as nothing is learned from them.
-    """
+    """Returns a description without labels and splits whose columns new tables do not have. Links
+    that are not split by time stay edges, all of them, as nothing is learned from them."""
     nodes, edges = {}, {}
     for name, node in spec.nodes.items():
         names = raw[f"[nodes.{name}]"].schema.names

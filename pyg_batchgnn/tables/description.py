@@ -275,8 +275,7 @@ class GraphDescription:
         return path
 
     def relations(self) -> dict[Relation, EdgeTable | tuple[str, ForeignKey]]:
-        """Returns the origin of each relation, in order: a link table, or the node type and the
-        foreign key."""
+        """Returns each relation's origin: a link table, or a node type and a foreign key."""
         found: dict[Relation, EdgeTable | tuple[str, ForeignKey]] = dict(self.edges)
         for name, table in self.nodes.items():
             found |= {(name, own, key.type): (name, key) for own, key in table.foreign_keys.items()}
@@ -500,9 +499,7 @@ def _relation(file: str, name: str) -> Relation:
 
 def _options(section: _Section) -> TableOptions:
     found = TableOptions(
-        section.text("name", ""),
-        section.flag("reverse", True),
-        section.choice("time_unit", UNITS, None),
+        section.text("name", ""), section.flag("reverse", True), section.choice("time_unit", UNITS, None)
     )
     section.end()
     return found

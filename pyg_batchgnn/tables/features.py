@@ -66,11 +66,8 @@ class Encoder:
         """Prepares for learning."""
 
     def parse(self, array: Any) -> Parsed:
-        """Returns the values as they are before they are scaled.
-
-        Raises:
-            DatasetError: the column's type does not go with the encoder.
-        """
+        """Returns the values as they are before they are scaled. Raises `DatasetError` if the
+        column's type does not go with the encoder."""
         missing = missing_in(array)
         return Parsed(missing, missing, np.zeros(len(missing), np.bool_))
 
@@ -368,13 +365,8 @@ _ENCODERS: dict[str, type[Encoder]] = {
 def encoder_of(
     where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
 ) -> Encoder:
-    """Returns the encoder of a column.
-
-    Args:
-        where: the column's name in errors.
-        rows: the number of training rows that it will see.
-        learned: what it has learned, or None.
-    """
+    """Returns the encoder of a column. ``where``: the column's name in errors. ``rows``: the number
+    of training rows that it will see. ``learned``: what it has learned, or None."""
     return _ENCODERS[spec.encoder](where, spec, rows, learned)
 
 
@@ -388,26 +380,18 @@ Mask = Callable[[int, int], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class FeaturesOfRows:
-    """The features of one table.
-
-    Attributes:
-        table: the rows.
-        spec: the encoder of each column.
-    """
+    """The features of one table."""
 
     table: RawTable
-    spec: Mapping[str, ColumnFeature]
+    spec: Mapping[str, ColumnFeature]  # the encoder of each column
 
     def _encoder(self, column: str, rows: int = 0, learned: Mapping[str, Any] | None = None) -> Encoder:
         self.table.type_of(column, f"features.{column}")
         return encoder_of(f"{self.table.where}: features.{column}", self.spec[column], rows, learned)
 
     def checks(self) -> list[RowCheck]:
-        """Returns the checks of the columns, one pass over which finds bad values.
-
-        Raises:
-            DatasetError: a column is missing, or is of another type than its encoder needs.
-        """
+        """Returns the checks of the columns, one pass over which finds bad values. Raises
+        `DatasetError` if a column is missing, or is of another type than its encoder needs."""
         found = []
         for column, spec in self.spec.items():
             encoder = self._encoder(column)
@@ -429,7 +413,6 @@ class FeaturesOfRows:
 
         Args:
             rows: the number of training rows.
-            is_training: which rows these are.
 
         Returns:
             The state of each column's encoder.
@@ -461,7 +444,6 @@ class FeaturesOfRows:
         Args:
             states: what `fit` returned.
             file: the file of an attribute.
-            name: the attribute of the features.
 
         Returns:
             The files.

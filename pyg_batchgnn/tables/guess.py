@@ -473,8 +473,7 @@ def _feature(guess: _Guess, facts: _ColumnFacts) -> ColumnFeature | None:
 
 
 def _split(engine: Engine, guess: _Guess) -> TableSplit:
-    """Returns a split by time, 60 and 20 % of the rows for training and validation; without times
-    by fractions."""
+    """Returns a split by time, 60 and 20 % for training and validation; else by fractions."""
     if guess.time is None:
         return TableSplit(fractions=(0.8, 0.1, 0.1))
     facts = guess.columns[guess.time.column]

@@ -25,27 +25,16 @@ ROWS = 1 << 22
 
 @dataclass
 class ConversionJob:
-    """One conversion.
-
-    Attributes:
-        spec: the description.
-        journal: the folder that is made, and its complete steps.
-        engine: joins keys.
-        fitted: the content of a model's `tables.json`; None: encoders are to be fitted.
-        progress: is called with the name of each step.
-        raw: the tables by their names in errors.
-        facts: what each step has found.
-        unit: of all times; None: plain integers, or no times.
-    """
+    """One conversion."""
 
     spec: GraphDescription
-    journal: Journal
-    engine: Engine
-    fitted: dict[str, Any] | None
-    progress: Callable[[str], None]
-    raw: dict[str, RawTable] = field(default_factory=dict)
-    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    unit: str | None = None
+    journal: Journal  # the folder that is made, and its complete steps
+    engine: Engine  # joins keys
+    fitted: dict[str, Any] | None  # the content of a model's `tables.json`; None: encoders are to be fitted
+    progress: Callable[[str], None]  # is called with the name of each step
+    raw: dict[str, RawTable] = field(default_factory=dict)  # the tables by their names in errors
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)  # what each step has found
+    unit: str | None = None  # of all times; None: plain integers, or no times
 
     def step(self, name: str, make: Callable[[], Made]) -> None:
         """Makes a step, unless it is complete from before, and keeps its facts."""
@@ -91,11 +80,8 @@ class ConversionJob:
         return max((one for one in times if one is not None), default=None)
 
     def fitted_states(self, kind: str, name: str, features: FeaturesOfRows) -> dict[str, Any] | None:
-        """Returns the states of the encoders of a model; None: they are to be fitted.
-
-        Raises:
-            DatasetError: the model has others.
-        """
+        """Returns the states of the encoders of a model; None: they are to be fitted. Raises
+        `DatasetError` if the model has others."""
         if self.fitted is None:
             return None
         known = self.fitted["features"][kind].get(name, {"states": {}})["states"]

@@ -48,11 +48,8 @@ class Engine:
         self.connection.close()
 
     def batches(self, query: str) -> Iterator[Any]:
-        """Yields the result of a query as Arrow batches.
-
-        Raises:
-            DatasetError: memory or disk are too small, or a value does not fit its column.
-        """
+        """Yields the result of a query as Arrow batches. Raises `DatasetError` if memory or disk
+        are too small, or a value does not fit its column."""
         duckdb = need("duckdb")
         try:
             found = self.connection.sql(query)
@@ -77,11 +74,9 @@ class Engine:
 
 
 def is_key(kind: Any, own: bool) -> bool:
-    """Returns whether values of an Arrow type can be keys.
-
-    Numbers with a fraction are none. A column of another table's keys may hold whole numbers as
-    such, as pandas does where some are missing; ``own``: it is the key of its own table.
-    """
+    """Returns whether values of an Arrow type can be keys. Numbers with a fraction are none. A
+    column of another table's keys may hold whole numbers as such, as pandas does where some are
+    missing; ``own``: it is the key of its own table."""
     types = need("pyarrow").types
     return not (types.is_nested(kind) or types.is_null(kind) or (own and types.is_floating(kind)))
 
@@ -103,10 +98,7 @@ def compared(kinds: Sequence[Any]) -> str:
 
 
 def _as(column: str, sql_type: str, kind: Any) -> str:
-    """Returns a column of keys of an Arrow type as another SQL type.
-
-    Decimals as texts have no zeros behind a point.
-    """
+    """Returns keys of an Arrow type as another SQL type. Decimals get no zeros behind a point."""
     found = f"CAST({column} AS {sql_type})" if sql_type else column
     is_decimal = sql_type == "VARCHAR" and need("pyarrow").types.is_decimal(kind)
     return f"regexp_replace({found}, '\\.0+$', '')" if is_decimal else found
@@ -153,9 +145,7 @@ class KeyWriter:
 
 def repeated(engine: Engine, table: RawTable, key: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the rows whose key occurs more than once, and for each the first row of its key.
-
-    Hashes of 64 bits are counted. Keys are compared where hashes are equal.
-    """
+    Hashes of 64 bits are counted. Keys are compared where hashes are equal."""
     names = {f"k{at}": column for at, column in enumerate(key)}
     rows = f"({table.sql(names)})"
     hashed, known = f"hash({', '.join(names)})", " AND ".join(f"{name} IS NOT NULL" for name in names)
@@ -218,10 +208,8 @@ def distinct_keys(
 
 
 class IdFile:
-    """A mapped .npy file [rows, E] of ids, which any row can be written to.
-
-    What was written goes back to the system from time to time.
-    """
+    """A mapped .npy file [rows, E] of ids, which any row can be written to. What was written goes
+    back to the system from time to time."""
 
     def __init__(self, path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -52,11 +52,8 @@ class BadRows:
             self.reasons[_TORN] = len(self.torn)
 
     def add(self, rows: np.ndarray, columns: Sequence[str], reason: str) -> None:
-        """Takes rows that are bad for a reason, in ascending order.
-
-        Raises:
-            DatasetError: bad rows are an error. It names the first.
-        """
+        """Takes rows that are bad for a reason, in ascending order. Raises `DatasetError` if bad
+        rows are an error. It names the first."""
         if not len(rows):
             return
         if not self.sets_aside:
@@ -129,18 +126,12 @@ class BadRows:
 
 @dataclass
 class RowCheck:
-    """A column that is looked at before ids are given.
+    """A column that is looked at before ids are given."""
 
-    Attributes:
-        column: its name.
-        parse: reads its values.
-        needs: whether a missing value makes the row bad.
-        keep: takes the first row and the values of a chunk, to be used later.
-    """
-
-    column: str
-    parse: Callable[[Any], Parsed]
-    needs: bool = False
+    column: str  # its name
+    parse: Callable[[Any], Parsed]  # reads its values
+    needs: bool = False  # whether a missing value makes the row bad
+    #: takes the first row and the values of a chunk, to be used later
     keep: Callable[[int, Parsed], None] | None = None
 
 
@@ -173,11 +164,9 @@ def splits_of_rows(
     unit: str | None,
     fitting: bool,
 ) -> np.ndarray | None:
-    """Returns [rows] int8, the number of each row's split among `SPLITS`, -1 in none.
-
-    None where there are no splits. Without keys, positions are hashed for splits by fractions.
-    ``fitting``: whether encoders learn from the rows, so that there must be some.
-    """
+    """Returns [rows] int8, the number of each row's split among `SPLITS`, -1 in none. None where
+    there are no splits. Without keys, positions are hashed for splits by fractions. ``fitting``:
+    whether encoders learn from the rows, so that there must be some."""
     split = spec.split
     if split is None:
         return None
@@ -236,27 +225,19 @@ _MOST_CLASSES = 1 << 16
 
 @dataclass
 class LabelsOfRows:
-    """Finds out which labels a column holds, and turns it into "y".
-
-    Attributes:
-        kind: "boolean", "class" or "value".
-        values: the values of the classes in order; None: class numbers are the values themselves.
-        count: the number of classes; 0 for other labels.
-    """
+    """Finds out which labels a column holds, and turns it into "y"."""
 
     spec: LabelColumn
     table: RawTable
-    kind: str = ""
+    kind: str = ""  # "boolean", "class" or "value"
+    #: the values of the classes in order; None: class numbers are the values themselves
     values: list[Any] | None = None
-    count: int = 0
+    count: int = 0  # the number of classes; 0 for other labels
 
     @classmethod
     def of(cls, spec: LabelColumn, table: RawTable) -> LabelsOfRows:
-        """Looks at all labels of a table.
-
-        Raises:
-            DatasetError: there is no such column, or there are too many classes.
-        """
+        """Looks at all labels of a table. Raises `DatasetError` if there is no such column, or
+        there are too many classes."""
         nothing = need("pyarrow").array([], table.type_of(spec.column, "label"))
         as_texts(nothing, f"{table.where}: label: {spec.column}")  # an error where no value is a class
         found = cls(spec, table, spec.kind or "")

@@ -91,11 +91,8 @@ def numbered(path: str) -> list[tuple[int, str]]:
 
 
 def expand(where: str, folder: Path, files: Sequence[str]) -> list[str]:
-    """Returns the files that names and globs stand for: each name's in natural order.
-
-    Raises:
-        DatasetError: a name stands for no file.
-    """
+    """Returns the files that names and globs stand for: each name's in natural order. Raises
+    `DatasetError` if a name stands for no file."""
     found: list[str] = []
     for name in files:
         if _is_remote(name):
@@ -133,40 +130,25 @@ def refuse_database(path: str) -> None:
 
 @dataclass(frozen=True)
 class TablePart:
-    """One file of a table.
+    """One file of a table."""
 
-    Attributes:
-        path: the file as errors name it.
-        parquet: the local Parquet file that is read, the same or a copy.
-        rows: its number of rows.
-        first: the number of its first row in the table.
-        delimiter: of a CSV file; "" for Parquet.
-        schema: its columns and their Arrow types.
-    """
-
-    path: str
-    parquet: str
-    rows: int
-    first: int
-    delimiter: str
-    schema: Any
+    path: str  # the file as errors name it
+    parquet: str  # the local Parquet file that is read, the same or a copy
+    rows: int  # its number of rows
+    first: int  # the number of its first row in the table
+    delimiter: str  # of a CSV file; "" for Parquet
+    schema: Any  # its columns and their Arrow types
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """The rows of a table, as they are in its files.
+    """The rows of a table, as they are in its files."""
 
-    Attributes:
-        where: its name in errors, such as [nodes.user].
-        parts: the files in order.
-        schema: the columns and their Arrow types.
-        torn: rows of CSV files with a wrong number of columns: file, number of the record from 1
-            on, and text.
-    """
-
-    where: str
-    parts: tuple[TablePart, ...]
-    schema: Any
+    where: str  # its name in errors, such as [nodes.user]
+    parts: tuple[TablePart, ...]  # the files in order
+    schema: Any  # the columns and their Arrow types
+    #: rows of CSV files with a wrong number of columns: file, number of the record from 1 on, and
+    #: text
     torn: tuple[tuple[str, int, str], ...] = ()
 
     @cached_property
@@ -175,11 +157,8 @@ class RawTable:
         return sum(part.rows for part in self.parts)
 
     def type_of(self, column: str, key: str) -> Any:
-        """Returns the Arrow type of a column.
-
-        Raises:
-            DatasetError: the table has no such column; ``key`` of the description names it.
-        """
+        """Returns the Arrow type of a column. Raises `DatasetError` if the table has no such
+        column; ``key`` of the description names it."""
         if column not in self.schema.names:
             raise DatasetError(
                 f"{self.where}: {key}: there is no column {column!r} in {self.parts[0].path}; it has "
@@ -219,13 +198,10 @@ class RawTable:
     def sql(self, columns: dict[str, str], as_keys: bool = False) -> str:
         """Returns the query of the rows with their numbers.
 
-        Args:
-            columns: the name of each column in the result, and the column. Whole numbers of CSV
-                files are such in the result.
-            as_keys: makes floats whole numbers; those that stand for none or for several are NULL.
-
-        Raises:
-            DatasetError: DuckDB, which knows no case, cannot tell a column from another one.
+        ``columns``: the name of each column in the result, and the column. Whole numbers of CSV
+        files are such in the result. ``as_keys``: makes floats whole numbers; those that stand for
+        none or for several are NULL. Raises `DatasetError` if DuckDB, which knows no case, cannot
+        tell a column from another one.
         """
         lower, queries = [name.lower() for name in self.schema.names], []
         for column in [*columns.values(), *(one for one in self.schema.names if one.lower() == _ROW)]:
@@ -257,7 +233,7 @@ class RawTable:
     def file_and_row(self, row: int) -> tuple[str, int | None, int]:
         """Returns the file of a row, its row group, and its number there from 0 on. A row of CSV
         has no group, and the number of its record from 1 on; the first record names columns."""
-        part = self._part_of(row)
+        part = self.parts[bisect.bisect_right(self._firsts, row) - 1]  # of empty files the last
         inner = row - part.first
         if part.delimiter:
             return part.path, None, inner + 2 + bisect.bisect_right(self._torn_at[part.path], inner)
@@ -275,9 +251,6 @@ class RawTable:
         found = {path: {number for of, number in records if of == path} for path in dict(records)}
         ends = {path: _lines_of(path, delimiter, numbers) for path, numbers in found.items()}
         return [ends[path][number] for path, number in records]
-
-    def _part_of(self, row: int) -> TablePart:
-        return self.parts[bisect.bisect_right(self._firsts, row) - 1]  # of empty files the last
 
     @cached_property
     def _firsts(self) -> list[int]:
@@ -311,10 +284,8 @@ def literal(text: str) -> str:
 
 
 def _lines_of(path: str, delimiter: str, records: set[int]) -> dict[int, int]:
-    """Returns the lines on which some records of a CSV file end, both from 1 on.
-
-    The first record has the names of the columns. Empty lines are no records.
-    """
+    """Returns the lines on which some records of a CSV file end, both from 1 on. The first record
+    has the names of the columns. Empty lines are no records."""
     found, last = dict.fromkeys(records, 0), max(records, default=0)
     if not records:
         return found
@@ -334,13 +305,9 @@ def _lines_of(path: str, delimiter: str, records: set[int]) -> dict[int, int]:
 def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Path) -> RawTable:
     """Opens the files of a table. CSV and remote files are copied to Parquet files once.
 
-    Args:
-        where: the table's name in errors.
-        folder: the folder that the names of files count from.
-        staged: the folder for the copies.
-
-    Raises:
-        DatasetError: a file is missing, damaged, or has other columns than the first.
+    ``where``: the table's name in errors. ``folder``: the folder that the names of files count
+    from. ``staged``: the folder for the copies. Raises `DatasetError` if a file is missing,
+    damaged, or has other columns than the first.
     """
     pa = need("pyarrow")
     parts: list[TablePart] = []

@@ -22,17 +22,11 @@ _NANOSECONDS = {"D": 86_400 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns":
 
 @dataclass(frozen=True, eq=False)
 class Parsed:
-    """A column in numbers.
+    """A column in numbers."""
 
-    Attributes:
-        values: [n], anything where they are missing or bad.
-        missing: [n] bool, the rows without a value.
-        bad: [n] bool, the rows whose value is none of its kind.
-    """
-
-    values: np.ndarray
-    missing: np.ndarray
-    bad: np.ndarray
+    values: np.ndarray  # [n], anything where they are missing or bad
+    missing: np.ndarray  # [n] bool, the rows without a value
+    bad: np.ndarray  # [n] bool, the rows whose value is none of its kind
 
 
 def missing_in(array: Any) -> np.ndarray:
@@ -76,11 +70,8 @@ def is_vector(kind: Any) -> bool:
 
 
 def to_numbers(array: Any, where: str, most: float = MOST) -> Parsed:
-    """Returns numbers as float64. NaN is missing, and numbers beyond `most` are bad.
-
-    Raises:
-        DatasetError: the column is of no numbers; ``where`` names it.
-    """
+    """Returns numbers as float64. NaN is missing, and numbers beyond `most` are bad. Raises
+    `DatasetError` if the column is of no numbers; ``where`` names it."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
     array = array.cast(pa.float64()) if types.is_null(array.type) else array
@@ -100,11 +91,8 @@ def to_numbers(array: Any, where: str, most: float = MOST) -> Parsed:
 
 
 def to_booleans(array: Any, where: str) -> Parsed:
-    """Returns booleans as bool. The numbers 0 and 1 and the usual words serve too.
-
-    Raises:
-        DatasetError: the column is of no booleans; ``where`` names it.
-    """
+    """Returns booleans as bool. The numbers 0 and 1 and the usual words serve too. Raises
+    `DatasetError` if the column is of no booleans; ``where`` names it."""
     types = need("pyarrow").types
     array, kind = flat(array), array.type
     missing = missing_in(array)
@@ -154,11 +142,8 @@ def natural_unit(kind: Any, spec: TimeColumn) -> str | None:
 
 
 def common_unit(units: dict[str, str | None]) -> str | None:
-    """Returns the finest of the units of some columns.
-
-    Raises:
-        DatasetError: some are plain integers, and others are not.
-    """
+    """Returns the finest of the units of some columns. Raises `DatasetError` if some are plain
+    integers, and others are not."""
     plain = [name for name, unit in units.items() if unit is None]
     dated = {name: unit for name, unit in units.items() if unit is not None}
     if plain and dated:
@@ -170,10 +155,7 @@ def common_unit(units: dict[str, str | None]) -> str | None:
 
 def to_times(array: Any, spec: TimeColumn, unit: str | None, where: str) -> Parsed:
     """Returns times as int64: units since 1970-01-01 UTC, rounded down. Those beyond are bad.
-
-    Raises:
-        DatasetError: the column is of no times; ``where`` names it.
-    """
+    Raises `DatasetError` if the column is of no times; ``where`` names it."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array, kind = flat(array), array.type
     missing = missing_in(array)
@@ -241,7 +223,6 @@ def _read_texts(array: Any, spec: TimeColumn, missing: np.ndarray) -> tuple[Any,
 
 
 def _instant(text: str, spec: TimeColumn) -> datetime:
-    """Returns the instant of one ISO 8601 text."""
     found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     if found.tzinfo is not None:
         return found.astimezone(timezone.utc)
@@ -251,11 +232,8 @@ def _instant(text: str, spec: TimeColumn) -> datetime:
 
 
 def moment(value: Moment, spec: TimeColumn, unit: str | None, where: str) -> int:
-    """Returns a boundary of a split in units of the graph's times.
-
-    Raises:
-        DatasetError: it is no time of the column's kind; ``where`` names it.
-    """
+    """Returns a boundary of a split in units of the graph's times. Raises `DatasetError` if it is
+    no time of the column's kind; ``where`` names it."""
     pa = need("pyarrow")
     if isinstance(value, int):
         if spec.unit is None and unit is not None:
@@ -288,13 +266,9 @@ def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def as_texts(array: Any, where: str) -> Any:
-    """Returns a column as texts: what an export of the table to CSV would hold.
-
-    Booleans are true and false, times ISO 8601, bytes hexadecimal.
-
-    Raises:
-        DatasetError: the column is of lists, maps or structs; ``where`` names it.
-    """
+    """Returns a column as texts: what an export of the table to CSV would hold. Booleans are true
+    and false, times ISO 8601, bytes hexadecimal. Raises `DatasetError` if the column is of lists,
+    maps or structs; ``where`` names it."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
     if is_uuid(array.type):
@@ -315,13 +289,8 @@ _SPELLINGS = (
 
 
 def as_categories(array: Any, where: str) -> Any:
-    """Returns a column as texts that one value has in files of all kinds.
-
-    So 1, 1.0 and "1.0" are "1", and True, "True" and "TRUE" are "true". NaN is missing.
-
-    Raises:
-        DatasetError: as `as_texts`.
-    """
+    """Returns a column as texts that are the same in files of all kinds: 1, 1.0 and "1.0" are "1";
+    True, "True" and "TRUE" are "true". NaN is missing. Raises `DatasetError` as `as_texts`."""
     pa, pc, types = need("pyarrow"), need("pyarrow.compute"), need("pyarrow").types
     array = flat(array)
     texts, kind = as_texts(array, where), array.type
@@ -377,11 +346,9 @@ _BASE, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def hash_texts(array: Any) -> np.ndarray:
-    """Returns [n] uint64, a hash of each text that is the same everywhere and for ever.
-
-    It is the polynomial of the text's bytes (+ 1) in an odd base modulo 2^64, mixed by splitmix64.
-    A missing text has the hash of the empty one.
-    """
+    """Returns [n] uint64, a hash of each text that is the same everywhere and for ever. It is the
+    polynomial of the text's bytes (+ 1) in an odd base modulo 2^64, mixed by splitmix64. A missing
+    text has the hash of the empty one."""
     array = flat(array).fill_null("")
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1].astype(np.int64)
     if not len(array):

@@ -38,13 +38,8 @@ _TENSOR = "__tensor__"
 
 
 def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
-    """Replaces `path`.
-
-    Args:
-        kind: of the file; checked when it is read.
-        version: of its format; checked when it is read.
-        values: tensors, JSON values, and lists and dicts (with text keys) of them.
-    """
+    """Replaces `path`. ``kind`` and ``version`` are checked when it is read. ``values``: tensors,
+    JSON values, and lists and dicts (with text keys) of them."""
     tensors: dict[str, Tensor] = {}
     plain = _take_tensors(values, "", tensors)
     checksums = {name: _checksum(tensor) for name, tensor in tensors.items()}
@@ -59,11 +54,7 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
 
 
 def read_bytes(path: Path) -> bytes:
-    """Returns the bytes of a file that `save_values` wrote.
-
-    Raises:
-        TrainError: the file is missing.
-    """
+    """Returns the bytes of a file of `save_values`. Raises `TrainError` if it is missing."""
     if not path.is_file():
         raise TrainError(f"{path}: no such checkpoint; the run may have stopped before its first one")
     return path.read_bytes()
@@ -71,10 +62,7 @@ def read_bytes(path: Path) -> bytes:
 
 def parse_values(path: Path, data: bytes, kind: str, version: int) -> dict[str, Any]:
     """Returns the values in the bytes of a file that `save_values` wrote. `path` is for messages.
-
-    Raises:
-        TrainError: the file is truncated, altered, of another kind or of another version.
-    """
+    Raises `TrainError` if the file is truncated, altered, of another kind or of another version."""
     try:
         tensors = load(data)
         length = int.from_bytes(data[:8], "little")
@@ -131,48 +119,30 @@ _VERSION = 3
 
 @dataclass(frozen=True)
 class RankCheckpoint:
-    """The state of one rank.
+    """The state of one rank."""
 
-    Attributes:
-        loader: `state_dict` of its training loader.
-        running: its row of `BatchNormStatistics.table`.
-        epoch_phases: its seconds per phase in the current epoch.
-        phases: its seconds per phase in the finished epochs.
-        history: `state_dict` of its historical embeddings; empty in a run without them.
-    """
-
-    loader: dict[str, Any]
-    running: Tensor
-    epoch_phases: dict[str, float]
-    phases: dict[str, float]
+    loader: dict[str, Any]  # `state_dict` of its training loader
+    running: Tensor  # its row of `BatchNormStatistics.table`
+    epoch_phases: dict[str, float]  # its seconds per phase in the current epoch
+    phases: dict[str, float]  # its seconds per phase in the finished epochs
+    #: `state_dict` of its historical embeddings; empty in a run without them
     history: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of a checkpoint file.
-
-    Attributes:
-        dataset: the fingerprint of the data set, as a dict.
-        progress: of the run.
-        model: `state_dict` of the model.
-        best: `state_dict` of the model at the best validation epoch.
-        optimiser: `state_dict` of the optimiser.
-        schedule: that of the schedule of its learning rate; empty without one.
-        ranks: the state of each rank.
-        rows: the name of the learned rows in `RowFolders`; "" in a run without them.
-        best_rows: the name of those of the best validation epoch, likewise.
-    """
+    """The contents of a checkpoint file."""
 
     config: TrainConfig
-    dataset: dict[str, Any]
-    progress: RunProgress
-    model: dict[str, Tensor]
-    best: dict[str, Tensor]
-    optimiser: dict[str, Any]
-    ranks: list[RankCheckpoint]
-    rows: str = ""
-    best_rows: str = ""
+    dataset: dict[str, Any]  # the fingerprint of the data set, as a dict
+    progress: RunProgress  # of the run
+    model: dict[str, Tensor]  # `state_dict` of the model
+    best: dict[str, Tensor]  # `state_dict` of the model at the best validation epoch
+    optimiser: dict[str, Any]  # `state_dict` of the optimiser
+    ranks: list[RankCheckpoint]  # the state of each rank
+    rows: str = ""  # the name of the learned rows in `RowFolders`; "" in a run without them
+    best_rows: str = ""  # the name of those of the best validation epoch, likewise
+    #: that of the schedule of its learning rate; empty without one
     schedule: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
@@ -193,11 +163,7 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
-        """Reads the checkpoint at `path`.
-
-        Raises:
-            TrainError: the file is missing, damaged or of another program.
-        """
+        """Reads a checkpoint. Raises `TrainError` if it is missing, damaged or another file."""
         return cls.parse(path, read_bytes(path))
 
     @classmethod
@@ -226,14 +192,8 @@ class Checkpoint:
         """Returns the state that a rank continues with.
 
         If the number of ranks has changed, it is the first rank's position in the epoch, and
-        `model` has the average of all ranks' running statistics.
-
-        Args:
-            rank: of the process.
-            size: the number of ranks now.
-
-        Raises:
-            TrainError: the number of ranks has changed, and the schedule is not global.
+        `model` has the average of all ranks' running statistics. Raises `TrainError` if the number
+        of ranks has changed, and the schedule is not global.
         """
         if size == len(self.ranks):
             return self.ranks[rank]
@@ -249,14 +209,10 @@ class Checkpoint:
     def check_dataset(self, path: Path, found: DatasetFingerprint, name: str = "") -> None:
         """Refuses a data set other than the one that the run has trained on.
 
-        Args:
-            found: the fingerprint of the data set.
-            name: its name or path, where new data may be predicted: tables that were encoded as
-                those of the run were.
-
-        Raises:
-            TrainError: a count or the checksum differs; the message says which. Or the data are
-                new, but the model has learned rows of the nodes of the run.
+        ``found``: the fingerprint of the data set. ``name``: its name or path, where new data may
+        be predicted: tables that were encoded as those of the run were. Raises `TrainError` if a
+        count or the checksum differs; the message says which. Or the data are new, but the model
+        has learned rows of the nodes of the run.
         """
         trained = self.config.run.dataset
         encoders = fitted_encoders(name) if name and trained and name != trained else None
@@ -273,11 +229,8 @@ class Checkpoint:
                 raise TrainError(f"{path}: is of another data set: its {name} is {was}, here it is {value}")
 
     def restore_model(self, path: Path, model: nn.Module, weights: dict[str, Tensor]) -> None:
-        """Loads `weights` (``self.model`` or ``self.best``) into `model`.
-
-        Raises:
-            TrainError: names or shapes do not match the configuration's model.
-        """
+        """Loads `weights` (``self.model`` or ``self.best``) into `model`. Raises `TrainError` if
+        names or shapes do not match the configuration's model."""
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
@@ -286,11 +239,8 @@ class Checkpoint:
     def restore_optimiser(
         self, path: Path, optimiser: Optimizer, schedule: LRScheduler | None = None
     ) -> None:
-        """Loads the state of an optimiser, and that of the schedule of its learning rate.
-
-        Raises:
-            TrainError: it belongs to other parameters.
-        """
+        """Loads the state of an optimiser, and that of the schedule of its learning rate. Raises
+        `TrainError` if it belongs to other parameters."""
         state = {int(index): values for index, values in self.optimiser["state"].items()}
         groups = self.optimiser["param_groups"]
         for group in groups:
@@ -307,10 +257,8 @@ class Checkpoint:
 
 
 def gather_histories(history: HistoricalCaches | None, ranks: Ranks) -> list[dict[str, Tensor]]:
-    """Returns the states of all ranks' caches on the first rank, by rank; collective.
-
-    On other ranks, and in a run without caches, the states are empty.
-    """
+    """Returns the states of all ranks' caches on the first rank, by rank; collective. On other
+    ranks, and in a run without caches, the states are empty."""
     nothing: list[dict[str, Tensor]] = [{} for _ in range(ranks.size)]
     if history is None:
         return nothing
@@ -319,11 +267,8 @@ def gather_histories(history: HistoricalCaches | None, ranks: Ranks) -> list[dic
 
 
 def restore_history(path: Path, history: HistoricalCaches | None, state: Mapping[str, Tensor]) -> None:
-    """Lets a rank's caches go on from the checkpoint at `path`.
-
-    Raises:
-        TrainError: the checkpoint has no such state.
-    """
+    """Lets a rank's caches go on from the checkpoint at `path`. Raises `TrainError` if the
+    checkpoint has no such state."""
     if history is None:
         return
     try:
@@ -341,7 +286,10 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
     """
     if history is None:
         return None
-    every = [_stats(values) for values in ranks.values(asdict(history.stats()))]
+    every = [
+        HistoricalStats(**{**values, "layers": [LayerCounts(**one) for one in values["layers"]]})
+        for values in ranks.values(asdict(history.stats()))
+    ]
     layers = [one for stats in every for one in stats.layers]
     return {
         "hit_rates": hit_rates(every),
@@ -360,10 +308,6 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
     }
 
 
-def _stats(values: dict[str, Any]) -> HistoricalStats:
-    return HistoricalStats(**{**values, "layers": [LayerCounts(**one) for one in values["layers"]]})
-
-
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
@@ -373,31 +317,19 @@ def _share(part: int, whole: int) -> float:
 
 @dataclass(eq=False)
 class TrainerState:
-    """The state of a run, beside that of the objects of its job.
+    """The state of a run, beside that of the objects of its job."""
 
-    Attributes:
-        progress: the place in the run.
-        best: the weights of the best epoch.
-        clock: the seconds of the current epoch by phase.
-        earlier: those of the epochs before it.
-        loader: the place of the training loader, until the loader takes it.
-        best_rows: the name of the learned rows of the best epoch; "" in a run without them.
-    """
-
-    progress: RunProgress = field(default_factory=RunProgress)
-    best: dict[str, Tensor] = field(default_factory=dict)
-    clock: PhaseClock = field(default_factory=PhaseClock)
-    earlier: PhaseClock = field(default_factory=PhaseClock)
-    loader: dict[str, Any] | None = None
-    best_rows: str = ""
+    progress: RunProgress = field(default_factory=RunProgress)  # the place in the run
+    best: dict[str, Tensor] = field(default_factory=dict)  # the weights of the best epoch
+    clock: PhaseClock = field(default_factory=PhaseClock)  # the seconds of the current epoch by phase
+    earlier: PhaseClock = field(default_factory=PhaseClock)  # those of the epochs before it
+    loader: dict[str, Any] | None = None  # the place of the training loader, until the loader takes it
+    best_rows: str = ""  # the name of the learned rows of the best epoch; "" in a run without them
 
     @classmethod
     def restored(cls, checkpoint: Checkpoint, path: Path, job: TrainingJob, ranks: Ranks) -> TrainerState:
-        """Puts a checkpoint into the objects of a job. Returns the rest of the state.
-
-        Raises:
-            TrainError: it does not fit the job or the number of ranks. The message names ``path``.
-        """
+        """Puts a checkpoint into the objects of a job; returns the rest of the state. Raises
+        `TrainError`, which names ``path``, if it does not fit the job or the number of ranks."""
         own = checkpoint.state_of(ranks.rank, ranks.size)
         checkpoint.restore_model(path, job.network.model, checkpoint.model)
         checkpoint.restore_optimiser(path, job.optimiser, job.schedule)
@@ -437,10 +369,7 @@ class TrainerState:
 
     def begin_epoch(self, job: TrainingJob, path: Path) -> int:
         """Brings the training loader to the place of the run. Returns the epoch's remaining steps.
-
-        Raises:
-            TrainError: the place of the checkpoint at ``path`` does not fit the loader.
-        """
+        Raises `TrainError` if the place of the checkpoint at ``path`` does not fit the loader."""
         loader, place, self.loader = job.train_loader, self.loader, None
         if place is None or not self.progress.step:
             loader.set_epoch(self.progress.epoch)

@@ -31,21 +31,14 @@ from pyg_batchgnn.train.training_data import DatasetFingerprint, TrainingData, f
 
 
 def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
-    """Opens the data set of that name or path, or the default one if the name is None.
-
-    Args:
-        reverse_relations: True adds the reverse of every relation.
-    """
+    """Opens the data set of that name or path, or the default one if the name is None."""
     dataset = default_dataset() if name is None else load_dataset(name)
     return with_reverse_relations(dataset) if reverse_relations else dataset
 
 
 def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, DatasetFingerprint]:
-    """Opens each rank's data set; collective. Its path may differ between ranks.
-
-    Raises:
-        AgreementError: the ranks have different data sets.
-    """
+    """Opens each rank's data set; collective. Its path may differ between ranks. Raises
+    `AgreementError` if the ranks have different data sets."""
     dataset = open_dataset(config.run.dataset, config.run.reverse_relations)
     fingerprint = fingerprint_dataset(dataset)
     ranks.agree({f"data set, {name}": value for name, value in fingerprint.to_dict().items()})
@@ -59,10 +52,6 @@ def choose_product(
 
     "auto" takes the product of the processors. "probe" lets one rank of each host probe while the
     others wait. The run uses torch's product if that is the one of all processors or hosts.
-
-    Args:
-        features: columns of the features.
-        columns: of the model's output.
 
     Returns:
         The configuration with the product, and the result of this rank's probe, or None without a
@@ -98,11 +87,8 @@ def apply_product(config: TrainConfig) -> None:
 
 def decide_level(config: TrainConfig, ranks: Ranks) -> TrainConfig:
     """Returns the configuration with a level of bfloat16 products that every rank has, where it
-    needs one; collective.
-
-    Raises:
-        TrainError: this rank, or another one, has not the level that is asked for.
-    """
+    needs one; collective. Raises `TrainError` if this rank, or another one, has not the level that
+    is asked for."""
     if not _multiplies_bfloat16(config):
         return config
     if config.run.bfloat16_products is BFloat16Products.AUTO:
@@ -126,22 +112,15 @@ def _multiplies_bfloat16(config: TrainConfig) -> bool:
 
 def _common_level(of_ranks: list[list[str]]) -> str:
     """Returns the highest level that all ranks have and that is on none above its default.
-
-    Args:
-        of_ranks: of each rank the default level, and all that it has.
-    """
+    ``of_ranks``: of each rank the default level, and all that it has."""
     order = [level.value for level in BFloat16Products][1:]
     most = min(order.index(default) for default, *_ in of_ranks)
     return [level for level in order[: most + 1] if all(level in levels for _, *levels in of_ranks)][-1]
 
 
 def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
-    """Returns the log's line about the product.
-
-    Args:
-        config: of the run, with the product decided.
-        choice: the result of this rank's probe, or None without a probe.
-    """
+    """Returns the log's line about the product. ``config``: of the run, with the product decided.
+    ``choice``: the result of this rank's probe, or None without a probe."""
     name = config.run.matrix_product.value
     if choice is None:
         level = f", bfloat16 {config.run.bfloat16_products.value}" if _multiplies_bfloat16(config) else ""
@@ -151,10 +130,7 @@ def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
 
 def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tuple[int, int, int]]:
     """Returns (rows, columns, outputs) of the product of each layer, the layer next to the input
-    first.
-
-    The rows are those of a training minibatch in which no node is found twice.
-    """
+    first. The rows are those of a training minibatch in which no node is found twice."""
     model, fanout = config.model, config.sampling.fanout
     widths = pairwise([features, *[model.hidden] * (model.num_layers - 1), classes])
     # A fanout of all neighbours counts as twenty: the probe multiplies at most a few thousand rows.
@@ -202,11 +178,8 @@ def _with_defaults(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Train
 
 def _with_own_threads(config: TrainConfig, own: int | None, ranks: Ranks) -> TrainConfig:
     """Returns the configuration with this rank's number of threads, or the first rank's if it has
-    none.
-
-    The numbers may differ only if results do not depend on them: a resumed run knows the first
-    rank's number alone.
-    """
+    none. The numbers may differ only if results do not depend on them: a resumed run knows the
+    first rank's number alone."""
     config = replace(config, run=replace(config.run, threads=own or config.run.threads))
     if not is_thread_independent(config):
         ranks.agree({"run.threads": config.run.threads})
@@ -232,11 +205,9 @@ _TOP_PAD_BYTES = 64 * 2**20
 
 
 def configure_malloc(choice: Malloc) -> bool:
-    """Applies `choice` to this process. Returns whether freed memory is now kept.
-
-    If it is kept, blocks below 2 GiB come from the heap instead of a mapping of their own. The heap
-    is never trimmed and grows by 64 MiB at a time. On systems without glibc nothing changes.
-    """
+    """Applies `choice` to this process. Returns whether freed memory is now kept. If it is kept,
+    blocks below 2 GiB come from the heap instead of a mapping of their own. The heap is never
+    trimmed and grows by 64 MiB at a time. On systems without glibc nothing changes."""
     if choice is Malloc.DEFAULT or not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

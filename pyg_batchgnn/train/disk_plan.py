@@ -45,10 +45,6 @@ class DiskPrediction:
     def of(cls, dataset: Dataset, config: TrainConfig, samples: int) -> DiskPrediction | None:
         """Makes the loader that trains, and predicts an epoch.
 
-        Args:
-            config: of the run.
-            samples: minibatches that are sampled for it.
-
         Returns:
             None if all features fit.
 
@@ -74,11 +70,7 @@ class DiskPrediction:
         return cls(forecast, budget, features, len(loader), edges, *whole)
 
     def lines(self, computing: Prediction | None) -> list[str]:
-        """Returns what is said of it.
-
-        Args:
-            computing: the prediction of an epoch whose features are in memory.
-        """
+        """Returns what is said of it. ``computing``: the same with features in memory."""
         found = self.forecast
         sweep = min(self.minibatches, found.period * found.sizes.fetch)
         budget = "half of the free memory" if self.budget is None else "half of the memory budget"

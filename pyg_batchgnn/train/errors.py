@@ -16,8 +16,7 @@ class FirstRankError(Exception):
 
 @contextlib.contextmanager
 def as_train_error(*kinds: type[Exception]) -> Iterator[None]:
-    """Turns errors of these kinds that the block raises into a `TrainError` with the same
-    message."""
+    """Turns errors of these kinds inside the block into a `TrainError` with the same message."""
     try:
         yield
     except kinds as error:

@@ -32,8 +32,7 @@ Loader: TypeAlias = MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
 
 
 def infer(network: GraphNetwork, loader: Loader) -> Iterator[tuple[Any, ModelOutput]]:
-    """Yields each minibatch and the output for its seed nodes or pairs, with the model in
-    evaluation mode."""
+    """Yields each minibatch and the output for its seeds, in evaluation mode."""
     for batch in evaluated(network, loader):
         with torch.no_grad():
             output = network.outputs(batch)
@@ -62,9 +61,7 @@ def evaluate(
     """Returns loss and metrics of the nodes of all ranks' loaders; collective.
 
     Args:
-        network: evaluated.
         loader: this rank's nodes. Each node is in one rank's loader.
-        graph: of the run, which has the labels.
         stop: called after each minibatch. If it returns True, on every rank, evaluation ends early.
 
     Returns:
@@ -80,19 +77,12 @@ def evaluate(
 
 @dataclass(frozen=True, eq=False)
 class NodeOutputs:
-    """The outputs of the nodes that a rank owns.
+    """The outputs of the nodes that a rank owns."""
 
-    Attributes:
-        nodes: the nodes, which read rows that lie in a file.
-        sorted: their original ids.
-        logits: [n, columns] float32.
-        hidden: [n, hidden], the input of the last layer.
-    """
-
-    nodes: AllNodes
-    sorted: SortedNodes
-    logits: Tensor
-    hidden: Tensor
+    nodes: AllNodes  # the nodes, which read rows that lie in a file
+    sorted: SortedNodes  # their original ids
+    logits: Tensor  # [n, columns] float32
+    hidden: Tensor  # [n, hidden], the input of the last layer
 
     def find(self, ids: Tensor) -> OwnRows:
         """Finds the nodes of a list, [m] int64 original ids, that the rank owns."""
@@ -114,8 +104,8 @@ ROWS = 1 << 16
 def score_nodes(
     outputs: NodeOutputs, graph: RunGraph, nodes: Tensor, task: NodeTask, ranks: Ranks
 ) -> Evaluation | None:
-    """Returns loss and metrics of some nodes, [m] int64 original ids that are the same on every
-    rank; collective."""
+    """Returns loss and metrics of nodes [m] int64, original ids, the same on every rank;
+    collective."""
     scoring, labels = Scoring(task), graph.owned_labels()
     for row in outputs.find(nodes).row.split(ROWS):
         scoring.add(outputs.logits_of(row), labels[row])
@@ -132,28 +122,21 @@ def infer_all(network: GraphNetwork, graph: RunGraph) -> NodeOutputs:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredNodes:
-    """The nodes of a split, on which a run is measured.
-
-    Attributes:
-        nodes: [n] int64 original ids, the same on every rank.
-        loader: this rank's minibatches of them, for an evaluation by sampling.
-    """
+    """The nodes of a split, on which a run is measured."""
 
     config: TrainConfig
     network: GraphNetwork
     graph: RunGraph
     task: NodeTask
-    nodes: Tensor
-    loader: MacrobatchNeighborLoader
+    nodes: Tensor  # [n] int64 original ids, the same on every rank
+    loader: MacrobatchNeighborLoader  # this rank's minibatches of them, for an evaluation by sampling
 
     def __len__(self) -> int:
         return len(self.nodes)
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics, as the run is configured; collective.
-
-        The result is None if there are no nodes, or if `stop` asks on every rank for an early end.
-        """
+        """Returns loss and metrics, as the run is configured; collective. The result is None if
+        there are no nodes, or if `stop` asks on every rank for an early end."""
         if self.config.sampling.evaluation is EvaluationKind.SAMPLED:
             return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
         outputs = infer_all(self.network, self.graph) if len(self) else None
@@ -170,17 +153,11 @@ _SCORED = 1 << 19
 
 @dataclass(frozen=True, eq=False)
 class PairScorer:
-    """Scores pairs of nodes; collective over ranks.
+    """Scores pairs of nodes; collective over ranks."""
 
-    Attributes:
-        network: gives the decoder and the relation.
-        rows: of all nodes.
-        columns: of a row.
-    """
-
-    network: LinkNetwork
-    rows: EmbeddedRows
-    columns: int
+    network: LinkNetwork  # gives the decoder and the relation
+    rows: EmbeddedRows  # of all nodes
+    columns: int  # of a row
     ranks: Ranks
 
     @property
@@ -196,12 +173,9 @@ class PairScorer:
     def scores(self, sources: Tensor | EmbeddedNodes, source: Tensor, targets: Tensor) -> Tensor:
         """Returns [p] float32, the scores of pairs.
 
-        Each rank fetches the row of each distinct target once.
-
-        Args:
-            sources: [n, columns], the rows of sources, or nodes with their rows.
-            source: [p] int64, the row of each pair's source in ``sources``.
-            targets: [p] int64, the original id of each pair's target.
+        Each rank fetches the row of each distinct target once. ``sources``: [n, columns], the rows
+        of sources, or nodes with their rows. ``source``: [p] int64, the row of each pair's source
+        in ``sources``. ``targets``: [p] int64, the original id of each pair's target.
         """
         target_type, size = self.network.relation[2], self.rows_at_a_time
         ordered, order = targets.sort()
@@ -225,26 +199,19 @@ _PAIRS = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class MeasuredLinks:
-    """The links of a split, on which a run is measured.
-
-    Attributes:
-        links: with negatives, the same on every rank.
-    """
+    """The links of a split, on which a run is measured."""
 
     network: LinkNetwork
     graph: RunGraph
     task: LinkTask
-    links: RankedLinks
+    links: RankedLinks  # with negatives, the same on every rank
 
     def __len__(self) -> int:
         return len(self.links)
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics; collective.
-
-        Each node is computed from all its neighbours. The result is None if there are no links, or
-        if `stop` asks on every rank for an early end.
-        """
+        """Returns loss and metrics; collective. Each node is computed from all its neighbours. The
+        result is None if there are no links, or if `stop` asks on every rank for an early end."""
         rows = embed_all(self.network, self.graph) if len(self) else None
         if rows is None or stop():
             return None
@@ -252,8 +219,7 @@ class MeasuredLinks:
 
 
 def embed_all(network: LinkNetwork, graph: RunGraph) -> EmbeddedRows:
-    """Computes the rows of all nodes of the types that links join, with the model in evaluation
-    mode; collective."""
+    """Computes all nodes of the types that links join, in evaluation mode; collective."""
     nodes = graph.all_nodes()
     return graph.embedded(nodes, network.infer_embeddings(nodes, network.embedded_types))
 
@@ -263,12 +229,7 @@ def rank_links(
     network: LinkNetwork, rows: EmbeddedRows, links: RankedLinks, task: LinkTask, ranks: Ranks
 ) -> Evaluation | None:
     """Ranks links among their negatives; collective. Each rank takes an equal share of them.
-
-    Args:
-        network: gives the decoder.
-        rows: of all nodes.
-        links: with negatives, the same on every rank.
-    """
+    ``rows``: of all nodes. ``links``: with negatives, the same on every rank."""
     ranking, index = task.ranking(), links.index.to(torch.int64)
     scorer = PairScorer(network, rows, task.columns, ranks)
     others = links.negatives
@@ -287,13 +248,8 @@ def rank_links(
 
 
 def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
-    """Returns [n, k], the scores of pairs; collective.
-
-    Args:
-        scorer: of the run.
-        sources: [n] int64 original ids.
-        targets: [n, k] int64 original ids, k for each source.
-    """
+    """Returns [n, k], the scores of pairs; collective. ``sources``: [n] int64 original ids.
+    ``targets``: [n, k] int64 original ids, k for each source."""
     source = torch.arange(len(sources)).repeat_interleave(targets.size(1))
     return scorer.scores(scorer.fetch_sources(sources), source, targets.reshape(-1)).view_as(targets)
 
@@ -307,14 +263,8 @@ def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
 
 
 def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
-    """Yields this rank's part of a list in pieces.
-
-    Every rank gets the same number of pieces; its last ones may be empty.
-
-    Args:
-        count: the length of the list.
-        size: the most items of a piece.
-    """
+    """Yields this rank's part of a list in pieces. Every rank gets the same number of pieces; its
+    last ones may be empty. ``size``: the most items of a piece."""
     size = max(1, size)
     begin, end = (count * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
     longest = -(-count // ranks.size)
@@ -327,17 +277,13 @@ def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTimedLinks:
-    """The links of a split, on which a run that looks at times is measured.
-
-    Attributes:
-        count: the number of links.
-        loader: this rank's minibatches of the links at their times, with the targets that they are
-            ranked among.
-    """
+    """The links of a split, on which a run that looks at times is measured."""
 
     network: LinkNetwork
     task: LinkTask
-    count: int
+    count: int  # the number of links
+    #: this rank's minibatches of the links at their times, with the targets that they are ranked
+    #: among
     loader: MacrobatchLinkNeighborLoader
 
     @classmethod
@@ -350,11 +296,8 @@ class MeasuredTimedLinks:
         graph: RunGraph,
         task: LinkTask,
     ) -> MeasuredTimedLinks:
-        """Returns the links of a split; collective.
-
-        Raises:
-            TrainError: links have no times, or all links of the split have the same negatives.
-        """
+        """Returns the links of a split; collective. Raises `TrainError` if links have no times, or
+        all links of the split have the same negatives."""
         name = str(graph.config.sampling.time_attr)
         times, first = (
             link_times(dataset, links, split, name),
@@ -378,12 +321,9 @@ class MeasuredTimedLinks:
         return self.count
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics; collective.
-
-        The ends of a link and its negatives are computed from sampled neighbours that are not later
-        than the link. The result is None if there are no links, or if `stop` asks on every rank for
-        an early end.
-        """
+        """Returns loss and metrics; collective. The ends of a link and its negatives are computed
+        from sampled neighbours that are not later than the link. The result is None if there are no
+        links, or if `stop` asks on every rank for an early end."""
         ranking = self.task.ranking()
         for positions, scores in score_pairs(self.network, self.loader):
             if count := len(positions):
@@ -413,11 +353,7 @@ def rows_at(
 ) -> Iterator[EmbeddedNodes]:
     """Yields the rows of some nodes of a type, from sampled neighbours that are not later than a
     time; collective. Each rank gets those of its minibatches, after a piece without nodes.
-
-    Args:
-        nodes: [n] int64 original ids, the same on every rank.
-        columns: of a row.
-    """
+    ``nodes``: [n] int64 original ids, the same on every rank."""
     yield EmbeddedNodes(torch.empty(0, dtype=torch.int64), torch.empty(0, columns))
     for batch in evaluated(network, graph.moment_loader(node_type, nodes, time)):
         reached = batch.nodes_of(node_type)

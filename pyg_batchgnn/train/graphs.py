@@ -100,27 +100,18 @@ def aggregates_exist(config: TrainConfig) -> bool:
 
 @dataclass(eq=False, kw_only=True)
 class WholeGraph(RunGraph):
-    """A graph that one rank holds whole.
+    """A graph that one rank holds whole."""
 
-    Attributes:
-        data: the features, and the edges of named relations.
-        topology: the in-edges of each node, for the samplers.
-        label: [N, ...], the labels of each node of the predicted type; None if links are predicted.
-        times: the times of nodes or of edges by group; none if they are not looked at.
-    """
-
-    data: Data | HeteroData
-    topology: CscGraph | TypedGraph
+    data: Data | HeteroData  # the features, and the edges of named relations
+    topology: CscGraph | TypedGraph  # the in-edges of each node, for the samplers
+    #: [N, ...], the labels of each node of the predicted type; None if links are predicted
     label: Tensor | None
-    times: Mapping[Group, Tensor]
+    times: Mapping[Group, Tensor]  # the times of nodes or of edges by group; none if they are not looked at
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
-        """Takes what training needs of a data set: edges, features and labels.
-
-        Raises:
-            TrainError: the data set has no features or labels that training can use.
-        """
+        """Takes what training needs of a data set: edges, features and labels. Raises `TrainError`
+        if the data set has no features or labels that training can use."""
         read = TrainingData.of(dataset, config)
         check_learned_fit(dataset, config, read.learned, ranks=1)
         found = FeatureTables.of(read.features, config)
@@ -178,16 +169,13 @@ class WholeGraph(RunGraph):
 
 
 def _x(data: Data | HeteroData) -> Any:
-    """Returns the features of the only type, or None."""
     return data.node_stores[0].get(FEATURES)
 
 
 def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:
-    """Returns the in-edges of each node, with the names of types if they have any.
-
-    Edges that are mapped by destination are read into memory if they take at most half of what is
-    free, and no more than the memory budget beside which they lie.
-    """
+    """Returns the in-edges of each node, with the names of types if they have any. Edges that are
+    mapped by destination are read into memory if they take at most half of what is free, and no
+    more than the memory budget beside which they lie."""
     room = machine.memory().available // 2
     dataset = dataset.read_topology(room if budget is None else min(room, budget))
     graph = TypedGraph.of_dataset(dataset).advise_huge_pages()
@@ -195,7 +183,6 @@ def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:
 
 
 def _data(dataset: Dataset, features: Mapping[str, Tensor]) -> Data | HeteroData:
-    """Returns the features, and the edges of named relations."""
     data: Any = HeteroData() if dataset.has_names else Data()
     for nodes in dataset.node_sets:
         store = data[nodes.name] if dataset.has_names else data
@@ -215,25 +202,16 @@ def _data(dataset: Dataset, features: Mapping[str, Tensor]) -> Data | HeteroData
 
 @dataclass(eq=False, kw_only=True)
 class PartitionedGraph(RunGraph):
-    """A rank's part of the graph. The loaders of all ranks read it.
+    """A rank's part of the graph. The loaders of all ranks read it."""
 
-    Attributes:
-        features: the attributes of the part's nodes, labels among them.
-        topology: the part's edges.
-    """
-
-    features: DistFeatureStore
-    topology: DistGraphStore
+    features: DistFeatureStore  # the attributes of the part's nodes, labels among them
+    topology: DistGraphStore  # the part's edges
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
-        """Partitions a data set, or reads its saved partition; collective.
-
-        Raises:
-            TrainError: the data set has no features or labels that training can use, or the
-                partition is of another graph.
-            DatasetError: a file of the saved partition is damaged or missing.
-        """
+        """Partitions a data set, or reads its saved partition; collective. Raises `TrainError` if
+        the data set has no features or labels that training can use, or the partition is of another
+        graph. Raises `DatasetError` if a file of the saved partition is damaged or missing."""
         read, comm = TrainingData.of(dataset, config), ranks.sampling
         check_learned_fit(dataset, config, read.learned, ranks.size)
         part = _part(dataset, read, config, comm)
@@ -273,12 +251,7 @@ class PartitionedGraph(RunGraph):
         return RowsOverRanks.beside(self.features, rows)
 
     def owned_labels(self) -> Tensor:
-        return self.features.own.attributes[self._predicted][LABELS]
-
-    @property
-    def _predicted(self) -> Group:
-        """The nodes of the predicted type."""
-        return Group(RowKind.NODE, self.inputs.node_type)
+        return self.features.own.attributes[Group(RowKind.NODE, self.inputs.node_type)][LABELS]
 
     def _whole_data(self) -> Any:
         return self._with_learned_rows((self.features, self.topology))
@@ -302,21 +275,15 @@ class PartitionedGraph(RunGraph):
         return {"history": self.history if settings.historical else None}
 
     def _attributes(self, settings: MinibatchSettings) -> list[str]:
-        """Returns the attributes that travel.
-
-        The aggregates of GCN include a node's own features, so only labels travel with them.
-        """
+        """Returns the attributes that travel. The aggregates of GCN include a node's own features,
+        so only labels travel with them."""
         are_features_cached = settings.cached and self.config.model.kind is ModelKind.GCN
         features = [FEATURES] if self.inputs.features and not are_features_cached else []
         return features if self.inputs.link is not None else [*features, LABELS]
 
 
 def check_partition(source: str) -> None:
-    """Checks that a text names a policy or the folder of a saved partition.
-
-    Raises:
-        TrainError: it names neither.
-    """
+    """Raises `TrainError` unless a text names a policy or the folder of a saved partition."""
     if source not in POLICIES and not is_partition(source):
         raise TrainError(
             f"ranks.partition is {source!r}, which is no folder of a saved partition and none of the "
@@ -406,8 +373,7 @@ def _check_attributes(
 
 
 def _check_codes(source: str, name: str, own: Tensor, whole: Tensor, dataset: Dataset) -> None:
-    """Raises TrainError unless an attribute is codes in a part and in a data set, of equal scales,
-    or in neither."""
+    """Raises TrainError unless both or neither have int8 codes, and their scales are equal."""
     both = [table.decoding if isinstance(table, ops.QuantizedTensor) else None for table in (own, whole)]
     if both[0] is None and both[1] is None:
         return

@@ -29,11 +29,8 @@ from pyg_batchgnn.train.times import link_times
 
 
 def split_sizes(dataset: Dataset, config: TrainConfig) -> dict[str, int]:
-    """Returns the number of nodes or links of each split.
-
-    Raises:
-        TrainError: there are none for training, or none for the validation that the run needs.
-    """
+    """Returns the number of nodes or links of each split. Raises `TrainError` if there are none for
+    training, or none for the validation that the run needs."""
     is_link = config.task.kind is TaskKind.LINKS
     found: Any = (PredictedLinks if is_link else PredictedNodes).of(dataset, config.task)
     sizes = {name: len(found.split(name)) for name in SPLITS}
@@ -77,10 +74,8 @@ _PIECE = 1 << 14
 
 
 def make_optimiser(config: TrainConfig, weights: Sequence[nn.Parameter], mode: str) -> tuple[Optimizer, Any]:
-    """Returns the optimiser of some weights and the schedule of its learning rate.
-
-    ``mode``: "max" if larger metrics are better, else "min".
-    """
+    """Returns the optimiser of some weights and the schedule of its learning rate. ``mode``: "max"
+    if larger metrics are better, else "min"."""
     chosen = config.optimiser
     decay = {"weight_decay": chosen.weight_decay} if chosen.weight_decay else {}
     # Fused, it reads and writes each number once: a fifth of the time on cora's 0.7 million.
@@ -136,38 +131,23 @@ def _made(
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """The objects that the trainer works with.
-
-    Attributes:
-        task: the prediction that the network learns.
-        network: the model and its kind of minibatch.
-        replica: the network as all ranks train it.
-        running: the running statistics of its BatchNorm layers.
-        optimiser: of the network's parameters.
-        schedule: moves its learning rate; None in a run whose learning rate stays.
-        rows: updates the learned rows; None in a run without them.
-        train_loader: shuffled minibatches of the training nodes.
-        graph: the graph of the loaders.
-        val: the validation split.
-        test: the test split.
-        sizes: the number of nodes or links of each split.
-        notes: lines that the user should read before training starts.
-    """
+    """The objects that the trainer works with."""
 
     config: TrainConfig
-    task: Task
-    network: GraphNetwork
-    replica: Replica
-    running: BatchNormStatistics
-    optimiser: Optimizer
-    schedule: Any
-    rows: EmbeddingOptimizer | None
+    task: Task  # the prediction that the network learns
+    network: GraphNetwork  # the model and its kind of minibatch
+    replica: Replica  # the network as all ranks train it
+    running: BatchNormStatistics  # the running statistics of its BatchNorm layers
+    optimiser: Optimizer  # of the network's parameters
+    schedule: Any  # moves its learning rate; None in a run whose learning rate stays
+    rows: EmbeddingOptimizer | None  # updates the learned rows; None in a run without them
+    #: shuffled minibatches of the training nodes
     train_loader: MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
-    graph: RunGraph
-    val: Measured
-    test: Measured
-    sizes: dict[str, int]
-    notes: list[str]
+    graph: RunGraph  # the graph of the loaders
+    val: Measured  # the validation split
+    test: Measured  # the test split
+    sizes: dict[str, int]  # the number of nodes or links of each split
+    notes: list[str]  # lines that the user should read before training starts
 
     def labels(self, batch: Any) -> Tensor:
         """Returns [S, ...], the labels of a minibatch's seed nodes, or of its pairs of nodes."""
@@ -210,11 +190,8 @@ class TrainingJob:
 
 def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJob:
     """Builds graph, network, optimiser and loaders; collective. The run's seed sets the weights.
-
-    Raises:
-        TrainError: the data set lacks training nodes or links, features or labels, the labels do
-            not fit the task, or the loader refuses an option.
-    """
+    Raises `TrainError` if the data set lacks training nodes or links, features or labels, the
+    labels do not fit the task, or the loader refuses an option."""
     task, sizes = task_of(dataset, config.task, config.model.hidden), split_sizes(dataset, config)
     graph: RunGraph
     graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)

@@ -44,25 +44,16 @@ _ROWS = 1 << 17
 
 @dataclass(frozen=True, eq=False)
 class DatasetKeys:
-    """The keys of the nodes of a run's data set, and the meaning of its times.
+    """The keys of the nodes of a run's data set, and the meaning of its times."""
 
-    Attributes:
-        dataset: the data set.
-        folder: the folder of the keys; None if it has none, and nodes go by their ids.
-        time_attr: the attribute that holds the times of nodes.
-    """
-
-    dataset: Dataset
-    folder: FolderKeys | None
-    time_attr: str
+    dataset: Dataset  # the data set
+    folder: FolderKeys | None  # the folder of the keys; None if it has none, and nodes go by their ids
+    time_attr: str  # the attribute that holds the times of nodes
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> DatasetKeys:
-        """Returns the keys of the data set that a run names.
-
-        Raises:
-            DatasetError: it has keys, but pyarrow is not installed.
-        """
+        """Returns the keys of the data set that a run names. Raises `DatasetError` if it has keys,
+        but pyarrow is not installed."""
         return cls(dataset, FolderKeys.of(config.run.dataset), config.sampling.time_attr or _TIME)
 
     @property
@@ -99,11 +90,8 @@ class DatasetKeys:
 def write_nodes(
     folder: Path, keys: DatasetKeys, node_type: str, task: NodeTask, has_embeddings: bool = False
 ) -> None:
-    """Writes the predictions of nodes that lie in a folder as arrays.
-
-    Raises:
-        DatasetError: the file cannot be written, or the keys cannot be read.
-    """
+    """Writes the predictions of nodes that lie in a folder as arrays. Raises `DatasetError` if the
+    file cannot be written, or the keys cannot be read."""
     ids, predictions = _array(folder, "node_ids"), _array(folder, "predictions")
     scores = _array(folder, "probabilities") if isinstance(task, (ClassTask, LabelTask)) else None
     embeddings = _array(folder, "embeddings") if has_embeddings else None
@@ -161,8 +149,7 @@ def write_partners(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: i
 
 
 def write_embeddings(folder: Path, keys: DatasetKeys, node_type: str, at: int | None) -> None:
-    """Writes the embeddings of all nodes of a type that lie in a folder as an array. ``at``: as of
-    `write_pairs`."""
+    """Writes the embeddings of all nodes of a type from an array. ``at``: as of `write_pairs`."""
     name = group_folder(Group(RowKind.NODE, node_type))
     rows_of, table = _array(folder, name), keys.table(node_type)
 
@@ -199,12 +186,8 @@ def _array(folder: Path, name: str) -> _ArrayRows:
 
 
 def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_row: int = 1) -> None:
-    """Writes a file of some rows, one row group after the other.
-
-    Args:
-        columns: returns the columns of some rows. It is called once even for no rows.
-        per_row: rows of the file for each row.
-    """
+    """Writes a file of some rows, one row group after the other. ``columns``: returns the columns
+    of some rows. It is called once even for no rows. ``per_row``: rows of the file for each row."""
     import pyarrow.parquet as pq
 
     size = max(1, _ROWS // per_row)
@@ -221,15 +204,10 @@ def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """The columns of some rows of a file.
+    """The columns of some rows of a file."""
 
-    Attributes:
-        keys: those of the keys, by name.
-        others: those behind them. One that has the name of a key gets an underscore.
-    """
-
-    keys: dict[str, Any]
-    others: dict[str, Any]
+    keys: dict[str, Any]  # those of the keys, by name
+    others: dict[str, Any]  # those behind them. One that has the name of a key gets an underscore.
 
     def table(self) -> Any:
         import pyarrow as pa
@@ -291,10 +269,7 @@ def _values_of(classes: list[Any]) -> Any:
 
 def _split(name: str, values: np.ndarray, classes: list[Any] | None) -> dict[str, Any]:
     """Returns a column for each class or label of values [n] or [n, C]; one alone has no suffix.
-
-    Args:
-        classes: the values of the classes, which name the columns; None names them by number.
-    """
+    ``classes``: the values of the classes, which name the columns; None names them by number."""
     if values.ndim == 1 or (values.shape[1] == 1 and classes is None):
         return {name: values.reshape(-1)}
     names = range(values.shape[1]) if classes is None else classes[: values.shape[1]]

@@ -35,12 +35,8 @@ from pyg_batchgnn.train.times import first_times_of
 
 def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
     """Returns [P, 2] int64, P > 0, the pairs of source and target in a .npy file, or in a Parquet
-    or CSV file of their keys.
-
-    Raises:
-        TrainError: there is no such file, or it holds no pairs of the relation's nodes.
-        DatasetError: the file names no nodes by their keys.
-    """
+    or CSV file of their keys. Raises `TrainError` if there is no such file, or it holds no pairs of
+    the relation's nodes. Raises `DatasetError` if the file names no nodes by their keys."""
     if path.suffix in KEY_FILES:
         return _some(path, torch.from_numpy(keys.read_pairs(path, links)))
     pairs = _some(path, read_integers(path, "integers, pairs of ids [P, 2]", 2))
@@ -54,12 +50,8 @@ def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
 
 def read_sources(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
     """Returns [n] int64, n > 0, the nodes of the source type in a .npy file, or in a Parquet or CSV
-    file of their keys.
-
-    Raises:
-        TrainError: there is no such file, or it holds no nodes of the source type.
-        DatasetError: the file names no nodes by their keys.
-    """
+    file of their keys. Raises `TrainError` if there is no such file, or it holds no nodes of the
+    source type. Raises `DatasetError` if the file names no nodes by their keys."""
     if path.suffix in KEY_FILES:
         return _some(path, torch.from_numpy(keys.read_nodes(path, links.relation[0])))
     nodes = _some(path, read_integers(path, "integers, ids of nodes [n]", 1))
@@ -95,10 +87,6 @@ class BestPartners:
     Of equal scores, those of lower ids come first. So the result does not depend on the pieces in
     which partners are offered, nor on their order.
 
-    Args:
-        num_nodes: the number of nodes.
-        top: the number of partners per node.
-
     Attributes:
         scores: [num_nodes, top] float32, descending.
         partners: [num_nodes, top] int64, their ids.
@@ -109,13 +97,8 @@ class BestPartners:
         self.partners = torch.full((num_nodes, top), _NOBODY)
 
     def offer(self, nodes: slice, scores: Tensor, ids: Tensor) -> None:
-        """Offers partners to some nodes.
-
-        Args:
-            nodes: the places of n nodes in the list.
-            scores: [n, m] float32.
-            ids: [m] int64, the ids of the partners, ascending and new to these nodes.
-        """
+        """Offers partners to some nodes. ``nodes``: places in the list. ``scores``: [n, m] float32.
+        ``ids``: [m] int64, the partners, ascending and new to these nodes."""
         known, partners = self.scores[nodes], self.partners[nodes]
         better = (~(scores.amax(dim=1) < known[:, -1])).nonzero().view(-1)
         offered = scores[better]
@@ -128,14 +111,9 @@ class BestPartners:
 
 
 def best_columns(scores: Tensor, count: int) -> Tensor:
-    """Returns [n, count] int64, the columns with the highest scores of each row, descending.
-
-    Of equal scores, the lower columns come first. NaN comes last, behind minus infinity.
-
-    Args:
-        scores: [n, m] float32.
-        count: at most m.
-    """
+    """Returns [n, count] int64, the columns with the highest scores of each row, descending. Of
+    equal scores, the lower columns come first. NaN comes last, behind minus infinity. ``scores``:
+    [n, m] float32. ``count``: at most m."""
     bits = (scores + 0.0).view(torch.int32)  # of no negative zeros
     bits ^= (bits >> 31) & torch.iinfo(torch.int32).max  # now in the order of the scores
     bits.masked_fill_(scores.isnan(), torch.iinfo(torch.int32).min)
@@ -255,7 +233,6 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
 
 
 def _checked(run: RestoredRun, request: LinkPredictRequest) -> RestoredLinkRun:
-    """Returns the run if it predicts links."""
     if not isinstance(run, RestoredLinkRun):
         raise TrainError(f"{request.restore.run}: the run predicts nodes; --pairs and --top are for links")
     return run
@@ -301,10 +278,7 @@ def _fill_at(
     ranks: Ranks,
 ) -> None:
     """Fills in the scores that hold for a time, and with `top` the partners; collective.
-
-    Args:
-        targets: [m] int64, the possible partners.
-    """
+    ``targets``: [m] int64, the possible partners."""
     if top is None:
         times = torch.full((len(ids),), at)
         loader = run.graph.link_evaluation_loader(run.links, ids.t(), times, excludes=False)
@@ -331,7 +305,6 @@ def _joined(pieces: Iterable[EmbeddedNodes]) -> EmbeddedNodes:
 def _meta(
     request: LinkPredictRequest, run: RestoredLinkRun, arrays: PredictionArrays, at: int | None
 ) -> dict[str, object]:
-    """Returns the contents of META.json."""
     return {
         "format": _FORMAT_VERSION,
         "run": str(request.restore.run.resolve()),

@@ -33,24 +33,14 @@ from pyg_batchgnn.types import Relation, stored_reverse
 
 @dataclass(frozen=True, eq=False)
 class RankCounts:
-    """The place of links among negatives, by score.
+    """The place of links among negatives, by score."""
 
-    Attributes:
-        above: [n] int64, the number of negatives with a higher score than each link.
-        at_least: [n] int64, the number of negatives with at least the score of each link.
-    """
-
-    above: Tensor
-    at_least: Tensor
+    above: Tensor  # [n] int64, the number of negatives with a higher score than each link
+    at_least: Tensor  # [n] int64, the number of negatives with at least the score of each link
 
     @classmethod
     def among_own(cls, links: Tensor, negatives: Tensor) -> RankCounts:
-        """Counts for each link its own negatives.
-
-        Args:
-            links: [n] scores.
-            negatives: [n, k] scores.
-        """
+        """Counts for each link [n] its own negatives [n, k], all by scores."""
         own = links.unsqueeze(1)
         at_least = ~(negatives < own)
         above = at_least & ~((negatives == own) & own.isfinite())
@@ -58,12 +48,7 @@ class RankCounts:
 
     @classmethod
     def among_all(cls, links: Tensor, negatives: Tensor) -> RankCounts:
-        """Counts the same negatives for all links.
-
-        Args:
-            links: [n] scores.
-            negatives: [m] scores.
-        """
+        """Counts the same negatives [m] for all links [n], all by scores."""
         ordered = negatives.masked_fill(negatives.isnan(), math.inf).sort().values
         below, up_to = (torch.searchsorted(ordered, links, right=right) for right in (False, True))
         below = torch.where(links.isnan(), 0, below)
@@ -83,10 +68,8 @@ class RankCounts:
         return self.rank <= k
 
     def hits_among_all(self, k: int) -> Tensor:
-        """Returns [n] bool, whether the score of each link is above the k-th highest negative.
-
-        All are if there are fewer than k negatives.
-        """
+        """Returns [n] bool, whether the score of each link is above the k-th highest negative. All
+        are if there are fewer than k negatives."""
         return self.at_least < k
 
 
@@ -168,12 +151,8 @@ class LinkRanking:
         self._sums = torch.zeros(2 + len(HITS), dtype=torch.float64)
 
     def add_with_own(self, links: Tensor, negatives: Tensor) -> None:
-        """Adds links that are ranked among negatives of their own.
-
-        Args:
-            links: [n] scores.
-            negatives: [n, k] scores.
-        """
+        """Adds links that are ranked among negatives of their own. ``links``: [n] scores.
+        ``negatives``: [n, k] scores."""
         counts = RankCounts.among_own(links, negatives)
         self._not_finite += count_not_finite(torch.cat([links.unsqueeze(1), negatives], dim=1))
         self._among = negatives.size(1)
@@ -181,16 +160,9 @@ class LinkRanking:
         self._add_loss(links, negatives)
 
     def add_with_shared(self, links: Tensor, negatives: Tensor, first: int) -> None:
-        """Adds links that are ranked among the same negatives.
-
-        In the loss, link i is compared with negative i, and with the first one again when there are
-        no more.
-
-        Args:
-            links: [n] scores.
-            negatives: [m] scores.
-            first: the number of the first link in its split.
-        """
+        """Adds links that are ranked among the same negatives. In the loss, link i is compared with
+        negative i, and with the first one again when there are no more. ``links``: [n] scores.
+        ``negatives``: [m] scores. ``first``: the number of the first link in its split."""
         counts = RankCounts.among_all(links, negatives)
         self._not_finite += count_not_finite(links) if negatives.isfinite().all() else len(links)
         self._add(counts, counts.hits_among_all)
@@ -244,13 +216,9 @@ class NegativeTargets(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class GivenTargets:
-    """Targets that came with the links.
+    """Targets that came with the links."""
 
-    Attributes:
-        table: [n, k] int32 or int64.
-    """
-
-    table: Tensor
+    table: Tensor  # [n, k] int32 or int64
 
     @property
     def per_link(self) -> int:
@@ -268,19 +236,13 @@ class DrawnTargets:
     the same in every run, on every rank and in pieces of any size. With times a target that is
     drawn exists at the time of the link; if there is none beside the link's own, it is an earliest
     one.
-
-    Attributes:
-        split: names the relation and the split.
-        targets: [n] int32 or int64, the target of each link.
-        num_targets: the number of nodes of the target type, at least 2.
-        per_link: the number of targets for each link.
-        existing: tells which targets exist at the time of each link; None if all do.
     """
 
-    split: str
-    targets: Tensor
-    num_targets: int
-    per_link: int
+    split: str  # names the relation and the split
+    targets: Tensor  # [n] int32 or int64, the target of each link
+    num_targets: int  # the number of nodes of the target type, at least 2
+    per_link: int  # the number of targets for each link
+    #: tells which targets exist at the time of each link; None if all do
     existing: ExistingTargets | None = None
 
     def of(self, piece: slice) -> Tensor:
@@ -297,17 +259,11 @@ class DrawnTargets:
 
 @dataclass(frozen=True, eq=False)
 class ExistingTargets:
-    """The targets that exist at the times of links.
+    """The targets that exist at the times of links."""
 
-    Attributes:
-        order: [N] int64, the targets by the time from which they exist.
-        place: [N] int64, the place of each target in this order.
-        count: [n] int64, how many of them exist at the time of each link, at least two.
-    """
-
-    order: Tensor
-    place: Tensor
-    count: Tensor
+    order: Tensor  # [N] int64, the targets by the time from which they exist
+    place: Tensor  # [N] int64, the place of each target in this order
+    count: Tensor  # [n] int64, how many of them exist at the time of each link, at least two
 
     @classmethod
     def of(cls, first: Tensor, times: Tensor) -> ExistingTargets:
@@ -318,13 +274,8 @@ class ExistingTargets:
         return cls(order, place, torch.searchsorted(moments, times, right=True).clamp(min=2))
 
     def others(self, own: Tensor, piece: slice, drawn: np.ndarray) -> Tensor:
-        """Returns [n, k] int64, targets other than a link's own.
-
-        Args:
-            own: [n] int64, the targets of the links of a piece.
-            piece: the numbers of these links.
-            drawn: [n, k] uint64, random words.
-        """
+        """Returns [n, k] int64, targets other than a link's own. ``own``: [n] int64, the links'
+        targets. ``piece``: the links' numbers. ``drawn``: [n, k] uint64, random words."""
         count, place = self.count[piece], self.place[own]
         is_there = place < count
         steps = drawn % (count - is_there.long()).numpy().astype(np.uint64)[:, None]
@@ -334,15 +285,10 @@ class ExistingTargets:
 
 @dataclass(frozen=True, eq=False)
 class RankedLinks:
-    """The links of a split and their negatives, the same on every rank.
+    """The links of a split and their negatives, the same on every rank."""
 
-    Attributes:
-        index: [2, n] int32 or int64, sources above targets.
-        negatives: [2, m] pairs that all links are ranked among, or the targets that each link has
-            of its own.
-    """
-
-    index: Tensor
+    index: Tensor  # [2, n] int32 or int64, sources above targets
+    #: [2, m] pairs that all links are ranked among, or the targets that each link has of its own
     negatives: Tensor | NegativeTargets
 
     def __len__(self) -> int:
@@ -354,34 +300,20 @@ class RankedLinks:
 
 @dataclass(frozen=True, eq=False)
 class PredictedLinks:
-    """The links of the relation that a run predicts.
+    """The links of the relation that a run predicts."""
 
-    Attributes:
-        dataset: the name of their data set, for messages.
-        relation: the names of the relation.
-        reverse: the relation that holds the same edges the other way, or None.
-        num_sources: the number of nodes of the source type.
-        num_targets: the number of nodes of the target type.
-        splits: the links of each split.
-        ranked_among: the targets that each link of a split without negatives is ranked among.
-    """
-
-    dataset: str
-    relation: Relation
-    reverse: Relation | None
-    num_sources: int
-    num_targets: int
-    splits: Mapping[str, LinkSplit]
-    ranked_among: int
+    dataset: str  # the name of their data set, for messages
+    relation: Relation  # the names of the relation
+    reverse: Relation | None  # the relation that holds the same edges the other way, or None
+    num_sources: int  # the number of nodes of the source type
+    num_targets: int  # the number of nodes of the target type
+    splits: Mapping[str, LinkSplit]  # the links of each split
+    ranked_among: int  # the targets that each link of a split without negatives is ranked among
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedLinks:
-        """Returns the links that a configuration names.
-
-        Raises:
-            TrainError: it names no relation and the data set has several, or the data set has no
-                such relation.
-        """
+        """Returns the links that a configuration names. Raises `TrainError` if it names no relation
+        and the data set has several, or the data set has no such relation."""
         relation = _relation(dataset, config.edge_type, "task.edge_type")
         sources, targets = (dataset.nodes_of(relation[end]).num_nodes for end in (0, 2))
         reverse = _reverse(dataset, relation, config)
@@ -393,14 +325,9 @@ class PredictedLinks:
         return self.splits.get(name, LinkSplit(torch.empty(2, 0, dtype=torch.int64)))
 
     def measured(self, name: str, existing: ExistingTargets | None = None) -> RankedLinks:
-        """Returns the links of a split with negatives.
-
-        Links that come without are ranked among other targets, drawn at random. They are the same
-        in every run and on every rank.
-
-        Args:
-            existing: tells which targets exist at the time of each link; None if all do.
-        """
+        """Returns the links of a split with negatives. Links that come without are ranked among
+        other targets, drawn at random. They are the same in every run and on every rank.
+        ``existing``: tells which targets exist at the time of each link; None if all do."""
         links = self.split(name)
         if links.negative_targets is not None:
             return RankedLinks(links.index, GivenTargets(links.negative_targets))
@@ -416,7 +343,6 @@ class PredictedLinks:
 
 
 def _relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> Relation:
-    """Returns the relation that is predicted."""
     known = dataset.schema.relations
     names = "; ".join(",".join(one) for one in known)
     if wanted is None:

@@ -36,21 +36,13 @@ from pyg_batchgnn.types import Relation, Schema
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """The features and learned rows that a model reads of the nodes of each type.
+    """The features and learned rows that a model reads of the nodes of each type."""
 
-    Attributes:
-        schema: the node types and the relations.
-        node_type: the type that is predicted; for links that of their targets.
-        features: the number of columns of the features, by type; types without are absent.
-        learned: the number of columns of the learned rows, likewise.
-        link: the relation whose links are predicted, or None if nodes are.
-    """
-
-    schema: Schema
-    node_type: str
-    features: Mapping[str, int]
-    learned: Mapping[str, int]
-    link: Relation | None = None
+    schema: Schema  # the node types and the relations
+    node_type: str  # the type that is predicted; for links that of their targets
+    features: Mapping[str, int]  # the number of columns of the features, by type; types without are absent
+    learned: Mapping[str, int]  # the number of columns of the learned rows, likewise
+    link: Relation | None = None  # the relation whose links are predicted, or None if nodes are
 
     @property
     def output_types(self) -> set[str]:
@@ -64,9 +56,7 @@ class ModelInputs:
 
     def projected(self, hidden: int) -> dict[str, int]:
         """Returns the number of columns of each type that is projected to the hidden columns.
-
-        Learned rows without features are not, if they have that many columns already.
-        """
+        Learned rows without features are not, if they have that many columns already."""
         both = {name: count + self.learned.get(name, 0) for name, count in self.features.items()}
         alone = {name: count for name, count in self.learned.items() if name not in both}
         return {**both, **{name: count for name, count in alone.items() if count != hidden}}
@@ -90,7 +80,6 @@ class TypedNet(nn.Module):
     reach them in the layers that are left.
 
     Args:
-        inputs: what the model reads.
         model: the model to make a typed one of; its input has the hidden columns.
 
     Raises:
@@ -110,12 +99,8 @@ class TypedNet(nn.Module):
         self._freeze_unread(inputs.output_types)
 
     def outputs(self, batch: Any, learned: Mapping[str, Tensor]) -> dict[str, ModelOutput]:
-        """Returns the outputs of the seed nodes of a minibatch, by node type.
-
-        Args:
-            batch: the minibatch.
-            learned: [N_t, F_t] by node type, the learned rows of its nodes.
-        """
+        """Returns the outputs of the seed nodes of a minibatch, by node type. ``learned``: [N_t,
+        F_t] by node type, the learned rows of its nodes."""
         return self.layers.outputs(batch, x=self.inputs(features_by_type(batch), learned))
 
     def infer(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
@@ -127,13 +112,8 @@ class TypedNet(nn.Module):
         self, nodes: OwnedNodes, node_types: Collection[str], hidden_types: Collection[str]
     ) -> dict[str, Tensor]:
         """Returns the input of the last layer, by type, of the nodes that a process owns;
-        collective.
-
-        Args:
-            nodes: as of `infer`.
-            node_types: the types that the last layer would compute.
-            hidden_types: the types that are wanted, of those that it reads.
-        """
+        collective. ``nodes``: as of `infer`. ``node_types``: the types that the last layer would
+        compute. ``hidden_types``: the types that are wanted, of those that it reads."""
         return self.layers.infer_hidden(nodes, node_types, self._projected, hidden_types=hidden_types)
 
     def read_by_last_layer(self, node_type: str) -> set[str]:
@@ -141,16 +121,11 @@ class TypedNet(nn.Module):
         return {source for source, _, target in self.layers.relations if target == node_type} | {node_type}
 
     def _projected(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Returns the input of the first layer."""
         return {**rows, **self.project(rows)}
 
     def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
-        """Returns the input of the first layer, [N_t, hidden] by node type.
-
-        Args:
-            features: [N_t, F_t] by node type; types without are absent.
-            learned: the learned rows of the same nodes, likewise.
-        """
+        """Returns the first layer's input, [N_t, hidden] by node type. ``features``: [N_t, F_t] by
+        node type, if it has some. ``learned``: the learned rows of the same nodes, likewise."""
         rows = {name: _joined(x, learned.get(name)) for name, x in features.items()}
         rows |= {name: x for name, x in learned.items() if name not in features}
         return {**rows, **self.project(rows)}
@@ -196,8 +171,7 @@ class GraphNetwork(ABC):
 
     @abstractmethod
     def infer(self, nodes: OwnedNodes) -> ModelOutput:
-        """Returns the output of all nodes that this rank owns, from all their neighbours;
-        collective."""
+        """Returns the output of all own nodes, from all their neighbours; collective."""
 
     @property
     @abstractmethod
@@ -207,16 +181,12 @@ class GraphNetwork(ABC):
     @abstractmethod
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
         """Returns the embeddings, [n, columns] by type, of all nodes of some types that this rank
-        owns; collective.
-
-        They are the input of the last layer. Those of a network that scores pairs are its output,
-        which the decoder reads.
-        """
+        owns; collective. They are the input of the last layer. Those of a network that scores pairs
+        are its output, which the decoder reads."""
 
     @abstractmethod
     def seeds(self, batch: Any) -> Tensor:
-        """Returns [S] int64, the ids of the seed nodes. Row i of the output belongs to seed node
-        i."""
+        """Returns [S] int64, the ids of the seed nodes, in the order of the output's rows."""
 
     @abstractmethod
     def sampled(self, batch: Any) -> tuple[int, int]:
@@ -231,13 +201,9 @@ class GraphNetwork(ABC):
 
 
 class NativeNetwork(GraphNetwork):
-    """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout.
-
-    Args:
-        model: reads the features of a minibatch itself.
-        precision: of activations and products. Weights and logits are float32.
-        node_type: the type of the seed nodes.
-    """
+    """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout. ``model``:
+    reads the features of a minibatch itself. ``precision``: of activations and products. Weights
+    and logits are float32. ``node_type``: the type of the seed nodes."""
 
     model: NativeModel
 
@@ -377,13 +343,7 @@ class _Pairs:
 
 
 class LinkNetwork(GraphNetwork):
-    """A network with a decoder of pairs behind it.
-
-    Args:
-        encoder: computes the rows of nodes.
-        decoder: scores pairs of rows.
-        relation: the relation that is predicted.
-    """
+    """A network with a decoder of pairs behind it."""
 
     def __init__(self, encoder: NativeNetwork, decoder: PairDecoder, relation: Relation) -> None:
         super().__init__(nn.ModuleDict({"encoder": encoder.model, "decoder": decoder}))
@@ -442,8 +402,7 @@ def build_decoder(kind: Decoder, columns: int) -> PairDecoder:
 
 @contextlib.contextmanager
 def pyg_files_removed() -> Iterator[None]:
-    """Removes the files that PyG writes while the block makes a model. PyG has loaded them by
-    then."""
+    """Removes the files that PyG writes, and has loaded, while the block makes a model."""
     before = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="pyg_batchgnn-") as folder:
         tempfile.tempdir = folder
@@ -468,13 +427,9 @@ def build_network(
 ) -> GraphNetwork:
     """Returns a network with new weights from torch's default generator.
 
-    Args:
-        inputs: what the model reads of the nodes of each type.
-        columns: of the output.
-        embedding: the learned rows, if the model reads some.
-
-    Raises:
-        TrainError: the model cannot be used with these types and relations.
+    ``inputs``: what the model reads of the nodes of each type. ``columns``: of the output.
+    ``embedding``: the learned rows, if the model reads some. Raises `TrainError` if the model
+    cannot be used with these types and relations.
     """
     model, precision = config.model, config.run.precision
     shape = (inputs.first_columns(model.hidden), model.hidden, model.num_layers, columns)
@@ -491,7 +446,6 @@ def build_network(
 
 
 def _options(model: ModelConfig) -> dict[str, Any]:
-    """Returns the options that a model of this kind has beside its shape."""
     if model.kind is ModelKind.GIN:
         # As BatchGNN sets it up (appendix E).
         return {"norm": "batch_norm", "inner_channels": model.hidden}
@@ -501,9 +455,7 @@ def _options(model: ModelConfig) -> dict[str, Any]:
 
 
 def _typed_options(model: ModelConfig) -> dict[str, Any]:
-    """Returns the options of a model that gets a convolution per relation.
-
-    Attention between two types has no loops, so a node reads its own row by a product.
-    """
+    """Returns the options of a model that gets a convolution per relation. Attention between two
+    types has no loops, so a node reads its own row by a product."""
     attention = {"add_self_loops": False, "residual": True} if model.kind is ModelKind.GAT else {}
     return {**_options(model), **attention}

@@ -22,32 +22,19 @@ from pyg_batchgnn.types import LABELS
 
 @dataclass(frozen=True, eq=False)
 class PredictedNodes:
-    """The nodes of the type that a run predicts.
+    """The nodes of the type that a run predicts."""
 
-    Attributes:
-        dataset: the name of their data set, for messages.
-        node_type: their type.
-        num_nodes: the number of nodes N.
-        tables: their attributes by name, the labels "y" among them.
-        splits: the original ids of each split.
-        num_classes: the number of classes; 0 if the labels are no class numbers.
-    """
-
-    dataset: str
-    node_type: str
-    num_nodes: int
-    tables: Mapping[str, Tensor]
-    splits: Mapping[str, Tensor]
-    num_classes: int
+    dataset: str  # the name of their data set, for messages
+    node_type: str  # their type
+    num_nodes: int  # the number of nodes N
+    tables: Mapping[str, Tensor]  # their attributes by name, the labels "y" among them
+    splits: Mapping[str, Tensor]  # the original ids of each split
+    num_classes: int  # the number of classes; 0 if the labels are no class numbers
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedNodes:
-        """Returns the nodes that a configuration names.
-
-        Raises:
-            TrainError: it names no type and the data set has several, the data set has no such
-                type, or the nodes have no labels.
-        """
+        """Returns the nodes that a configuration names. Raises `TrainError` if it names no type and
+        the data set has several, the data set has no such type, or the nodes have no labels."""
         nodes = dataset.nodes_of(_node_type(dataset, config.node_type))
         if LABELS not in nodes.tables:
             of_type = f" of type {nodes.name!r}" if dataset.has_names else ""
@@ -67,7 +54,6 @@ class PredictedNodes:
 
 
 def _node_type(dataset: Dataset, wanted: str | None) -> str:
-    """Returns the name of the type that is predicted."""
     types = dataset.schema.node_types
     if wanted is None:
         if len(types) == 1:
@@ -96,14 +82,8 @@ def class_weights(wanted: Wanted, labels: Tensor, classes: int) -> Tensor | None
     """Returns [C] float32, the weight of each class in the loss, or None if all weigh the same.
 
     Balanced weights are n / (C * the number of nodes of the class), as scikit-learn's are.
-
-    Args:
-        wanted: the configured weights.
-        labels: [n] class numbers of the training nodes.
-        classes: C.
-
-    Raises:
-        TrainError: there is another number of weights.
+    ``labels``: [n] class numbers of the training nodes. Raises `TrainError` if there is another
+    number of weights.
     """
     if wanted != "balanced":
         return _given(wanted, classes, "classes")
@@ -115,15 +95,8 @@ def label_weights(wanted: Wanted, labels: Tensor, columns: int) -> Tensor | None
     """Returns [C] float32, the weight of positive nodes of each label, or None if they weigh as
     much as negative ones.
 
-    Balanced weights are the number of negative nodes over that of positive ones.
-
-    Args:
-        wanted: the configured weights.
-        labels: [n, C] labels of the training nodes.
-        columns: C.
-
-    Raises:
-        TrainError: there is another number of weights.
+    Balanced weights are the number of negative nodes over that of positive ones. ``labels``: [n, C]
+    labels of the training nodes. Raises `TrainError` if there is another number of weights.
     """
     if wanted != "balanced":
         return _given(wanted, columns, "labels")
@@ -149,11 +122,8 @@ _NAMES = {"train": "training", "val": "validation", "test": "test"}
 
 
 def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
-    """Checks that every node of a split has a label.
-
-    Raises:
-        TrainError: a node has none. The message has the counts of each split.
-    """
+    """Checks that every node of a split has a label. Raises `TrainError` if a node has none. The
+    message has the counts of each split."""
     found = []
     for name in SPLITS:
         split = nodes.split(name)
@@ -170,11 +140,7 @@ def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
 
 
 def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
-    """Checks that all labels are 0 or 1, or missing: -1 or NaN.
-
-    Raises:
-        TrainError: there is another value.
-    """
+    """Raises `TrainError` unless all labels are 0 or 1, or missing: -1 or NaN."""
     if y.dtype is torch.bool:
         return
     for piece in y.split(_ROWS_AT_A_TIME):
@@ -190,13 +156,8 @@ def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
 
 
 class ClassTask(NodeTask):
-    """Predicts one of C classes, with cross entropy.
-
-    Args:
-        classes: C.
-        metric: decides which epoch is the best.
-        weights: [C] float32, weights of the classes in the loss, or None.
-    """
+    """Predicts one of C classes, with cross entropy. ``metric``: decides which epoch is the best.
+    ``weights``: [C] float32, weights of the classes in the loss, or None."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.ACCURACY, Metric.MACRO_F1)
     train_metric: ClassVar[Metric] = Metric.ACCURACY
@@ -271,11 +232,8 @@ class LabelTask(NodeTask):
     """Predicts which of C labels a node has, with binary cross entropy.
 
     A node is predicted to have a label if its output is positive: a probability above one half.
-
-    Args:
-        labels: C.
-        metric: decides which epoch is the best.
-        weights: [C] float32, weights of the positive nodes of each label in the loss, or None.
+    ``metric``: decides which epoch is the best. ``weights``: [C] float32, weights of the positive
+    nodes of each label in the loss, or None.
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -373,13 +331,8 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 class ValueTask(NodeTask):
-    """Predicts one or several numbers, with the mean of squared or of absolute errors.
-
-    Args:
-        shape: of a node's target: () or (C,).
-        metric: decides which epoch is the best.
-        loss: of the errors.
-    """
+    """Predicts one or several numbers, with the mean of squared or of absolute errors. ``shape``:
+    of a node's target: () or (C,). ``metric``: decides which epoch is the best."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MAE, Metric.RMSE)
     train_metric: ClassVar[Metric] = Metric.MAE
@@ -444,14 +397,8 @@ _METRICS = {
 
 
 def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
-    """Returns the task of a run.
-
-    Args:
-        hidden: columns of a node's row, from which links are scored.
-
-    Raises:
-        TrainError: as `node_task_of`, and for a loss or a metric that links do not have.
-    """
+    """Returns the task of a run. ``hidden``: columns of a node's row, from which links are scored.
+    Raises `TrainError` as `node_task_of`, and for a loss or a metric that links do not have."""
     if config.kind is not TaskKind.LINKS:
         return node_task_of(dataset, config)
     loss = config.loss or TaskLoss.BCE
@@ -461,20 +408,12 @@ def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
 
 
 def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
-    """Returns the task of learning the labels "y" of a data set's nodes.
-
-    Raises:
-        TrainError: the labels are missing or do not fit the task, a node of a split has no label,
-            or an option does not fit the task.
-    """
+    """Returns the task of learning the labels "y" of nodes. Raises `TrainError` if labels are
+    missing, also of a node in a split, or labels or an option do not fit the task."""
     nodes = PredictedNodes.of(dataset, config)
     y = nodes.labels
     kind = _kind(nodes, y) if config.kind is TaskKind.AUTO else config.kind
-    make = {
-        TaskKind.CLASSES: _class_task,
-        TaskKind.LABELS: _label_task,
-        TaskKind.VALUES: _value_task,
-    }[kind]
+    make = {TaskKind.CLASSES: _class_task, TaskKind.LABELS: _label_task, TaskKind.VALUES: _value_task}[kind]
     if config.loss is not None and kind is not TaskKind.VALUES:
         raise TrainError(
             f"task.loss is {config.loss.value}, but a task that predicts {kind.value} has a loss of its own; "
@@ -516,7 +455,6 @@ def _value_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTas
 
 
 def _kind(nodes: PredictedNodes, y: Tensor) -> TaskKind:
-    """Returns the task that fits the type and shape of the labels."""
     if narrow_class_numbers(nodes.tables) is not None:
         return TaskKind.CLASSES
     return TaskKind.VALUES if y.is_floating_point() else TaskKind.LABELS

@@ -41,15 +41,10 @@ from pyg_batchgnn.types import Group, RowKind
 def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor:
     """Returns [m] int64, m > 0, the node ids that a text stands for.
 
-    Args:
-        nodes: "all", "train", "val", "test" or the path of a .npy file of node ids, or of a Parquet
-            or CSV file of keys.
-        predicted: the nodes that the model predicts.
-        keys: of the data set.
-
-    Raises:
-        TrainError: there is no such file, or it holds no ids of nodes.
-        DatasetError: the file names no nodes by their keys.
+    ``nodes``: "all", "train", "val", "test" or the path of a .npy file of node ids, or of a Parquet
+    or CSV file of keys. ``predicted``: the nodes that the model predicts. Raises `TrainError` if
+    there is no such file, or it holds no ids of nodes. Raises `DatasetError` if the file names no
+    nodes by their keys.
     """
     named = {
         "all": lambda: torch.arange(predicted.num_nodes),
@@ -92,7 +87,6 @@ def check_range(path: Path, ids: Tensor, node_type: str, count: int) -> None:
 
 
 def _some(nodes: str, ids: Tensor) -> Tensor:
-    """Returns node ids, of which there must be some."""
     if len(ids) == 0:
         raise TrainError(f"--nodes {nodes}: no nodes to predict")
     return ids
@@ -102,10 +96,8 @@ def _some(nodes: str, ids: Tensor) -> Tensor:
 
 
 class _ArrayFile:
-    """A .npy file that exists, of which this rank writes some rows.
-
-    No row stays in memory once it is written, but in the system's page cache.
-    """
+    """A .npy file that exists, of which this rank writes some rows. No row stays in memory once it
+    is written, but in the system's page cache."""
 
     def __init__(self, path: Path) -> None:
         like = np.lib.format.open_memmap(path, "r+")
@@ -137,12 +129,9 @@ class _ArrayFile:
 class PredictionArrays:
     """Arrays with equal numbers of rows, which all ranks fill. The first rank makes the files.
 
-    They are refused as a whole if an output that they come from is not finite.
-
-    Args:
-        folder: receives the ``<name>.npy`` files. All ranks see it.
-        num_rows: of each array.
-        given: [num_rows, ...] by name, arrays that are known whole, the same on every rank.
+    They are refused as a whole if an output that they come from is not finite. ``folder``: receives
+    the ``<name>.npy`` files. All ranks see it. ``given``: [num_rows, ...] by name, arrays that are
+    known whole, the same on every rank.
     """
 
     def __init__(
@@ -155,13 +144,9 @@ class PredictionArrays:
         self._not_finite = 0
 
     def add(self, positions: Tensor, rows: Mapping[str, Tensor], outputs: Tensor) -> None:
-        """Fills some rows. The first call is collective.
-
-        Args:
-            positions: [S] int64, the positions of the rows in the arrays.
-            rows: [S, ...] by the name of the array, the same names in every call.
-            outputs: [S, ...], the model's outputs, from which the rows come.
-        """
+        """Fills some rows. The first call is collective. ``positions``: [S] int64, the positions of
+        the rows in the arrays. ``rows``: [S, ...] by the name of the array, the same names in every
+        call. ``outputs``: [S, ...], the model's outputs, from which the rows come."""
         self._not_finite += count_not_finite(outputs)
         if not self._arrays:
             self._open(rows)
@@ -173,11 +158,7 @@ class PredictionArrays:
         return {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in self._arrays.items()}
 
     def flush(self) -> None:
-        """Writes what is left to disk, on all ranks; collective.
-
-        Raises:
-            TrainError: an output is not finite.
-        """
+        """Writes the rest to disk; collective. Raises `TrainError` if an output is not finite."""
         for array in self._arrays.values():
             array.sync()
         bad = int(self._ranks.table([self._not_finite]).sum())
@@ -189,7 +170,6 @@ class PredictionArrays:
                 )
 
     def _open(self, rows: Mapping[str, Tensor]) -> None:
-        """Makes the files for such rows, and opens them."""
         like = {**self._given, **rows}
 
         def make() -> None:
@@ -228,13 +208,8 @@ def _take_room(path: Path) -> None:
 @contextlib.contextmanager
 def appearing_whole(out: Path, ranks: Ranks) -> Iterator[Path]:
     """Gives a temporary folder, which becomes ``out`` if the block ends without an error.
-
     Collective. The first rank makes the folder, and all ranks see it. What they wrote is on disk
-    before the folder gets its name.
-
-    Raises:
-        TrainError: ``out`` exists.
-    """
+    before the folder gets its name. Raises `TrainError` if ``out`` exists."""
     temporary = out.with_name(f".{out.name}.partial")
 
     def begin() -> None:
@@ -307,19 +282,12 @@ class PredictSummary:
 
 @dataclass(frozen=True, eq=False)
 class PredictedRows:
-    """The outputs of some nodes of a list.
+    """The outputs of some nodes of a list."""
 
-    Attributes:
-        positions: [S] int64, their positions in the list.
-        logits: [S, columns] float32.
-        hidden: [S, hidden], the last hidden layer; None if it is not wanted.
-        labels: [S, ...], the rows of the labels "y".
-    """
-
-    positions: Tensor
-    logits: Tensor
-    hidden: Tensor | None
-    labels: Tensor
+    positions: Tensor  # [S] int64, their positions in the list
+    logits: Tensor  # [S, columns] float32
+    hidden: Tensor | None  # [S, hidden], the last hidden layer; None if it is not wanted
+    labels: Tensor  # [S, ...], the rows of the labels "y"
 
 
 def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
@@ -366,7 +334,6 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
 
 
 def _checked(run: RestoredRun, request: PredictRequest) -> RestoredNodeRun:
-    """Returns the run if it predicts nodes."""
     if not isinstance(run, RestoredNodeRun):
         raise TrainError(
             f"{request.restore.run}: this run predicts links; give --pairs, or --top with --nodes FILE.npy"
@@ -397,7 +364,6 @@ def _exact(run: RestoredNodeRun, ids: Tensor, with_hidden: bool) -> Iterator[Pre
 def _meta(
     request: PredictRequest, run: RestoredNodeRun, scores: dict[str, float] | None, arrays: PredictionArrays
 ) -> dict[str, object]:
-    """Returns the contents of META.json."""
     return {
         "format": _FORMAT_VERSION,
         "run": str(request.restore.run.resolve()),
@@ -495,12 +461,7 @@ def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[st
         columns = run.task.columns
         return {
             name: rows_at(
-                run.network,
-                run.graph,
-                name,
-                torch.arange(run.dataset.nodes_of(name).num_nodes),
-                at,
-                columns,
+                run.network, run.graph, name, torch.arange(run.dataset.nodes_of(name).num_nodes), at, columns
             )
             for name in types
         }
@@ -513,13 +474,9 @@ def moment_of(run: RestoredRun, at: str | None, keys: DatasetKeys) -> int | None
     """Returns the time that embeddings, scores of pairs or partners hold for; None in a run that
     does not look at times.
 
-    Args:
-        at: as the user gave it: an integer, a date, or None for the latest time in the data.
-        keys: of the data set, which say what its times mean.
-
-    Raises:
-        TrainError: the run does not look at times, or predicts nodes.
-        DatasetError: the text is no time.
+    ``at``: as the user gave it: an integer, a date, or None for the latest time in the data.
+    ``keys``: of the data set, which say what its times mean. Raises `TrainError` if the run does
+    not look at times, or predicts nodes. Raises `DatasetError` if the text is no time.
     """
     name = run.config.sampling.time_attr
     if name is None:
@@ -552,14 +509,8 @@ def _chosen(wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
 def _write(
     folder: Path, node_type: str, num_rows: int, pieces: Iterable[EmbeddedNodes], ranks: Ranks
 ) -> PredictionArrays:
-    """Writes the rows of all ranks' nodes of a type, piece by piece; collective.
-
-    Args:
-        folder: receives the file.
-        node_type: names the file.
-        num_rows: the number of nodes of the type.
-        pieces: the embeddings of this rank's nodes.
-    """
+    """Writes the rows of all ranks' nodes of a type, piece by piece; collective. ``num_rows``: the
+    number of nodes of the type. ``pieces``: the embeddings of this rank's nodes."""
     arrays = PredictionArrays(folder, num_rows, ranks)
     name = group_folder(Group(RowKind.NODE, node_type))
     for one in pieces:
@@ -574,7 +525,6 @@ def _embedding_meta(
     arrays: dict[str, PredictionArrays],
     at: int | None,
 ) -> dict[str, object]:
-    """Returns the contents of META.json."""
     name = run.links.dataset if isinstance(run, RestoredLinkRun) else run.nodes.dataset
     return {
         "format": _FORMAT_VERSION,

@@ -16,10 +16,8 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class Phase(str, Enum):
-    """The phases of a step, in their order.
-
-    The loader measures the first three. With prefetching they run during training.
-    """
+    """The phases of a step, in their order. The loader measures the first three. With prefetching
+    they run during training."""
 
     SAMPLE = "sample"
     FETCH = "fetch"
@@ -106,49 +104,27 @@ class StepFigures(NamedTuple):
 
 @dataclass
 class RunProgress:
-    """The progress of a run.
+    """The progress of a run. Sums are over the steps of the current epoch and all ranks."""
 
-    The sums are over the steps of the current epoch, and over all ranks.
-
-    Attributes:
-        epoch: number of finished epochs, evaluation included.
-        step: number of finished steps of the current epoch. A step has one minibatch per rank.
-        minibatches: number of minibatches that were not empty.
-        weight: sum of the weights of the seed nodes; their number if all weigh the same.
-        loss: sum of the weighed loss of each seed node.
-        score: numerator of the task's metric on training minibatches.
-        score_of: its denominator.
-        seeds: number of seed nodes.
-        nodes: number of sampled nodes.
-        edges: number of sampled edges.
-        seconds: sum of the seconds of computing.
-        most_edges: sum of the edges of the rank that had most in a step.
-        most_seconds: sum of the seconds of the rank that computed longest in a step.
-        epoch_seconds: wall time of the current epoch.
-        elapsed_seconds: wall time of the finished epochs.
-        best_epoch: the epoch with the best validation so far, counted from 1; 0 before the first.
-        best: that validation's loss and metrics by their names; None before the first.
-        validations_since_best: number of validations after it, none of which was better.
-    """
-
-    epoch: int = 0
-    step: int = 0
-    minibatches: int = 0
-    weight: float = 0.0
-    loss: float = 0.0
-    score: float = 0.0
-    score_of: float = 0.0
-    seeds: int = 0
-    nodes: int = 0
-    edges: int = 0
-    seconds: float = 0.0
-    most_edges: int = 0
-    most_seconds: float = 0.0
-    epoch_seconds: float = 0.0
-    elapsed_seconds: float = 0.0
-    best_epoch: int = 0
+    epoch: int = 0  # number of finished epochs, evaluation included
+    step: int = 0  # number of finished steps of the current epoch. A step has one minibatch per rank.
+    minibatches: int = 0  # number of minibatches that were not empty
+    weight: float = 0.0  # sum of the weights of the seed nodes; their number if all weigh the same
+    loss: float = 0.0  # sum of the weighed loss of each seed node
+    score: float = 0.0  # numerator of the task's metric on training minibatches
+    score_of: float = 0.0  # its denominator
+    seeds: int = 0  # number of seed nodes
+    nodes: int = 0  # number of sampled nodes
+    edges: int = 0  # number of sampled edges
+    seconds: float = 0.0  # sum of the seconds of computing
+    most_edges: int = 0  # sum of the edges of the rank that had most in a step
+    most_seconds: float = 0.0  # sum of the seconds of the rank that computed longest in a step
+    epoch_seconds: float = 0.0  # wall time of the current epoch
+    elapsed_seconds: float = 0.0  # wall time of the finished epochs
+    best_epoch: int = 0  # the epoch with the best validation so far, counted from 1; 0 before the first
+    #: that validation's loss and metrics by their names; None before the first
     best: dict[str, float] | None = None
-    validations_since_best: int = 0
+    validations_since_best: int = 0  # number of validations after it, none of which was better
 
     @property
     def mean_loss(self) -> float:
@@ -161,11 +137,7 @@ class RunProgress:
         return self.score / self.score_of if self.score_of else 0.0
 
     def add(self, figures: Tensor) -> None:
-        """Adds a step.
-
-        Args:
-            figures: [R, 9] float64, the `StepFigures` of every rank.
-        """
+        """Adds a step. ``figures``: [R, 9] float64, the `StepFigures` of every rank."""
         sums, most = figures.sum(dim=0).tolist(), figures.amax(dim=0).tolist()
         step, most_of = StepFigures(*sums), StepFigures(*most)
         self.step += 1
@@ -182,10 +154,8 @@ class RunProgress:
         self.most_seconds += most_of.seconds
 
     def imbalance(self, ranks: int) -> dict[str, float]:
-        """Returns the imbalance of the epoch: the rank with most over the mean of all ranks.
-
-        It is given for edges and for seconds of computing, and is empty with one rank.
-        """
+        """Returns the imbalance of the epoch: the rank with most over the mean of all ranks. It is
+        given for edges and for seconds of computing, and is empty with one rank."""
         if ranks == 1:
             return {}
         return {
@@ -205,17 +175,11 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class PhaseSpread:
-    """The mean and the range of each phase's seconds over the ranks.
+    """The mean and the range of each phase's seconds over the ranks."""
 
-    Attributes:
-        mean: seconds of each phase by its name, the mean over ranks.
-        ranks: the number of ranks.
-        ranges: least and most seconds of a rank by phase; empty with one rank.
-    """
-
-    mean: dict[str, float]
-    ranks: int
-    ranges: dict[str, list[float]]
+    mean: dict[str, float]  # seconds of each phase by its name, the mean over ranks
+    ranks: int  # the number of ranks
+    ranges: dict[str, list[float]]  # least and most seconds of a rank by phase; empty with one rank
 
 
 def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> PhaseSpread:
@@ -247,11 +211,7 @@ class DiskFigure(str, Enum):
 
 
 class DiskAccount:
-    """An account of what a loader reads from files, epoch by epoch.
-
-    Args:
-        loader: its `stats` are read.
-    """
+    """An account of what a loader reads from files, epoch by epoch."""
 
     def __init__(self, loader: MacrobatchNeighborLoader) -> None:
         self._loader = loader
@@ -292,12 +252,8 @@ T = TypeVar("T")
 
 class LoaderClock:
     """Splits the time that training spends in a loader, by the loader's own statistics.
-
-    Args:
-        loader: its `stats` are read.
-        prefetches: True if the loader works during training. The time that it works is then no part
-            of the time that training waits for it.
-    """
+    ``prefetches``: True if the loader works during training. The time that it works is then no part
+    of the time that training waits for it."""
 
     def __init__(self, loader: MacrobatchNeighborLoader, prefetches: bool) -> None:
         self._loader = loader

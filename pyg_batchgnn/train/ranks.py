@@ -49,12 +49,9 @@ class Ranks(contextlib.ExitStack):
 
     @classmethod
     def join(cls, config: RanksConfig) -> Ranks:
-        """Joins the other ranks. Call it on the main thread.
-
-        Raises:
-            TrainError: the backend does not work here, or the launcher's environment is incomplete.
-            CommError: the other ranks did not come in time, or run something else.
-        """
+        """Joins the other ranks. Call it on the main thread. Raises `TrainError` if the backend
+        does not work here, or the launcher's environment is incomplete. Raises `CommError` if the
+        other ranks did not come in time, or run something else."""
         check_backend(config.backend)
         with as_train_error(ValueError):
             sampling = Communicator.create("sampling", backend=config.backend, timeout=config.timeout)
@@ -81,22 +78,16 @@ class Ranks(contextlib.ExitStack):
         return self.training.ranks_of_host[0] == self.rank
 
     def threads(self) -> int:
-        """Returns the threads per rank that use all cores of this host; alone, torch's number.
-
-        Of the cores that a container sees, those that it may use count, unless OMP_NUM_THREADS is
-        set.
-        """
+        """Returns the threads per rank that use all cores of this host; alone, torch's number. In a
+        container, only the cores that it may use count, unless OMP_NUM_THREADS is set."""
         if not self.is_alone:
             return max(1, machine.processors() // len(self.training.ranks_of_host))
         chosen = "OMP_NUM_THREADS" in os.environ
         return torch.get_num_threads() if chosen else min(torch.get_num_threads(), machine.processors())
 
     def agree(self, arguments: Mapping[str, Any]) -> None:
-        """Checks that every rank has the same arguments; collective.
-
-        Raises:
-            AgreementError: on every rank, with names and values.
-        """
+        """Checks that every rank has the same arguments; collective. Raises `AgreementError` on
+        every rank, with names and values."""
         self.training.check_agreement(arguments)
 
     def table(self, row: Sequence[float]) -> Tensor:
@@ -115,10 +106,7 @@ class Ranks(contextlib.ExitStack):
     @contextlib.contextmanager
     def one_error(self) -> Iterator[None]:
         """Lets the first rank alone report a `TrainError` that the block raises on every rank.
-
-        Raises:
-            FirstRankError: on the other ranks, instead of the TrainError.
-        """
+        Raises `FirstRankError` on the other ranks, instead of the TrainError."""
         try:
             yield
         except TrainError:
@@ -129,11 +117,8 @@ class Ranks(contextlib.ExitStack):
     @contextlib.contextmanager
     def any_error(self) -> Iterator[None]:
         """Lets the first rank report a `TrainError` that the block raises on any rank; collective.
-
-        Raises:
-            TrainError: on the first rank, its own error, or else that of another rank.
-            FirstRankError: on the other ranks.
-        """
+        Raises `TrainError` on the first rank, its own error, or else that of another rank. Raises
+        `FirstRankError` on the other ranks."""
         error = None
         try:
             yield
@@ -150,11 +135,8 @@ class Ranks(contextlib.ExitStack):
 
     def from_first(self, make: Callable[[], T]) -> T:
         """Calls `make` on the first rank, and returns its JSON value on every rank; collective.
-
-        Raises:
-            Exception: on the first rank, the exception of `make`.
-            FirstRankError: on the other ranks, if `make` raised a ValueError or an OSError.
-        """
+        Raises `Exception` on the first rank, the exception of `make`. Raises `FirstRankError` on
+        the other ranks, if `make` raised a ValueError or an OSError."""
         value, error = None, None
         if self.is_first:
             try:
@@ -182,8 +164,7 @@ class Ranks(contextlib.ExitStack):
         return [part.numpy().tobytes() for part in received.split()] if self.is_first else []
 
     def bytes_from_first(self, data: bytes) -> bytes:
-        """Returns the first rank's bytes on every rank; collective. Other ranks' bytes are
-        ignored."""
+        """Returns the first rank's bytes on every rank and ignores others; collective."""
         length = self.from_first(lambda: len(data))
         if self.is_alone or length == 0:
             return data

@@ -28,10 +28,8 @@ _SYNC_NOTHING: dict[str, Any] = {
 @dataclass
 class _Step:
     """The values that the hook of gradients reads: the weight of this rank in a step, and the step.
-
     The hook must not reach the replica. DistributedDataParallel holds the hook where Python's
-    garbage collector does not look, so neither it nor its process group would ever be freed.
-    """
+    garbage collector does not look, so neither it nor its process group would ever be freed."""
 
     weight: float = 0.0
     header: Header = field(default_factory=lambda: Header(MessageKind.GRADIENTS))
@@ -43,10 +41,7 @@ class Replica:
 
     Each rank's loss is the mean over its own minibatch. The communicator weighs it by the weight of
     its seed nodes, which is their number unless classes have weights. With one rank nothing is
-    added to the network.
-
-    Args:
-        network: its parameters are set to those of rank 0; collective.
+    added to the network. ``network``: its parameters are set to those of rank 0; collective.
     """
 
     def __init__(self, network: GraphNetwork, ranks: Ranks) -> None:
@@ -58,16 +53,9 @@ class Replica:
             self._forward = self._distributed(self._forward)
 
     def logits(self, batch: Any, weight: float, epoch: int, step: int) -> Tensor:
-        """Returns [S, classes] float32, the logits of the minibatch's seed nodes.
-
-        An empty minibatch gives [0, 1]. Its sum has a zero gradient for every parameter.
-
-        Args:
-            batch: of this rank.
-            weight: of its seed nodes together.
-            epoch: of the step.
-            step: of the epoch.
-        """
+        """Returns [S, classes] float32, the logits of the seed nodes. An empty minibatch gives [0,
+        1], whose sum has a zero gradient for every parameter. ``weight``: of its seed nodes
+        together."""
         self._step.weight = weight
         self._step.header = Header(MessageKind.GRADIENTS, epoch, step)
         result: Tensor = self._forward(batch)
@@ -112,12 +100,8 @@ _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 
 class BatchNormStatistics:
     """The running statistics of a model on this rank, and the rows seen since the last averaging.
-
-    With one rank there is nothing to average, and no row is counted.
-
-    Args:
-        model: its BatchNorm layers are observed.
-    """
+    With one rank there is nothing to average, and no row is counted. ``model``: its BatchNorm
+    layers are observed."""
 
     def __init__(self, model: nn.Module, ranks: Ranks) -> None:
         self._ranks = ranks
@@ -131,10 +115,8 @@ class BatchNormStatistics:
             layer.register_forward_pre_hook(lambda layer, inputs, name=name: self._count(name, layer, inputs))
 
     def table(self) -> Tensor:
-        """Returns [R, n] float64, every rank's statistics and numbers of rows; collective.
-
-        n is 0 if the model has no BatchNorm layer or there is one rank.
-        """
+        """Returns [R, n] float64, every rank's statistics and numbers of rows; collective. n is 0
+        if the model has no BatchNorm layer or there is one rank."""
         pieces = [torch.empty(0, dtype=torch.float64)]
         for name, buffers in self._buffers.items():
             pieces += [buffer.double().view(-1) for buffer in buffers]
@@ -145,12 +127,9 @@ class BatchNormStatistics:
         return self._ranks.training.all_gather(mine).rows
 
     def averaged(self, table: Tensor) -> dict[str, Tensor]:
-        """Returns the averaged statistics by their names in ``state_dict``.
-
-        Args:
-            table: as `table` returns it. Each rank weighs as much as the rows that it has seen. If
-                no rank has seen any, the statistics are those of the first rank.
-        """
+        """Returns the averaged statistics by their names in ``state_dict``. ``table``: as `table`
+        returns it. Each rank weighs as much as the rows that it has seen. If no rank has seen any,
+        the statistics are those of the first rank."""
         result: dict[str, Tensor] = {}
         parts = table.split(self._widths(), dim=1) if self._buffers else ()
         for (name, buffers), part in zip(self._buffers.items(), parts, strict=True):
@@ -161,8 +140,7 @@ class BatchNormStatistics:
         return result
 
     def average(self) -> None:
-        """Sets the statistics of every rank to the average; collective. The counts of rows restart
-        at 0."""
+        """Sets all ranks' statistics to the average; collective. Counts of rows become 0."""
         averaged = self.averaged(self.table())
         for name, buffers in self._buffers.items():
             for buffer, into in zip(_BUFFERS, buffers, strict=True):
@@ -189,8 +167,7 @@ class BatchNormStatistics:
 
 
 def _average(values: Tensor, weights: Tensor) -> Tensor:
-    """Returns [C], the rows of `values` [R, C], weighted by `weights` [R] and added in their
-    order."""
+    """Returns [C], the sum of the rows of `values` [R, C] in order, weighted by `weights` [R]."""
     if not bool(weights.any()):
         return values[0]
     total = torch.zeros_like(values[0])

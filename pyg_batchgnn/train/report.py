@@ -68,11 +68,8 @@ class _AheadColumn(ProgressColumn):
 
 class TerminalReport:
     """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end.
-
-    Args:
-        ahead: returns how many minibatches the loader has sampled ahead since it was made, which an
-            epoch begins with where features are read from files.
-    """
+    ``ahead``: returns how many minibatches the loader has sampled ahead since it was made, which an
+    epoch begins with where features are read from files."""
 
     def __init__(self, console: Console, epochs: int, task: Task, ahead: Callable[[], int]) -> None:
         self._console = console
@@ -128,10 +125,8 @@ class TerminalReport:
 
 
 def epoch_line(record: EpochRecord, epochs: int, task: Task, is_best: bool) -> str:
-    """Returns the line of an epoch, which fits 80 columns.
-
-    The metric of training minibatches is left out if there is no room for it.
-    """
+    """Returns the line of an epoch, which fits 80 columns. The metric of training minibatches is
+    left out if there is no room for it."""
     train, metric = task.train_metric, task.metric
     what = "" if train is metric else f" {train.label}"  # the name is said once
     val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
@@ -156,11 +151,7 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
 
     It has the metrics of the best epoch, and the seconds of each phase with their share. With
     several ranks the seconds are the mean over ranks, with their range and the imbalance of the
-    work.
-
-    Args:
-        result: the final figures.
-        records: of all epochs, for the imbalance and for what was read from files.
+    work. ``records``: of all epochs, for the imbalance and for what was read from files.
     """
     table = Table(title="Result", title_justify="left")
     several = result.ranks > 1
@@ -198,8 +189,7 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
 
 
 def _add_disk(table: Table, records: Sequence[EpochRecord]) -> None:
-    """Adds the rows about features and edges in files, if some were read; the sums over ranks and
-    epochs."""
+    """Adds the rows about features and edges in files, if any: sums over ranks and epochs."""
     figures = {figure: sum(record.disk.get(figure.value, 0.0) for record in records) for figure in DiskFigure}
     if figures[DiskFigure.EDGE_BYTES]:
         table.add_section()
@@ -223,7 +213,6 @@ def _add_disk(table: Table, records: Sequence[EpochRecord]) -> None:
 
 
 def _add_historical(table: Table, result: RunResult) -> None:
-    """Adds the rows about historical embeddings, if there are any."""
     figures = result.historical
     if figures is None:
         return
@@ -283,7 +272,6 @@ def opening_lines(
 
 
 def _data_lines(dataset: Dataset, inputs: ModelInputs, task: Task, sizes: Mapping[str, int]) -> list[str]:
-    """Returns the lines about the graph, its features, and what is predicted."""
     counts = "/".join(f"{count:,}" for count in sizes.values())
     predicted = f"{task.described}, {counts} {'/'.join(sizes)} {task.unit}"
     what = inputs.node_type if inputs.link is None else "-".join(inputs.link)
@@ -309,7 +297,6 @@ def _storage(dataset: Dataset, node_type: str) -> str:
 
 
 def _learned_line(config: TrainConfig, inputs: ModelInputs) -> list[str]:
-    """Returns the line about learned rows, if there are any."""
     if not inputs.learned:
         return []
     columns = next(iter(inputs.learned.values()))
@@ -322,7 +309,6 @@ def _count(number: int, what: str) -> str:
 
 
 def _times_line(config: TrainConfig) -> list[str]:
-    """Returns the line about times, in a run that looks at them."""
     if not config.is_timed:
         return []
     is_last = config.sampling.temporal_strategy is TimeStrategy.LAST
@@ -331,7 +317,6 @@ def _times_line(config: TrainConfig) -> list[str]:
 
 
 def _evaluation(config: TrainConfig) -> str:
-    """Returns how nodes or links are evaluated."""
     is_link = config.task.kind is TaskKind.LINKS and not config.is_timed
     if config.sampling.evaluation is EvaluationKind.EXACT or is_link:
         return "evaluation from all neighbours"
@@ -385,10 +370,8 @@ _ROWS = (
 def plot_learning(
     records: Sequence[EpochRecord], task: Task, title: str, best_epoch: int, path: Path
 ) -> None:
-    """Plots the loss and the metrics of the task, by epoch above and over wall time below.
-
-    Each epoch is a point, and the best epoch is marked. The legend lies below the panels.
-    """
+    """Plots the loss and the metrics of the task, by epoch above and over wall time below. Each
+    epoch is a point, and the best epoch is marked. The legend lies below the panels."""
     shown = list(dict.fromkeys([task.train_metric, task.metric]))
     panels = [("loss", "Loss", task.loss_label), *((m.value, *_metric_labels(m)) for m in shown)]
     figure = _figure(1.6 + 4.2 * len(panels), 7.4)
@@ -449,7 +432,6 @@ def _plot_curves(
 
 
 def _metric_labels(metric: Metric) -> tuple[str, str]:
-    """Returns the heading of a metric's panel and the label of its vertical axis."""
     heading = metric.label[0].upper() + metric.label[1:]
     unit = {Metric.ACCURACY: "share of nodes classified right"}.get(metric)
     return heading, unit or f"{metric.label}{', in units of the values' if metric.is_error else ' (0 to 1)'}"

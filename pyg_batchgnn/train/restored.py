@@ -89,21 +89,13 @@ class RestoreRequest:
 
 @dataclass(frozen=True)
 class RestoredRun:
-    """A run whose best model can compute nodes.
+    """A run whose best model can compute nodes."""
 
-    Attributes:
-        config: of the run, with the changes of the request.
-        checkpoint: of the run.
-        dataset: the data set.
-        network: the model with the weights of the best epoch.
-        graph: the graph, or this rank's part.
-    """
-
-    config: TrainConfig
-    dataset: Dataset
-    checkpoint: Checkpoint
-    network: GraphNetwork
-    graph: RunGraph
+    config: TrainConfig  # of the run, with the changes of the request
+    dataset: Dataset  # the data set
+    checkpoint: Checkpoint  # of the run
+    network: GraphNetwork  # the model with the weights of the best epoch
+    graph: RunGraph  # the graph, or this rank's part
 
     @property
     def epoch(self) -> int:
@@ -118,28 +110,19 @@ class RestoredRun:
 
 @dataclass(frozen=True)
 class RestoredNodeRun(RestoredRun):
-    """A run that predicts nodes.
+    """A run that predicts nodes."""
 
-    Attributes:
-        nodes: the nodes that it predicts.
-    """
-
-    nodes: PredictedNodes
+    nodes: PredictedNodes  # the nodes that it predicts
     task: NodeTask
 
 
 @dataclass(frozen=True)
 class RestoredLinkRun(RestoredRun):
     """A run that predicts links. Its nodes are computed from all their neighbours, unless it looks
-    at times.
+    at times."""
 
-    Attributes:
-        network: the model, which scores pairs.
-        links: the links that it predicts.
-    """
-
-    network: LinkNetwork
-    links: PredictedLinks
+    network: LinkNetwork  # the model, which scores pairs
+    links: PredictedLinks  # the links that it predicts
     task: LinkTask
 
     @property
@@ -152,13 +135,10 @@ def restore_run(
 ) -> RestoredNodeRun | RestoredLinkRun:
     """Restores a run; collective.
 
-    Args:
-        for_all_nodes: True to compute nodes from all neighbours, unless the run looks at times.
-
-    Raises:
-        TrainError: the run folder, the request or the data set cannot be used.
-        DatasetError: the data set cannot be read.
-        AgreementError: the ranks have different data sets.
+    ``for_all_nodes``: True to compute nodes from all neighbours, unless the run looks at times.
+    Raises `TrainError` if the run folder, the request or the data set cannot be used. Raises
+    `DatasetError` if the data set cannot be read. Raises `AgreementError` if the ranks have
+    different data sets.
     """
     path = RunFolder(request.run).checkpoint
     checkpoint = _checkpoint(request.run, ranks)

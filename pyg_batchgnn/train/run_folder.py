@@ -27,23 +27,14 @@ def place_name(epoch: int, step: int) -> str:
 
 @dataclass(frozen=True)
 class RowFolders:
-    """The learned rows that a run has saved. All ranks must see them.
-
-    A checkpoint names the folder of its rows and that of the best epoch. So a checkpoint that is
-    cut off leaves the one before as it was, with its rows.
-
-    Args:
-        path: the folder of them all.
-    """
+    """The learned rows that a run has saved, which all ranks must see. A checkpoint names the
+    folder of its rows and that of the best epoch, so one that is cut off leaves the one before
+    intact."""
 
     path: Path
 
     def save(self, embedding: Embedding, name: str, ranks: Ranks) -> None:
-        """Writes the present rows, and what the optimizer keeps; collective.
-
-        Raises:
-            DatasetError: a rank cannot write.
-        """
+        """Writes rows and optimizer state; collective. Raises `DatasetError` if a rank cannot."""
 
         def make_room() -> None:
             self.path.mkdir(exist_ok=True)
@@ -53,11 +44,8 @@ class RowFolders:
         embedding.save(self.path / name)
 
     def load(self, embedding: Embedding, name: str) -> None:
-        """Reads the rows of that name, which any number of ranks wrote; collective.
-
-        Raises:
-            DatasetError: a file is damaged or missing, or of other tables.
-        """
+        """Reads the rows of that name, which any number of ranks wrote; collective. Raises
+        `DatasetError` if a file is damaged or missing, or of other tables."""
         embedding.load(self.path / name)
 
     def keep(self, names: Iterable[str], ranks: Ranks) -> None:
@@ -105,12 +93,8 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | None, name: str) -> RunFolder:
-        """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n.
-
-        Raises:
-            TrainError: `path` exists and is not an empty folder.
-            DatasetError: it cannot be made.
-        """
+        """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n. Raises
+        `TrainError` if `path` exists and is not empty, and `DatasetError` if it cannot be made."""
         if path is not None:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise TrainError(
@@ -135,11 +119,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Opens a folder that a run has written.
-
-        Raises:
-            TrainError: it does not exist or has no configuration.
-        """
+        """Opens the folder of a run. Raises `TrainError` unless it has a configuration."""
         folder = cls(path)
         if not path.is_dir():
             raise TrainError(
@@ -150,10 +130,8 @@ class RunFolder:
         return folder
 
     def clear(self) -> None:
-        """Empties the folder of a run that was killed before its first checkpoint.
-
-        Other folders, and those that do not exist, are left as they are.
-        """
+        """Empties the folder of a run that was killed before its first checkpoint. Other folders,
+        and those that do not exist, are left as they are."""
         leftovers = self._leftovers()
         begun = self.config.is_file() and not self.checkpoint.exists()
         if begun or (leftovers and set(leftovers) == set(self.path.iterdir())):
@@ -176,12 +154,9 @@ class RunFolder:
 def replacing(path: Path) -> Iterator[Path]:
     """Gives a temporary path to write, which replaces `path` if the block ends without an error.
 
-    The contents are on disk before `path` is replaced.
-
-    Raises:
-        DatasetError: `path` is a folder, or a device such as /dev/null, which a file must not
-            replace; or writing failed, for instance on a full disk. It names `path`, which is left
-            as it was.
+    The contents are on disk before `path` is replaced. Raises `DatasetError` if `path` is a folder,
+    or a device such as /dev/null, which a file must not replace; or writing failed, for instance on
+    a full disk. It names `path`, which is left as it was.
     """
     if path.exists() and not path.is_file():
         raise DatasetError(f"{path}: is no ordinary file, and stays as it is; give another path")
@@ -204,39 +179,27 @@ def write_json(path: Path, value: Any) -> None:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """The figures of one epoch.
+    """The figures of one epoch."""
 
-    Attributes:
-        epoch: counted from 1.
-        train: the loss, the mean over training nodes, and one metric of the training minibatches by
-            its name, with dropout, while the weights changed.
-        val: loss and metrics of the validation after the epoch; None if there was none.
-        seconds: wall time of training and evaluating this epoch.
-        elapsed_seconds: wall time of the run up to the end of this epoch, without interruptions.
-        minibatches: number of minibatches trained on.
-        nodes: number of sampled nodes.
-        edges: number of sampled edges.
-        phases: seconds per phase, the mean over ranks.
-        ranks: the number of ranks that trained.
-        phase_ranges: the least and the most seconds of a rank per phase; empty with one rank.
-        imbalance: for "edges" and for "seconds" of computing, the rank with most in each step over
-            the mean of all ranks; empty with one rank.
-        disk: what training read from files, by the names of `DiskFigure`, the sums over ranks;
-            empty if features are in memory. Of an epoch that was resumed, what was read since then.
-    """
-
-    epoch: int
+    epoch: int  # counted from 1
+    #: the loss, the mean over training nodes, and one metric of the training minibatches by its
+    #: name, with dropout, while the weights changed
     train: dict[str, float]
-    val: dict[str, float] | None
-    seconds: float
-    elapsed_seconds: float
-    minibatches: int
-    nodes: int
-    edges: int
-    phases: dict[str, float]
-    ranks: int = 1
+    val: dict[str, float] | None  # loss and metrics of the validation after the epoch; None if there was none
+    seconds: float  # wall time of training and evaluating this epoch
+    elapsed_seconds: float  # wall time of the run up to the end of this epoch, without interruptions
+    minibatches: int  # number of minibatches trained on
+    nodes: int  # number of sampled nodes
+    edges: int  # number of sampled edges
+    phases: dict[str, float]  # seconds per phase, the mean over ranks
+    ranks: int = 1  # the number of ranks that trained
+    #: the least and the most seconds of a rank per phase; empty with one rank
     phase_ranges: dict[str, list[float]] = field(default_factory=dict)
+    #: for "edges" and for "seconds" of computing, the rank with most in each step over the mean of
+    #: all ranks; empty with one rank
     imbalance: dict[str, float] = field(default_factory=dict)
+    #: what training read from files, by the names of `DiskFigure`, the sums over ranks; empty if
+    #: features are in memory. Of an epoch that was resumed, what was read since then.
     disk: dict[str, float] = field(default_factory=dict)
 
 
@@ -272,11 +235,8 @@ def append_record(path: Path, record: EpochRecord) -> None:
 
 
 def read_records(path: Path) -> list[EpochRecord]:
-    """Returns all records. A last line that a crash cut off is left out.
-
-    Raises:
-        TrainError: another line is not a record.
-    """
+    """Returns all records. A last line that a crash cut off is left out. Raises `TrainError` if
+    another line is not a record."""
     if not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")
@@ -304,27 +264,17 @@ def keep_epochs(path: Path, epochs: int) -> list[EpochRecord]:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The final figures.
+    """The final figures."""
 
-    Attributes:
-        metric: the name of the metric that chose the best epoch.
-        best_epoch: the epoch with the best validation, counted from 1.
-        val: loss and metrics of that epoch's weights on validation nodes, by name; None if there
-            are none.
-        test: the same on test nodes.
-        seconds: wall time of all epochs.
-        phases: seconds per phase, the mean over ranks.
-        ranks: the number of ranks that trained.
-        phase_ranges: the least and the most seconds of a rank per phase; empty with one rank.
-        historical: the figures of historical embeddings (`history_figures`), or None without them.
-    """
-
-    metric: str
-    best_epoch: int
+    metric: str  # the name of the metric that chose the best epoch
+    best_epoch: int  # the epoch with the best validation, counted from 1
+    #: loss and metrics of that epoch's weights on validation nodes, by name; None if there are none
     val: dict[str, float] | None
-    test: dict[str, float] | None
-    seconds: float
-    phases: dict[str, float]
-    ranks: int
+    test: dict[str, float] | None  # the same on test nodes
+    seconds: float  # wall time of all epochs
+    phases: dict[str, float]  # seconds per phase, the mean over ranks
+    ranks: int  # the number of ranks that trained
+    #: the least and the most seconds of a rank per phase; empty with one rank
     phase_ranges: dict[str, list[float]]
+    #: the figures of historical embeddings (`history_figures`), or None without them
     historical: dict[str, Any] | None = None

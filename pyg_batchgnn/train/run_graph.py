@@ -35,17 +35,11 @@ _NAME = "rows"
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedNodes:
-    """The rows of some nodes of one type.
+    """The rows of some nodes of one type."""
 
-    Attributes:
-        node: [n] int64, original ids.
-        rows: [n, columns].
-        reads: reads rows of all nodes that may lie in a file; None: they lie in memory.
-    """
-
-    node: Tensor
-    rows: Tensor
-    reads: AllNodes | None = None
+    node: Tensor  # [n] int64, original ids
+    rows: Tensor  # [n, columns]
+    reads: AllNodes | None = None  # reads rows of all nodes that may lie in a file; None: they lie in memory
 
     def __len__(self) -> int:
         return len(self.node)
@@ -81,39 +75,25 @@ class OwnedRows(Protocol):
         """Returns the rows of the nodes of a type that this rank holds."""
 
     def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
-        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective.
-
-        Each node is in one piece. Pieces are the same on every rank, with ascending ids in each.
-
-        Args:
-            node_type: the type.
-            size: the most nodes of a piece, but at least one of each rank.
-        """
+        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective. Each
+        node is in one piece. Pieces are the same on every rank, with ascending ids in each.
+        ``size``: the most nodes of a piece, but at least one of each rank."""
 
 
 class EmbeddedRows(OwnedRows, Protocol):
     """The rows of all nodes of a graph. A rank holds those of the nodes that it owns."""
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
-        """Returns [n, columns], the rows of some nodes of a type; collective over ranks.
-
-        Args:
-            node_type: the type.
-            ids: [n] int64, original ids. Each rank gives some of its own choice, possibly none.
-        """
+        """Returns [n, columns], the rows of some nodes of a type; collective over ranks. ``ids``:
+        [n] int64, original ids. Each rank gives some of its own choice, possibly none."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowsHere:
-    """Rows that are all in this process.
+    """Rows that are all in this process."""
 
-    Attributes:
-        rows: [N_t, columns] by node type, in the order of original ids.
-        reads: as of `EmbeddedNodes`.
-    """
-
-    rows: Mapping[str, Tensor]
-    reads: AllNodes | None = None
+    rows: Mapping[str, Tensor]  # [N_t, columns] by node type, in the order of original ids
+    reads: AllNodes | None = None  # as of `EmbeddedNodes`
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
         return self.own(node_type).at(ids)
@@ -128,22 +108,14 @@ class RowsHere:
 
 @dataclass(frozen=True, eq=False)
 class RowsOverRanks:
-    """Rows that lie with the owners of the nodes.
+    """Rows that lie with the owners of the nodes."""
 
-    Attributes:
-        store: holds them as an attribute.
-    """
-
-    store: DistFeatureStore
+    store: DistFeatureStore  # holds them as an attribute
 
     @classmethod
     def beside(cls, features: DistFeatureStore, rows: Mapping[str, Tensor]) -> RowsOverRanks:
-        """Returns the rows of all ranks; collective.
-
-        Args:
-            features: the attributes of the same nodes.
-            rows: [n_t, columns] by node type, those of this rank's own nodes.
-        """
+        """Returns the rows of all ranks; collective. ``features``: the attributes of the same
+        nodes. ``rows``: [n_t, columns] by node type, those of this rank's own nodes."""
         schema = features.part.schema
         tables: dict[Group, dict[str, Tensor]] = {
             group: {} for group in (*schema.node_groups, *schema.edge_groups)
@@ -179,17 +151,11 @@ def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterat
 
 @dataclass(frozen=True, eq=False)
 class SampledRows:
-    """Rows that each rank computed of sampled neighbours, for some nodes each, whoever owns them.
+    """Rows of sampled neighbours that each rank computed, for some nodes, whoever owns them."""
 
-    Attributes:
-        rows: the rows that this rank computed, by node type.
-        offered: [m] int64, the nodes that `pieces` yields, where a rank has their rows.
-        comm: of all ranks.
-    """
-
-    rows: Mapping[str, EmbeddedNodes]
-    offered: Tensor
-    comm: Communicator
+    rows: Mapping[str, EmbeddedNodes]  # the rows that this rank computed, by node type
+    offered: Tensor  # [m] int64, the nodes that `pieces` yields, where a rank has their rows
+    comm: Communicator  # of all ranks
 
     def own(self, node_type: str) -> EmbeddedNodes:
         return self.rows[node_type]
@@ -206,28 +172,17 @@ class SampledRows:
 
 @dataclass(frozen=True)
 class MinibatchSettings:
-    """The minibatches that a loader makes.
+    """The minibatches that a loader makes."""
 
-    Attributes:
-        fanout: neighbours per node at each hop.
-        size: seed nodes per minibatch.
-        shuffle: True if each epoch visits the nodes in another order.
-        last: the treatment of nodes that do not fill a minibatch.
-        schedule: the assignment of minibatches to ranks.
-        cached: True if the run's aggregates replace the last hop.
-        feature_cache: bytes per rank for rows of other hosts; None means no cache. Ignored with one
-            rank.
-        historical: True if rows of halo nodes come from the run's historical embeddings. Ignored
-            with one rank.
-    """
-
-    fanout: tuple[int, ...]
-    size: int
-    shuffle: bool
-    last: LastMinibatch
-    schedule: ScheduleKind
-    cached: bool
+    fanout: tuple[int, ...]  # neighbours per node at each hop
+    size: int  # seed nodes per minibatch
+    shuffle: bool  # True if each epoch visits the nodes in another order
+    last: LastMinibatch  # the treatment of nodes that do not fill a minibatch
+    schedule: ScheduleKind  # the assignment of minibatches to ranks
+    cached: bool  # True if the run's aggregates replace the last hop
+    #: bytes per rank for rows of other hosts; None means no cache. Ignored with one rank.
     feature_cache: int | None = None
+    #: True if rows of halo nodes come from the run's historical embeddings. Ignored with one rank.
     historical: bool = False
 
     @classmethod
@@ -247,40 +202,27 @@ class MinibatchSettings:
 
     @classmethod
     def of_evaluation(cls, config: TrainConfig) -> MinibatchSettings:
-        """Returns the settings of evaluation.
-
-        Every node is in one minibatch. The minibatches are the same in every evaluation and on any
-        number of ranks.
-        """
+        """Returns the settings of evaluation. Every node is in one minibatch. The minibatches are
+        the same in every evaluation and on any number of ranks."""
         fanout, size, cached = config.test_fanout, config.test_batch_size, config.evaluates_with_cache
         return cls(fanout, size, False, LastMinibatch.KEEP, ScheduleKind.GLOBAL, cached)
 
 
 @dataclass(eq=False, kw_only=True)
 class RunGraph(ABC):
-    """A graph that is held whole, or in parts over the ranks. All loaders of a run share it.
-
-    Attributes:
-        inputs: what the model reads of the nodes of each type.
-        cache: aggregates of the features, or None in a run without a cache.
-        notes: lines about the graph that the user should read.
-        embedding: the learned rows, or None in a run without them.
-        history: the caches of halo nodes' rows, or None in a run without them.
-        held: bytes of features that were read from files into memory.
-    """
+    """A graph that is held whole, or in parts over the ranks. All loaders of a run share it."""
 
     config: TrainConfig
-    inputs: ModelInputs
-    cache: AggregationCache | None
-    notes: list[str]
-    embedding: Embedding | None
-    history: HistoricalCaches | None = None
-    held: int = 0
+    inputs: ModelInputs  # what the model reads of the nodes of each type
+    cache: AggregationCache | None  # aggregates of the features, or None in a run without a cache
+    notes: list[str]  # lines about the graph that the user should read
+    embedding: Embedding | None  # the learned rows, or None in a run without them
+    history: HistoricalCaches | None = None  # the caches of halo nodes' rows, or None in a run without them
+    held: int = 0  # bytes of features that were read from files into memory
 
     @property
     def memory_budget(self) -> int | None:
-        """The bytes that are left for the loader and for passes over all nodes; None: they choose
-        them themselves."""
+        """The bytes left for the loader and for passes over all nodes; None: their choice."""
         budget = self.config.sampling.memory_budget
         return None if budget is None else max(1, budget - self.held)
 
@@ -289,7 +231,6 @@ class RunGraph(ABC):
 
         Args:
             nodes: [n] original ids, of the predicted type.
-            ranks: the number of ranks.
 
         Returns:
             The loader, and lines that the user should read.
@@ -301,19 +242,12 @@ class RunGraph(ABC):
         return self._loader(nodes, MinibatchSettings.of_training(self.config, last)), notes
 
     def evaluation_loader(self, nodes: Tensor) -> MacrobatchNeighborLoader:
-        """Makes a loader of all of `nodes`, in their order, with the fanout of evaluation;
-        collective."""
+        """Makes a loader of `nodes` in order, with evaluation's fanout; collective."""
         return self._loader(nodes, MinibatchSettings.of_evaluation(self.config))
 
     def moment_loader(self, node_type: str, nodes: Tensor, time: int) -> MacrobatchNeighborLoader:
-        """Makes a loader of some nodes of a type as they are at a time, with the fanout of
-        evaluation; collective.
-
-        Args:
-            node_type: the type.
-            nodes: [n] int64 original ids.
-            time: in the unit of the run's times.
-        """
+        """Makes a loader of nodes [n] int64, original ids of a type, as they are at a time in the
+        run's unit, with the fanout of evaluation; collective."""
         times = torch.full((len(nodes),), time)
         return self._loader(nodes, MinibatchSettings.of_evaluation(self.config), node_type, times)
 
@@ -323,10 +257,8 @@ class RunGraph(ABC):
         """Makes the shuffled loader of training links with their negatives; collective.
 
         A minibatch does not see the edges of its own links, nor their reverses. Result and errors
-        are as of `training_loader`.
-
-        Args:
-            times: [n] int64, the times of the links, in a run that looks at times.
+        are as of `training_loader`. ``times``: [n] int64, the times of the links, in a run that
+        looks at times.
         """
         task, index = self.config.task, links.split("train").index
         last, notes = self._last_minibatch(index.size(1), ranks, "links")
@@ -347,7 +279,6 @@ class RunGraph(ABC):
         collective.
 
         Args:
-            links: name the relation.
             index: [2, n] original ids, sources above targets.
             times: [n] int64.
             negatives: [n, k] int64, the targets that each pair is ranked among.
@@ -382,8 +313,7 @@ class RunGraph(ABC):
             )
 
     def _last_minibatch(self, count: int, ranks: int, unit: str) -> tuple[LastMinibatch, list[str]]:
-        """Returns what becomes of a smaller minibatch. The only one is always kept, and a line says
-        so."""
+        """Returns what becomes of a smaller minibatch. The only one is kept, with a note."""
         size, last = self.config.sampling.batch_size, self.config.sampling.last_batch
         if last is LastMinibatch.KEEP or count >= size * ranks:
             return last, []

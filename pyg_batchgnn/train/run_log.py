@@ -43,8 +43,6 @@ class RunLog:
 
     Args:
         kind: "tensorboard", "mlflow" or "wandb"; None writes nothing.
-        folder: the run folder.
-        config: what the run was started with, by names.
         resumed: the number of steps that are kept of a run that is continued. Figures of later
             steps are written again.
 
@@ -167,11 +165,7 @@ class _Wandb:
 
         known = _read_number(folder, "wandb") if resumed else None
         self._run = wandb.init(
-            id=known,
-            resume="must" if known else None,
-            name=folder.name,
-            dir=str(folder),
-            config=dict(config),
+            id=known, resume="must" if known else None, name=folder.name, dir=str(folder), config=dict(config)
         )
         if known is None:
             _keep_number(folder, "wandb", self._run.id)
@@ -202,7 +196,6 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def _read_number(folder: Path, kind: str) -> str | None:
-    """Returns the number under which a run goes on, if it has one there."""
     try:
         number = json.loads((folder / "log.json").read_text(encoding="utf-8"))[kind]
     except (OSError, ValueError, KeyError, TypeError):

@@ -129,8 +129,7 @@ def _nodes(run: RestoredNodeRun, splits: tuple[str, ...], ranks: Ranks) -> dict[
 
 
 def _links(run: RestoredLinkRun, splits: tuple[str, ...], ranks: Ranks) -> dict[str, _Measured]:
-    """Measures links, from rows of nodes that are computed once, or at the times of the links;
-    collective."""
+    """Measures links, from nodes computed once or at the times of the links; collective."""
     if run.config.is_timed:
         timed = {
             name: MeasuredTimedLinks.of(run.dataset, run.links, name, run.network, run.graph, run.task)

@@ -48,7 +48,6 @@ def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOu
 
     Args:
         path: of the run folder; None chooses ``runs/<dataset>-<model>-<n>``.
-        console: receives the report.
 
     Raises:
         TrainError: the configuration or the run folder cannot be used.
@@ -66,7 +65,6 @@ def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
         path: of the run folder. Only the first rank need have it, so the options by which the ranks
             join are taken from `changes` alone.
         changes: fields to change, as `assign` takes them.
-        console: receives the report.
 
     Raises:
         TrainError: the run folder or a change cannot be used.
@@ -84,8 +82,6 @@ def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> Ru
 
     Args:
         config: of the run. A run that is continued must have been started with the same.
-        path: of the run folder.
-        console: receives the report.
 
     Raises:
         TrainError: the configuration or the run folder cannot be used.
@@ -113,11 +109,7 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     job = build_job(config, dataset, ranks)
     folder = RunFolder(Path(ranks.from_first(lambda: _new_folder(config, dataset, path))))
     _print_opening(console, job, dataset, folder, choice, ranks)
-    with (
-        StopRequest() as stop,
-        _report(console, job) as report,
-        _open_log(config, folder, ranks) as log,
-    ):
+    with StopRequest() as stop, _report(console, job) as report, _open_log(config, folder, ranks) as log:
         trainer = Trainer(job, ranks, folder, fingerprint, stop, report, log)
         result = _train(trainer, log)
     return _end(ranks, folder, result, job.task, dataset.name, console)
@@ -126,12 +118,8 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
 def _resume(
     ranks: Ranks, path: Path, written: TrainConfig, config: TrainConfig, console: Console
 ) -> RunOutcome:
-    """Continues a run.
-
-    Args:
-        written: the configuration in the run folder.
-        config: the configuration to continue with.
-    """
+    """Continues a run. ``written``: the configuration in the run folder. ``config``: the
+    configuration to continue with."""
     folder = RunFolder(path)
     data = ranks.bytes_from_first(folder.checkpoint.read_bytes() if ranks.is_first else b"")
     checkpoint = Checkpoint.parse(folder.checkpoint, data)
@@ -175,8 +163,7 @@ def _first_console(ranks: Ranks, console: Console) -> Console:
 
 
 def _read_written(ranks: Ranks, path: Path) -> TrainConfig:
-    """Returns the configuration of a run that can be resumed, as the first rank reads it;
-    collective."""
+    """Returns the configuration of a run to resume, as the first rank reads it; collective."""
 
     def read() -> dict[str, dict[str, object]]:
         folder = RunFolder.open(path)
@@ -242,11 +229,7 @@ def _end(
     ranks: Ranks, folder: RunFolder, result: RunResult | None, task: Task, dataset: str, console: Console
 ) -> RunOutcome:
     """Writes the result and the plots to the run folder, and prints the table of results.
-
-    Args:
-        result: None if the run was interrupted.
-        dataset: the name of the data set.
-    """
+    ``result``: None if the run was interrupted."""
     outcome = RunOutcome.INTERRUPTED if result is None else RunOutcome.FINISHED
     if not ranks.is_first:
         return outcome

@@ -15,23 +15,14 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class Task(ABC):
-    """A prediction that a model learns from minibatches.
+    """A prediction that a model learns from minibatches."""
 
-    Attributes:
-        metrics: all that an evaluation measures, the default metric first.
-        train_metric: the metric of training minibatches.
-        unit: what is predicted, in the plural.
-        metric: decides which epoch is the best.
-        columns: the number of columns of the model's output.
-        loss_label: the name of the loss and its unit, for plots.
-    """
-
-    metrics: ClassVar[tuple[Metric, ...]]
-    train_metric: ClassVar[Metric]
-    unit: ClassVar[str]
-    metric: Metric
-    columns: int
-    loss_label: str
+    metrics: ClassVar[tuple[Metric, ...]]  # all that an evaluation measures, the default metric first
+    train_metric: ClassVar[Metric]  # the metric of training minibatches
+    unit: ClassVar[str]  # what is predicted, in the plural
+    metric: Metric  # decides which epoch is the best
+    columns: int  # the number of columns of the model's output
+    loss_label: str  # the name of the loss and its unit, for plots
 
     @property
     @abstractmethod
@@ -40,20 +31,12 @@ class Task(ABC):
 
     @abstractmethod
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns the targets of a minibatch, as `loss` takes them.
-
-        Args:
-            labels: [S, ...], as the run's source of labels gives them.
-        """
+        """Returns the targets of a minibatch, as `loss` takes them. ``labels``: [S, ...], as the
+        run's source of labels gives them."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Returns the mean loss of at least one target.
-
-        Args:
-            outputs: [S, ...] float32, of the model.
-            targets: of the same minibatch.
-        """
+        """Returns the mean loss of at least one target. ``outputs``: [S, ...] float32."""
 
     def weight(self, targets: Tensor) -> float:
         """Returns the weight that these targets have together in the mean loss of more of them."""
@@ -61,14 +44,11 @@ class Task(ABC):
 
     @abstractmethod
     def train_score(self, outputs: Tensor, targets: Tensor) -> tuple[float, float]:
-        """Returns a numerator and a denominator of `train_metric`. Sums over minibatches may be
-        divided."""
+        """Returns numerator and denominator of `train_metric`, to be summed over minibatches."""
 
     def improves(self, score: float, best: float | None) -> bool:
-        """Returns whether a score of `metric` is better than the best one before, if any.
-
-        A score that is not finite is never better, and any finite one is better than it.
-        """
+        """Returns whether a score of `metric` is better than the best one before, if any. A score
+        that is not finite is never better, and any finite one is better than it."""
         if not math.isfinite(score):
             return False
         if best is None or not math.isfinite(best):
@@ -108,27 +88,18 @@ class NodeTask(Task):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of an evaluation.
+    """The result of an evaluation."""
 
-    Attributes:
-        loss: the mean over the nodes, weighed as in training.
-        scores: the value of each metric. A metric that is not defined for these nodes is absent.
-        count: the number of nodes or links.
-        not_finite: the number of those with an output that is not finite.
-    """
-
-    loss: float
+    loss: float  # the mean over the nodes, weighed as in training
+    #: the value of each metric. A metric that is not defined for these nodes is absent.
     scores: dict[Metric, float]
-    count: int
-    not_finite: int
+    count: int  # the number of nodes or links
+    not_finite: int  # the number of those with an output that is not finite
 
     @classmethod
     def of(cls, loss: float, scores: dict[Metric, float], count: float, not_finite: float) -> Evaluation:
-        """Makes the result of some outputs.
-
-        If an output or the loss is not finite, neither loss nor metrics say anything: metrics are
-        NaN then, and so is a finite loss.
-        """
+        """Makes the result of some outputs. If an output or the loss is not finite, neither loss
+        nor metrics say anything: metrics are NaN then, and so is a finite loss."""
         if not_finite or not math.isfinite(loss):
             loss = math.nan if math.isfinite(loss) else loss
             scores = dict.fromkeys(scores, math.nan)
@@ -162,12 +133,8 @@ class Scoring:
         self._count = self._not_finite = 0
 
     def add(self, outputs: Tensor, labels: Tensor) -> None:
-        """Adds nodes. Those without a label are left out.
-
-        Args:
-            outputs: [S, columns] float32, of the model.
-            labels: [S, ...], the nodes' rows of the labels "y".
-        """
+        """Adds nodes. Those without a label are left out. ``outputs``: [S, columns] float32, of the
+        model. ``labels``: [S, ...], the nodes' rows of the labels "y"."""
         known = self._task.labelled(labels)
         outputs, targets = outputs[known], self._task.targets(labels[known])
         if not len(targets):
@@ -180,8 +147,7 @@ class Scoring:
         self._weight += weight
 
     def result(self, ranks: Ranks) -> Evaluation | None:
-        """Returns loss and metrics of the nodes of all ranks, or None if there are none;
-        collective."""
+        """Returns loss and metrics over all ranks, or None without nodes; collective."""
         sums = ranks.table([self._loss, self._weight, self._count, self._not_finite]).sum(dim=0)
         loss, weight, count, not_finite = sums.tolist()
         return Evaluation.of(loss / weight, self._tally.scores(ranks), count, not_finite) if weight else None
@@ -252,10 +218,8 @@ def f1_score(true: Tensor, false: Tensor, missed: Tensor) -> Tensor:
 
 
 def _curve(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the counts of positive and of negative nodes at or above each distinct score.
-
-    Both are float64, from the highest score to the lowest.
-    """
+    """Returns the counts of positive and of negative nodes at or above each distinct score. Both
+    are float64, from the highest score to the lowest."""
     ordered, order = scores.sort(descending=True)
     hits = positive[order]
     last = torch.ones(len(ordered), dtype=torch.bool)

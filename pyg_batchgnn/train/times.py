@@ -19,12 +19,8 @@ _NEVER = torch.iinfo(torch.int64).max
 
 
 def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
-    """Returns the times of the nodes of some types and of the edges of some relations, [rows]
-    int64; none in a run without times.
-
-    Raises:
-        TrainError: the attribute is missing, or holds no int64 times.
-    """
+    """Returns the times of nodes and edges by type and relation, [rows] int64; none in a run
+    without times. Raises `TrainError` if the attribute is missing, or holds no int64 times."""
     name = config.sampling.time_attr
     if name is None:
         return {}
@@ -68,12 +64,8 @@ def _of_type(dataset: Dataset, name: str) -> str:
 
 
 def link_times(dataset: Dataset, links: PredictedLinks, split: str, name: str) -> Tensor:
-    """Returns [n] int64, the times of the links of a split: its attribute of that name, else the
-    times of the edges that the links are.
-
-    Raises:
-        TrainError: there are none, or a link is no edge or several ones.
-    """
+    """Returns [n] int64, the times of the links of a split: its attribute of that name, else those
+    of the edges. Raises `TrainError` if there are none, or a link is no edge or several ones."""
     found = links.split(split)
     if not len(found):
         return torch.empty(0, dtype=torch.int64)
@@ -94,7 +86,6 @@ def link_times(dataset: Dataset, links: PredictedLinks, split: str, name: str) -
 
 
 def _times_of_pairs(edges: EdgeSet, index: Tensor, num_targets: int, name: str, what: str) -> Tensor:
-    """Returns the times of the edges that some pairs are."""
     times = edges.tables[name].reshape(-1)
     if index.shape == edges.edge_index.shape and torch.equal(index.long(), edges.edge_index.long()):
         return times
@@ -114,9 +105,7 @@ def _times_of_pairs(edges: EdgeSet, index: Tensor, num_targets: int, name: str, 
 
 def first_times_of(dataset: Dataset, node_type: str, name: str) -> Tensor | None:
     """Returns [N] int64, the time from which each node of a type exists; None if all exist always.
-
-    It is the node's own time, or else that of the first timed edge at it.
-    """
+    It is the node's own time, or else that of the first timed edge at it."""
     nodes = dataset.nodes_of(node_type)
     if name in nodes.tables:
         return nodes.tables[name].reshape(-1)

@@ -41,16 +41,9 @@ from pyg_batchgnn.train.training_data import DatasetFingerprint
 
 
 def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunProgress) -> StepFigures:
-    """Runs forward pass, backward pass and update on this rank's minibatch; collective.
-
-    The time in which the backward pass waits for other ranks counts as exchange.
-
-    Args:
-        job: of the run. Its weights change.
-        batch: of this rank.
-        clock: receives the seconds of each phase.
-        progress: tells the epoch and the step.
-    """
+    """Runs forward pass, backward pass and update on this rank's minibatch; collective. Time in
+    which the backward pass waits for other ranks counts as exchange. ``clock``: receives the
+    seconds."""
     before, waited = clock.work(), job.replica.waited()
     with clock.measure(Phase.FORWARD):
         targets = job.task.targets(job.labels(batch))
@@ -121,13 +114,8 @@ class RunObserver(Protocol):
     """An object that the trainer informs. The trainer itself prints nothing."""
 
     def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
-        """Handles the start of an epoch.
-
-        Args:
-            epoch: counted from 1.
-            step: steps of the epoch that are done already.
-            steps: all steps of the epoch.
-        """
+        """Handles the start of an epoch. ``epoch``: counted from 1. ``step``: steps of the epoch
+        that are done already. ``steps``: all steps of the epoch."""
 
     def step_done(self, loss: float) -> None:
         """Handles the end of a step. `loss` is the epoch's mean loss so far."""
@@ -204,11 +192,7 @@ class AgreedStop:
         return bool(self._request)
 
     def hear(self, asked: Tensor) -> None:
-        """Takes note of the requests to all ranks.
-
-        Args:
-            asked: [R], `asked` of each rank.
-        """
+        """Takes note of the requests to all ranks. ``asked``: [R], `asked` of each rank."""
         self.seen = self.seen or bool(asked.any())
 
     def __call__(self) -> bool:
@@ -228,7 +212,6 @@ class Trainer:
         folder: receives metrics and checkpoints.
         dataset: the data set's fingerprint, for the checkpoint.
         stop: looked at between two minibatches.
-        observer: is told about progress.
         log: receives the figures of each epoch, on the first rank.
     """
 
@@ -257,11 +240,7 @@ class Trainer:
         self._saved_rows = ""
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Continues from `checkpoint`.
-
-        Raises:
-            TrainError: it does not fit the job, the data set or the number of ranks.
-        """
+        """Continues from `checkpoint`. Raises `TrainError` if job, data or ranks do not fit it."""
         path = self._folder.checkpoint
         checkpoint.check_dataset(path, self._dataset)
         self._state = TrainerState.restored(checkpoint, path, self._job, self._ranks)
@@ -274,10 +253,8 @@ class Trainer:
         """Trains the configured number of epochs, or until validations are no longer better.
 
         If asked to stop, saves a checkpoint and returns. A loss, weight or score that is not finite
-        ends the run. No checkpoint is written then: the last one stays.
-
-        Raises:
-            TrainError: a number is not finite, or the metric of the task is not defined.
+        ends the run. No checkpoint is written then: the last one stays. Raises `TrainError` if a
+        number is not finite, or the metric of the task is not defined.
         """
         while self._state.progress.epoch < self._job.config.run.epochs and not self._is_patience_over():
             begin, before = time.perf_counter(), self._state.progress.epoch_seconds
@@ -299,11 +276,8 @@ class Trainer:
         return RunOutcome.FINISHED
 
     def test(self) -> RunResult | None:
-        """Tests the weights of the best epoch. Returns None if asked to stop meanwhile.
-
-        Raises:
-            TrainError: an output is not finite.
-        """
+        """Tests the weights of the best epoch. Returns None if asked to stop meanwhile. Raises
+        `TrainError` if an output is not finite."""
         job, progress = self._job, self._state.progress
         model = job.network.model
         clock, last = PhaseClock(self._state.earlier.to_dict()), weights_of(model)
@@ -330,11 +304,7 @@ class Trainer:
         )
 
     def save(self) -> None:
-        """Writes the checkpoint; collective.
-
-        Raises:
-            TrainError: a weight is not finite. The checkpoint before stays.
-        """
+        """Writes the checkpoint, or raises `TrainError` if a weight is not finite; collective."""
         self._refuse_weights()
         with self._state.clock.measure(Phase.CHECKPOINT):
             self._save_rows()
@@ -353,13 +323,11 @@ class Trainer:
             self._saved_rows = name
 
     def _load_rows(self, name: str) -> None:
-        """Reads learned rows that were saved, in a run that has them."""
         if self._job.rows is not None:
             self._folder.rows.load(self._job.rows.embedding, name)
 
     def _steps(self) -> Iterator[float]:
-        """Trains on the epoch's remaining minibatches. Yields the mean loss so far after each
-        step."""
+        """Trains on the epoch's remaining minibatches; yields the mean loss so far after each."""
         job, progress = self._job, self._state.progress
         job.network.model.train()
         left = self._state.begin_epoch(job, self._folder.checkpoint)

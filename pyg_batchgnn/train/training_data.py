@@ -37,35 +37,24 @@ _OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """The attributes and splits that training reads.
+    """The attributes and splits that training reads."""
 
-    Attributes:
-        schema: the node types and the relations.
-        node_type: the node type that is predicted; for links that of their targets.
-        link: the relation whose links are predicted, or None if nodes are.
-        labels: [N_t, ...], the labels of the predicted nodes by their type; none for links.
-        features: [N_t, F_t] of a floating-point type, by node type; types without are absent.
-        learned: the number of columns of the learned rows of each node type that has them.
-        times: the times of nodes or of edges by group; none in a run that does not look at them.
-    """
-
-    schema: Schema
-    node_type: str
-    link: Relation | None
+    schema: Schema  # the node types and the relations
+    node_type: str  # the node type that is predicted; for links that of their targets
+    link: Relation | None  # the relation whose links are predicted, or None if nodes are
+    #: [N_t, ...], the labels of the predicted nodes by their type; none for links
     labels: Mapping[str, Tensor]
+    #: [N_t, F_t] of a floating-point type, by node type; types without are absent
     features: Mapping[str, Tensor]
-    learned: Mapping[str, int]
+    learned: Mapping[str, int]  # the number of columns of the learned rows of each node type that has them
+    #: the times of nodes or of edges by group; none in a run that does not look at them
     times: Mapping[Group, Tensor]
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> TrainingData:
-        """Takes what a run reads from a data set.
-
-        Raises:
-            TrainError: the features have a type or shape that models cannot read, the labels are
-                missing, a type has neither features nor learned rows, there are no such times, or
-                an option is not for this graph.
-        """
+        """Takes what a run reads from a data set. Raises `TrainError` if the features have a type
+        or shape that models cannot read, the labels are missing, a type has neither features nor
+        learned rows, there are no such times, or an option is not for this graph."""
         link, labels = None, dict[str, Tensor]()
         if config.task.kind is TaskKind.LINKS:
             link = PredictedLinks.of(dataset, config.task).relation
@@ -147,10 +136,8 @@ def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
 
 
 def _check_reached(dataset: Dataset, config: TrainConfig, inputs: ModelInputs) -> None:
-    """Checks that relations lead to every type that a layer computes rows of.
-
-    The last layer computes rows of the predicted types, the other layers of every type.
-    """
+    """Checks that relations lead to every type that a layer computes rows of. The last layer
+    computes rows of the predicted types, the other layers of every type."""
     reached = {target for _, _, target in dataset.schema.relations}
     others = [name for name in dataset.schema.node_types if name not in reached]
     because = "no layer but the first can read them"
@@ -178,22 +165,15 @@ NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 @dataclass(frozen=True, eq=False)
 class FeatureTables:
-    """The features as a run's layers read them.
+    """The features as a run's layers read them."""
 
-    Attributes:
-        tables: [N_t, F_t] by node type.
-        held: the bytes that were read from files into memory.
-    """
-
-    tables: dict[str, Tensor]
-    held: int
+    tables: dict[str, Tensor]  # [N_t, F_t] by node type
+    held: int  # the bytes that were read from files into memory
 
     @classmethod
     def of(cls, features: Mapping[str, Tensor], config: TrainConfig) -> FeatureTables:
-        """Reads the features of files into memory where they fit; see `feature_table`.
-
-        With a memory budget all of them together take at most half of it.
-        """
+        """Reads the features of files into memory where they fit; see `feature_table`. With a
+        memory budget all of them together take at most half of it."""
         budget, tables, held = config.sampling.memory_budget, dict[str, Tensor](), 0
         for name, x in features.items():
             tables[name] = feature_table(x, config, None if budget is None else budget // 2 - held)
@@ -212,12 +192,7 @@ _STATE = {
 
 def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[str, int], ranks: int) -> None:
     """Refuses learned rows that do not fit the memory budget with the state of their optimizer.
-
-    ``learned``: the number of columns by node type.
-
-    Raises:
-        TrainError: they do not fit.
-    """
+    ``learned``: the number of columns by node type. Raises `TrainError` if they do not fit."""
     numbers = sum(dataset.nodes_of(name).num_nodes * columns for name, columns in learned.items())
     size = 4 * numbers * (1 + _STATE[config.embedding.rule]) // ranks
     budget = config.sampling.memory_budget
@@ -231,10 +206,7 @@ def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[st
 
 def check_joined(config: TrainConfig, learned: Mapping[str, int], tables: Mapping[str, Tensor]) -> None:
     """Refuses to join learned rows to features that stay on disk, as inference of all nodes does.
-
-    Raises:
-        TrainError: a type has both, and the run computes all nodes.
-    """
+    Raises `TrainError` if a type has both, and the run computes all nodes."""
     links = config.task.kind is TaskKind.LINKS and not config.is_timed
     if not links and config.sampling.evaluation is not EvaluationKind.EXACT:
         return
@@ -313,11 +285,8 @@ def _left_in_file(x: Tensor) -> Tensor:
 
 
 def feature_type(x: Tensor, config: TrainConfig) -> torch.dtype:
-    """Returns the type in which features are held and travel.
-
-    It is bfloat16 in a bfloat16 run. Otherwise native layers read features of at most 32 bits as
-    they are, and all other features are converted to float32.
-    """
+    """Returns the type in which features are held and sent: bfloat16 in a bfloat16 run; else
+    float32, but native layers read features of at most 32 bits as they are."""
     if config.run.precision is Precision.BFLOAT16:
         return torch.bfloat16
     return x.dtype if x.dtype in NATIVE_TYPES else torch.float32
@@ -357,8 +326,7 @@ class DatasetFingerprint:
 
 
 def fingerprint_dataset(dataset: Dataset) -> DatasetFingerprint:
-    """Returns the fingerprint of a data set. It does not depend on the integer types of its
-    arrays."""
+    """Returns the fingerprint of a data set, whatever the integer types of its arrays."""
     checksum, columns = 0, 0
     for array in _arrays(dataset):
         checksum = zlib.crc32(_evenly_spaced(array).numpy().tobytes(), checksum)
@@ -370,8 +338,7 @@ def fingerprint_dataset(dataset: Dataset) -> DatasetFingerprint:
 
 
 def _arrays(dataset: Dataset) -> Iterator[Tensor]:
-    """Yields the edges of every relation, features, labels and splits of every node type, and the
-    links of every relation."""
+    """Yields edges and links of every relation; features, labels and splits of every type."""
     for edges in dataset.edge_sets:
         if edges.csc is None:
             yield from edges.edge_index

@@ -37,8 +37,7 @@ _REMEDIES = {
 
 
 def system_message(error: OSError) -> str:
-    """Returns what an error of the system says: the file, the cause without its number, and a
-    remedy."""
+    """Returns the text of an error of the system: file, cause without number, remedy."""
     if error.filename is None or error.strerror is None:
         return str(error)
     remedy = _REMEDIES.get(error.errno or 0, "give another path")
@@ -67,10 +66,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def begin_folder(path: Path, temporary: Path) -> None:
     """Makes the temporary folder of a folder to be saved, without what a killed save left there.
-
-    Raises:
-        DatasetError: ``path`` exists, or its parent cannot be written to.
-    """
+    Raises `DatasetError` if ``path`` exists, or its parent cannot be written to."""
     refuse_existing_path(path)
     shutil.rmtree(temporary, ignore_errors=True)
     with writing(path):
@@ -98,11 +94,8 @@ def sync_folder(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Waits until a folder's files, names and sub-folders are on disk.
-
-    Raises:
-        DatasetError: they cannot be written.
-    """
+    """Waits until a folder's contents are on disk. Raises `DatasetError` if they cannot be
+    written."""
     for path in folder.rglob("*"):
         if path.is_dir():
             sync_folder(path)
@@ -118,12 +111,8 @@ def rename_whole(temporary: Path, path: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object.
-
-    Raises:
-        DatasetError: the file is damaged, is not an object, or holds NaN or infinity, which are not
-            JSON.
-    """
+    """Reads a JSON object. Raises `DatasetError` if the file is damaged, is not an object, or holds
+    NaN or infinity, which are not JSON."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"it holds {constant}")

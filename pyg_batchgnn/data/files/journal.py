@@ -40,15 +40,8 @@ class Journal:
     """
 
     def __init__(self, path: Path, made_of: Any) -> None:
-        """Begins a folder, or goes on with one that is made of the same.
-
-        Args:
-            path: the folder to be made.
-            made_of: what the result depends on, as JSON.
-
-        Raises:
-            DatasetError: `path` exists, or another process makes it now.
-        """
+        """Begins a folder, or goes on with one that is made of the same. ``made_of``: JSON. Raises
+        `DatasetError` if `path` exists, or another process makes it now."""
         refuse_existing_path(path)
         self.path, self.folder = path, path.with_name(f".{path.name}.converting")
         self.work = self.folder / _WORK
@@ -65,24 +58,18 @@ class Journal:
         if known.get("made_of") == made_of:
             self._steps = known["steps"]
         else:
-            self._clear()
+            for one in self.folder.iterdir():
+                if one.is_dir():
+                    shutil.rmtree(one)
+                elif one.name != _LOCK:
+                    one.unlink()
         self._made_of = made_of
         with writing(path):
             self.work.mkdir(exist_ok=True)
 
-    def _clear(self) -> None:
-        for one in self.folder.iterdir():
-            if one.is_dir():
-                shutil.rmtree(one)
-            elif one.name != _LOCK:
-                one.unlink()
-
     def step(self, name: str, make: Callable[[], Made]) -> dict[str, Any]:
-        """Makes a step that is not complete yet, and returns its facts.
-
-        Args:
-            make: returns the facts, as JSON, and the files that it wrote.
-        """
+        """Makes a step that is not complete yet, and returns its facts. ``make``: returns the
+        facts, as JSON, and the files that it wrote."""
         done = self._steps.get(name)
         if done is None or not self._is_whole(done["files"]):
             facts, files = make()
@@ -137,7 +124,6 @@ class Journal:
 
 
 def _locked(file: Path, path: Path) -> int:
-    """Opens a file for this process alone."""
     import fcntl
 
     with writing(path):
@@ -152,11 +138,8 @@ def _locked(file: Path, path: Path) -> int:
 
 @contextlib.contextmanager
 def making(path: Path, made_of: Any) -> Iterator[Journal]:
-    """Yields the journal of a folder.
-
-    An error of the user's removes what was made. After any other end, as by a signal or by a disk
-    that is full or fails, the next call goes on.
-    """
+    """Yields the journal of a folder. An error of the user's removes what was made. After any other
+    end, as by a signal or by a disk that is full or fails, the next call goes on."""
     journal = Journal(path, made_of)
     try:
         yield journal

@@ -31,7 +31,7 @@ class NpyHeader:
     """The header of a .npy file."""
 
     dtype: np.dtype  # type of the elements
-    shape: tuple[int, ...]  # sizes
+    shape: tuple[int, ...]
     fortran_order: bool  # whether the first index varies fastest
     offset: int  # bytes before the first element
 
@@ -101,11 +101,8 @@ def open_npy(path: Path, array: str) -> np.ndarray:
 
 
 def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns an array as a tensor that shares its memory.
-
-    Raises:
-        DatasetError: torch has no such type of elements.
-    """
+    """Returns a tensor that shares an array's memory. Raises `DatasetError` if torch lacks its
+    type."""
     try:
         return torch.from_numpy(values)
     except TypeError as error:
@@ -161,15 +158,10 @@ class NpyAppender:
 
 
 class PromisedWriter:
-    """Writes one .npy file of a known shape in pieces, and knows what to promise of it.
+    """Writes one .npy file of a known shape in pieces, and knows what to promise of it. Bytes are
+    hashed when they are written, so the file need not be read again."""
 
-    Bytes are hashed when they are written, so the file need not be read again.
-
-    Attributes:
-        promise: what to promise of the file, once it is closed.
-    """
-
-    promise: ArrayPromise
+    promise: ArrayPromise  # what to promise of the file, once it is closed
 
     def __init__(self, path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
         self._path, self._dtype, self._shape = path, dtype, shape
@@ -206,11 +198,8 @@ class PromisedWriter:
 
 
 class EdgeAppender:
-    """Writes edge_index.npy [2, E] by appending edges.
-
-    Sources go to their place at once. Destinations, whose place depends on E, wait in a file beside
-    it until the writer is closed.
-    """
+    """Writes edge_index.npy [2, E] by appending edges. Sources go to their place at once.
+    Destinations, whose place depends on E, wait in a file beside it until the writer is closed."""
 
     def __init__(self, path: Path, dtype: np.dtype | type) -> None:
         self.dtype = np.dtype(dtype)
@@ -273,7 +262,7 @@ class ArrayPromise:
     #: the name of torch's type. Types that NumPy lacks, such as bfloat16, are stored as integers of
     #: their width.
     dtype: str
-    shape: tuple[int, ...]  # the sizes
+    shape: tuple[int, ...]
     sha256: str  # the checksum of the whole file, 64 hexadecimal digits
 
     def to_json(self) -> dict[str, Any]:
@@ -281,11 +270,8 @@ class ArrayPromise:
 
     @classmethod
     def from_json(cls, said: Any) -> ArrayPromise:
-        """Reads what `to_json` wrote.
-
-        Raises:
-            KeyError, TypeError, ValueError: an entry is missing or of the wrong type.
-        """
+        """Reads what `to_json` wrote. Raises `KeyError`, `TypeError` or `ValueError` if an entry
+        is missing or of the wrong type."""
         return cls(str(said["dtype"]), tuple(map(int, said["shape"])), str(said["sha256"]))
 
 
@@ -305,23 +291,16 @@ def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
 
 
 def promise_of(path: Path) -> ArrayPromise:
-    """Returns what to promise of a .npy file of one of NumPy's types.
-
-    Raises:
-        DatasetError: the file is not a .npy file.
-    """
+    """Returns what to promise of a file. Raises `DatasetError` if it is not a .npy file."""
     with path.open("rb") as stream:
         header = read_header(stream, path, path.stem)
     return ArrayPromise(header.dtype.name, header.shape, file_sha256(path))
 
 
 def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
-    """Maps a file; writing to the tensor changes this process's copy, never the file.
-
-    Raises:
-        DatasetNotFoundError: the file does not exist.
-        DatasetError: the file is damaged, or is not what was promised.
-    """
+    """Maps a file; writing to the tensor changes this process's copy, never the file. Raises
+    `DatasetNotFoundError` if the file does not exist. Raises `DatasetError` if the file is damaged,
+    or is not what was promised."""
     values = open_npy(path, array)
     dtype = getattr(torch, promise.dtype, None)
     if not isinstance(dtype, torch.dtype):
@@ -339,12 +318,8 @@ def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
 
 
 def verify_tensor(path: Path, array: str, promise: ArrayPromise) -> None:
-    """Compares a file with its checksum.
-
-    Raises:
-        DatasetNotFoundError: the file does not exist.
-        DatasetError: the checksum differs.
-    """
+    """Compares a file with its checksum. Raises `DatasetNotFoundError` if the file does not exist.
+    Raises `DatasetError` if the checksum differs."""
     if not path.is_file():
         raise missing(path, array, _ANEW)
     check_sha256(path, array, promise.sha256, META_FILE, _REMEDY)

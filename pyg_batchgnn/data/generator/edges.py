@@ -29,10 +29,7 @@ _NODES_PER_LEAF = 96
 
 @dataclass(frozen=True)
 class Communities:
-    """The communities as consecutive ranges of places.
-
-    A place is a node's number before ids are scattered.
-    """
+    """The communities as ranges of places: numbers of nodes before ids are scattered."""
 
     leaf_start: np.ndarray  # [leaves + 1] int64, first place of each leaf, ending with N
     group_start: np.ndarray  # [groups + 1] int64, first place of each group; a subset of `leaf_start`
@@ -50,10 +47,8 @@ class Communities:
 
 
 def make_communities(spec: GeneratorSpec) -> Communities:
-    """Draws communities of about 2,048 nodes per group and 96 per leaf, with lognormal sizes.
-
-    They take N / 10 bytes of memory.
-    """
+    """Draws communities of about 2,048 nodes per group and 96 per leaf, with lognormal sizes. They
+    take N / 10 bytes of memory."""
     random = spec.random(RandomStream.COMMUNITIES)
     groups = max(spec.classes, spec.nodes // _NODES_PER_GROUP)
     leaves = max(groups, spec.nodes // _NODES_PER_LEAF)
@@ -72,10 +67,7 @@ def make_communities(spec: GeneratorSpec) -> Communities:
 
 
 def coprime_strides(sizes: np.ndarray) -> np.ndarray:
-    """Returns for each size a number coprime to it, near 0.618 times it.
-
-    Such a stride scatters successive ranks widely.
-    """
+    """Returns a number coprime to each size, near 0.618 times it, which scatters ranks widely."""
     strides = np.maximum((sizes * 0.6180339887498949).astype(np.int64), 1)
     shared = np.gcd(strides, sizes) > 1
     while shared.any():
@@ -85,9 +77,7 @@ def coprime_strides(sizes: np.ndarray) -> np.ndarray:
 
 
 def _starts(random: np.random.Generator, parts: int, total: int) -> np.ndarray:
-    """Returns [parts + 1] bounds that cut `total` into parts of lognormal sizes, each at least
-    1.
-    """
+    """Returns [parts + 1] bounds that cut `total` into lognormal parts of at least 1."""
     weight = random.lognormal(0.0, 0.6, parts)
     sizes = 1 + random.multinomial(total - parts, weight / weight.sum())
     return np.concatenate([[0], np.cumsum(sizes)])
@@ -203,10 +193,8 @@ def split_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draws(spec: GeneratorSpec, random: np.random.Generator, count: int) -> np.ndarray:
-    """Returns how many neighbours each node draws.
-
-    The numbers follow a power law with mean degree / 2, and are rounded at random to keep the mean.
-    """
+    """Returns how many neighbours each node draws. The numbers follow a power law with mean degree
+    / 2, and are rounded at random to keep the mean."""
     alpha = 1.0 / (spec.exponent - 1.0)
     mean = spec.degree / 2.0
     wanted = mean * (1.0 - alpha) * (1.0 - random.random(count)) ** -alpha
@@ -267,10 +255,8 @@ _MOST_FILES = 256  # all are open at once, and a process may often open only 1,0
 
 
 class EdgeBuckets:
-    """The temporary files of edge keys, one for each range of source ids.
-
-    ``piece_nodes``: sources per file; more where there would be too many files.
-    """
+    """The temporary files of edge keys, one for each range of source ids. ``piece_nodes``: sources
+    per file; more where there would be too many files."""
 
     def __init__(self, folder: Path, num_nodes: int, piece_nodes: int) -> None:
         piece_nodes = max(piece_nodes, -(-num_nodes // _MOST_FILES))
@@ -290,10 +276,8 @@ class EdgeBuckets:
                 write_bytes(file, path, keys[start:end])
 
     def drain(self) -> Iterator[np.ndarray]:
-        """Yields the sorted keys of each range in ascending order, repeats included.
-
-        Each file is removed when it has been read.
-        """
+        """Yields the sorted keys of each range in ascending order, repeats included. Each file is
+        removed when it has been read."""
         self._close()
         for path in self._paths:
             keys = np.fromfile(path, np.uint64)
@@ -335,10 +319,7 @@ class NodeBlock:
 
 
 def class_means(spec: GeneratorSpec) -> np.ndarray:
-    """Returns [C, F] float32 mean features of length `signal`.
-
-    Their directions are random, and orthogonal where C <= F.
-    """
+    """Returns [C, F] float32 means of length `signal`, random and orthogonal where C <= F."""
     means = spec.random(RandomStream.CLASS_MEANS).standard_normal((spec.classes, spec.features))
     if spec.classes <= spec.features:
         means = np.linalg.qr(means.T)[0].T

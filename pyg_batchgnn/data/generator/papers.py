@@ -194,8 +194,7 @@ class _Ranks:
 
 
 def scale_of_degrees(spec: PapersSpec) -> float:
-    """Returns s of the law of in-degrees: their mean, a sum over k of the probabilities of at
-    least k, is `degree`."""
+    """Returns s of the law of in-degrees: their mean, the sum of P(at least k), is `degree`."""
     k = np.arange(1, spec.most_in_edges + 1, dtype=np.float64)
     low, high = 1e-9, 1e9
     for _ in range(_STEPS):
@@ -245,11 +244,8 @@ def class_means(spec: PapersSpec) -> np.ndarray:
 
 
 def _features(spec: PapersSpec, labels: np.ndarray, means: np.ndarray, block: int) -> np.ndarray:
-    """Returns [n, F] uint16, the features of a block as bfloat16.
-
-    The noise takes one of 256 values with equal probability: a byte, times a factor that makes the
-    variance 1.
-    """
+    """Returns [n, F] uint16, the features of a block as bfloat16. The noise takes one of 256 values
+    with equal probability: a byte, times a factor that makes the variance 1."""
     at = _nodes(spec, block)
     rows = at.stop - at.start
     size = rows * spec.features

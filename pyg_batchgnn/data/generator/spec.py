@@ -305,6 +305,5 @@ class PapersSpec:
         return int(self.nodes * (4 * self.degree + 8 + 2 * self.features + 2))
 
     def random(self, stream: RandomStream, block: int = 0) -> np.random.Generator:
-        """Returns random numbers of one stream and block, whatever the order in which blocks are
-        made."""
+        """Returns random numbers of a stream and block, whatever the order of blocks."""
         return np.random.default_rng([self.seed, int(stream), block])

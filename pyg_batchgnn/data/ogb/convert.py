@@ -52,10 +52,7 @@ def raw_files(table: OgbTable, folder: Path) -> list[Path]:
 
 
 def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
-    """Returns the bytes of each raw file that is present.
-
-    They tell whether a conversion is still of these files.
-    """
+    """Returns the bytes of each raw file, which tell whether a conversion is still current."""
     if not (folder / "raw").is_dir():
         return {}
     files = raw_files(table, folder)
@@ -120,12 +117,9 @@ _AGAIN = "download the data set again"
 
 
 def convert_csv(table: OgbTable, folder: Path, target: Path) -> int:
-    """Writes edges, features, labels and further attributes. Returns the number of nodes.
-
-    Raises:
-        DatasetNotFoundError: a raw file is missing.
-        DatasetError: a raw file is damaged or does not agree with another.
-    """
+    """Writes edges, features, labels and further attributes. Returns the number of nodes. Raises
+    `DatasetNotFoundError` if a raw file is missing. Raises `DatasetError` if a raw file is damaged
+    or does not agree with another."""
     raw = folder / "raw"
     num_nodes = _total(raw / "num-node-list.csv.gz", "num_nodes")
     num_edges = _total(raw / "num-edge-list.csv.gz", "num_edges")
@@ -206,12 +200,9 @@ _READ = ("num_nodes_list", "num_edges_list", "edge_index", "node_feat")
 
 
 def convert_binary(folder: Path, target: Path) -> int:
-    """Writes edges, features and labels. Returns the number of nodes.
-
-    Raises:
-        DatasetNotFoundError: a raw file is missing.
-        DatasetError: a raw file is damaged or does not agree with another.
-    """
+    """Writes edges, features and labels; returns the number of nodes. Raises `DatasetNotFoundError`
+    if a raw file is missing, and `DatasetError` if one is damaged or does not agree with
+    another."""
     archive = folder / "raw" / "data.npz"
     num_nodes = _member_total(archive, "num_nodes_list")
     num_edges = _member_total(archive, "num_edges_list")
@@ -312,12 +303,8 @@ class TypedRaw:
 
     @classmethod
     def read(cls, table: OgbTable, folder: Path) -> TypedRaw:
-        """Reads the lists.
-
-        Raises:
-            DatasetNotFoundError: a list is missing.
-            DatasetError: a list is damaged or does not agree with another.
-        """
+        """Reads the lists. Raises `DatasetNotFoundError` if a list is missing. Raises
+        `DatasetError` if a list is damaged or does not agree with another."""
         raw, split = folder / "raw", folder / "split" / table.split
         counts_file, triplets_file = raw / "num-node-dict.csv.gz", raw / "triplet-type-list.csv.gz"
         counts = _row(counts_file)
@@ -361,11 +348,8 @@ class TypedRaw:
 
 def convert_typed(table: OgbTable, folder: Path, target: Path) -> Meta:
     """Writes the arrays of a data set of several types; returns its META.json without promises.
-
-    Raises:
-        DatasetNotFoundError: a raw file is missing.
-        DatasetError: a raw file is damaged or does not agree with another.
-    """
+    Raises `DatasetNotFoundError` if a raw file is missing. Raises `DatasetError` if a raw file is
+    damaged or does not agree with another."""
     raw = TypedRaw.read(table, folder)
     classes = dict.fromkeys(raw.schema.node_types, 0)
     for group, name in zip(raw.schema.node_groups, raw.schema.node_types, strict=True):
@@ -421,9 +405,7 @@ def _more(file: Path, target: Path, count: int) -> None:
 
 
 def _columns(file: Path, target: Path, dtype: type) -> int:
-    """Converts a table in pieces; a single column of whole numbers becomes a vector. Returns its
-    rows.
-    """
+    """Converts a table in pieces, one whole-number column to a vector. Returns its rows."""
     pieces = csv_gz_pieces(file, target.stem, dtype)
     first = next(pieces, np.empty((0, 1), dtype))
     flat = first.shape[1] == 1 and dtype is np.int64
@@ -478,12 +460,8 @@ def link_files(table: OgbTable, folder: Path) -> list[Path]:
 
 
 def convert_link_splits(table: OgbTable, folder: Path, target: Path) -> None:
-    """Writes the links of each split of a data set, with their negatives and attributes.
-
-    Raises:
-        DatasetNotFoundError: a file is missing.
-        DatasetError: a file is damaged, or holds something else.
-    """
+    """Writes the links of each split, with their negatives and attributes. Raises
+    `DatasetNotFoundError` if a file is missing, and `DatasetError` if one is damaged."""
     for split, file in zip(_SPLITS, link_files(table, folder), strict=True):
         found = read_split_file(file)
         arrays = _pairs(file, found) if table.links is StoredLinks.PAIRS else _targets(file, found)
@@ -537,10 +515,7 @@ def _unfit(file: Path, name: str, values: np.ndarray, wanted: str) -> Exception:
 
 
 def narrow_ids(file: Path, ids: np.ndarray, num_nodes: int, id_type: type) -> np.ndarray:
-    """Returns node ids in the type they are stored in.
-
-    They are checked first, because narrowing would hide a bad one.
-    """
+    """Returns node ids in their stored type, checked first: narrowing would hide a bad one."""
     if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < num_nodes:
         worst = int(ids.max()) if int(ids.max()) >= num_nodes else int(ids.min())
         raise broken(file, "edge_index", f"node id {worst} is outside [0, {num_nodes})", _AGAIN)

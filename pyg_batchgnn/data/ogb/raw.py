@@ -131,11 +131,8 @@ class NpzMember:
             raise broken(path, array, "is stored in Fortran order", "save the array in C order")
 
     def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[np.ndarray]:
-        """Yields the elements in order as flat arrays; the first index varies slowest.
-
-        Raises:
-            DatasetError: the member ends early or its checksum is wrong.
-        """
+        """Yields the elements in order as flat arrays; the first index varies slowest. Raises
+        `DatasetError` if the member ends early or its checksum is wrong."""
         itemsize = self.header.dtype.itemsize
         left = self.header.nbytes
         while left:
@@ -205,14 +202,9 @@ _ALLOWED: list[Any] = [
 
 
 def read_split_file(path: Path) -> dict[str, np.ndarray]:
-    """Reads a dict of NumPy arrays by name. torch refuses whatever else the file names.
-
-    ``path``: a file of `torch.save`.
-
-    Raises:
-        DatasetNotFoundError: there is no such file.
-        DatasetError: the file is damaged, or holds something else.
-    """
+    """Reads a dict of NumPy arrays by name. torch refuses whatever else the file names. ``path``: a
+    file of `torch.save`. Raises `DatasetNotFoundError` if there is no such file. Raises
+    `DatasetError` if the file is damaged, or holds something else."""
     name = path.stem
     if not path.is_file():
         raise missing(path, name, _AGAIN)
@@ -221,13 +213,11 @@ def read_split_file(path: Path) -> dict[str, np.ndarray]:
             found = torch.load(path, weights_only=True)
     except Exception as error:  # a damaged pickle may raise anything
         raise broken(path, name, f"not a dict of NumPy arrays ({_reason(error)})", _AGAIN) from error
-    if not isinstance(found, dict) or not all(_is_numbers(one) for one in found.values()):
+    if not isinstance(found, dict) or not all(
+        type(one) is np.ndarray and one.dtype.kind in "iufb" for one in found.values()
+    ):
         raise broken(path, name, "not a dict of NumPy arrays", _AGAIN)
     return {str(key): values for key, values in found.items()}
-
-
-def _is_numbers(values: Any) -> bool:
-    return type(values) is np.ndarray and values.dtype.kind in "iufb"
 
 
 def _reason(error: Exception) -> str:

@@ -94,10 +94,8 @@ def _find(table: OgbTable, root: Path) -> Path | None:
 
 
 def _is_current(table: OgbTable, folder: Path, target: Path) -> bool:
-    """Returns whether `target` was made from the raw files that are there.
-
-    It counts as current where the raw files were deleted to save room.
-    """
+    """Returns whether `target` was made from the raw files that are there. It counts as current
+    where the raw files were deleted to save room."""
     if not target.is_dir():
         return False
     sizes = raw_sizes(table, folder)
@@ -162,7 +160,6 @@ def _by_hand(table: OgbTable, place: Path) -> str:
 
 @contextmanager
 def _impatient_sockets() -> Iterator[None]:
-    """Sets a time limit, which ogb does not."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_SILENCE_SECONDS)
     try:

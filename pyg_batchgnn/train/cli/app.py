@@ -17,14 +17,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from pyg_batchgnn import __version__
-from pyg_batchgnn.train.cli.graph_commands import (
-    convert,
-    datasets,
-    generate,
-    partition,
-    quantize,
-    verify,
-)
+from pyg_batchgnn.train.cli.graph_commands import convert, datasets, generate, partition, quantize, verify
 from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.saved_run_commands import evaluate, predict
 from pyg_batchgnn.train.cli.tables_commands import tables_app
@@ -121,7 +114,6 @@ _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__na
 
 @cache
 def _program() -> Any:
-    """Returns the parser of all commands, which takes long to build."""
     return typer.main.get_command(app)
 
 
@@ -183,10 +175,8 @@ def _as_typed(message: str, arguments: list[str]) -> str:
 
 
 def _complain(message: str, status: int) -> int:
-    """Prints one line to the standard error, and returns `status`.
-
-    With the debug variable set, raises the error that is being handled.
-    """
+    """Prints one line to the standard error, and returns `status`. With the debug variable set,
+    raises the error that is being handled."""
     if os.environ.get(DEBUG_VARIABLE):
         raise
     who = f"rank {_rank()}: " if _rank() else ""

@@ -379,7 +379,6 @@ _SLACK = 1.05
 
 
 def _checked_policy(policy: str) -> str:
-    """Returns a policy's name, or the file of owners."""
     if policy not in POLICIES and not policy.endswith(".npy"):
         raise typer.BadParameter(
             f"{policy!r} is not one of {', '.join(POLICIES)}, and no .npy file of owners"
@@ -388,7 +387,7 @@ def _checked_policy(policy: str) -> str:
 
 
 def _chosen(policy: str, loads: Sequence[str], hosts: int | None, parts: int) -> PolicyLike:
-    """Returns a policy that balances some loads, and cuts for some hosts first, where it can."""
+    """Returns a policy with balance constraints that cuts for hosts first, where it can."""
     from pyg_batchgnn.partition import Balanced, TwoLevel, as_policy
 
     chosen = as_policy(policy)
@@ -423,8 +422,7 @@ def partition(
         typer.Option(help="Number of parts. Default: one per rank of this command.", min=1, max=_MOST),
     ] = None,
     policy: Annotated[
-        str,
-        typer.Option(help="Decides which part gets which node; see above.", callback=_checked_policy),
+        str, typer.Option(help="Decides which part gets which node; see above.", callback=_checked_policy)
     ] = POLICIES[0],
     hosts: Annotated[
         int | None,

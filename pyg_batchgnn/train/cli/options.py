@@ -52,16 +52,9 @@ def with_table(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def assignments(given: Mapping[str, Any]) -> list[str]:
-    """Returns the fields that options set, as texts for `assign`.
-
-    A fanout without a number of layers sets the number of layers too.
-
-    Args:
-        given: the value of each option by its name, None if it was not given.
-
-    Raises:
-        TrainError: a size is not a number of bytes.
-    """
+    """Returns the fields that options set, as texts for `assign`. A fanout without a number of
+    layers sets the number of layers too. ``given``: the value of each option by its name, None if
+    it was not given. Raises `TrainError` if a size is not a number of bytes."""
     texts = []
     if given.get("fanout") is not None and given.get("num_layers") is None:
         texts.append(f"model.num_layers={len(str(given['fanout']).split(','))}")
@@ -74,11 +67,8 @@ def assignments(given: Mapping[str, Any]) -> list[str]:
 
 
 def parse_size(text: str) -> int:
-    """Returns the bytes of a text like 2GiB, 500MB or 100B. Only 0 needs no unit.
-
-    Raises:
-        TrainError: the text is not a number of bytes, or has no unit.
-    """
+    """Returns the bytes of a text like 2GiB, 500MB or 100B. Only 0 needs no unit. Raises
+    `TrainError` if the text is not a number of bytes, or has no unit."""
     from pyg_batchgnn.ops import parse_bytes
 
     with as_train_error(ValueError):

@@ -44,8 +44,7 @@ def plan_command(
         int, typer.Option(help="Ranks on each host; they share its memory.", min=1, rich_help_panel=_CLUSTER)
     ] = 1,
     cores: Annotated[
-        float,
-        typer.Option(help="Cores of each rank; 0.5 if two ranks share one.", rich_help_panel=_CLUSTER),
+        float, typer.Option(help="Cores of each rank; 0.5 if two ranks share one.", rich_help_panel=_CLUSTER)
     ] = 1.0,
     memory: Annotated[
         str | None,
@@ -70,12 +69,10 @@ def plan_command(
         ),
     ] = None,
     fanout: Annotated[
-        str,
-        typer.Option(help="Neighbours to sample per node at each hop.", rich_help_panel=_TRAINING),
+        str, typer.Option(help="Neighbours to sample per node at each hop.", rich_help_panel=_TRAINING)
     ] = "15,10,5",
     batch_size: Annotated[
-        int,
-        typer.Option(help="Training nodes per minibatch on each rank.", min=1, rich_help_panel=_TRAINING),
+        int, typer.Option(help="Training nodes per minibatch on each rank.", min=1, rich_help_panel=_TRAINING)
     ] = 1024,
     replacement: Annotated[
         ReplacementKind,
@@ -243,7 +240,7 @@ def plan_command(
 
 
 def _code_lines(graph: Dataset) -> list[str]:
-    """Returns what the features that are codes take."""
+    """Returns the lines about the memory of int8-quantised features."""
     from rich.filesize import decimal
 
     from pyg_batchgnn.data import FEATURES
@@ -270,11 +267,8 @@ def _check_hosts(ranks: int, ranks_per_host: int) -> None:
 
 def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> TrainConfig:
     """Refuses a graph as ``train`` with the same options would. Returns the configuration.
-
-    Args:
-        node_type: the type of the training nodes; not needed if one type has some.
-        given: options of ``train`` by name; None where it takes its default.
-    """
+    ``node_type``: the type of the training nodes; not needed if one type has some. ``given``:
+    options of ``train`` by name; None where it takes its default."""
     from pyg_batchgnn.planner import seed_type_of
     from pyg_batchgnn.train.network import build_network
     from pyg_batchgnn.train.node_tasks import task_of
@@ -327,11 +321,8 @@ def _read_machine(path: Path) -> PlannerMachine:
 
 
 def parse_rate(text: str) -> float:
-    """Returns the bytes per second of a text like 1gbit, 100mbit or 12.5GB.
-
-    Raises:
-        TrainError: the text is not a rate with a unit, or the rate is not positive.
-    """
+    """Returns the bytes per second of a text like 1gbit, 100mbit or 12.5GB. Raises `TrainError` if
+    the text is not a rate with a unit, or the rate is not positive."""
     from pyg_batchgnn.ops import parse_bytes
 
     match = re.fullmatch(r"\s*(.*?)(bit)?(/s)?\s*", text.lower())
@@ -348,11 +339,8 @@ def parse_rate(text: str) -> float:
 
 
 def parse_fanout(text: str) -> tuple[int, ...]:
-    """Returns the numbers of a text like 15,10,5.
-
-    Raises:
-        TrainError: the text is no list of numbers, or one of them is below -1.
-    """
+    """Returns the numbers of a text like 15,10,5. Raises `TrainError` if the text is no list of
+    numbers, or one of them is below -1."""
     try:
         numbers = tuple(int(word) for word in text.split(","))
     except ValueError:
@@ -363,11 +351,7 @@ def parse_fanout(text: str) -> tuple[int, ...]:
 
 
 def parse_macrobatch(text: str) -> int:
-    """Returns the number of minibatches of a text like 8, and 0 for all.
-
-    Raises:
-        TrainError: the text is neither.
-    """
+    """Returns the number of minibatches in a text, 0 for "all", else raises `TrainError`."""
     if text == "all":
         return 0
     if not text.isdecimal():

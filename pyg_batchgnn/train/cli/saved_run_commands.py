@@ -29,8 +29,7 @@ def predict(
         ),
     ] = "all",
     embeddings: Annotated[
-        bool,
-        typer.Option("--embeddings", help="Write the last hidden layer too, one row per node."),
+        bool, typer.Option("--embeddings", help="Write the last hidden layer too, one row per node.")
     ] = False,
     pairs: Annotated[
         Path | None,
@@ -40,8 +39,7 @@ def predict(
         ),
     ] = None,
     top: Annotated[
-        int | None,
-        typer.Option(help="Links: number of best partners to find for each node of --nodes FILE."),
+        int | None, typer.Option(help="Links: number of best partners to find for each node of --nodes FILE.")
     ] = None,
     at: Annotated[
         str | None,
@@ -165,7 +163,6 @@ def _of_links(
     top: int | None,
     at: str | None,
 ) -> LinkPredictRequest:
-    """Returns the request for links that the options make."""
     from pyg_batchgnn.train.errors import TrainError
     from pyg_batchgnn.train.link_prediction import LinkPredictRequest
 
@@ -184,7 +181,6 @@ def _of_links(
 
 
 def _shown(scores: dict[str, float] | None) -> str:
-    """Returns the metrics as a part of a sentence."""
     from pyg_batchgnn.train.config import Metric
 
     if scores is None:
@@ -246,7 +242,6 @@ def evaluate(
 
 
 def _line(split: str, found: EvaluateSummary) -> str:
-    """Returns the line of a split."""
     from pyg_batchgnn.train.config import Metric
 
     scores = found.scores[split]

@@ -175,11 +175,8 @@ def apply(
 def with_status(
     make: Callable[[Callable[[str], None]], Conversion], begun: float, use: str | None = None
 ) -> None:
-    """Converts with a line that shows the step, and prints what was made.
-
-    Args:
-        use: what to do with the folder; None: train on it.
-    """
+    """Converts with a line that shows the step, and prints what was made. ``use``: what to do with
+    the folder; None: train on it."""
     console = Console()
     if console.is_terminal:
         with console.status("reading") as shown:

@@ -44,8 +44,7 @@ def train(
         ),
     ] = DEFAULT_PRESET,
     config: Annotated[
-        Path | None,
-        typer.Option(help="config.json to start from, as in a run folder, instead of a preset."),
+        Path | None, typer.Option(help="config.json to start from, as in a run folder, instead of a preset.")
     ] = None,
     resume: Annotated[
         Path | None,

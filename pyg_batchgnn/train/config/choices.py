@@ -18,8 +18,7 @@ class ModelKind(str, Enum):
 
 
 class Precision(str, Enum):
-    """The type of features, activations and matrix products. Weights and loss are always
-    float32."""
+    """The type of features, activations and matrix products. Weights and loss are float32."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"

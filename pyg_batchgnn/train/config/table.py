@@ -110,7 +110,6 @@ def _field(default: T, **known: Any) -> T:
 
 
 def _count(default: T, least: int = 1, **known: Any) -> T:
-    """Returns a field with a number of things."""
     return _field(default, least=least, most=_COUNT, **known)
 
 
@@ -119,9 +118,7 @@ class ModelConfig:
     """The model."""
 
     kind: ModelKind = _field(
-        ModelKind.SAGE,
-        name="model",
-        help="Kind of model: sage, gcn, gin or gat. Default: {default}.",
+        ModelKind.SAGE, name="model", help="Kind of model: sage, gcn, gin or gat. Default: {default}."
     )
     num_layers: int = _count(
         3,
@@ -129,8 +126,7 @@ class ModelConfig:
         "{default}.",
     )
     hidden: int = _count(
-        256,
-        help="Columns between two layers. Default: {default}. Fewer train faster and need less memory.",
+        256, help="Columns between two layers. Default: {default}. Fewer train faster and need less memory."
     )
     dropout: float = _field(
         0.5,
@@ -140,8 +136,7 @@ class ModelConfig:
         "against overfitting. GIN has none.",
     )
     heads: int = _count(
-        4,
-        help="Attention heads per layer of GAT; they share the hidden columns. Default: {default}.",
+        4, help="Attention heads per layer of GAT; they share the hidden columns. Default: {default}."
     )
 
 
@@ -199,9 +194,7 @@ class EmbeddingConfig:
         "without features. Default: {default}.",
     )
     columns: int | None = _count(
-        None,
-        name="embed_columns",
-        help="Columns of learned rows. Default: those of --hidden.",
+        None, name="embed_columns", help="Columns of learned rows. Default: those of --hidden."
     )
     rule: EmbeddingRule = _field(
         EmbeddingRule.ADAM,
@@ -223,8 +216,7 @@ class TaskConfig:
     """The prediction that the model learns, and how it is measured."""
 
     node_type: str | None = _field(
-        None,
-        help="Node type whose nodes are predicted, in a graph with named types. Default: the only type.",
+        None, help="Node type whose nodes are predicted, in a graph with named types. Default: the only type."
     )
     kind: TaskKind = _field(
         TaskKind.AUTO,
@@ -234,8 +226,7 @@ class TaskConfig:
         "With link the links of a relation are predicted. Default: {default}.",
     )
     loss: TaskLoss | None = _field(
-        None,
-        help="Loss of values: mse or mae; of links: bce or bpr. Default: the first.",
+        None, help="Loss of values: mse or mae; of links: bce or bpr. Default: the first."
     )
     class_weights: Literal["balanced"] | tuple[float, ...] | None = _field(
         None,
@@ -249,8 +240,7 @@ class TaskConfig:
         "hits@1, 3, 10, 20, 50 or 100 for links. Default: the first; for values that of the loss.",
     )
     edge_type: tuple[str, ...] | None = _field(
-        None,
-        help="Relation whose links are predicted, as in user,buys,item. Default: the only one.",
+        None, help="Relation whose links are predicted, as in user,buys,item. Default: the only one."
     )
     reverse_edge_type: tuple[str, ...] | None = _field(
         None,
@@ -262,10 +252,7 @@ class TaskConfig:
         Decoder.DOT,
         help="Score of a link: dot (dot product) or mlp (perceptron on the product). Default: {default}.",
     )
-    negatives: int = _count(
-        1,
-        help="Other pairs drawn for each link in training. Default: {default}.",
-    )
+    negatives: int = _count(1, help="Other pairs drawn for each link in training. Default: {default}.")
     ranked_among: int = _count(
         100,
         help="Other targets that a link is ranked among in evaluation, where its split has none. They are "
@@ -275,8 +262,7 @@ class TaskConfig:
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """The minibatches. The fields from `macrobatch_size` to `prefetch` change time and memory,
-    never a result."""
+    """The minibatches. `macrobatch_size` to `prefetch` change time and memory, never a result."""
 
     fanout: tuple[int, ...] = _field(
         (15, 10, 5),
@@ -284,8 +270,7 @@ class SamplingConfig:
         "Smaller numbers are faster and less accurate.",
     )
     test_fanout: tuple[int, ...] | None = _field(
-        None,
-        help="The same for evaluation. Default: 20 at each hop; for gin, --fanout.",
+        None, help="The same for evaluation. Default: 20 at each hop; for gin, --fanout."
     )
     evaluation: EvaluationKind = _field(
         EvaluationKind.SAMPLED,
@@ -308,15 +293,13 @@ class SamplingConfig:
         "takes the latest of them. Default: {default}.",
     )
     batch_size: int = _count(
-        1024,
-        help="Training nodes per minibatch on each rank. Default: {default}. Lower it for small graphs.",
+        1024, help="Training nodes per minibatch on each rank. Default: {default}. Lower it for small graphs."
     )
     test_batch_size: int | None = _count(
         None, name="", help="Nodes per minibatch of evaluation. Default: as in training."
     )
     last_batch: LastMinibatch = _field(
-        LastMinibatch.DROP,
-        help="drop or keep an epoch's last, smaller minibatch. Default: {default}.",
+        LastMinibatch.DROP, help="drop or keep an epoch's last, smaller minibatch. Default: {default}."
     )
     macrobatch_size: Size = _count(
         "auto",
@@ -395,13 +378,10 @@ class RunConfig:
         "process copies all edges; write the folder of a large graph with its reverse relations instead.",
     )
     epochs: int = _count(
-        20,
-        resuming=Resuming.MAY_CHANGE,
-        help="Passes over the training nodes. Default: {default}.",
+        20, resuming=Resuming.MAY_CHANGE, help="Passes over the training nodes. Default: {default}."
     )
     evaluate_every: int = _count(
-        1,
-        help="Epochs between two validations; the last epoch is always validated. Default: {default}.",
+        1, help="Epochs between two validations; the last epoch is always validated. Default: {default}."
     )
     patience: int | None = _count(
         None,
@@ -519,17 +499,12 @@ class RanksConfig:
         "{default}.",
     )
     life_span: int | None = _count(
-        2,
-        help="Steps for which a cached row can be read; none: without end. Default: {default}.",
+        2, help="Steps for which a cached row can be read; none: without end. Default: {default}."
     )
     push: int | None = _count(
-        2000,
-        help="Rows that a rank pushes at most per step, layer and peer; none: all. Default: {default}.",
+        2000, help="Rows that a rank pushes at most per step, layer and peer; none: all. Default: {default}."
     )
-    delay: int = _count(
-        1,
-        help="Steps after which pushed rows are received. Default: {default}.",
-    )
+    delay: int = _count(1, help="Steps after which pushed rows are received. Default: {default}.")
     backend: str = _field(
         "gloo",
         needs_ranks=True,
@@ -562,23 +537,14 @@ _SECTIONS: Mapping[str, tuple[type[Any], Panel]] = {
 
 @dataclass(frozen=True)
 class ConfigField:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        path: the section and the name of the field, as in "model.hidden".
-        default: the default value.
-        hint: the type.
-        name: the option of ``batchgnn train``, with underscores; "" without.
-        panel: the panel of the help text.
-        option: all else.
-    """
-
-    path: str
-    default: Any
+    path: str  # the section and the name of the field, as in "model.hidden"
+    default: Any  # the default value
     hint: Any
-    name: str
-    panel: Panel
-    option: Option
+    name: str  # the option of ``batchgnn train``, with underscores; "" without
+    panel: Panel  # the panel of the help text
+    option: Option  # all else
 
     @property
     def help(self) -> str:
@@ -607,10 +573,8 @@ class ConfigField:
 
     @property
     def command_line_type(self) -> type[Any]:
-        """The type of the option's value: a number or a truth value, or a text for all else.
-
-        Where None is a choice beside a number that is the default, "none" is written for it.
-        """
+        """The type of the option's value: a number or a truth value, or a text for all else. Where
+        None is a choice beside a number that is the default, "none" is written for it."""
         kinds = typing.get_args(self.hint) or (self.hint,)
         plain = [one for one in kinds if one is not type(None)]
         is_text = self.option.is_size or (type(None) in kinds and self.default is not None)

@@ -90,8 +90,7 @@ class TrainConfig:
 
     @property
     def test_fanout(self) -> tuple[int, ...]:
-        """The fanout of evaluation: 20 at each hop; for GIN that of training (BatchGNN, appendix
-        E)."""
+        """The fanout of evaluation: 20 per hop; that of training for GIN (BatchGNN, appendix E)."""
         if self.sampling.test_fanout is not None:
             return self.sampling.test_fanout
         return self.sampling.fanout if self.model.kind is ModelKind.GIN else (20,) * self.model.num_layers
@@ -116,18 +115,14 @@ class TrainConfig:
 
 
 def refuse_given(config: TrainConfig, paths: Iterable[str], because: str) -> None:
-    """Refuses fields that have another value than their default.
-
-    Raises:
-        TrainError: one has. The message names it, and ends with ``because``.
-    """
+    """Refuses fields that have another value than their default. Raises `TrainError` if one has.
+    The message names it, and ends with ``because``."""
     for path in paths:
         if (value := config.value(path)) != FIELDS[path].default:
             raise TrainError(f"{path} is {shown(value)}, {because}")
 
 
 def _check_bounds(path: str, value: Any) -> None:
-    """Raises TrainError for a number that is out of its bounds."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
     option = FIELDS[path].option
@@ -150,7 +145,6 @@ def _check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:
 
 
 def _check_heads(model: ModelConfig) -> None:
-    """Checks that the model can be built."""
     if model.kind is ModelKind.GAT and model.hidden % model.heads:
         raise TrainError(
             f"model.hidden is {model.hidden}, which {model.heads} heads cannot share; "
@@ -159,7 +153,6 @@ def _check_heads(model: ModelConfig) -> None:
 
 
 def _check_remote(config: TrainConfig) -> None:
-    """Checks that the run can read historical embeddings, if it is to."""
     ranks = config.ranks
     if ranks.remote is RemoteKind.EXACT:
         return
@@ -194,7 +187,6 @@ def _check_class_weights(task: TaskConfig) -> None:
 
 
 def _check_links(config: TrainConfig) -> None:
-    """Checks the options of links, and those that do not go with them."""
     task = config.task
     if task.kind is not TaskKind.LINKS:
         refuse_given(config, _OF_LINKS, "but no links are predicted; add --task link")
@@ -217,8 +209,7 @@ def _check_links(config: TrainConfig) -> None:
 
 
 def _check_times(config: TrainConfig) -> None:
-    """Checks that nothing reads all neighbours, later ones too, and that options of times are given
-    only with times."""
+    """Checks that nothing reads all neighbours, and that options of times come with times."""
     if not config.is_timed:
         refuse_given(config, _OF_TIMES, "but times are not looked at; add --time-attr")
         return
@@ -296,13 +287,9 @@ def _plain(value: Any) -> Any:
 def config_from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> TrainConfig:
     """Returns a configuration from nested dicts.
 
-    Args:
-        values: by section and field.
-        base: gives the fields that `values` leaves out; by default the default configuration.
-
-    Raises:
-        TrainError: a key is unknown, or a value has the wrong type or is out of bounds. The message
-            names the field.
+    ``values``: by section and field. ``base``: gives the fields that `values` leaves out; by
+    default the default configuration. Raises `TrainError` if a key is unknown, or a value has the
+    wrong type or is out of bounds. The message names the field.
     """
     return _merge(base or TrainConfig(), values, "")
 
@@ -392,12 +379,8 @@ def _without_removed(values: Mapping[str, Any], where: str) -> Mapping[str, Any]
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
-    """Returns `value` as the type of a field.
-
-    Args:
-        hint: the type: a scalar, an enum, a tuple of numbers or names, or a union of these.
-        where: the field, for the message.
-    """
+    """Returns `value` as the type of a field. ``hint``: the type: a scalar, an enum, a tuple of
+    numbers or names, or a union of these. ``where``: the field, for the message."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
     for option in options:
@@ -412,7 +395,9 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         elif typing.get_origin(option) is tuple:
             item = typing.get_args(option)[0]
             items = _items(value, item)
-            if items and all(_is_item(one, item) for one in items):
+            if items and all(
+                isinstance(one, str) and one if item is str else _is_number(one, item) for one in items
+            ):
                 return tuple(map(item, items))
         elif option in (bool, str) and type(value) is option:
             return value
@@ -426,11 +411,6 @@ def _items(value: Any, kind: type) -> list[Any]:
     if kind is str and isinstance(value, str):
         return [name.strip() for name in value.split(",")]
     return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _is_item(value: Any, kind: type) -> bool:
-    """Returns whether a value can be an item of a tuple of names or of numbers."""
-    return isinstance(value, str) and bool(value) if kind is str else _is_number(value, kind)
 
 
 def _is_number(value: Any, kind: type) -> bool:
@@ -457,11 +437,8 @@ def _name(option: Any) -> str:
 
 
 def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
-    """Refuses changes that would give another run.
-
-    Raises:
-        TrainError: there is one. The message starts with `reason` and names the field.
-    """
+    """Refuses changes that would give another run. Raises `TrainError` if there is one. The message
+    starts with `reason` and names the field."""
     for path in FIELDS:
         old, new = _plain(before.value(path)), _plain(after.value(path))
         if old != new and not _may_change(path, before):
@@ -469,10 +446,8 @@ def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None
 
 
 def _may_change(path: str, config: TrainConfig) -> bool:
-    """Returns whether a field may change when a run is resumed.
-
-    The partition decides which rank trains on a node, unless the schedule is global.
-    """
+    """Returns whether a field may change when a run is resumed. The partition decides which rank
+    trains on a node, unless the schedule is global."""
     rule = FIELDS[path].option.resuming
     if rule is Resuming.WITH_NATIVE_PRODUCT:
         return is_thread_independent(config)
@@ -487,12 +462,8 @@ def agreed_fields(config: TrainConfig) -> dict[str, Any]:
 
 
 def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfig:
-    """Returns `wanted`, with the fields that it leaves open taken from `written`.
-
-    Args:
-        wanted: as the user gave it.
-        written: of the run that is resumed; its open fields were decided when it started.
-    """
+    """Returns `wanted`, with the fields that it leaves open taken from `written`, the configuration
+    of the run that is resumed; they were decided when it started."""
     decided: dict[str, dict[str, Any]] = {}
     for path, row in FIELDS.items():
         if row.option.is_decided and _plain(wanted.value(path)) in (None, "auto", "probe"):
@@ -502,9 +473,7 @@ def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfi
 
 
 def is_thread_independent(config: TrainConfig) -> bool:
-    """Returns whether the results are the same, bit for bit, with any number of threads.
-
-    They are with the native matrix product, and are not with torch's. Adafactor has sums of torch.
-    """
+    """Returns whether the results are the same, bit for bit, with any number of threads. They are
+    with the native matrix product, and are not with torch's. Adafactor has sums of torch."""
     is_native = config.run.matrix_product is MatrixProduct.NATIVE
     return is_native and config.optimiser.kind.lower() != "adafactor"
