@@ -18,10 +18,11 @@ import io
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import torch
 
@@ -83,7 +84,7 @@ class Page:
     def __init__(self, name: str, folder: Path) -> None:
         self._name = name
         self._folder = folder
-        self._namespace: dict[str, Any] = {"__name__": "__main__"}
+        self._script = ModuleType("__main__")
 
     def run(self, block: Block) -> None:
         """Runs one block and asserts that it prints what the page shows."""
@@ -105,12 +106,14 @@ class Page:
             )
 
     def _python(self, code: str, where: str) -> str:
-        threads = torch.get_num_threads()
+        threads, before = torch.get_num_threads(), sys.modules["__main__"]
         torch.set_num_threads(1)  # threads of torch's that spin would slow down a busy machine
         try:
             with contextlib.redirect_stdout(io.StringIO()) as printed, _inside(self._folder):
-                exec(compile(code, where, "exec"), self._namespace)
+                sys.modules["__main__"] = self._script
+                exec(compile(code, where, "exec"), vars(self._script))
         finally:
+            sys.modules["__main__"] = before
             torch.set_num_threads(threads)
         return printed.getvalue()
 
