@@ -738,7 +738,7 @@ def _pattern(model: torch.nn.Module, bound: Bound) -> Any:
 
     def place(tree: Any) -> Any:
         if isinstance(tree, ArgumentTensor):
-            return tree.axis, getattr(tree.value, "dtype", None), tree.columns
+            return tree.axis, getattr(tree.value, "dtype", torch.int64), tree.columns
         if isinstance(tree, Count):
             return tree.form
         if isinstance(tree, (list, tuple)):
