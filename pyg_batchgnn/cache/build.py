@@ -140,11 +140,7 @@ def aggregator(
     def reduced(piece: RelationPiece) -> Tensor:
         ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
         return ops.aggregate(
-            piece.tables[FEATURES],
-            ptr - ptr[0],
-            piece.indices,
-            reduce=kind.value,
-            out_dtype=wide,
+            piece.tables[FEATURES], ptr - ptr[0], piece.indices, reduce=kind.value, out_dtype=wide
         )
 
     def symmetric(piece: RelationPiece) -> Tensor:

@@ -33,17 +33,12 @@ def allocate_empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True)
 class Received:
-    """Rows that came from all ranks.
+    """Rows that came from all ranks."""
 
-    Attributes:
-        rows: [sum(counts), ...], the rows of rank 0 first, then those of rank 1, and so on.
-        counts: the number of rows, by sender.
-        items: the number of items that the rows hold, by sender. Equal to ``counts`` where a sender
-            gave no items.
-    """
-
-    rows: Tensor
-    counts: list[int]
+    rows: Tensor  # [sum(counts), ...], the rows of rank 0 first, then those of rank 1, and so on
+    counts: list[int]  # the number of rows, by sender
+    # The number of items that the rows hold, by sender. Equal to ``counts`` where a sender gave no
+    # items.
     items: list[int]
 
     def split(self) -> list[Tensor]:

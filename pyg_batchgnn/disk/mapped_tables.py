@@ -21,21 +21,13 @@ from pyg_batchgnn.ops import as_stored
 
 @dataclass(frozen=True)
 class DiskTable:
-    """The place of a table in a file: rows of one size, one behind the other.
+    """The place of a table in a file: rows of one size, one behind the other."""
 
-    Attributes:
-        path: the file.
-        offset: the byte where the first row begins.
-        rows: the number of rows.
-        row_shape: the shape of one row.
-        dtype: the type of its elements.
-    """
-
-    path: str
-    offset: int
-    rows: int
-    row_shape: tuple[int, ...]
-    dtype: torch.dtype
+    path: str  # the file
+    offset: int  # the byte where the first row begins
+    rows: int  # the number of rows
+    row_shape: tuple[int, ...]  # the shape of one row
+    dtype: torch.dtype  # the type of its elements
 
     @property
     def row_bytes(self) -> int:

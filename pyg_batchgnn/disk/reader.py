@@ -18,21 +18,13 @@ from pyg_batchgnn.ops import ReadRows, Requests, RowFile
 
 @dataclass
 class ReadCounters:
-    """Counts over some reads.
+    """Counts over some reads."""
 
-    Attributes:
-        rows: rows that were read.
-        useful: bytes of these rows.
-        bytes: bytes that were read from the file, which are whole blocks.
-        operations: requests to the file.
-        seconds: wall time.
-    """
-
-    rows: int = 0
-    useful: int = 0
-    bytes: int = 0
-    operations: int = 0
-    seconds: float = 0.0
+    rows: int = 0  # rows that were read
+    useful: int = 0  # bytes of these rows
+    bytes: int = 0  # bytes that were read from the file, which are whole blocks
+    operations: int = 0  # requests to the file
+    seconds: float = 0.0  # wall time
 
     def add(self, other: ReadCounters) -> None:
         """Adds other counts to these."""

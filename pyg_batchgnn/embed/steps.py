@@ -39,19 +39,12 @@ class StartedRead:
 
 @dataclass(eq=False)
 class Step:
-    """One step of a macrobatch.
+    """One step of a macrobatch."""
 
-    Attributes:
-        plan: the rows that it reads and changes.
-        following: the next step of the macrobatch; None behind the last one.
-        read: its rows, once they were asked for.
-        leaves: its rows as they were handed out to be differentiated, by table.
-    """
-
-    plan: StepExchange
-    following: Step | None = None
-    read: StartedRead | None = None
-    leaves: list[Tensor] | None = None
+    plan: StepExchange  # the rows that it reads and changes
+    following: Step | None = None  # the next step of the macrobatch; None behind the last one
+    read: StartedRead | None = None  # its rows, once they were asked for
+    leaves: list[Tensor] | None = None  # its rows as they were handed out to be differentiated, by table
 
     @classmethod
     def of_macrobatch(cls, plans: Sequence[StepExchange]) -> list[Step]:

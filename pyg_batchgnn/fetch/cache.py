@@ -167,17 +167,11 @@ def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class CacheRequest:
-    """The purpose of a feature cache.
+    """The purpose of a feature cache."""
 
-    Attributes:
-        budget: the bytes of rows and ids that a rank may hold.
-        plan: the plan by which minibatches are sampled.
-        seeds: the seeds that they are made of.
-    """
-
-    budget: int
-    plan: SamplingPlan
-    seeds: SeedShare
+    budget: int  # the bytes of rows and ids that a rank may hold
+    plan: SamplingPlan  # the plan by which minibatches are sampled
+    seeds: SeedShare  # the seeds that they are made of
 
 
 def choose_rows(
@@ -283,18 +277,14 @@ _HEADER = Header(MessageKind.LOOKUP)
 
 @dataclass(frozen=True)
 class SeedShare:
-    """The nodes that minibatches are made of.
+    """The nodes that minibatches are made of."""
 
-    Attributes:
-        row: [s] int64, the rows of this rank's part that are seed nodes of an epoch, of any types.
-            A row may be there several times.
-        probability: the probability that a minibatch has a given one of them among its seeds.
-        trainer: [s] int64, the rank whose minibatches have the node among their seeds; None if
-            those of all ranks do. Ranks need different nodes if there are trainers.
-    """
-
+    # [s] int64, the rows of this rank's part that are seed nodes of an epoch, of any types. A row
+    # may be there several times.
     row: Tensor
-    probability: float
+    probability: float  # the probability that a minibatch has a given one of them among its seeds
+    # [s] int64, the rank whose minibatches have the node among their seeds; None if those of all
+    # ranks do. Ranks need different nodes if there are trainers.
     trainer: Tensor | None
 
     def begin(self, nodes: int, ranks: Sequence[int]) -> Tensor:

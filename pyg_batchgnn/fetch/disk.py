@@ -34,27 +34,20 @@ _SPAN = 1 << 19
 
 @dataclass
 class DiskCounters(ReadCounters):
-    """Counts over some units.
+    """Counts over some units."""
 
-    Attributes:
-        hits: rows that units took from the table in memory.
-    """
-
-    hits: int = 0
+    hits: int = 0  # rows that units took from the table in memory
 
 
 @dataclass(frozen=True, eq=False)
 class UnitRows:
-    """The rows of one group that a unit needs.
+    """The rows of one group that a unit needs."""
 
-    Attributes:
-        tables: by name, [rows, ...]. Nothing in them that the unit needs is overwritten while one
-            of them, or a view of one, lives.
-        row: [n] int64, the row in the tables of each of the unit's nodes; None if they are the
-            rows, in order.
-    """
-
+    # By name, [rows, ...]. Nothing in them that the unit needs is overwritten while one of them, or
+    # a view of one, lives.
     tables: dict[str, Tensor]
+    # [n] int64, the row in the tables of each of the unit's nodes; None if they are the rows, in
+    # order.
     row: Tensor | None
 
     def place(self, place: Tensor) -> Tensor:
@@ -64,15 +57,10 @@ class UnitRows:
 
 @dataclass(frozen=True)
 class Window:
-    """The units that may be in use while the next one is prepared.
+    """The units that may be in use while the next one is prepared."""
 
-    Attributes:
-        macrobatches: the macrobatches that are prepared ahead.
-        groups: the fetch groups of a macrobatch.
-    """
-
-    macrobatches: int = 0
-    groups: int = 1
+    macrobatches: int = 0  # the macrobatches that are prepared ahead
+    groups: int = 1  # the fetch groups of a macrobatch
 
     def before(self, group: int) -> int:
         """Returns the number of units before one that may be in use, ``group`` of a macrobatch."""
@@ -362,11 +350,7 @@ class DiskRows:
         return None if reading.unit is None else resident.lease(number, nodes, reading.unit, beside)
 
     def _copied(
-        self,
-        group: Group,
-        nodes: Tensor,
-        beside: Mapping[str, Tensor],
-        counters: DiskCounters,
+        self, group: Group, nodes: Tensor, beside: Mapping[str, Tensor], counters: DiskCounters
     ) -> UnitRows:
         """Reads rows to tables of their own."""
         # During a first pass a slot may not have its row yet.
@@ -387,12 +371,7 @@ class DiskRows:
         )
 
     def _read(
-        self,
-        group: Group,
-        rows: Tensor,
-        place: Tensor,
-        tables: Mapping[str, Tensor],
-        counters: DiskCounters,
+        self, group: Group, rows: Tensor, place: Tensor, tables: Mapping[str, Tensor], counters: DiskCounters
     ) -> None:
         for name, reader in self._readers[group].items():
             counters.add(DiskCounters(**vars(reader.read(rows, tables[name], place))))

@@ -303,25 +303,15 @@ def _check(graph: DistGraphStore, comm: Communicator) -> None:
 
 @dataclass
 class LayerCounts:
-    """The counts of one layer's cache, or of the rows that were pushed for it.
+    """The counts of one layer's cache, or of the rows that were pushed for it."""
 
-    Attributes:
-        searched: halo nodes that a minibatch needed rows of.
-        found: those that the cache had.
-        edges: edges into own nodes that were sampled.
-        edges_left_out: those whose source had no row.
-        candidates: rows that peers have in their halo, before the choice.
-        pushed: rows that were pushed.
-        pushed_bytes: their bytes, original ids included.
-    """
-
-    searched: int = 0
-    found: int = 0
-    edges: int = 0
-    edges_left_out: int = 0
-    candidates: int = 0
-    pushed: int = 0
-    pushed_bytes: int = 0
+    searched: int = 0  # halo nodes that a minibatch needed rows of
+    found: int = 0  # those that the cache had
+    edges: int = 0  # edges into own nodes that were sampled
+    edges_left_out: int = 0  # those whose source had no row
+    candidates: int = 0  # rows that peers have in their halo, before the choice
+    pushed: int = 0  # rows that were pushed
+    pushed_bytes: int = 0  # their bytes, original ids included
 
     @property
     def hit_rate(self) -> float:
@@ -443,15 +433,10 @@ _PER_LAYER = 3
 
 @dataclass(frozen=True, eq=False)
 class PushedRows:
-    """Rows of one layer.
+    """Rows of one layer."""
 
-    Attributes:
-        node: [n] int64 original ids.
-        rows: [n, F].
-    """
-
-    node: Tensor
-    rows: Tensor
+    node: Tensor  # [n] int64 original ids
+    rows: Tensor  # [n, F]
 
     @property
     def nbytes(self) -> int:

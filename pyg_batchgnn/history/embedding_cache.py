@@ -14,15 +14,10 @@ from pyg_batchgnn.ops import LineTable
 
 @dataclass(frozen=True, eq=False)
 class FoundRows:
-    """The result of a search.
+    """The result of a search."""
 
-    Attributes:
-        place: [n] int32, the place of each node's row among the rows that were found, or -1.
-        line: [f] int32, the lines of the rows that were found.
-    """
-
-    place: Tensor
-    line: Tensor
+    place: Tensor  # [n] int32, the place of each node's row among the rows that were found, or -1
+    line: Tensor  # [f] int32, the lines of the rows that were found
 
     @classmethod
     def of(cls, line: Tensor) -> FoundRows:

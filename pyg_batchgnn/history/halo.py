@@ -28,22 +28,14 @@ class Halo:
     """The halo nodes of a part: the sources of its in-edges that other ranks own.
 
     Local ids name the nodes that a rank knows: rows of the part first, then halo nodes.
-
-    Attributes:
-        in_edges: the in-edges of the part's nodes. Sources are local ids.
-        original: [n + h] int64, the original ids of the part's nodes and of the halo nodes.
-        internal: [h] int64, the internal ids of the halo nodes, ascending.
-        edges: [h] int64, the number of edges from each halo node into the part.
-        num_own: the number of the part's nodes, n.
-        peers: for each node of the part, the ranks that have it in their halo (db_halo in the
-            paper).
     """
 
-    in_edges: InEdges
-    original: Tensor
-    internal: Tensor
-    edges: Tensor
-    num_own: int
+    in_edges: InEdges  # the in-edges of the part's nodes. Sources are local ids.
+    original: Tensor  # [n + h] int64, the original ids of the part's nodes and of the halo nodes
+    internal: Tensor  # [h] int64, the internal ids of the halo nodes, ascending
+    edges: Tensor  # [h] int64, the number of edges from each halo node into the part
+    num_own: int  # the number of the part's nodes, n
+    # For each node of the part, the ranks that have it in their halo (db_halo in the paper).
     peers: HaloPeers
 
     @property

@@ -89,15 +89,10 @@ class DiskForecast:
 
 @dataclass(frozen=True, eq=False)
 class ReadCurve:
-    """The cost of reading by the number of rows, which lie all over the files of a group.
+    """The cost of reading by the number of rows, which lie all over the files of a group."""
 
-    Attributes:
-        rows: [k] numbers of rows, ascending from 0.
-        takes: [k, 3] bytes, operations and seconds.
-    """
-
-    rows: np.ndarray
-    takes: np.ndarray
+    rows: np.ndarray  # [k] numbers of rows, ascending from 0
+    takes: np.ndarray  # [k, 3] bytes, operations and seconds
 
     @classmethod
     def of(cls, rows: DiskRows, group: Group) -> ReadCurve:

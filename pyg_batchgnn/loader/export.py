@@ -62,11 +62,7 @@ class GatheringExporter:
     """
 
     def __init__(
-        self,
-        source: Source,
-        form: PygForm,
-        info: SampleInfo,
-        transform_sampler_output: SamplerHook | None,
+        self, source: Source, form: PygForm, info: SampleInfo, transform_sampler_output: SamplerHook | None
     ) -> None:
         self.form = form
         self._source, self._info = source, info

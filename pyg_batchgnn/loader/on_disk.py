@@ -182,12 +182,7 @@ class DiskFetcher:
     """
 
     def __init__(
-        self,
-        tables: MappedTables,
-        rows: DiskRows,
-        num_nodes: Sequence[int],
-        beside: Beside,
-        others: Others,
+        self, tables: MappedTables, rows: DiskRows, num_nodes: Sequence[int], beside: Beside, others: Others
     ) -> None:
         self.rows, self._tables, self._num_nodes = rows, tables, num_nodes
         self._beside, self._others = beside, others
@@ -223,20 +218,13 @@ class DiskFetcher:
 
 @dataclass(eq=False)
 class Continuation:
-    """The next epoch, which is told bit by bit while this one is trained.
+    """The next epoch, which is told bit by bit while this one is trained."""
 
-    Attributes:
-        epoch: this epoch.
-        turn: the macrobatch before which all must be told, as the sweeps reach the next epoch.
-        share: the macrobatches of the next epoch to tell before each one of this.
-        string: what has been told.
-        tell: tells a number of macrobatches more; None tells all that are left.
-    """
-
-    epoch: int
-    turn: int
-    share: int
-    string: AccessString
+    epoch: int  # this epoch
+    turn: int  # the macrobatch before which all must be told, as the sweeps reach the next epoch
+    share: int  # the macrobatches of the next epoch to tell before each one of this
+    string: AccessString  # what has been told
+    # Tells a number of macrobatches more; None tells all that are left.
     tell: Callable[[int | None], None]
 
 

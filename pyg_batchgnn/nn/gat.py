@@ -41,14 +41,11 @@ def edge_rows(graph: LayerGraph, edge_attr: Tensor, columns: int | None) -> Tens
 
 @dataclass(frozen=True)
 class Slots:
-    """The slots of the edges of a layer.
-
-    Attributes:
-        loops: replaces self loops by one for each of the first ``loops`` targets; None takes the
-            edges as they are.
-    """
+    """The slots of the edges of a layer."""
 
     graph: LayerGraph
+    # Replaces self loops by one for each of the first ``loops`` targets; None takes the edges as
+    # they are.
     loops: int | None
 
     @property
@@ -117,32 +114,21 @@ class Slots:
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """The arguments of a call.
-
-    Attributes:
-        edge_attr: the features of the edges as the user gave them, or None.
-        drop: the probability of dropping an attention weight in this call.
-        key: the key of the dropout; 0 if nothing is dropped.
-    """
+    """The arguments of a call."""
 
     given: ConvInput
     slots: Slots
-    edge_attr: Tensor | None
-    drop: float
-    key: int
+    edge_attr: Tensor | None  # the features of the edges as the user gave them, or None
+    drop: float  # the probability of dropping an attention weight in this call
+    key: int  # the key of the dropout; 0 if nothing is dropped
 
 
 @dataclass(frozen=True)
 class EdgeFeatures:
-    """The features of the edges of a layer.
+    """The features of the edges of a layer."""
 
-    Attributes:
-        edges: [E, edge_dim], in the order of the layer.
-        loops: [loops, edge_dim], of the added loops; None if there are none.
-    """
-
-    edges: Tensor
-    loops: Tensor | None
+    edges: Tensor  # [E, edge_dim], in the order of the layer
+    loops: Tensor | None  # [loops, edge_dim], of the added loops; None if there are none
 
 
 class AttentionConv(NativeConv):

@@ -29,19 +29,13 @@ from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 
 @dataclass(frozen=True)
 class Scaling:
-    """The factors of the edges and nodes of a whole minibatch. Layers take prefixes.
+    """The factors of the edges and nodes of a whole minibatch. Layers take prefixes."""
 
-    Attributes:
-        in_edges: the E' edges, without self loops if these are added separately.
-        edge_weight: [E'], or None if all are 1.
-        node: [N], the factor of sources and of targets; None if it is part of ``edge_weight``.
-        loop: [N], the weight of a node's own row; None without loops.
-    """
-
-    in_edges: ops.InEdges
-    edge_weight: Tensor | None
+    in_edges: ops.InEdges  # the E' edges, without self loops if these are added separately
+    edge_weight: Tensor | None  # [E'], or None if all are 1
+    # [N], the factor of sources and of targets; None if it is part of ``edge_weight``.
     node: Tensor | None
-    loop: Tensor | None
+    loop: Tensor | None  # [N], the weight of a node's own row; None without loops
 
     def layer(self, graph: LayerGraph) -> LayerGraph:
         """Returns the edges of a layer without self loops that are added separately."""

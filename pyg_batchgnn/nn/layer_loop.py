@@ -24,14 +24,11 @@ from pyg_batchgnn.nn.terms import Update
 class ModelOutput(NamedTuple):
     """The result of a forward pass. Its rows are the seed nodes of a minibatch or all nodes of a
     graph.
-
-    Attributes:
-        logits: [S, out_channels] float32, or float64 from float64 weights.
-        hidden: [S, C], the input of the last layer, which is the last linear layer if there is
-            jumping knowledge. In a model of one layer these are the features.
     """
 
-    logits: Tensor
+    logits: Tensor  # [S, out_channels] float32, or float64 from float64 weights
+    # [S, C], the input of the last layer, which is the last linear layer if there is jumping
+    # knowledge. In a model of one layer these are the features.
     hidden: Tensor
 
 
@@ -112,18 +109,13 @@ def is_row_wise_norm(norm: torch.nn.Module) -> bool:
 
 @dataclass(frozen=True)
 class LayerEnd:
-    """The steps that follow a convolution: normalisation, activation and dropout.
-
-    Attributes:
-        act_first: applies the activation before the normalisation, not after it.
-        fuses_drop: whether the convolution can drop elements in its own pass.
-    """
+    """The steps that follow a convolution: normalisation, activation and dropout."""
 
     norm: torch.nn.Module
     act: Callable[[Tensor], Tensor] | None
-    act_first: bool
+    act_first: bool  # applies the activation before the normalisation, not after it
     drop: float
-    fuses_drop: bool = True
+    fuses_drop: bool = True  # whether the convolution can drop elements in its own pass
 
     def apply(
         self,

@@ -142,15 +142,10 @@ def _launch(
 
 
 class WithTargets(NamedTuple):
-    """The result of `aggregate_with_targets`.
+    """The result of `aggregate_with_targets`."""
 
-    Attributes:
-        out: [D, F], the reduced in-edges.
-        targets: [T, F] of the dtype of ``x``, its first rows. They share the memory of ``x``.
-    """
-
-    out: Tensor
-    targets: Tensor
+    out: Tensor  # [D, F], the reduced in-edges
+    targets: Tensor  # [T, F] of the dtype of ``x``, its first rows. They share the memory of ``x``.
 
 
 class _AggregateWithTargets(torch.autograd.Function):
@@ -183,12 +178,7 @@ class _AggregateWithTargets(torch.autograd.Function):
             return (None if grad_own is None else padded(grad_own, ctx.rows), *[None] * 6)
         own = None if grad_own is None else grad_own.to(grad.dtype).contiguous()
         result = source_gradient(
-            grad.contiguous(),
-            indptr,
-            by_source,
-            ctx.x_dtype,
-            self_input=own,
-            mean=ctx.reduce == "mean",
+            grad.contiguous(), indptr, by_source, ctx.x_dtype, self_input=own, mean=ctx.reduce == "mean"
         )
         return (result, *[None] * 6)
 
@@ -265,17 +255,11 @@ class _FirstRows(torch.autograd.Function):
 
 
 class BySource(NamedTuple):
-    """The edges of a layer in a stable order by source.
+    """The edges of a layer in a stable order by source."""
 
-    Attributes:
-        ptr: [num_sources + 1] int64.
-        targets: [E] int32, the edges' targets.
-        edge: [E] of `id_dtype`, the position of each edge in the order by target.
-    """
-
-    ptr: Tensor
-    targets: Tensor
-    edge: Tensor
+    ptr: Tensor  # [num_sources + 1] int64
+    targets: Tensor  # [E] int32, the edges' targets
+    edge: Tensor  # [E] of `id_dtype`, the position of each edge in the order by target
 
 
 def transpose(indptr: Tensor, indices: Tensor, num_sources: int) -> BySource:

@@ -17,18 +17,14 @@ from pyg_batchgnn.ops.quantized import QuantizedTensor, decode, stored
 
 
 class Attention(NamedTuple):
-    """The result of `attention`.
+    """The result of `attention`."""
 
-    Attributes:
-        out: [D, heads * (K + L)], head by head.
-        coefficient: [slots, heads], the softmax before dropout. It is negative where the argument
-            of the leaky ReLU was not positive.
-        total: [D, heads], the sums of the softmax after dropout: 1 without dropout, and 0 for
-            targets without edges.
-    """
-
-    out: Tensor
+    out: Tensor  # [D, heads * (K + L)], head by head
+    # [slots, heads], the softmax before dropout. It is negative where the argument of the leaky
+    # ReLU was not positive.
     coefficient: Tensor
+    # [D, heads], the sums of the softmax after dropout: 1 without dropout, and 0 for targets
+    # without edges.
     total: Tensor
 
 

@@ -196,22 +196,14 @@ def with_article(kind: type) -> str:
 
 
 class _Record(NamedTuple):
-    """The knowledge of the entries of a tensor.
+    """The knowledge of the entries of a tensor."""
 
-    Attributes:
-        tensor: the tensor, held weakly.
-        version: its version counter when its entries were known.
-        bound: its entries are at least 0 and below this.
-        ascends: True if no entry is below the one before it, the first is 0 and the last is
-            ``bound`` - 1.
-        of_graph: True if the user's tensor was read for a graph, which alone trusts it.
-    """
-
-    tensor: weakref.ref[Tensor]
-    version: int
-    bound: int
+    tensor: weakref.ref[Tensor]  # the tensor, held weakly
+    version: int  # its version counter when its entries were known
+    bound: int  # its entries are at least 0 and below this
+    # True if no entry is below the one before it, the first is 0 and the last is ``bound`` - 1.
     ascends: bool
-    of_graph: bool
+    of_graph: bool  # True if the user's tensor was read for a graph, which alone trusts it
 
 
 #: By the tensor's id. An entry goes with its tensor.

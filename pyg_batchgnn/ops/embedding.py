@@ -46,52 +46,36 @@ class RowStep:
 
 @dataclass(frozen=True, eq=False)
 class RowTable:
-    """The rows of a rank, and the state of the optimizer that lies with each row.
+    """The rows of a rank, and the state of the optimizer that lies with each row."""
 
-    Attributes:
-        weight: [n, F] float32 or float64.
-        state: what the rule keeps, [n, F] each: nothing for SGD, the sum of squares for Adagrad,
-            the averages of gradients and of squares for Adam.
-        frozen: [n] bool, the rows that stay as they are; None if there are none.
-    """
-
-    weight: Tensor
+    weight: Tensor  # [n, F] float32 or float64
+    # What the rule keeps, [n, F] each: nothing for SGD, the sum of squares for Adagrad, the
+    # averages of gradients and of squares for Adam.
     state: Sequence[Tensor] = ()
-    frozen: Tensor | None = None
+    frozen: Tensor | None = None  # [n] bool, the rows that stay as they are; None if there are none
 
 
 @dataclass(frozen=True, eq=False)
 class RowChanges:
-    """The rows that a step changes.
+    """The rows that a step changes."""
 
-    Attributes:
-        row: [t] int64, the rows, ascending, each once.
-        ptr: [t + 1] int64, where the sources of each row begin.
-        source: [e] int64, the gradients of each row in the order in which they are added. A source
-            i >= 0 is the gradient of node i of this rank's minibatch, and ~i is row i of those that
-            came from other ranks.
-    """
-
-    row: Tensor
-    ptr: Tensor
+    row: Tensor  # [t] int64, the rows, ascending, each once
+    ptr: Tensor  # [t + 1] int64, where the sources of each row begin
+    # [e] int64, the gradients of each row in the order in which they are added. A source i >= 0 is
+    # the gradient of node i of this rank's minibatch, and ~i is row i of those that came from other
+    # ranks.
     source: Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class RowGradients:
-    """The gradients of a step.
+    """The gradients of a step."""
 
-    Attributes:
-        near: [N, F], of this rank's minibatch; ignored where the share is 0, as those below.
-        far: by rank, [m_r, F] from other ranks; none from this rank. Ignored where the share is 0.
-        counts: by rank, m_r.
-        share: by rank, the factor of its gradients; 0 leaves them out.
-    """
-
-    near: Tensor
+    near: Tensor  # [N, F], of this rank's minibatch; ignored where the share is 0, as those below
+    # By rank, [m_r, F] from other ranks; none from this rank. Ignored where the share is 0.
     far: Sequence[Tensor]
-    counts: Sequence[int]
-    share: Sequence[float]
+    counts: Sequence[int]  # by rank, m_r
+    share: Sequence[float]  # by rank, the factor of its gradients; 0 leaves them out
     rank: int
 
 

@@ -12,17 +12,11 @@ from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 
 
 class BatchNormResult(NamedTuple):
-    """The result of `batch_norm`.
+    """The result of `batch_norm`."""
 
-    Attributes:
-        y: [D, C] of the dtype of x.
-        mean: [C] float64, the mean that was used, without a gradient; zeros if there are no rows.
-        variance: [C] float64, biased, likewise.
-    """
-
-    y: Tensor
-    mean: Tensor
-    variance: Tensor
+    y: Tensor  # [D, C] of the dtype of x
+    mean: Tensor  # [C] float64, the mean that was used, without a gradient; zeros if there are no rows
+    variance: Tensor  # [C] float64, biased, likewise
 
 
 def batch_norm(
@@ -141,12 +135,7 @@ def _check_nodes(node: Tensor | None, rows: int) -> None:
 
 
 def activate(
-    x: Tensor,
-    *,
-    relu: bool = False,
-    drop: float = 0.0,
-    key: int = 0,
-    node: Tensor | None = None,
+    x: Tensor, *, relu: bool = False, drop: float = 0.0, key: int = 0, node: Tensor | None = None
 ) -> Tensor:
     """Computes ``dropout(relu(x))`` in the memory of x.
 

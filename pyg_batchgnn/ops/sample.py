@@ -19,15 +19,10 @@ from pyg_batchgnn.ops.library import kernels, memory_errors, thread_count, to_si
 
 
 class _Held(NamedTuple):
-    """The kernel's form of a graph.
+    """The kernel's form of a graph."""
 
-    Attributes:
-        state: the graph, as the kernel takes it.
-        writes: the writes to its arrays when they were checked; None if nobody counts them.
-    """
-
-    state: Tensor
-    writes: int | None
+    state: Tensor  # the graph, as the kernel takes it
+    writes: int | None  # the writes to its arrays when they were checked; None if nobody counts them
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,50 +96,33 @@ _version = attrgetter("_version")
 
 @dataclass(frozen=True, eq=False)
 class SampledSeeds:
-    """The seeds of all minibatches, by minibatch and then by node type.
+    """The seeds of all minibatches, by minibatch and then by node type."""
 
-    Attributes:
-        node: [S] int64 ids within their types.
-        ptr: [B * types + 1] int64, where the seeds of each minibatch and type begin.
-        keys: [B] int64, the digest of each minibatch's seeds, signed.
-        example: [S] int64, in disjoint sampling the number of each seed's example, else None.
-        time: [S] int64, the time of each seed's example, or None.
-        excluded: [5, n] int64, the minibatch, relation, example (-1: all), target and source of
-            each excluded pair, columns in ascending order; or None.
-    """
-
-    node: Tensor
-    ptr: Tensor
-    keys: Tensor
+    node: Tensor  # [S] int64 ids within their types
+    ptr: Tensor  # [B * types + 1] int64, where the seeds of each minibatch and type begin
+    keys: Tensor  # [B] int64, the digest of each minibatch's seeds, signed
+    # [S] int64, in disjoint sampling the number of each seed's example, else None.
     example: Tensor | None = None
-    time: Tensor | None = None
+    time: Tensor | None = None  # [S] int64, the time of each seed's example, or None
+    # [5, n] int64, the minibatch, relation, example (-1: all), target and source of each excluded
+    # pair, columns in ascending order; or None.
     excluded: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class SamplingRules:
-    """The rules of picking.
-
-    Attributes:
-        fanouts: [R * hops] neighbours to pick, hops of relation 0 first; -1 for all.
-        shares: [R * hops] float64, shares of the neighbours to pick, 0 where ``fanouts`` holds; or
-            None.
-        return_edge: True if the ids of the picked edges are wanted.
-        last: True picks the last neighbours by time.
-        window: allowed times go back this far from the seed's; -1: without end.
-        induced: True takes all edges between the sampled nodes.
-        coo: True returns sources and targets as int64, else sources by target as int32.
-    """
+    """The rules of picking."""
 
     hops: int
-    fanouts: list[int]
+    fanouts: list[int]  # [R * hops] neighbours to pick, hops of relation 0 first; -1 for all
+    # [R * hops] float64, shares of the neighbours to pick, 0 where ``fanouts`` holds; or None.
     shares: Tensor | None
     replace: bool
-    return_edge: bool
-    last: bool
-    window: int
-    induced: bool
-    coo: bool
+    return_edge: bool  # True if the ids of the picked edges are wanted
+    last: bool  # True picks the last neighbours by time
+    window: int  # allowed times go back this far from the seed's; -1: without end
+    induced: bool  # True takes all edges between the sampled nodes
+    coo: bool  # True returns sources and targets as int64, else sources by target as int32
 
     def held(self, num_relations: int) -> Tensor:
         """Returns the rules, but for the form of the edges, as the kernel takes them, checked."""
@@ -197,18 +175,12 @@ def sample(
 
 @dataclass(frozen=True, eq=False)
 class BudgetRules:
-    """The rules of sampling by budgets.
-
-    Attributes:
-        samples: [types * hops] nodes to sample, hops of type 0 first; -1 for all.
-        type_digest: by type, the digest of its name, signed.
-        cap: the neighbours of a node that count in a relation; -1 for all.
-    """
+    """The rules of sampling by budgets."""
 
     hops: int
-    samples: list[int]
-    type_digest: list[int]
-    cap: int
+    samples: list[int]  # [types * hops] nodes to sample, hops of type 0 first; -1 for all
+    type_digest: list[int]  # by type, the digest of its name, signed
+    cap: int  # the neighbours of a node that count in a relation; -1 for all
     return_edge: bool
     coo: bool
 

@@ -28,21 +28,13 @@ _PRECISION = 1e-6
 
 @dataclass(frozen=True)
 class Load:
-    """One load of one node type.
+    """One load of one node type."""
 
-    Attributes:
-        name: "nodes", "edges" (in-edges), a split, or an attribute with one weight per node.
-        node_type: the name of the type.
-        sums: the load of each part.
-        heaviest: the largest weight of a single node.
-        slack: how many times the mean a part was allowed, None if no limit was set.
-    """
-
-    name: str
-    node_type: str
-    sums: tuple[float, ...]
-    heaviest: float
-    slack: float | None = None
+    name: str  # "nodes", "edges" (in-edges), a split, or an attribute with one weight per node
+    node_type: str  # the name of the type
+    sums: tuple[float, ...]  # the load of each part
+    heaviest: float  # the largest weight of a single node
+    slack: float | None = None  # how many times the mean a part was allowed, None if no limit was set
 
     @property
     def mean(self) -> float:

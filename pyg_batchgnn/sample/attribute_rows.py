@@ -22,18 +22,13 @@ class Placement(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class AttributeRows:
-    """The attributes of a minibatch's nodes, or of its edges.
+    """The attributes of a minibatch's nodes, or of its edges."""
 
-    Attributes:
-        tables: attributes by name, [rows, ...] each.
-        row: [n] int64, the row of each of the minibatch's nodes or edges in every table; None if
-            they are the rows themselves, in order.
-        placement: what one row belongs to.
-    """
-
-    tables: Mapping[str, Tensor]
+    tables: Mapping[str, Tensor]  # attributes by name, [rows, ...] each
+    # [n] int64, the row of each of the minibatch's nodes or edges in every table; None if they are
+    # the rows themselves, in order.
     row: Tensor | None
-    placement: Placement
+    placement: Placement  # what one row belongs to
 
     @classmethod
     def in_place(cls, tables: Mapping[str, Tensor], ids: Tensor) -> AttributeRows:

@@ -90,15 +90,10 @@ class LinkIds:
 
 @dataclass(frozen=True, eq=False)
 class FoundLinks:
-    """The ends of the links of one relation in a minibatch, and of their negatives.
+    """The ends of the links of one relation in a minibatch, and of their negatives."""
 
-    Attributes:
-        original: their original ids.
-        internal: their internal ids; None if the whole graph is here.
-    """
-
-    original: LinkIds
-    internal: LinkIds | None = None
+    original: LinkIds  # their original ids
+    internal: LinkIds | None = None  # their internal ids; None if the whole graph is here
 
 
 class LinkFinder(Protocol):
@@ -130,49 +125,32 @@ class LocalFinder:
 
 @dataclass(frozen=True, eq=False)
 class EndNodes:
-    """Nodes of one type that seeds are made of.
-
-    Attributes:
-        node: [n] int64, ids within the type; they may repeat.
-        link: [n] int64, the number of the link that each belongs to, in the minibatch.
-        internal: [n] int64, their internal ids, or None.
-    """
+    """Nodes of one type that seeds are made of."""
 
     node_type: str
-    node: Tensor
-    link: Tensor
-    internal: Tensor | None = None
+    node: Tensor  # [n] int64, ids within the type; they may repeat
+    link: Tensor  # [n] int64, the number of the link that each belongs to, in the minibatch
+    internal: Tensor | None = None  # [n] int64, their internal ids, or None
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedNodes:
-    """Seeds, and where the nodes that they were made of lie among them.
+    """Seeds, and where the nodes that they were made of lie among them."""
 
-    Attributes:
-        nodes: the seeds by type, [S_t] int64 each.
-        local: the local ids of the nodes of each of the ends.
-        link: [S] int64, the number of each seed's link; None if a seed may belong to several.
-        internal: the internal ids of the seeds by type, where they are known.
-    """
-
-    nodes: dict[str, Tensor]
-    local: list[Tensor]
+    nodes: dict[str, Tensor]  # the seeds by type, [S_t] int64 each
+    local: list[Tensor]  # the local ids of the nodes of each of the ends
+    # [S] int64, the number of each seed's link; None if a seed may belong to several.
     link: Tensor | None
-    internal: dict[str, Tensor]
+    internal: dict[str, Tensor]  # the internal ids of the seeds by type, where they are known
 
 
 @dataclass(frozen=True, eq=False)
 class LinkEnds:
-    """The ends of one relation's links, with the ends of their negatives behind them.
-
-    Attributes:
-        plan: the rule by which negatives were drawn; None without negatives.
-        positive: [N] int64, the number of the link that each negative belongs to.
-    """
+    """The ends of one relation's links, with the ends of their negatives behind them."""
 
     links: Links
-    plan: NegativePlan | None
-    positive: Tensor
+    plan: NegativePlan | None  # the rule by which negatives were drawn; None without negatives
+    positive: Tensor  # [N] int64, the number of the link that each negative belongs to
     ends: tuple[EndNodes, EndNodes]
 
     @classmethod
@@ -401,35 +379,25 @@ def _instead(schema: Schema, relation: Relation) -> str:
 
 @dataclass(frozen=True, eq=False)
 class LinkStart:
-    """The beginning of a minibatch of links.
+    """The beginning of a minibatch of links."""
 
-    Attributes:
-        seeds: the ends of the links and of the negatives.
-        links: the links of each relation, by local ids.
-        internal: [S] int64, the internal ids of the seeds, by type in the order of the schema; None
-            if the whole graph is here.
-        late_negatives: how many negatives are later than their link.
-    """
-
-    seeds: Seeds
-    links: tuple[SampledLinks, ...]
+    seeds: Seeds  # the ends of the links and of the negatives
+    links: tuple[SampledLinks, ...]  # the links of each relation, by local ids
+    # [S] int64, the internal ids of the seeds, by type in the order of the schema; None if the
+    # whole graph is here.
     internal: Tensor | None = None
-    late_negatives: int = 0
+    late_negatives: int = 0  # how many negatives are later than their link
 
 
 @dataclass(frozen=True, eq=False)
 class LinkSeeder:
-    """Makes the seeds of minibatches of links.
-
-    Attributes:
-        negatives: the plan of each relation whose links get negatives.
-        is_disjoint: True if every link is an example of its own, with its negatives.
-        excluded: the edges of the links that must not be sampled; None excludes none.
-    """
+    """Makes the seeds of minibatches of links."""
 
     schema: Schema
+    # The plan of each relation whose links get negatives.
     negatives: Mapping[Relation, NegativePlan] = field(default_factory=dict)
-    is_disjoint: bool = False
+    is_disjoint: bool = False  # True if every link is an example of its own, with its negatives
+    # The edges of the links that must not be sampled; None excludes none.
     excluded: SeedEdges | None = None
     finder: LinkFinder = field(default_factory=LocalFinder)
 

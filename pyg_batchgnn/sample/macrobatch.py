@@ -77,19 +77,15 @@ def kernel_arrays(
 
 @dataclass(frozen=True, eq=False)
 class MacrobatchSeeds:
-    """The seed nodes of the minibatches that are sampled together.
+    """The seed nodes of the minibatches that are sampled together."""
 
-    Attributes:
-        epoch: any integer, taken modulo 2**64.
-        original: the seeds of each minibatch by original id; [S_b] int64 node ids do where there is
-            one node type.
-        internal: [S_b] int64 ids of the same nodes in the partition, for each minibatch; None if
-            the sampler holds the whole graph.
-    """
-
-    epoch: int
+    epoch: int  # any integer, taken modulo 2**64
     number: int
+    # The seeds of each minibatch by original id; [S_b] int64 node ids do where there is one node
+    # type.
     original: Sequence[Tensor | Seeds]
+    # [S_b] int64 ids of the same nodes in the partition, for each minibatch; None if the sampler
+    # holds the whole graph.
     internal: Sequence[Tensor] | None = None
 
     @property
@@ -118,15 +114,10 @@ class MinibatchPlan(Protocol):
 
 
 class Sampler(Protocol):
-    """Samples the minibatches of a macrobatch together.
+    """Samples the minibatches of a macrobatch together."""
 
-    Attributes:
-        seed: the key of every random choice.
-        threads: at most this many threads work; torch's number if None.
-    """
-
-    seed: int
-    threads: int | None
+    seed: int  # the key of every random choice
+    threads: int | None  # at most this many threads work; torch's number if None
 
     @property
     def plan(self) -> MinibatchPlan: ...

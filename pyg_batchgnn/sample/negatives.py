@@ -107,12 +107,9 @@ class NegativePlan:
 
 @dataclass(frozen=True, eq=False)
 class GivenNegatives(NegativePlan):
-    """Targets that the user gave for each link, in place of a rule by which they are drawn.
+    """Targets that the user gave for each link, in place of a rule by which they are drawn."""
 
-    Attributes:
-        table: [n, k] int64, the targets of each link of the loader, by its position.
-    """
-
+    # [n, k] int64, the targets of each link of the loader, by its position.
     table: Tensor = field(kw_only=True)
 
     @classmethod

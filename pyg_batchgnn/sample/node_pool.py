@@ -22,15 +22,12 @@ class BlockSums:
     """The prefix sums of weights in float64, which start anew at every block.
 
     Sums are sequential, so their bits do not depend on who computes them.
-
-    Attributes:
-        inner: [blocks, BLOCK] float64, within each block the sum of its weights up to and with each
-            position. The last block is filled with weights of zero.
-        outer: [blocks] float64, the sum of the blocks up to and with each.
     """
 
+    # [blocks, BLOCK] float64, within each block the sum of its weights up to and with each
+    # position. The last block is filled with weights of zero.
     inner: Tensor
-    outer: Tensor
+    outer: Tensor  # [blocks] float64, the sum of the blocks up to and with each
 
     @classmethod
     def of(cls, weight: Tensor) -> BlockSums:
@@ -81,21 +78,17 @@ class NodePool:
     """The nodes of one type, in an order in which those allowed at a time come first.
 
     Draws are positions in this order.
-
-    Attributes:
-        moment: [m] int64, ascending times; None: all nodes are always allowed.
-        reached: [m] int64, how many nodes are allowed from each moment on; None: 1, 2, ..., as each
-            moment is the time of one node.
-        order: [N] int64, the node at each position. None: the position is the id, or the nodes are
-            spread over ranks.
-        weight: [N] float64, the weight at each position; None: all have the same.
     """
 
     num_nodes: int
-    moment: Tensor | None = None
+    moment: Tensor | None = None  # [m] int64, ascending times; None: all nodes are always allowed
+    # [m] int64, how many nodes are allowed from each moment on; None: 1, 2, ..., as each moment is
+    # the time of one node.
     reached: Tensor | None = None
+    # [N] int64, the node at each position. None: the position is the id, or the nodes are spread
+    # over ranks.
     order: Tensor | None = None
-    weight: Tensor | None = None
+    weight: Tensor | None = None  # [N] float64, the weight at each position; None: all have the same
 
     @classmethod
     def of(cls, num_nodes: int, time: Tensor | None = None, weight: Tensor | None = None) -> NodePool:
@@ -201,15 +194,11 @@ class ExistingPairs:
 
     Ends that negatives are drawn for are positions in their pools. The sources of triplets, which
     are not drawn, are ids.
-
-    Attributes:
-        code: [n] int64, ``held * num_others + other`` of each pair, ascending.
-        num_others: the number of nodes that the other end may be.
-        known: [k] int64, the held ends whose pairs are all here, ascending; None: all.
     """
 
-    code: Tensor
-    num_others: int
+    code: Tensor  # [n] int64, ``held * num_others + other`` of each pair, ascending
+    num_others: int  # the number of nodes that the other end may be
+    # [k] int64, the held ends whose pairs are all here, ascending; None: all.
     known: Tensor | None = None
 
     @classmethod

@@ -148,11 +148,7 @@ class PartitionedSampler:
         self._relays = RelayPart(part, plan, layout, times, weights, excluding=excluding)
 
     def sample(
-        self,
-        internal: Sequence[Tensor],
-        seed_lists: Sequence[Tensor | Seeds],
-        epoch: int,
-        macrobatch: int,
+        self, internal: Sequence[Tensor], seed_lists: Sequence[Tensor | Seeds], epoch: int, macrobatch: int
     ) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seeds; collective.
 

@@ -56,16 +56,13 @@ class Direction(enum.Enum):
 
 @dataclass(frozen=True)
 class PygForm:
-    """The form of the samples that a loader makes.
-
-    Attributes:
-        index_dtype: the dtype of node ids and edges, taken from the user's edges.
-        direction: the direction that was sampled in. Samples have the edges as the user knows them.
-    """
+    """The form of the samples that a loader makes."""
 
     names: Names = Names.NONE
     subgraph: SubgraphType = SubgraphType.directional
+    # The dtype of node ids and edges, taken from the user's edges.
     index_dtype: torch.dtype = torch.int64
+    # The direction that was sampled in. Samples have the edges as the user knows them.
     direction: Direction = Direction.FORWARD
 
     def output(self, minibatch: SampledMinibatch) -> PygOutput:
@@ -178,13 +175,9 @@ class SampleInfo(Protocol):
 
 @dataclass(frozen=True)
 class SeedInfo:
-    """The entries of batches that begin with seed nodes.
+    """The entries of batches that begin with seed nodes."""
 
-    Attributes:
-        types: the node types of the loader's seeds, if samples name types.
-    """
-
-    types: Sequence[str] = ()
+    types: Sequence[str] = ()  # the node types of the loader's seeds, if samples name types
 
     def add(self, batch: Any, out: PygOutput) -> None:
         add_ids(batch, out)
@@ -262,12 +255,9 @@ def _add_seeds(store: Any, input_id: Any, seed_time: Any) -> None:
 
 @dataclass(frozen=True)
 class LinkInfo:
-    """The entries of batches that begin with links.
+    """The entries of batches that begin with links."""
 
-    Attributes:
-        relations: the relations of the links, each with the form of its negatives.
-    """
-
+    # The relations of the links, each with the form of its negatives.
     relations: Sequence[tuple[Relation, NegativeMode | None]]
     timed: bool = False
 

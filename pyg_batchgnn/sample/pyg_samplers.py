@@ -102,14 +102,10 @@ class PygNodeSampler(BaseSampler):
 
 @dataclass(frozen=True, eq=False)
 class PygParts:
-    """The parts of a PyG sampler.
-
-    Attributes:
-        macrobatch: samples it with edges in the layout `Layout.COO`; backward, it samples the
-            reversed graph.
-    """
+    """The parts of a PyG sampler."""
 
     graph: TypedGraph
+    # Samples it with edges in the layout `Layout.COO`; backward, it samples the reversed graph.
     macrobatch: MacrobatchSampler
     form: PygForm
     choice: NeighborChoice
@@ -248,16 +244,11 @@ class _Kept:
 
 @dataclass
 class LinkRules:
-    """The rules by which links are sampled.
+    """The rules by which links are sampled."""
 
-    Attributes:
-        exclude_existing: True if negatives must not be edges.
-        exclude_seed_edges: False, True, "reverse", or a dict from relations to their reverses.
-        late_negatives: what is done about links that are earlier than every node.
-    """
-
-    exclude_existing: bool = False
-    exclude_seed_edges: Any = False
+    exclude_existing: bool = False  # True if negatives must not be edges
+    exclude_seed_edges: Any = False  # False, True, "reverse", or a dict from relations to their reverses
+    # What is done about links that are earlier than every node.
     late_negatives: LateNegatives = LateNegatives.WARN
     _has_warned: bool = field(default=False, repr=False)
     _parts: PygParts | None = field(default=None, repr=False)

@@ -50,14 +50,10 @@ class EndNumbers:
     """The numbers by which existing pairs name the nodes at one end of a relation.
 
     They are positions in the pool of the end. Where it has no times, these are the original ids.
-
-    Attributes:
-        bounds: [ranks + 1] int64, the slice of the numbers that each rank answers for.
-        own: [n] int64, the number of each of this rank's own nodes of the type, by row.
     """
 
-    bounds: Tensor
-    own: Tensor
+    bounds: Tensor  # [ranks + 1] int64, the slice of the numbers that each rank answers for
+    own: Tensor  # [n] int64, the number of each of this rank's own nodes of the type, by row
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,17 +160,13 @@ def _first_free(pairs: ExistingPairs, held: Tensor, sources: NodePool) -> Tensor
 
 @dataclass(frozen=True, eq=False)
 class RankPlan:
-    """The rule by which the negatives of one relation are drawn over ranks.
+    """The rule by which the negatives of one relation are drawn over ranks."""
 
-    Attributes:
-        plan: the rule. Its existing pairs are those that this rank answers for.
-        orders: by end, the order of the nodes that it is drawn from; None by original id.
-        answers: [ranks + 1] int64, the held ends of existing pairs that each rank answers for; None
-            if negatives may be edges.
-    """
-
-    plan: NegativePlan
+    plan: NegativePlan  # the rule. Its existing pairs are those that this rank answers for.
+    # By end, the order of the nodes that it is drawn from; None by original id.
     orders: Mapping[End, NodeOrder | None]
+    # [ranks + 1] int64, the held ends of existing pairs that each rank answers for; None if
+    # negatives may be edges.
     answers: Tensor | None
 
 

@@ -20,16 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ExcludedPairs:
-    """Pairs of nodes of one relation; their edges are left out of a minibatch.
+    """Pairs of nodes of one relation; their edges are left out of a minibatch."""
 
-    Attributes:
-        pairs: [2, n] int64, sources above targets, ids within their types. All parallel edges of a
-            pair are excluded.
-        example: [n] int64, the number of the example that each pair is excluded for; None: for all.
-            Ignored unless sampling is disjoint.
-    """
-
+    # [2, n] int64, sources above targets, ids within their types. All parallel edges of a pair are
+    # excluded.
     pairs: Tensor
+    # [n] int64, the number of the example that each pair is excluded for; None: for all. Ignored
+    # unless sampling is disjoint.
     example: Tensor | None = None
 
 

@@ -152,17 +152,11 @@ def _named(counts: list[int]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class OwnEdges:
-    """The edges of a relation into a rank's own nodes.
+    """The edges of a relation into a rank's own nodes."""
 
-    Attributes:
-        index: [2, m] int64, sources above targets, original ids within their types.
-        edge: [m] int64, their input edge ids, ascending.
-        total: the number of edges of the relation in the whole graph.
-    """
-
-    index: Tensor
-    edge: Tensor
-    total: int
+    index: Tensor  # [2, m] int64, sources above targets, original ids within their types
+    edge: Tensor  # [m] int64, their input edge ids, ascending
+    total: int  # the number of edges of the relation in the whole graph
 
 
 def own_edges(part: Part, comm: Communicator, relation: int) -> OwnEdges:

@@ -22,15 +22,11 @@ from pyg_batchgnn.types import Group, Schema
 
 @dataclass(frozen=True, eq=False)
 class HybridTopology:
-    """The edges of a whole graph. The ranks of a host share one copy.
+    """The edges of a whole graph. The ranks of a host share one copy."""
 
-    Attributes:
-        graph: by original ids, with input edge ids.
-        internal: for each node type, [N_t] ``book.id_dtype``, the internal id of each node, by
-            which its attributes are found.
-    """
-
-    graph: TypedGraph
+    graph: TypedGraph  # by original ids, with input edge ids
+    # For each node type, [N_t] ``book.id_dtype``, the internal id of each node, by which its
+    # attributes are found.
     internal: tuple[Tensor, ...]
 
 

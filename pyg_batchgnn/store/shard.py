@@ -25,17 +25,11 @@ from pyg_batchgnn.types import Group
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """A table whose rows are read from its file.
+    """A table whose rows are read from its file."""
 
-    Attributes:
-        table: [rows, ...] mapped from the file, a `QuantizedTensor` where it holds codes; not read.
-        reader: reads its rows past the page cache.
-        counters: all that was read.
-    """
-
-    table: Tensor
-    reader: DiskReader
-    counters: ReadCounters = field(default_factory=ReadCounters)
+    table: Tensor  # [rows, ...] mapped from the file, a `QuantizedTensor` where it holds codes; not read
+    reader: DiskReader  # reads its rows past the page cache
+    counters: ReadCounters = field(default_factory=ReadCounters)  # all that was read
 
     def place(self) -> Tensor:
         """Returns where the table lies, as a text in bytes; `at` opens it again."""
@@ -87,18 +81,12 @@ class LocalShard:
 
     Tables of codes are `QuantizedTensor`s. Their codes are what lies in shared memory, is read from
     files and travels.
-
-    Attributes:
-        original: by group of nodes, [n_t] ``book.id_dtype``, original ids.
-        attributes: by group and name, [rows, ...] each.
-        index: by group, the index that finds its rows.
-        disk: the tables among them whose rows are read from their files.
     """
 
-    original: dict[Group, Tensor]
-    attributes: dict[Group, dict[str, Tensor]]
-    index: dict[Group, RowIndex]
-    disk: tuple[FileRows, ...] = ()
+    original: dict[Group, Tensor]  # by group of nodes, [n_t] ``book.id_dtype``, original ids
+    attributes: dict[Group, dict[str, Tensor]]  # by group and name, [rows, ...] each
+    index: dict[Group, RowIndex]  # by group, the index that finds its rows
+    disk: tuple[FileRows, ...] = ()  # the tables among them whose rows are read from their files
 
     def block(self, group: Group, columns: Columns) -> RowBlock:
         """Returns all rows of some columns, without a copy."""
@@ -247,15 +235,12 @@ class RowRequest:
 
     A rank owns the rows of its nodes and of their in-edges. So a node's row is found by the node's
     id, and an edge's row by the edge's id among the in-edges of its destination.
-
-    Attributes:
-        node: [n] int64, the nodes themselves or the destinations of the edges. A reader takes
-            ascending internal ids; `split` gives rows of the owners' parts.
-        edge: [n] int64, the input ids of the edges; None for nodes.
     """
 
+    # [n] int64, the nodes themselves or the destinations of the edges. A reader takes ascending
+    # internal ids; `split` gives rows of the owners' parts.
     node: Tensor
-    edge: Tensor | None = None
+    edge: Tensor | None = None  # [n] int64, the input ids of the edges; None for nodes
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -291,15 +276,10 @@ class RowRequest:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a group's rows that are read.
+    """The columns of a group's rows that are read."""
 
-    Attributes:
-        attributes: names.
-        original_ids: True if the original ids of nodes are read too.
-    """
-
-    attributes: Sequence[str] = ()
-    original_ids: bool = False
+    attributes: Sequence[str] = ()  # names
+    original_ids: bool = False  # True if the original ids of nodes are read too
 
 
 # Indices ##########################################################################################
@@ -387,16 +367,12 @@ _ORIGINAL_IDS, _ATTRIBUTE = "original", "attribute/"
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Some rows of one group.
+    """Some rows of one group."""
 
-    Attributes:
-        attributes: by name, [n, ...] each; a `QuantizedTensor` where the rows are codes.
-        original: [n] int32 or int64, original ids of nodes, where they are read; else None.
-        disk: by name, the attributes whose rows are read from their files.
-    """
-
-    attributes: dict[str, Tensor]
+    attributes: dict[str, Tensor]  # by name, [n, ...] each; a `QuantizedTensor` where the rows are codes
+    # [n] int32 or int64, original ids of nodes, where they are read; else None.
     original: Tensor | None = None
+    # By name, the attributes whose rows are read from their files.
     disk: Mapping[str, FileRows] = field(default_factory=dict)
 
     @property

@@ -38,16 +38,12 @@ class Times:
     """The times of all nodes of some types, and of all edges of some relations.
 
     An edge that has a time, and whose source has one too, is as late as the later of the two.
-
-    Attributes:
-        name: the attribute's name.
-        level: which rows have a time.
-        by_group: [rows] int64, for each node type or relation that has the attribute. Edges are by
-            input edge id.
     """
 
-    name: str
-    level: TimeLevel
+    name: str  # the attribute's name
+    level: TimeLevel  # which rows have a time
+    # [rows] int64, for each node type or relation that has the attribute. Edges are by input edge
+    # id.
     by_group: Mapping[Group, Tensor]
 
     @classmethod
