@@ -207,10 +207,8 @@ def nodes_of(schema: Schema) -> Group:
 
 @dataclass(frozen=True)
 class Origin:
-    """The edges and the features that a cache was made of, held weakly.
-
-    By them the data is recognised without being read again.
-    """
+    """The edges and the features that a cache was made of, held weakly. By them the data is
+    recognised without being read again."""
 
     edges: weakref.ref[Tensor]  # the ``edge_index`` of a ``Data``, or the sources of a `CscGraph`
     x: weakref.ref[Tensor]  # the features

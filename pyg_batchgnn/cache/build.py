@@ -172,10 +172,8 @@ _FIRST, _SECOND = -0x61C8864680B583EB, -0x3B314601E57A13AD
 
 @dataclass(frozen=True)
 class GraphFingerprint:
-    """Counts and digests by which a graph and its features are recognised.
-
-    A digest is the sum of the digests of all edges or of all rows of features, modulo 2**64.
-    """
+    """Counts and digests by which a graph and its features are recognised. A digest is the sum of
+    the digests of all edges or of all rows of features, modulo 2**64."""
 
     #: num_nodes, num_edges: counts of the graph
     num_nodes: int

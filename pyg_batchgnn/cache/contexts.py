@@ -264,12 +264,9 @@ class GraphContext:
         return {self.rank: column}
 
     def values_of_sources(self, relation: int, column: Tensor, kind: MessageKind) -> SourceValues:  # noqa: ARG002
-        """Returns a value for each owned node and for each source of their in-edges.
-
-        Each value of another rank's node travels once, counted under ``kind``.
-
-        ``column``: [n] the values of the owned nodes. The relation stays within one node type.
-        """
+        """Returns a value for each owned node and for each source of their in-edges. Each value of
+        another rank's node travels once, counted under ``kind``. ``column``: [n] the values of the
+        owned nodes. The relation stays within one node type."""
         return SourceValues(0, column, torch.empty(0, dtype=torch.int64), column[:0])
 
     def wait_for_all(self) -> None:
@@ -288,10 +285,8 @@ class GraphContext:
 
 
 class DistributedContext(GraphContext):
-    """A rank's part of a graph. Methods of more than one line are collective.
-
-    Each distinct remote node of a piece is fetched once, and the rows of all types in one exchange.
-    """
+    """A rank's part of a graph. Methods of more than one line are collective. Each distinct remote
+    node of a piece is fetched once, and the rows of all types in one exchange."""
 
     def __init__(self, store: DistFeatureStore, threads: int | None, budget: int | None) -> None:
         self.store = store

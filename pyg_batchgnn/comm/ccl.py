@@ -124,8 +124,7 @@ def _extension() -> Any:
 @cache
 def _intels_create() -> Any:
     """Returns Intel's function that makes groups. Importing its package registers it instead of
-    ours.
-    """
+    ours."""
     importlib.import_module(BINDINGS)
     return dist.Backend._plugins["CCL"].creator_fn
 
@@ -336,11 +335,9 @@ def _why_not(ranks: Sequence[RankFacts], whole_world: bool) -> str:
 
 
 def interface(ranks: Sequence[RankFacts], own: RankFacts, environment: Mapping[str, str] = os.environ) -> str:
-    """Chooses the network interface for TCP.
-
-    It is the interface that GLOO_SOCKET_IFNAME names. Without it, it is the loopback on one host,
-    and the interface that reaches the master on several hosts.
-    """
+    """Chooses the network interface for TCP. It is the interface that GLOO_SOCKET_IFNAME names.
+    Without it, it is the loopback on one host, and the interface that reaches the master on several
+    hosts."""
     named = environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     if named:
         return named
@@ -379,10 +376,8 @@ _NEVER = str(10**6)
 def settings(
     libraries: Libraries, choice: TransportChoice, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Returns the variables that oneCCL needs to work under any launcher.
-
-    ``environment``: the process's variables, the launcher's among them.
-    """
+    """Returns the variables that oneCCL needs to work under any launcher. ``environment``: the
+    process's variables, the launcher's among them."""
     chosen = {
         "CCL_ATL_TRANSPORT": "ofi",
         "CCL_ATL_SHM": str(int(choice.shared)),

@@ -179,10 +179,8 @@ class Channel:
         return error
 
     def close(self, reason: str = "") -> None:
-        """Leaves the channel without waiting for peers.
-
-        The process group is destroyed. If the channel is broken, the group was abandoned before.
-        """
+        """Leaves the channel without waiting for peers. The process group is destroyed. If the
+        channel is broken, the group was abandoned before."""
         if self.broken is not None:
             return
         self.broken = CommError(reason or "it was closed", [self.rank])
@@ -372,10 +370,8 @@ class Exchange:
 
     def has_room(self, largest: int, kept: int) -> bool:
         """Returns whether data of these sizes travel with the counts. Data that exceed one call of
-        the backend never do.
-
-        ``largest``: the most bytes that one rank sends to another; ``kept``: to itself.
-        """
+        the backend never do. ``largest``: the most bytes that one rank sends to another; ``kept``:
+        to itself."""
         return max(largest, kept) <= self._link.mailbox.room and self.transport.fits(largest, kept)
 
     def _swap(self) -> Sequence[Message]:

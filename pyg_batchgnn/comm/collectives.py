@@ -101,8 +101,7 @@ class Collectives:
         items: Sequence[int] | None = None,
     ) -> Handle[Received]:
         """Starts an `exchange` on the communicator's own thread. Leave the rows alone until its
-        end.
-        """
+        end."""
         return self._exchanges.start(self._exchange(rows, counts, header, allocate, items))
 
     def _exchange(
@@ -393,10 +392,8 @@ def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: flo
 
 
 def _shares(received: ReceivedCounts, weight: float | None) -> list[float] | None:
-    """Returns the share of every rank. All shares are 0 where all weights are.
-
-    A weight travels in the exchange of counts, as the bits of a double.
-    """
+    """Returns the share of every rank. All shares are 0 where all weights are. A weight travels in
+    the exchange of counts, as the bits of a double."""
     if weight is None:
         return None
     weights = [struct.unpack("<d", struct.pack("<q", bits))[0] for bits in received.numbers]
@@ -416,10 +413,8 @@ def _piece_sizes(exchange: Exchange, flat: Tensor) -> list[int]:
 
 
 def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list[float] | None) -> None:
-    """Adds the r-th piece of all ranks' tensors on rank r, then gathers the sums.
-
-    Pieces for which messages have room came with the counts. Their sums go in messages as well.
-    """
+    """Adds the r-th piece of all ranks' tensors on rank r, then gathers the sums. Pieces for which
+    messages have room came with the counts. Their sums go in messages as well."""
     pieces = flat.tensor_split(exchange.size)
     own = pieces[exchange.rank]
     everyone = flat.new_empty(exchange.size, own.numel())
@@ -443,10 +438,7 @@ def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list
 
 def ordered_sum(terms: list[Tensor], weights: list[float] | None) -> Tensor:
     """Returns terms[0] + terms[1] + ..., added from the left. Terms of weight 0 are left out,
-    whatever they hold.
-
-    Sixteen-bit floats are added in float32 and rounded once.
-    """
+    whatever they hold. Sixteen-bit floats are added in float32 and rounded once."""
     dtype = terms[0].dtype
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     if weights is not None:

@@ -162,8 +162,7 @@ class Mailbox(Protocol):
 
     def swap(self) -> Sequence[Message]:
         """Sends what `outgoing` returned; returns the messages of all ranks, valid until the next
-        swap.
-        """
+        swap."""
         ...
 
 

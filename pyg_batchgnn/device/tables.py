@@ -55,9 +55,7 @@ class PlacedTable(Protocol):
 
     def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:
         """Returns some rows on the device as they are stored; `like` says how to read them.
-
-        ``index``, ``host``: the same row numbers, on the device and on the host.
-        """
+        ``index``, ``host``: the same row numbers, on the device and on the host."""
 
     def like(self, rows: Tensor) -> Tensor:
         """Returns stored rows as a table: codes with their scales and offsets."""

@@ -131,20 +131,16 @@ class _Mapping:
 
 
 class _Mappings:
-    """The mappings of this process, some hundreds, in the order of their addresses.
-
-    There are none where the system does not tell.
-    """
+    """The mappings of this process, some hundreds, in the order of their addresses. There are none
+    where the system does not tell."""
 
     def __init__(self) -> None:
         self._lines = _MAPS.read_bytes().split(b"\n")[:-1] if _MAPS.exists() else []
 
     def at(self, address: int) -> _Mapping | None:
-        """Returns the mapping of a file that an address lies in; None if it lies in memory.
-
-        Linux splits a mapping in two where the process has written to one of its pages. Neighbours
-        of one file are joined.
-        """
+        """Returns the mapping of a file that an address lies in; None if it lies in memory. Linux
+        splits a mapping in two where the process has written to one of its pages. Neighbours of one
+        file are joined."""
         number = bisect_right(self._lines, address, key=_begin_of) - 1
         found = self._of_a_file(number)
         if found is None or address >= found.end:
@@ -197,9 +193,7 @@ def _range_of(table: Tensor) -> tuple[int, int]:
 
 def _has_written(begin: int, end: int) -> bool:
     """Returns whether pages of mapped files between two addresses are this process's own copies.
-
-    Where the system does not tell, they may be.
-    """
+    Where the system does not tell, they may be."""
     try:
         file = _PAGES.open("rb", buffering=0)
     except OSError:

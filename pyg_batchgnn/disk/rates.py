@@ -113,11 +113,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def rates_of(file: SourceFile) -> DiskRates:
-    """Returns the rates of the disk that a file lies on.
-
-    They are measured on the first file of at least 64 MiB that this process reads from the disk,
-    which takes a second. Before that `ASSUMED` holds.
-    """
+    """Returns the rates of the disk that a file lies on. They are measured on the first file of at
+    least 64 MiB that this process reads from the disk, which takes a second. Before that `ASSUMED`
+    holds."""
     key = (file.device, file.is_direct)
     with _measuring:
         if key not in _measured and file.size >= _LEAST_FILE:

@@ -62,10 +62,8 @@ class _Asked:
 
 
 class StepPlanner:
-    """Plans the steps of macrobatches.
-
-    ``node_types``: the numbers of the node types that have a table.
-    """
+    """Plans the steps of macrobatches. ``node_types``: the numbers of the node types that have a
+    table."""
 
     def __init__(self, owners: NodeOwners, node_types: Sequence[int]) -> None:
         self._owners, self._types = owners, node_types
@@ -118,8 +116,7 @@ class StepPlanner:
 
     def _message(self, asked: Sequence[_Asked], rank: int) -> Tensor:
         """Returns the sizes of the lists, then the rows as their owner counts them; empty if
-        none.
-        """
+        none."""
         counts = [one.counts[rank] for one in asked]
         if not any(counts):
             return torch.empty(0, dtype=self._wire)

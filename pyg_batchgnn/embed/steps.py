@@ -115,11 +115,8 @@ class Leaves:
 
 
 class StepOrder:
-    """Reads and updates rows, ahead of training as far as rows may be stale.
-
-    ``stale_steps``: k: rows may lack the updates of the k steps before theirs. With 0 they lack
-    none.
-    """
+    """Reads and updates rows, ahead of training as far as rows may be stale. ``stale_steps``: k:
+    rows may lack the updates of the k steps before theirs. With 0 they lack none."""
 
     def __init__(self, tables: Sequence[EmbeddingTable], comm: Communicator, stale_steps: int) -> None:
         self._tables, self._comm, self._stale = tables, comm, stale_steps
@@ -127,10 +124,8 @@ class StepOrder:
         self._last: Handle[None] | None = None
 
     def rows(self, step: Step) -> list[Tensor]:
-        """Returns the rows of a step by table, [N, F] each.
-
-        The first of a macrobatch starts the reads of the steps that may be read now.
-        """
+        """Returns the rows of a step by table, [N, F] each. The first of a macrobatch starts the
+        reads of the steps that may be read now."""
         for one in step.ahead(self._stale):
             self._read(one)
         assert step.read is not None
@@ -287,11 +282,9 @@ class _CameGradients:
 def _added(
     changes: Sequence[RowChanges], gradients: Sequence[RowGradients]
 ) -> tuple[RowChanges, RowGradients]:
-    """Returns the changes of several minibatches as those of one, whose gradients are added.
-
-    The minibatches of other ranks count as those of further ranks. Gradients of a row are added
-    minibatch by minibatch.
-    """
+    """Returns the changes of several minibatches as those of one, whose gradients are added. The
+    minibatches of other ranks count as those of further ranks. Gradients of a row are added
+    minibatch by minibatch."""
     nears, fars = 0, 0
     rows, sources = [], []
     for change, given in zip(changes, gradients, strict=True):
@@ -375,10 +368,8 @@ def _prefix(tables: Sequence[EmbeddingTable]) -> int:
 
 
 def _by_table(messages: Sequence[Tensor], shapes: Sequence[tuple[int, Sequence[int]]]) -> list[list[Tensor]]:
-    """Cuts the messages of all ranks into rows, [m, F] views by table and rank.
-
-    ``shapes``: by table, the number of columns, and the number of rows from each rank.
-    """
+    """Cuts the messages of all ranks into rows, [m, F] views by table and rank. ``shapes``: by
+    table, the number of columns, and the number of rows from each rank."""
     found: list[list[Tensor]] = [[] for _ in shapes]
     for rank, message in enumerate(messages):
         left = message

@@ -228,10 +228,8 @@ class _Price:
         return probability.to(torch.float64) * worth[self.book.type_of(node)]
 
     def ranked(self, node: Tensor, value: Tensor, budget: int) -> _Ranked:
-        """Ranks nodes by value, as many as a budget may hold and one more.
-
-        Nodes without a value are left out.
-        """
+        """Ranks nodes by value, as many as a budget may hold and one more. Nodes without a value
+        are left out."""
         top = value.topk(min(self.most_rows(budget) + 1, int((value > 0).sum())))
         ids = node[top.indices]
         return _Ranked(ids, top.values, self.held[self.book.type_of(ids)])
@@ -392,10 +390,8 @@ class _EdgesBySource:
         self._rows = [rows - part.first for rows in asked.split()]
 
     def sums(self, values: Tensor) -> Tensor:
-        """Sums ``values`` over the targets of every node's out-edges, [n, c].
-
-        It is collective and takes one round.
-        """
+        """Sums ``values`` over the targets of every node's out-edges, [n, c]. It is collective and
+        takes one round."""
         sums = ops.aggregate(values, self._ptr, self._targets)
         received = self._comm.exchange(sums, self._counts, _HEADER).split()
         out = torch.zeros(self._nodes, values.size(1))

@@ -91,9 +91,8 @@ class Sweep:
 
     def extend(self, first: Tensor) -> None:
         """Appends a sequence of units to those that are known, so that sweeps go on without a stop.
-
-        ``first``: [rows] int32, the number of the unit of it that needs each row first, or `NEVER`.
-        """
+        ``first``: [rows] int32, the number of the unit of it that needs each row first, or
+        `NEVER`."""
         self._in_use = deque(
             _InUse(one.number, one.rows, followed(one.following, one.rows, first)) for one in self._in_use
         )

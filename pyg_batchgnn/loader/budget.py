@@ -172,11 +172,8 @@ def probe_batches(
     num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order, most: int = PROBES
 ) -> list[list[int]]:
     """Chooses a few minibatches to measure with, as positions in range(num_seeds). Nothing is
-    drawn.
-
-    They are runs of neighbouring positions if that is how seeds are visited, else positions
-    spread over the whole range.
-    """
+    drawn. They are runs of neighbouring positions if that is how seeds are visited, else positions
+    spread over the whole range."""
     size = batch_size or -(-num_seeds // (num_batches or most))
     size = min(size, num_seeds)
     number = min(most, -(-num_seeds // max(1, size)))
@@ -222,9 +219,7 @@ def biggest_of(sampled: Sequence[SampledMinibatch]) -> SampledMinibatch:
 
 
 def _scratch_bytes(nodes: int, edges: int) -> int:
-    """Returns the bytes of scratch memory of one thread.
-
-    It has the id map (a power of two, at most two thirds full, at most 16 bytes per entry), the
-    places where adjacencies begin, and the earlier hops' arrays before they move.
-    """
+    """Returns the bytes of scratch memory of one thread. It has the id map (a power of two, at most
+    two thirds full, at most 16 bytes per entry), the places where adjacencies begin, and the
+    earlier hops' arrays before they move."""
     return 16 * 3 * nodes + 16 * nodes + 8 * edges

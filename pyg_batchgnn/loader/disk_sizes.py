@@ -153,10 +153,8 @@ def choose_disk_sizes(
 def forecast_again(
     forecast: DiskForecast, probe: DiskProbe, num_batches: int | None, depth: PrefetchDepth
 ) -> DiskForecast:
-    """Predicts an epoch anew from another probe, at sizes that were chosen.
-
-    The longest sweep whose rows fit by the probe is taken, and the given forecast where none does.
-    """
+    """Predicts an epoch anew from another probe, at sizes that were chosen. The longest sweep whose
+    rows fit by the probe is taken, and the given forecast where none does."""
     found = _longest(probe, forecast.sizes, forecast.resident_bytes, num_batches or PROBES, depth)
     return found or forecast
 
@@ -195,9 +193,7 @@ def _forecast(
     share_of_room: float = _MARGIN,
 ) -> DiskForecast | None:
     """Returns what an epoch takes with sweeps of a period; None if its rows do not fit.
-
-    ``share_of_room``: the share of the memory for rows that may be filled.
-    """
+    ``share_of_room``: the share of the memory for rows that may be filled."""
     row_bytes, share = probe.rows.row_bytes, _shares(probe, sizes)
     groups, units = -(-sizes.macrobatch // sizes.fetch), -(-epoch // sizes.fetch)
     in_use = Window(depth.macrobatches, groups).before(groups - 1)

@@ -98,11 +98,9 @@ class GatheringExporter:
 
 
 def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> None:
-    """Lets accelerated layers find the minibatch by the edges of its batch.
-
-    A batch from a worker process is a copy, which nobody could find. Neither are the edges of a
-    typed batch, and those that were not sampled in hops.
-    """
+    """Lets accelerated layers find the minibatch by the edges of its batch. A batch from a worker
+    process is a copy, which nobody could find. Neither are the edges of a typed batch, and those
+    that were not sampled in hops."""
     if form.names is not Names.NONE or form.subgraph is not SubgraphType.directional:
         return
     edges = minibatch.coo
@@ -140,11 +138,9 @@ class BlockExporter:
         return Exported(batch, LoaderCounters(bytes_gathered=gather.bytes_gathered, export_seconds=seconds))
 
     def _put_edges(self, batch: Any, minibatch: Minibatch, out: PygOutput, gather: Gatherer) -> None:
-        """Puts the edges of a sample into its batch, and the rows of their attributes.
-
-        Edges that became bidirectional may be others than those that were fetched. Those of two
-        relations have no ids, and then no attributes.
-        """
+        """Puts the edges of a sample into its batch, and the rows of their attributes. Edges that
+        became bidirectional may be others than those that were fetched. Those of two relations have
+        no ids, and then no attributes."""
         for group, edges in zip(minibatch.schema.edge_groups, minibatch.edges, strict=True):
             store = self._store(batch, group)
             row, col, edge = (self._of(one, group) for one in (out.row, out.col, out.edge))

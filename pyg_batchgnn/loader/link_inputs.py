@@ -110,10 +110,8 @@ class LinkInputs:
         return [part.take(at) for part, at in zip(self.parts, places, strict=True)]
 
     def for_pyg(self, data: Any) -> dict[str, Any]:
-        """Returns the arguments of PyG's `LinkLoader` that describe the links.
-
-        PyG knows links of one type only. Links of several types go under the first one's name.
-        """
+        """Returns the arguments of PyG's `LinkLoader` that describe the links. PyG knows links of
+        one type only. Links of several types go under the first one's name."""
         first = self.parts[0]
         if any(part.here is not None for part in self.parts):  # PyG asks for their number alone
             index = torch.zeros(2, 1, dtype=torch.int64).expand(2, len(self))

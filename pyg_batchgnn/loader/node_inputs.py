@@ -202,10 +202,8 @@ class NodeInputs:
         return positions[torch.argsort(self.type_of(positions), stable=True)]
 
     def for_pyg(self) -> dict[str, Any]:
-        """Returns the arguments of PyG's `NodeLoader` that describe the input nodes.
-
-        PyG knows seeds of one type only. Seeds of several types go under the first one's name.
-        """
+        """Returns the arguments of PyG's `NodeLoader` that describe the input nodes. PyG knows
+        seeds of one type only. Seeds of several types go under the first one's name."""
         first, nodes = self.parts[0], self.node
         given = [part.time for part in self.parts if part.time is not None]
         return {
@@ -372,10 +370,8 @@ def _aligned(name: str, values: Tensor, count: int, what: str) -> Tensor:
 
 
 def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
-    """Returns node ids, and ``input_id`` if it does not hold positions.
-
-    For a mask ``input_id`` holds the node ids, as PyG has it.
-    """
+    """Returns node ids, and ``input_id`` if it does not hold positions. For a mask ``input_id``
+    holds the node ids, as PyG has it."""
     nodes = given if isinstance(given, Tensor) else torch.as_tensor(given)
     if nodes.numel() == 0 and nodes.dtype.is_floating_point:
         nodes = nodes.long()  # an empty list

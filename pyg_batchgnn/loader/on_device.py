@@ -394,10 +394,8 @@ class MinibatchExporter:
             return stage.finished(exported.batch, counters)
 
     def _ready(self, attributes: Mapping[Group, AttributeRows]) -> dict[Group, AttributeRows]:
-        """Gathers the minibatch's own rows where its tables do not travel.
-
-        These are tables in their places, and blocks of a fetch group that are too large.
-        """
+        """Gathers the minibatch's own rows where its tables do not travel. These are tables in
+        their places, and blocks of a fetch group that are too large."""
         stage, gathers = self._stage, self._gathers
         blocks = [one for one in attributes.values() if one.placement is Placement.BLOCK]
         size = sum(as_stored(table).nbytes for one in blocks for table in one.tables.values())

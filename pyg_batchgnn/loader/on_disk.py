@@ -331,10 +331,8 @@ class BlockReader:
         return self._tables.like(group, found[group].tables)[name], at
 
     def _are_own(self, group: Group, index: Tensor) -> bool:
-        """Returns whether an index is that of the minibatch's nodes or edges.
-
-        A user's hook may ask for others.
-        """
+        """Returns whether an index is that of the minibatch's nodes or edges. A user's hook may ask
+        for others."""
         assert self._minibatch is not None
         schema = self._minibatch.schema
         own = (

@@ -163,10 +163,8 @@ class LoaderOptions:
         device_cache: Any = None,
         pinned_memory: Any = None,
     ) -> LoaderOptions:
-        """Makes the options from a loader's arguments, which have the same names.
-
-        Bytes may be a text. ``export``, ``features`` and ``attributes`` are names.
-        """
+        """Makes the options from a loader's arguments, which have the same names. Bytes may be a
+        text. ``export``, ``features`` and ``attributes`` are names."""
         return cls(
             _plain(macrobatch_size),
             _plain(fetch_size),

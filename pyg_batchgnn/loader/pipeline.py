@@ -259,10 +259,8 @@ class Pipeline:
         return exported.batch
 
     def _limit(self) -> AbstractContextManager[None]:
-        """Bounds the threads of operators.
-
-        There are as many workers as the user wants to be busy: each of them uses one thread.
-        """
+        """Bounds the threads of operators. There are as many workers as the user wants to be busy:
+        each of them uses one thread."""
         return ops.thread_limit(self.sampler.threads if get_worker_info() is None else 1)
 
     def _export(self, minibatch: SampledMinibatch) -> Any:
@@ -452,10 +450,8 @@ def shape_of(
     inputs: Inputs,
     loader: NodeLoader,
 ) -> dict[str, Any]:
-    """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has.
-
-    JSON can hold the values.
-    """
+    """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has. JSON
+    can hold the values."""
     return {
         "num_nodes": list(num_nodes),
         "num_edges": num_edges,

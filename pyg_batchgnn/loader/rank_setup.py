@@ -220,10 +220,8 @@ class RankSetup:
         return RemoteFetcher(features, names, internal)
 
     def _attributes(self) -> dict[Group, list[str]]:
-        """Returns the names of the attributes that batches carry, by group.
-
-        Every group of nodes is there, and the groups of edges that have such attributes.
-        """
+        """Returns the names of the attributes that batches carry, by group. Every group of nodes is
+        there, and the groups of edges that have such attributes."""
         known = self._features.fields
         every = dict.fromkeys(name for fields in known.values() for name in fields)
         chosen = self._options.reading.chosen(every)

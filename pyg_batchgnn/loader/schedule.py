@@ -221,10 +221,8 @@ class LocalSchedule:
 
 @dataclass(frozen=True, eq=False)
 class DrawnOrder:
-    """The objects that draw the order of a loader.
-
-    They do not hold the loader itself, which would close a reference cycle.
-    """
+    """The objects that draw the order of a loader. They do not hold the loader itself, which would
+    close a reference cycle."""
 
     #: sampler, batch_sampler: the loader's
     sampler: Any
@@ -238,11 +236,8 @@ class DrawnOrder:
 
 
 class DrawnSchedule(AllSeeds):
-    """Makes the minibatches that a loader's own batch sampler draws, in one process.
-
-    A whole epoch is drawn at once. So neither training nor the macrobatch size can change what is
-    drawn.
-    """
+    """Makes the minibatches that a loader's own batch sampler draws, in one process. A whole epoch
+    is drawn at once. So neither training nor the macrobatch size can change what is drawn."""
 
     stride = 1
 

@@ -239,10 +239,8 @@ class DataSource:
         }
 
     def attributes(self) -> Mapping[Group, Mapping[str, Any]]:
-        """Returns the wanted attributes by group.
-
-        The object stays the same until a script changes the data.
-        """
+        """Returns the wanted attributes by group. The object stays the same until a script changes
+        the data."""
         self._look()
         return self._wanted
 
@@ -560,10 +558,8 @@ def _check_sizes(cache: AggregationCache, store: Any, graph: TypedGraph) -> None
 
 
 class Contents:
-    """The attributes of a ``Data`` or a ``HeteroData`` at one moment: names and objects.
-
-    Values that are written in place are the same objects.
-    """
+    """The attributes of a ``Data`` or a ``HeteroData`` at one moment: names and objects. Values
+    that are written in place are the same objects."""
 
     def __init__(self, data: Data | HeteroData) -> None:
         # The mappings themselves: a call of a method per store would take longer than all the rest.
@@ -583,11 +579,8 @@ _LEAST = 16 << 20
 
 
 def advise_tables(values: Iterable[Any]) -> None:
-    """Asks for huge pages under the larger ones of the user's dense tables.
-
-    Contents and addresses stay as they are. Mapped files are left alone, since this would read
-    them into memory.
-    """
+    """Asks for huge pages under the larger ones of the user's dense tables. Contents and addresses
+    stay as they are. Mapped files are left alone, since this would read them into memory."""
     found = [as_table(ops.as_stored(value), 0) for value in values]
     tables = [table for table in found if isinstance(table, Tensor) and table.nbytes >= _LEAST]
     for table, in_file in zip(tables, are_mapped(tables), strict=True):

@@ -98,10 +98,8 @@ class Slots:
         return features.new_full((self.loops, features.size(1)), fill)
 
     def pyg_form(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns edges [2, E'] int64 and their values [E', H] in the order of PyG's layer.
-
-        These are the edges of the user without the replaced self loops, then the added loops.
-        """
+        """Returns edges [2, E'] int64 and their values [E', H] in the order of PyG's layer. These
+        are the edges of the user without the replaced self loops, then the added loops."""
         order = torch.arange(self.graph.num_edges)
         if self.graph.edge is not None:
             order = torch.empty_like(order).scatter_(0, self.graph.edge.long(), order)

@@ -211,10 +211,8 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         return neighbours
 
     def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
-        """Returns the normalised sums over in-edges and loops, [D, in_channels].
-
-        The edges of the whole minibatch, which its first layer has, normalise every layer.
-        """
+        """Returns the normalised sums over in-edges and loops, [D, in_channels]. The edges of the
+        whole minibatch, which its first layer has, normalise every layer."""
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         scaling = self._scaling(given.graph.whole or given.graph, edge_weight, wide)
         graph, x = scaling.layer(given.graph), given.x

@@ -341,10 +341,8 @@ def finished(
     knowledge: torch.nn.Module | None,
     last: torch.nn.Module | None,
 ) -> LayerwiseOutput:
-    """Computes what follows the layers for nodes of a type, some rows at a time.
-
-    ``layers``: [n, C] after each of the last layers, `states_kept` of them.
-    """
+    """Computes what follows the layers for nodes of a type, some rows at a time. ``layers``: [n, C]
+    after each of the last layers, `states_kept` of them."""
     if last is None and wide(layers[-1][:0]).dtype == layers[-1].dtype:
         return LayerwiseOutput(layers[-1], layers[0])
 

@@ -76,11 +76,9 @@ Edges = Tensor | SampledMinibatch | LayerGraph
 
 @dataclass(eq=False)
 class NodeRows:
-    """The rows of one node type in a layer, which relations read one after the other.
-
-    Every reader leaves the rows that the next one reads. So the gradients of all readers are added
-    while they are written.
-    """
+    """The rows of one node type in a layer, which relations read one after the other. Every reader
+    leaves the rows that the next one reads. So the gradients of all readers are added while they
+    are written."""
 
     # [>= N, F], the rows for the next reader. After the last one they may be the first ``targets``
     # alone.

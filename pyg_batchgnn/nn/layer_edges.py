@@ -105,10 +105,8 @@ class LayerGraph:
 
 @dataclass(frozen=True, eq=False)
 class HaloGraph(LayerGraph):
-    """The in-edges of a layer that reads rows of halo nodes from caches.
-
-    The degrees of the sources in the minibatch are unknown, because halo nodes are not expanded.
-    """
+    """The in-edges of a layer that reads rows of halo nodes from caches. The degrees of the sources
+    in the minibatch are unknown, because halo nodes are not expanded."""
 
 
 #: The rows that a layer computes, with the ids and the key of their dropout.
@@ -255,9 +253,7 @@ def dropout_node(node: Tensor, example: Tensor | None, rows: int | None = None) 
 
 def _dropout_key(minibatch: SampledMinibatch, layer: int, names: tuple[str, ...] | None) -> int:
     """Returns the key of the dropout of a layer, of the type or the relation with these names.
-
-    Names are no part of the key where there is one node type and one relation.
-    """
+    Names are no part of the key where there is one node type and one relation."""
     key = ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, layer)
     return key if names is None or minibatch.schema.is_plain else named_key(key, names)
 

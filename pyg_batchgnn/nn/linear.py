@@ -80,10 +80,8 @@ def is_watched(module: torch.nn.Module) -> bool:
 
 
 class LazyLinear(torch.nn.LazyLinear, Linear):
-    """A `Linear` that takes its number of input columns from the first call.
-
-    It is a `Linear` from then on.
-    """
+    """A `Linear` that takes its number of input columns from the first call. It is a `Linear` from
+    then on."""
 
     cls_to_become = Linear
 

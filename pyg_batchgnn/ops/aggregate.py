@@ -390,11 +390,9 @@ def source_gradient(
     self_scale: Tensor | None = None,
     mean: bool = False,
 ) -> Tensor:
-    """Returns the gradient of x, [N, F]; every row is written once.
-
-    The factors of sources and targets change roles. ``self_input`` is added to the rows below its
-    number of rows: the gradient that arrives there in other ways.
-    """
+    """Returns the gradient of x, [N, F]; every row is written once. The factors of sources and
+    targets change roles. ``self_input`` is added to the rows below its number of rows: the gradient
+    that arrives there in other ways."""
     ptr, targets, place = by_source
     if mean:
         degree = kernels.degree_scale(indptr, indptr.numel() - 1, 0, False, _wide(grad.dtype))

@@ -138,10 +138,8 @@ def check_ids(
 
 
 def check_indptr(name: str, indptr: Tensor, entries: int, *, of_graph: bool = False) -> None:
-    """Raises unless an int64 vector ascends from 0 to ``entries``, as in a CSC graph.
-
-    The entries are read as `check_ids` reads them.
-    """
+    """Raises unless an int64 vector ascends from 0 to ``entries``, as in a CSC graph. The entries
+    are read as `check_ids` reads them."""
     if is_known_indptr(indptr, entries, of_graph):
         return
     check_vector(name, indptr, (torch.int64,))
@@ -293,10 +291,8 @@ def is_transforming() -> bool:
 
 
 def refuse_transformed(name: str, tensor: Tensor) -> None:
-    """Raises RuntimeError for a tensor that takes part in one.
-
-    Torch would compute an operator without a rule for it as a constant.
-    """
+    """Raises RuntimeError for a tensor that takes part in one. Torch would compute an operator
+    without a rule for it as a constant."""
     if not is_transforming():
         return
     wrapped = _is_wrapped(tensor)

@@ -57,11 +57,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def fake(name: str) -> Callable[[_Function], _Function]:
-    """Registers the decorated function as the fake kernel of an operator.
-
-    A fake kernel takes the operator's arguments and returns tensors of the right shapes and dtypes,
-    without computing them. torch.compile traces with it.
-    """
+    """Registers the decorated function as the fake kernel of an operator. A fake kernel takes the
+    operator's arguments and returns tensors of the right shapes and dtypes, without computing them.
+    torch.compile traces with it."""
 
     def register(function: _Function) -> _Function:
         torch.library.register_fake(f"pyg_batchgnn::{name}", function)
@@ -180,10 +178,8 @@ _setting = _Setting()
 
 
 def thread_count() -> int:
-    """Returns the largest number of threads of an operator that this thread calls now.
-
-    It is torch's number, or instead the least `thread_limit` around the call.
-    """
+    """Returns the largest number of threads of an operator that this thread calls now. It is
+    torch's number, or instead the least `thread_limit` around the call."""
     return _setting.count or torch.get_num_threads()
 
 

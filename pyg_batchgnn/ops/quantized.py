@@ -156,9 +156,7 @@ def decoded(table: Any) -> Any:
 
 def stored(rows: Tensor) -> tuple[Tensor, Tensor | None]:
     """Returns the rows that kernels read, and their decoding; None for numbers that need none.
-
-    Columns of codes are contiguous.
-    """
+    Columns of codes are contiguous."""
     if isinstance(rows, QuantizedTensor):
         return _dense_rows(rows.codes), rows.decoding
     return rows, None
@@ -216,11 +214,9 @@ def _dense_rows(codes: Tensor) -> Tensor:
 
 
 def _decode_by_torch(codes: Tensor, decoding: Tensor) -> Tensor:
-    """Returns decoded codes in float32, with the bits of a fused multiply-add.
-
-    The product of 8 and 24 bits is exact in float64. The sum is rounded to odd, so that rounding it
-    again to float32 rounds the exact sum (Boldo and Melquiond 2008).
-    """
+    """Returns decoded codes in float32, with the bits of a fused multiply-add. The product of 8 and
+    24 bits is exact in float64. The sum is rounded to odd, so that rounding it again to float32
+    rounds the exact sum (Boldo and Melquiond 2008)."""
     scale, offset = decoding.double()
     product = codes.double() * scale
     total = product + offset

@@ -283,10 +283,8 @@ def check_orders(order: Sequence[Tensor], weights: Sequence[Tensor], indices: Se
 
 
 def check_seeds(seeds: SampledSeeds, num_nodes: Sequence[int]) -> None:
-    """Raises unless the seeds of each minibatch and type are nodes of the type.
-
-    Whoever gathered them has checked all else.
-    """
+    """Raises unless the seeds of each minibatch and type are nodes of the type. Whoever gathered
+    them has checked all else."""
     check_vector("seeds", seeds.node, (torch.int64,))
     if len(num_nodes) == 1:
         return check_range("seeds", seeds.node, num_nodes[0])

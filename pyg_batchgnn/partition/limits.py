@@ -85,9 +85,7 @@ def unmet_reason(heaviest: float, slack: float) -> str:
 
 def sums_of(part: Part, wanted: Collection[str]) -> dict[str, dict[str, tuple[float, float]]]:
     """Returns the sums of a part's loads and the largest weight of a node, by type and load.
-
-    ``wanted``: the names of weights that count beside nodes, in-edges and splits.
-    """
+    ``wanted``: the names of weights that count beside nodes, in-edges and splits."""
     schema, degrees = part.schema, _degrees(part)
     found = dict[str, dict[str, tuple[float, float]]]()
     for number, (name, group) in enumerate(zip(schema.node_types, schema.node_groups, strict=True)):

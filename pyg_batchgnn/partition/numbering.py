@@ -71,8 +71,7 @@ def make_directory(
 @dataclass(frozen=True)
 class Runs:
     """The parts that each rank builds: contiguous runs, one part each if there are as many as
-    ranks.
-    """
+    ranks."""
 
     parts: int
     ranks: int

@@ -187,10 +187,8 @@ def report_partition(
 def _loads(
     parts: Sequence[Mapping[str, Mapping[str, Sequence[float]]]], slack: Mapping[str, float]
 ) -> Iterator[Load]:
-    """Yields the loads that are not zero everywhere, by name.
-
-    ``slack``: the allowed multiple of the mean.
-    """
+    """Yields the loads that are not zero everywhere, by name. ``slack``: the allowed multiple of
+    the mean."""
     names = dict.fromkeys(name for part in parts for loads in part.values() for name in loads)
     for name in sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)):
         for node_type in parts[0]:
@@ -231,10 +229,8 @@ def _count(part: Part) -> dict[str, Any]:
 
 
 def _outside(part: Part) -> tuple[Tensor, Tensor]:
-    """Returns the in-edges from other parts and the distinct nodes that they come from.
-
-    Both are [parts, types], by the part of the source. Edges are by the type of the target.
-    """
+    """Returns the in-edges from other parts and the distinct nodes that they come from. Both are
+    [parts, types], by the part of the source. Edges are by the type of the target."""
     schema, book, own = part.schema, part.book, part.book.nodes_of(part.number)
     cut, halo = torch.zeros(2, book.parts, schema.num_types, dtype=torch.int64)
     for begin in range(0, book.num_nodes, _MARKS):

@@ -78,11 +78,9 @@ class AttributeRows:
 
 
 def _is_plain(table: Tensor, index: Tensor) -> bool:
-    """Returns whether the package's kernel, which reuses memory, should copy rows of a table.
-
-    It is 2 to 7 times as fast as torch's for rows of several numbers. For rows of one it is half as
-    fast on a thread, but torch's has only one.
-    """
+    """Returns whether the package's kernel, which reuses memory, should copy rows of a table. It is
+    2 to 7 times as fast as torch's for rows of several numbers. For rows of one it is half as fast
+    on a thread, but torch's has only one."""
     stored = ops.as_stored(table)
     return (
         type(table) in (Tensor, ops.QuantizedTensor)

@@ -19,10 +19,8 @@ _STEPS = BLOCK.bit_length() - 1
 
 @dataclass(frozen=True, eq=False)
 class BlockSums:
-    """The prefix sums of weights in float64, which start anew at every block.
-
-    Sums are sequential, so their bits do not depend on who computes them.
-    """
+    """The prefix sums of weights in float64, which start anew at every block. Sums are sequential,
+    so their bits do not depend on who computes them."""
 
     # [blocks, BLOCK] float64, within each block the sum of its weights up to and with each
     # position. The last block is filled with weights of zero.

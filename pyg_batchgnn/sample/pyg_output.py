@@ -109,10 +109,8 @@ class PygForm:
         )
 
     def _ends(self, edges: Mapping[Relation, SampledEdges]) -> dict[Relation, tuple[Tensor, Tensor]]:
-        """Returns sources and targets by relation.
-
-        Relations that are not reached share a part, whose ends are found once.
-        """
+        """Returns sources and targets by relation. Relations that are not reached share a part,
+        whose ends are found once."""
         found: dict[int, tuple[Tensor, Tensor]] = {}
         for one in edges.values():
             if id(one) not in found:
@@ -148,10 +146,8 @@ def _restored(made: PygOutput) -> PygOutput:
 
 
 def _metadata(minibatch: SampledMinibatch) -> Any:
-    """Returns what PyG's loaders hand on: about seeds, or about links.
-
-    Those of links of several relations are a dict by relation.
-    """
+    """Returns what PyG's loaders hand on: about seeds, or about links. Those of links of several
+    relations are a dict by relation."""
     if len(minibatch.links) == 1:
         return minibatch.links[0].metadata
     if minibatch.links:
@@ -189,10 +185,8 @@ class SeedInfo:
 
 
 def add_ids(batch: Any, out: PygOutput) -> None:
-    """Adds the ids, the counts and the examples of a sample.
-
-    ``n_id`` and ``e_id`` give way to the user's attributes of that name.
-    """
+    """Adds the ids, the counts and the examples of a sample. ``n_id`` and ``e_id`` give way to the
+    user's attributes of that name."""
     if isinstance(out, HeteroSamplerOutput):
         _add_typed_ids(batch, out)
     else:
@@ -289,11 +283,9 @@ def _add_triplets(source: Any, target: Any, metadata: Sequence[Any]) -> None:
 
 
 def _refuse_shared_entries(one: Relation, other: Relation, timed: bool) -> None:
-    """Raises ValueError if the triplets of two relations would have the same entries.
-
-    The entries belong to the types of the ends: ``src_index`` to the sources, for instance, and
-    ``seed_time`` to both.
-    """
+    """Raises ValueError if the triplets of two relations would have the same entries. The entries
+    belong to the types of the ends: ``src_index`` to the sources, for instance, and ``seed_time``
+    to both."""
     shared = {a for a, b in ((one[0], other[0]), (one[2], other[2])) if a == b}
     if timed:
         shared |= {one[0], one[2]} & {other[0], other[2]}

@@ -47,10 +47,8 @@ from pyg_batchgnn.types import Group, Relation
 
 @dataclass(frozen=True, eq=False)
 class EndNumbers:
-    """The numbers by which existing pairs name the nodes at one end of a relation.
-
-    They are positions in the pool of the end. Where it has no times, these are the original ids.
-    """
+    """The numbers by which existing pairs name the nodes at one end of a relation. They are
+    positions in the pool of the end. Where it has no times, these are the original ids."""
 
     bounds: Tensor  # [ranks + 1] int64, the slice of the numbers that each rank answers for
     own: Tensor  # [n] int64, the number of each of this rank's own nodes of the type, by row
@@ -77,11 +75,9 @@ class RelationEnds:
 def spread_by_target(
     ends: RelationEnds, part: Part, comm: Communicator, sources: NodePool, targets: NodePool
 ) -> ExistingPairs:
-    """Returns the pairs (target, source) whose targets this rank answers for. Collective.
-
-    With them come the pairs of the few targets of other ranks that a search for a target with a
-    free source may lead to, whatever target and limits it begins with.
-    """
+    """Returns the pairs (target, source) whose targets this rank answers for. Collective. With them
+    come the pairs of the few targets of other ranks that a search for a target with a free source
+    may lead to, whatever target and limits it begins with."""
     source, target = ends.pairs(part, comm)
     bounds = ends.targets.bounds
     own = _held(comm, target, source, bounds, targets.num_nodes, sources.num_nodes)
@@ -253,11 +249,8 @@ class RankPlanner:
 
 
 class Column(enum.IntEnum):
-    """The words of a question.
-
-    A question is about a candidate of a binary negative, whose target is the held end, or about a
-    whole triplet negative, whose source is the held end.
-    """
+    """The words of a question. A question is about a candidate of a binary negative, whose target
+    is the held end, or about a whole triplet negative, whose source is the held end."""
 
     RELATION = 0  # the number of the relation among those whose negatives avoid edges
     HELD = 1  # the held end
@@ -308,10 +301,8 @@ class EdgeQuestions:
         return (_chosen(draw, answer) for (_, draw), answer in zip(draws, parts, strict=True))
 
     def _answer(self, rows: Tensor) -> Tensor:
-        """Returns the held and the other end of a pair that is no edge, for each question.
-
-        They are `NOTHING` where a candidate is an edge, or where nothing is free.
-        """
+        """Returns the held and the other end of a pair that is no edge, for each question. They are
+        `NOTHING` where a candidate is an edge, or where nothing is free."""
         found = torch.empty(len(rows), 2, dtype=torch.int64)
         for number, plan in enumerate(self._plans.values()):
             which = (rows[:, Column.RELATION] == number).nonzero().view(-1)

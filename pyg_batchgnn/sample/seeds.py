@@ -160,10 +160,8 @@ def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.Sam
 
 
 def _nodes(seeds: Sequence[Seeds]) -> tuple[list[Tensor], Tensor]:
-    """Returns the seeds by minibatch and type, and where each minibatch and type begins.
-
-    Types without seeds take no time of their own.
-    """
+    """Returns the seeds by minibatch and type, and where each minibatch and type begins. Types
+    without seeds take no time of their own."""
     parts, places, sizes, first = [], [], [], 1
     for one in seeds:
         for number in sorted(one.types):

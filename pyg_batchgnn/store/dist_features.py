@@ -215,10 +215,8 @@ class DistFeatureStore(FeatureStore):
         return {name: ops.gather_rows(block, place[inverse]) for name, block in blocks.items()}
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        """Overwrites rows in the tables of their owners.
-
-        If several ranks give a row for the same id, the last row of the highest rank stays.
-        """
+        """Overwrites rows in the tables of their owners. If several ranks give a row for the same
+        id, the last row of the highest rank stays."""
         table, index, group = self._table(attr), self._ids(attr), self._group(attr)
         if (str(group), str(attr.attr_name)) in self._on_disk:
             raise ValueError(

@@ -108,10 +108,8 @@ class DistGraphStore(GraphStore):
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
         """Returns the sources and the destinations of this rank's edges of a relation. Collective.
-
         Edges are ordered by destination, ids are original ones. All ranks together have every edge
-        once.
-        """
+        once."""
         if edge_attr.layout is not EdgeLayout.COO:
             raise ValueError(
                 f"the graph is spread over ranks: a rank's own edges can be had in layout 'coo', not in "

@@ -271,10 +271,8 @@ T = TypeVar("T")
 
 
 def own_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
-    """Returns a rank's own rows of an attribute, by group; groups without it are left out.
-
-    Nodes are in the order of the part, edges in the order of its in-edges.
-    """
+    """Returns a rank's own rows of an attribute, by group; groups without it are left out. Nodes
+    are in the order of the part, edges in the order of its in-edges."""
     return {group: tables[name] for group, tables in store.own.attributes.items() if name in tables}
 
 

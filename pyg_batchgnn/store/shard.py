@@ -175,11 +175,9 @@ class LocalShard:
 
 
 def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
-    """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``).
-
-    The part's tables are used where they lie, unless ``floats`` converts floating-point
-    attributes. Codes stay codes, and are decoded into ``floats``.
-    """
+    """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``). The part's
+    tables are used where they lie, unless ``floats`` converts floating-point attributes. Codes stay
+    codes, and are decoded into ``floats``."""
 
     part.check()
     schema = part.schema
@@ -293,8 +291,7 @@ class RowIndex(Protocol):
 
     def find(self, request: RowRequest) -> Tensor:
         """Returns the positions [n] of rows in the group's tables, from the part's first node
-        on.
-        """
+        on."""
 
     @property
     def arrays(self) -> dict[str, Tensor]:

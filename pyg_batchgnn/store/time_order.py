@@ -60,9 +60,7 @@ class TimeOrder:
 
 def first_fall(edges: InEdges, time: Tensor) -> int | None:
     """Returns the first position whose edge is older than the one before it in the same list.
-
-    ``time``: [E] int64, by position in ``edges``. None if every list ascends.
-    """
+    ``time``: [E] int64, by position in ``edges``. None if every list ascends."""
     falls = time[1:] < time[:-1]
     starts = edges.indptr[1:-1]
     falls[starts[(starts > 0) & (starts < time.numel())] - 1] = False  # between two lists

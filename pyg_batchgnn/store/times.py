@@ -123,10 +123,8 @@ def later_of(own: Tensor | None, of_source: Tensor | None) -> Tensor | None:
 
 
 def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *, by_target: bool) -> None:
-    """Raises ValueError unless edges are sorted as the user promises.
-
-    ``by_target``: True if the user's list of edges is sorted by target.
-    """
+    """Raises ValueError unless edges are sorted as the user promises. ``by_target``: True if the
+    user's list of edges is sorted by target."""
     at = first_fall(edges, time) if by_target else None
     if by_target and at is None:
         return
