@@ -249,13 +249,8 @@ def _differences(known: GraphFingerprint, graph: TypedGraph, x: Any) -> list[str
 
 class _Pass:
     """Passes over all nodes that a process owns, in pieces. All methods are collective over ranks.
-
-    Args:
-        progress: True shows a progress bar on the standard error of the first rank.
-
-    Raises:
-        TypeError, ValueError: the nodes have no features that can be read here.
-    """
+    ``progress``: True shows a progress bar on the standard error of the first rank. Raises
+    TypeError or ValueError if the nodes have no features that can be read here."""
 
     def __init__(self, graph: GraphContext, threads: int | None, progress: bool) -> None:
         self._graph, self._threads = graph, threads

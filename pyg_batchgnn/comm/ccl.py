@@ -150,13 +150,8 @@ class Libraries:
 
 def find_libraries() -> Libraries:
     """Finds the libraries in CCL_ROOT, in the installed packages, or in this environment, in this
-    order.
-
-    ``<environment>/lib/libccl.so.1`` is not used, because it may be the library with SYCL.
-
-    Raises:
-        CclMissingError: a library is in none of these places.
-    """
+    order. ``<environment>/lib/libccl.so.1`` is not used, because it may be the library with SYCL.
+    Raises CclMissingError if a library is in none of these places."""
     oneccl = _first(root / _LIBRARY for root in _roots("oneccl-devel"))
     if oneccl is None:
         raise CclMissingError(f"oneCCL ({_LIBRARY}) is not installed; {_remedy()}")
@@ -223,13 +218,8 @@ class RankFacts:
 
 
 def exchange_facts(store: Any, rank: int, size: int, timeout: timedelta, facts: RankFacts) -> list[RankFacts]:
-    """Returns the facts of all ranks of a group, by rank. Collective.
-
-    ``timeout``: for all ranks to come.
-
-    Raises:
-        TimeoutError: a rank did not come. The text names it.
-    """
+    """Returns the facts of all ranks of a group, by rank. Collective. ``timeout``: for all ranks to
+    come. Raises TimeoutError if a rank did not come. The text names it."""
     keys = [f"facts/{other}" for other in range(size)]
     store.set(keys[rank], json.dumps(asdict(facts)))
     try:
@@ -284,13 +274,8 @@ class TransportChoice:
 
 def choose_transport(ranks: Sequence[RankFacts], own: RankFacts, whole_world: bool) -> TransportChoice:
     """Chooses the transport. All ranks choose the same, because they have the same facts.
-
     ``whole_world``: whether the group has all ranks. oneCCL learns from its first group which ranks
-    share a host.
-
-    Raises:
-        ValueError: the ranks cannot agree.
-    """
+    share a host. Raises ValueError if the ranks cannot agree."""
     shared, why = _shares(ranks, whole_world)
     return TransportChoice(shared, interface(ranks, own), why)
 

@@ -160,13 +160,8 @@ class Channel:
         self.last_exchange = 0
 
     def fail(self, error: CommError, report: str = "") -> CommError:
-        """Breaks the channel and tells the other ranks.
-
-        ``report``: what the other ranks are told, by default the error's own text.
-
-        Returns:
-            The error.
-        """
+        """Breaks the channel and tells the other ranks. ``report``: what the other ranks are told,
+        by default the error's own text. Returns the error."""
         if self.broken is None:
             self.broken = error
             if self.board is not None:
@@ -222,10 +217,7 @@ class Channel:
 
     def _explain(self, exchange: Exchange, error: Exception) -> tuple[str, PeerError]:
         """Finds out what happened. Another rank's report is preferred to this rank's own diagnosis.
-
-        Returns:
-            The report for the other ranks, and the error for this one.
-        """
+        Returns the report for the other ranks, and the error for this one."""
         waited = time.monotonic() - exchange.entered
         failure = error.failure if isinstance(error, PeerFailure) else None
         if failure is None and self.board is not None:

@@ -446,11 +446,8 @@ _POLL = 0.005
 
 
 def fresh_namespace(store: Store, rank: int, size: int, timeout: float) -> Store:
-    """Returns a part of ``store`` that only the ranks of this attempt use. Collective.
-
-    Raises:
-        PeerError: not all ranks came within ``timeout`` seconds.
-    """
+    """Returns a part of ``store`` that only the ranks of this attempt use. Collective. Raises
+    PeerError if not all ranks came within ``timeout`` seconds."""
     token = uuid.uuid4().hex
     store.set(_TOKEN.format(rank), token)
     rendezvous = _Rendezvous(store, rank, size)

@@ -230,16 +230,9 @@ class StatusBoard:
         self._lines: StatusLines | None = None
 
     def join(self, introduction: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
-        """Introduces this rank and waits for all others. Collective.
-
-        ``introduction``: JSON values about this rank.
-
-        Returns:
-            The introductions of all ranks, by rank.
-
-        Raises:
-            PeerError: a rank has not come in time.
-        """
+        """Introduces this rank and waits for all others. Collective. ``introduction``: JSON values
+        about this rank. Returns the introductions of all ranks, by rank. Raises PeerError if a rank
+        has not come in time."""
         self._writer.set(f"status/{self._rank}", _encode(RankStatus(0, RankPhase.JOINED, "")))
         self._writer.set(f"introduction/{self._rank}", json.dumps(introduction))
         keys = [f"introduction/{rank}" for rank in range(self._size)]
@@ -284,11 +277,8 @@ class StatusBoard:
             self._lost = True
 
     def report(self, failure: Failure, seconds: float) -> Failure | None:
-        """Writes a failure unless another rank has written one before.
-
-        Returns:
-            The failure that is on the board, or None where the store does not answer.
-        """
+        """Writes a failure unless another rank has written one before. Returns the failure that is
+        on the board, or None where the store does not answer."""
         text = json.dumps(asdict(failure))
         answer = self._reader.ask(lambda store: store.compare_set("failure", "", text), seconds)
         return _failure(answer) if answer else None

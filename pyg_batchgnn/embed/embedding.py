@@ -493,11 +493,8 @@ class EmbeddingOptimizer:
 
 
 def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
-    """Returns the node ids of a batch as it holds them, [N_t] int64 by number of the type.
-
-    Raises:
-        TypeError: it is neither a minibatch nor a batch of PyG's loaders.
-    """
+    """Returns the node ids of a batch as it holds them, [N_t] int64 by number of the type. Raises
+    TypeError if it is neither a minibatch nor a batch of PyG's loaders."""
     if isinstance(batch, SampledMinibatch):
         return [one.node for one in batch.nodes]
     try:

@@ -72,11 +72,8 @@ class StepPlanner:
     def plan(
         self, minibatches: Sequence[WantedRows], header: Header, comm: Communicator | None
     ) -> list[StepExchange]:
-        """Returns the plan of each minibatch's step. Collective, one round.
-
-        Args:
-            minibatches: what each minibatch needs, as many on every rank.
-        """
+        """Returns the plan of each minibatch's step. Collective, one round. ``minibatches``: what
+        each minibatch needs, as many on every rank."""
         asked = [[self._ask(wanted[number], number) for number in self._types] for wanted in minibatches]
         served = self._exchange(asked, header, comm)
         return [

@@ -86,13 +86,9 @@ class NodeOwners:
 
     @classmethod
     def of(cls, data: Any) -> NodeOwners:
-        """Returns the owners of the nodes of a graph.
-
-        ``data``: what loaders take; or a `Part`, a `CscGraph` or a `TypedGraph`.
-
-        Raises:
-            TypeError, ValueError: there is no graph, or its number of nodes is unknown.
-        """
+        """Returns the owners of the nodes of a graph. ``data``: what loaders take; or a `Part`, a
+        `CscGraph` or a `TypedGraph`. Raises TypeError or ValueError if there is no graph, or its
+        number of nodes is unknown."""
         if cls.is_partitioned(data):
             data = next(one for one in data if isinstance(one, DistGraphStore)).part
         if isinstance(data, Part):

@@ -177,13 +177,9 @@ class CacheRequest:
 def choose_rows(
     part: Part, held: Collection[int], reader: RowReader, request: CacheRequest
 ) -> dict[Group, Tensor]:
-    """Chooses the remote rows that are to stay on this rank; collective.
-
-    ``held``: the ranks whose rows can be read here without asking, and that can read this rank's.
-
-    Returns:
-        By group of nodes, [c] int64 internal ids, ascending.
-    """
+    """Chooses the remote rows that are to stay on this rank; collective. ``held``: the ranks whose
+    rows can be read here without asking, and that can read this rank's. Returns by group of nodes,
+    [c] int64 internal ids, ascending."""
     comm, schema = reader.comm, part.schema
     price = _Price.of(reader, schema.node_groups, part.book)
     none = torch.empty(0, dtype=torch.int64)

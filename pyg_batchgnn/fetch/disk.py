@@ -421,11 +421,7 @@ class _FirstPass:
             )
 
     def finish(self) -> DiskCounters:
-        """Waits until all is read.
-
-        Raises:
-            OSError: reading failed.
-        """
+        """Waits until all is read. Raises OSError if reading failed."""
         try:
             for one in self._reads:
                 one.result()
@@ -462,12 +458,8 @@ class _Lease:
 
 
 class _ResidentRows:
-    """The rows of one group in memory: slot s is row s + `_LEASES` of every column.
-
-    Args:
-        rows: the number of rows of the tables.
-        capacity: the number of slots.
-    """
+    """The rows of one group in memory: slot s is row s + `_LEASES` of every column. ``rows``: the
+    number of rows of the tables. ``capacity``: the number of slots."""
 
     def __init__(self, tables: Mapping[str, DiskTable], rows: int, capacity: int) -> None:
         self._arguments = tables, rows, capacity
@@ -499,13 +491,9 @@ class _ResidentRows:
         return _ResidentRows(*self._arguments)
 
     def are_done(self, in_use_from: int, seconds: float, is_over: Callable[[], bool]) -> bool:
-        """Waits until units before ``in_use_from`` are done with.
-
-        ``is_over``: tells whether the iterator was closed, for which nobody need wait.
-
-        Returns:
-            False if the user keeps their batches, so that their rows may not be overwritten.
-        """
+        """Waits until units before ``in_use_from`` are done with. ``is_over``: tells whether the
+        iterator was closed, for which nobody need wait. Returns False if the user keeps their
+        batches, so that their rows may not be overwritten."""
         until = time.monotonic() + seconds
         while any(one.number < in_use_from for one in self._under_way()):
             if is_over() or time.monotonic() >= until:
@@ -520,11 +508,8 @@ class _ResidentRows:
     def lease(
         self, number: int, nodes: Tensor, slot: Tensor, beside: Mapping[str, Tensor]
     ) -> UnitRows | None:
-        """Hands a unit's rows out, with those of tables in memory beside them.
-
-        Returns:
-            None if too many units are in use.
-        """
+        """Hands a unit's rows out, with those of tables in memory beside them. Returns None if too
+        many units are in use."""
         if len(self._under_way()) == _LEASES:
             return None
         for name, table in beside.items():

@@ -34,14 +34,9 @@ class _InUse:
 
 
 class Sweep:
-    """The rows of a table in memory.
-
-    Units are numbered in the order in which they are prepared.
-
-    Args:
-        rows: the number of rows of the table.
-        capacity: the number of rows that memory holds.
-    """
+    """The rows of a table in memory. Units are numbered in the order in which they are prepared.
+    ``rows``: the number of rows of the table. ``capacity``: the number of rows that memory
+    holds."""
 
     def __init__(self, rows: int, capacity: int) -> None:
         self.capacity = capacity
@@ -127,22 +122,15 @@ class Sweep:
 
 def followed(following: Tensor, rows: Tensor, first: Tensor) -> Tensor:
     """Returns the next uses of some rows, [n] int32, where another sequence of units follows.
-
-    Args:
-        following: [n] int32, their next uses without it.
-        first: [rows] int32, the first use of each row in it.
-    """
+    ``following``: [n] int32, their next uses without it. ``first``: [rows] int32, the first use of
+    each row in it."""
     return torch.where(following == NEVER, ops.gather_rows(first, rows), following)
 
 
 def first_uses(units: list[Tensor], rows: int, number: int) -> tuple[Tensor, list[Tensor]]:
     """Returns when each row is needed first, [rows] int32, and for each unit when its rows are
-    needed next, [n] int32.
-
-    Args:
-        units: for each unit its rows, [n] int64.
-        number: the number of the first unit.
-    """
+    needed next, [n] int32. ``units``: for each unit its rows, [n] int64. ``number``: the number of
+    the first unit."""
     use, following = ops.next_uses(rows), []
     for at in range(len(units) - 1, -1, -1):
         following.append(ops.note_use(use, units[at], number + at))

@@ -191,12 +191,9 @@ def probe_of(
     cost: AttributeCost,
     reading: Callable[[SampledMinibatch], int],
 ) -> LoaderProbe:
-    """Predicts what minibatches take from some sampled ones, at least one.
-
-    Args:
-        num_nodes: the number of nodes of each type.
-        reading: returns what reading the edges of one from files takes, in bytes.
-    """
+    """Predicts what minibatches take from some sampled ones, at least one. ``num_nodes``: the
+    number of nodes of each type. ``reading``: returns what reading the edges of one from files
+    takes, in bytes."""
     biggest = biggest_of(sampled)
     unique = count_distinct([biggest], num_nodes)
     pairs = [count_distinct([biggest, one], num_nodes) for one in sampled if one is not biggest]

@@ -55,11 +55,8 @@ class NativeExporter:
 
 class GatheringExporter:
     """Makes PyG batches straight from the user's data, whose rows are read when a batch is made.
-
-    Args:
-        info: adds the entries of batches that are about seeds or links.
-        transform_sampler_output: the user's hook between sampling and fetching, or None.
-    """
+    ``info``: adds the entries of batches that are about seeds or links.
+    ``transform_sampler_output``: the user's hook between sampling and fetching, or None."""
 
     def __init__(
         self, source: Source, form: PygForm, info: SampleInfo, transform_sampler_output: SamplerHook | None
@@ -110,12 +107,9 @@ def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> No
 
 
 class BlockExporter:
-    """Makes PyG batches with copies of the rows that a fetcher put into blocks.
-
-    Args:
-        info: adds the entries of batches that are about seeds or links.
-        custom_cls: the class of the batches; ``Data`` or ``HeteroData`` if None.
-    """
+    """Makes PyG batches with copies of the rows that a fetcher put into blocks. ``info``: adds the
+    entries of batches that are about seeds or links. ``custom_cls``: the class of the batches;
+    ``Data`` or ``HeteroData`` if None."""
 
     def __init__(self, form: PygForm, info: SampleInfo, custom_cls: Any) -> None:
         self._form, self._info = form, info

@@ -192,14 +192,8 @@ def read_store(
     names: Sequence[str] | None = None,
 ) -> dict[Group, dict[str, Tensor]]:
     """Reads the attributes of some nodes and edges from a feature store, all in one request.
-
-    Args:
-        ids: the nodes and the edges whose attributes are read, by group.
-        names: the attributes that are read; None reads all.
-
-    Returns:
-        The attributes of each group by name.
-    """
+    ``ids``: the nodes and the edges whose attributes are read, by group. ``names``: the attributes
+    that are read; None reads all. Returns the attributes of each group by name."""
     wanted, chosen = [], []
     for attr in map(copy.copy, store.get_all_tensor_attrs()):
         group = groups.of(attr)

@@ -51,11 +51,8 @@ class RelationLinks:
         return digest_text(links_sum(self.index) if self.here is None else self.here.sum)
 
     def take(self, at: Tensor) -> Links:
-        """Returns the links at some positions.
-
-        Raises:
-            IndexError: a link is an edge of another rank.
-        """
+        """Returns the links at some positions. Raises IndexError if a link is an edge of another
+        rank."""
         source, target = self.index[:, at if self.here is None else self.here.column(at)]
         return Links(
             self.relation,
@@ -93,14 +90,9 @@ class LinkInputs:
         return [OwnerNodes(part.relation[2], part.index[1], part.here) for part in self.parts]
 
     def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
-        """Keeps the links of a relation in the order of their positions.
-
-
-
-        Raises:
-            IndexError: there is no such position.
-            ValueError: a negative cannot be drawn. The message names its link.
-        """
+        """Keeps the links of a relation in the order of their positions. Raises IndexError if there
+        is no such position. Raises ValueError if a negative cannot be drawn. The message names its
+        link."""
         links = [self._links(step.positions) for step in item.steps]
         starts = self.seeder.start_all(links, seed, item.epoch, item.number)
         return [_inputs(*one) for one in zip(links, starts, strict=True)]
@@ -272,11 +264,8 @@ def _several(request: UserLinks, index: Mapping[Any, Any], graph: LinkGraph) -> 
 def by_relation(
     name: str, given: Any, schema: Schema, relations: Mapping[Relation, Any]
 ) -> dict[Relation, Any]:
-    """Returns labels, times or ids of links of several relations, by relation.
-
-    Raises:
-        TypeError, ValueError: it is no dict, or names another relation.
-    """
+    """Returns labels, times or ids of links of several relations, by relation. Raises TypeError or
+    ValueError if it is no dict, or names another relation."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):

@@ -122,13 +122,9 @@ class TypeInputs:
 
 
 class NodeInputs:
-    """The input nodes of a loader, one type after the other.
-
-    Args:
-        parts: the input nodes by type, in the user's order. All have times or none.
-        times: the nodes' own times, which seeds have where the user gives none; None if sampling is
-            not temporal.
-    """
+    """The input nodes of a loader, one type after the other. ``parts``: the input nodes by type, in
+    the user's order. All have times or none. ``times``: the nodes' own times, which seeds have
+    where the user gives none; None if sampling is not temporal."""
 
     excluding = False
 
@@ -405,11 +401,8 @@ class Places:
         return int(self._ends[-1])
 
     def within(self, positions: Tensor) -> list[Tensor]:
-        """Returns the positions [n] within each type's inputs, in their order.
-
-        Raises:
-            IndexError: there is no such position.
-        """
+        """Returns the positions [n] within each type's inputs, in their order. Raises IndexError if
+        there is no such position."""
         check_range("the minibatch", positions, len(self), "positions of the loader's inputs")
         parts = self._ends.numel() - 1
         if parts == 1:
@@ -431,11 +424,8 @@ class OwnPositions:
     sum: int  # the sum of the digests of all links; see `links_sum`
 
     def column(self, at: Tensor) -> Tensor:
-        """Returns which of this rank's links are at some positions.
-
-        Raises:
-            IndexError: a link is an edge of another rank.
-        """
+        """Returns which of this rank's links are at some positions. Raises IndexError if a link is
+        an edge of another rank."""
         column = torch.searchsorted(self.position, at)
         found = torch.cat([self.position, torch.tensor([-1])])[column] == at
         if not bool(found.all()):

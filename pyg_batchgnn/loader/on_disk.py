@@ -143,12 +143,9 @@ def unit_of(group: FetchGroup) -> Unit:
 def wanted_ids(
     rows: DiskRows, minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int]
 ) -> tuple[dict[Group, Tensor], dict[Group, list[Tensor]]]:
-    """Finds the distinct nodes and edges of some minibatches whose rows lie in files.
-
-    Returns:
-        By group, [n] int64, ascending; and by group the place of each minibatch's nodes or edges
-        among them.
-    """
+    """Finds the distinct nodes and edges of some minibatches whose rows lie in files. Returns by
+    group, [n] int64, ascending; and by group the place of each minibatch's nodes or edges among
+    them."""
     ids, places = {}, {}
     schema = minibatches[0].schema
     for number, group in enumerate(schema.node_groups):
@@ -254,13 +251,8 @@ class LookAhead:
         return int(self.budget * _STRING)
 
     def begin(self, seed: int, units: int | None) -> AccessString:
-        """Begins a list of accesses.
-
-        Args:
-            seed: of the samples.
-            units: the fetch groups that are going to be added; None: it follows another list
-                without a stop.
-        """
+        """Begins a list of accesses. ``seed``: of the samples. ``units``: the fetch groups that are
+        going to be added; None: it follows another list without a stop."""
         return self.rows.begin(self.string_bytes, seed, units)
 
     def add(self, string: AccessString, group: FetchGroup) -> None:
@@ -297,11 +289,8 @@ class LookAhead:
 
 
 class BlockReader:
-    """Reads the rows of one PyG batch: those of mapped tables out of blocks.
-
-    Args:
-        minibatch: what the batch is made of, with its blocks; None reads from the files.
-    """
+    """Reads the rows of one PyG batch: those of mapped tables out of blocks. ``minibatch``: what
+    the batch is made of, with its blocks; None reads from the files."""
 
     def __init__(self, tables: MappedTables, minibatch: Minibatch | None) -> None:
         self._tables, self._minibatch = tables, minibatch
@@ -312,10 +301,7 @@ class BlockReader:
 
     def read(self, value: Any, index: Tensor) -> tuple[Tensor, Tensor] | None:
         """Reads the rows of a table from its file; None for a table that is not read from one.
-
-        Returns:
-            A table in memory that has these rows, and the row in it of each.
-        """
+        Returns a table in memory that has these rows, and the row in it of each."""
         places = self._tables.places(value)
         if not places:
             return None

@@ -300,11 +300,8 @@ class EmbeddingSteps:
 
     @classmethod
     def of(cls, data: Any, options: LoaderOptions, num_workers: int) -> EmbeddingSteps | None:
-        """Makes the planner of a loader's steps; None if the loader has no tables.
-
-        Raises:
-            ValueError: the tables are of another graph, or worker processes make the batches.
-        """
+        """Makes the planner of a loader's steps; None if the loader has no tables. Raises
+        ValueError if the tables are of another graph, or worker processes make the batches."""
         embedding = options.embedding
         if embedding is None:
             return None
@@ -420,11 +417,8 @@ class Setup(Protocol):
         """Returns the graph with its features ``x`` as `AllNodes` takes them."""
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
-        """Lets the pipeline read attributes from another object, ``loader.data``.
-
-        Raises:
-            AttributeError: the loader can only read what it was made with.
-        """
+        """Lets the pipeline read attributes from another object, ``loader.data``. Raises
+        AttributeError if the loader can only read what it was made with."""
 
 
 def stage_of(options: LoaderOptions) -> DeviceStage | None:

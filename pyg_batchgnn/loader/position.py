@@ -251,11 +251,8 @@ def check_states(loader: Any, states: list[str]) -> None:
 
 
 def set_generators(loader: Any, states: list[str]) -> None:
-    """Brings the generators that decide the order back to what `generator_states` returned.
-
-    Raises:
-        ValueError: there are not as many generators as states, or a state is of no generator.
-    """
+    """Brings the generators that decide the order back to what `generator_states` returned. Raises
+    ValueError if there are not as many generators as states, or a state is of no generator."""
     check_states(loader, states)
     generators = _generators(loader)
     for generator, state in zip(generators, states, strict=True):

@@ -221,11 +221,8 @@ class LinksOverRanks(LinkPlace):
         self.store.comm.check_agreement({"edge_label_index": said})
 
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
-        """Returns this rank's edges as links.
-
-        Raises:
-            ValueError: ranks would need the edges of others.
-        """
+        """Returns this rank's edges as links. Raises ValueError if ranks would need the edges of
+        others."""
         if self.store.topology is not None:
             return super().all_edges(graph, relation)
         if self.schedule is not ScheduleName.LOCAL:
@@ -239,12 +236,8 @@ class LinksOverRanks(LinkPlace):
         return RelationLinks(relation, own.index, here=OwnPositions(own.edge, own.total, digest))
 
     def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
-        """Agrees on the links and plans their negatives.
-
-        Raises:
-            AgreementError: ranks want different negatives, or have different links, labels or
-                times.
-        """
+        """Agrees on the links and plans their negatives. Raises AgreementError if ranks want
+        different negatives, or have different links, labels or times."""
         part, comm, first = self.store.part, self.store.comm, None
         comm.check_agreement(_settings(wanted))
         if self.store.topology is not None:
@@ -280,11 +273,8 @@ def _said(values: Tensor | None) -> list[Any] | None:
 
 
 def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFeatureStore:
-    """Returns the feature store with the aggregates as further attributes.
-
-    Raises:
-        ValueError: the cache is not of this store.
-    """
+    """Returns the feature store with the aggregates as further attributes. Raises ValueError if the
+    cache is not of this store."""
     if cache.store is not features:
         raise ValueError(
             "cache was not made of the feature store that the loader is given; make one of it: "

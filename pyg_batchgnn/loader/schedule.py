@@ -253,12 +253,9 @@ class DrawnSchedule(AllSeeds):
         return self.length()
 
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:  # noqa: ARG002
-        """Draws the steps of an epoch, and skips what was handed out before.
-
-        Raises:
-            ValueError: the run is to go on after minibatches that another process handed out, but
-                the sampler draws another order, or has no length.
-        """
+        """Draws the steps of an epoch, and skips what was handed out before. Raises ValueError if
+        the run is to go on after minibatches that another process handed out, but the sampler draws
+        another order, or has no length."""
         if self.length() is None:
             if run.skip:
                 raise ValueError(

@@ -75,13 +75,9 @@ class Resumable:
 
     @property
     def steps_left(self) -> int:
-        """The number of minibatches that the next ``iter(loader)`` hands out.
-
-        It is below ``len(loader)`` after `load_state_dict`.
-
-        Raises:
-            TypeError: the user's batch sampler has no length.
-        """
+        """The number of minibatches that the next ``iter(loader)`` hands out. It is below
+        ``len(loader)`` after `load_state_dict`. Raises TypeError if the user's batch sampler has no
+        length."""
         left = self._parts.schedule.length(self._position.upcoming.skip)
         if left is None:
             raise TypeError(

@@ -73,13 +73,8 @@ class Source(Protocol):
 
     def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
         """Returns the wanted attributes of all nodes and edges where they lie; None if they must be
-        copied.
-
-        The object stays the same as long as the attributes do.
-
-        Raises:
-            ValueError: the user asked for tables in place, which cannot be.
-        """
+        copied. The object stays the same as long as the attributes do. Raises ValueError if the
+        user asked for tables in place, which cannot be."""
 
 
 class SourceFetcher:
@@ -506,11 +501,8 @@ _ANEW = "make one of it: AggregationCache.build(data, kind)"
 def cached_tables(
     cache: AggregationCache, data: Any, graph: TypedGraph
 ) -> Mapping[Group, Mapping[str, Tensor]]:
-    """Returns the aggregates of all nodes by group and name, in one process.
-
-    Raises:
-        ValueError: the cache is not of this data.
-    """
+    """Returns the aggregates of all nodes by group and name, in one process. Raises ValueError if
+    the cache is not of this data."""
     if cache.store is not None:
         raise ValueError(f"cache holds one rank's aggregates, but data is a graph held whole; {_ANEW}")
     _check_schema(graph.schema)
@@ -525,11 +517,8 @@ def cached_tables(
 
 
 def without_cached_hop(plan: MinibatchPlan, schema: Schema) -> SamplingPlan:
-    """Returns a plan without its last hop, for which the aggregates stand.
-
-    Raises:
-        ValueError: the graph has several types or relations, or the plan has one hop at most.
-    """
+    """Returns a plan without its last hop, for which the aggregates stand. Raises ValueError if the
+    graph has several types or relations, or the plan has one hop at most."""
     _check_schema(schema)
     assert isinstance(plan, SamplingPlan)
     return plan.without_last_hop()

@@ -81,12 +81,8 @@ class Slots:
 
     def loop_features(self, features: Tensor, fill: Fill) -> Tensor | None:
         """Returns the features of the added loops [loops, edge_dim], as PyG's `add_self_loops`
-        does.
-
-        Args:
-            features: [E, edge_dim], of the edges by target.
-            fill: a number, a row, or a reduction that `torch_geometric.utils.scatter` knows.
-        """
+        does. ``features``: [E, edge_dim], of the edges by target. ``fill``: a number, a row, or a
+        reduction that `torch_geometric.utils.scatter` knows."""
         if not self.loops:
             return None
         if isinstance(fill, str):

@@ -43,14 +43,9 @@ def wrong_hops(layers: int, hops: int | None, hint: str = "") -> ValueError:
 def run_layers(
     compute: Callable[[int, Any], Any], layers: int, x: Any, *, keep_all: bool
 ) -> tuple[Any, list[Any]]:
-    """Computes the layers of a model, each from the result of the one before.
-
-    Args:
-        keep_all: whether the results of all layers are read at the end, as jumping knowledge does.
-
-    Returns:
-        The input of the last layer, and the results of all layers, or of the last one alone.
-    """
+    """Computes the layers of a model, each from the result of the one before. ``keep_all``: whether
+    the results of all layers are read at the end, as jumping knowledge does. Returns the input of
+    the last layer, and the results of all layers, or of the last one alone."""
     before: Any = x
     results: list[Any] = []
     for index in range(layers):
@@ -70,12 +65,8 @@ def last_rows(results: Sequence[Any], rows: int, knowledge: torch.nn.Module | No
 def model_output(
     before: Any, results: Sequence[Any], rows: int, knowledge: torch.nn.Module | None, last: Any
 ) -> ModelOutput:
-    """Returns the output of a model for its first rows.
-
-    Args:
-        before: the input of the last layer, or None if it is not known: then there are no hidden
-            columns.
-    """
+    """Returns the output of a model for its first rows. ``before``: the input of the last layer, or
+    None if it is not known: then there are no hidden columns."""
     out = last_rows(results, rows, knowledge)
     if last is not None:
         return ModelOutput(wide(last(out)), out)

@@ -93,11 +93,8 @@ def linear_of(in_features: int, out_features: int) -> Linear:
 
 def set_width(linear: torch.nn.Module | None, rows: Rows | None) -> None:
     """Initialises a linear layer of PyG whose width was unknown, as PyG does at the first call.
-
-    Args:
-        linear: the layer; None does nothing, and so does a layer of known width.
-        rows: its input; None does nothing.
-    """
+    ``linear``: the layer; None does nothing, and so does a layer of known width. ``rows``: its
+    input; None does nothing."""
     if linear is not None and rows is not None and is_uninitialized_parameter(linear.weight):
         linear.initialize_parameters(linear, (rows,))  # type: ignore[operator]
 

@@ -69,14 +69,9 @@ def fake(name: str) -> Callable[[_Function], _Function]:
 
 
 def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Function]:
-    """Registers the decorated function as the backward pass of an operator.
-
-    The results of the pass cannot be differentiated: see `first_order`.
-
-    Args:
-        save: called behind the forward pass as ``save(ctx, inputs, output)``; keeps what the
-            backward pass needs.
-    """
+    """Registers the decorated function as the backward pass of an operator. The results of the pass
+    cannot be differentiated: see `first_order`. ``save``: called behind the forward pass as
+    ``save(ctx, inputs, output)``; keeps what the backward pass needs."""
 
     def register(function: _Function) -> _Function:
         once = first_order(function)

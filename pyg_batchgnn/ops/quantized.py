@@ -201,11 +201,8 @@ def decode(codes: Tensor, decoding: Tensor, dtype: torch.dtype, index: Tensor | 
 
 def decode_into(out: Tensor, codes: Tensor, decoding: Tensor, index: Tensor | None = None) -> None:
     """Sets the rows of ``out`` to decoded rows on the CPU, those in order where no index is given.
-
-    Args:
-        out: [M, F] or [M] float32 or bfloat16, rows contiguous. The other arguments are those of
-            `decode`.
-    """
+    ``out``: [M, F] or [M] float32 or bfloat16, rows contiguous. The other arguments are those of
+    `decode`."""
     kernels.put_decoded(_dense_rows(codes), decoding, index, out, thread_count())
 
 

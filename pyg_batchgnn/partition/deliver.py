@@ -59,11 +59,8 @@ def _deliver_nodes(
     comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, own: RunRows, node_type: int
 ) -> tuple[Tensor, dict[int, Tensor]]:
     """Sends original ids and degrees to the owners, who then know where every list goes.
-    Collective.
-
-    Returns:
-        The original ids of this rank's nodes of the type; where their in-edges begin, by relation.
-    """
+    Collective. Returns the original ids of this rank's nodes of the type; where their in-edges
+    begin, by relation."""
     size, here = int(own.starts[-1]), part.rows_of(node_type)
     relations = part.schema.relations_into[node_type]
     node = torch.empty(size, dtype=torch.int64)

@@ -130,13 +130,9 @@ class Limits:
 def read_limits(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: Balanced, parts: int
 ) -> Limits:
-    """Reads the weights of this rank's nodes. Collective.
-
-    Every load counts for every node type apart. Loads that are zero everywhere are left out.
-
-    Raises:
-        ValueError: a load is no attribute and no split, or its weights cannot be used.
-    """
+    """Reads the weights of this rank's nodes. Collective. Every load counts for every node type
+    apart. Loads that are zero everywhere are left out. Raises ValueError if a load is no attribute
+    and no split, or its weights cannot be used."""
     wanted = [(name, number) for name in policy.balance for number in range(part.schema.num_types)]
     for name in policy.balance:
         _check_known(dataset, name)

@@ -117,12 +117,8 @@ class TypeStream:
         return self.part.book.nodes_of(self.part.rank).start
 
     def run(self, assign: _Assign, load: Tensor, *, counted: bool = False) -> None:
-        """Gives all nodes of the type parts once. Collective.
-
-        Args:
-            load: [k, parts] float64, the loads of the parts, written to.
-            counted: True if the nodes are in ``load`` already.
-        """
+        """Gives all nodes of the type parts once. Collective. ``load``: [k, parts] float64, the
+        loads of the parts, written to. ``counted``: True if the nodes are in ``load`` already."""
         remote = self.part.remote(self.owner)
         for rows in self._rounds():
             found = pull(self.comm, remote, self._outside(rows))
@@ -131,12 +127,9 @@ class TypeStream:
             load += self.comm.all_reduce(self._load_of(rows) - before, MessageKind.PARTITION)
 
     def by_score(self, policy: Streaming, limit: Tensor, *, mend: bool = False) -> _Assign:
-        """Returns the assignment of the built-in policies.
-
-        Args:
-            limit: [k] int64, the largest loads of a part.
-            mend: moves nodes out of parts that have more, and leaves the others where they are.
-        """
+        """Returns the assignment of the built-in policies. ``limit``: [k] int64, the largest loads
+        of a part. ``mend``: moves nodes out of parts that have more, and leaves the others where
+        they are."""
         nodes, edges = self.count
         rules = ops.StreamRules(
             limit=limit.to(torch.float64),

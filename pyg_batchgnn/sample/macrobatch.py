@@ -127,13 +127,9 @@ class Sampler(Protocol):
 
 
 class Unpacker:
-    """Makes minibatches of the arrays that a sampling operator returns.
-
-    Types and relations that a minibatch does not reach share the same empty parts and cost nothing.
-
-    Args:
-        disjoint: True if nodes come with the numbers of their examples.
-    """
+    """Makes minibatches of the arrays that a sampling operator returns. Types and relations that a
+    minibatch does not reach share the same empty parts and cost nothing. ``disjoint``: True if
+    nodes come with the numbers of their examples."""
 
     def __init__(self, schema: Schema, plan: MinibatchPlan, layout: Layout, disjoint: bool) -> None:
         self.schema = schema

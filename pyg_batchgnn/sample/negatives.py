@@ -382,11 +382,8 @@ class NegativeDraw:
         return Negatives(sources.node(self.found(source)), targets.node(target), self.positive)
 
     def found(self, position: Tensor) -> Tensor:
-        """Returns the positions of an end, [N] int64.
-
-        Raises:
-            ValueError: there is `NOTHING` among them. The message names the link.
-        """
+        """Returns the positions of an end, [N] int64. Raises ValueError if there is `NOTHING` among
+        them. The message names the link."""
         nothing = (position == NOTHING).nonzero()
         if not nothing.numel():
             return position
@@ -401,12 +398,9 @@ class NegativeDraw:
         )
 
     def candidates(self) -> tuple[Tensor, Tensor, WordStreams]:
-        """Draws the candidates of binary negatives that must not be edges, all at once.
-
-        Returns:
-            [TRIES, N] positions of sources and of targets, and the streams of the sources after
-            them.
-        """
+        """Draws the candidates of binary negatives that must not be edges, all at once. Returns
+        [TRIES, N] positions of sources and of targets, and the streams of the sources after
+        them."""
         heads, tails, every = self.streams(End.SOURCE), self.streams(End.TARGET), torch.arange(self.count)
         drawn = [self._pair(heads, tails, every) for _ in range(TRIES)]
         source, target = (torch.stack(ends) for ends in zip(*drawn, strict=True))

@@ -44,11 +44,8 @@ class BlockSums:
 
     def find(self, level: Tensor, count: Tensor) -> Tensor:
         """Returns the positions at which the sum first exceeds ``level``, never of zero weight.
-
-        Args:
-            level: [n] float64, at least 0 and less than ``before(count)``.
-            count: [n] int64, the result is below it.
-        """
+        ``level``: [n] float64, at least 0 and less than ``before(count)``. ``count``: [n] int64,
+        the result is below it."""
         block = torch.searchsorted(self.outer, level, right=True)
         end = torch.minimum(count - block * BLOCK, torch.tensor(BLOCK))
         rest = level - self._outer_before(block)

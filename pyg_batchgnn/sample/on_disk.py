@@ -58,11 +58,8 @@ class EdgeFiles:
         return found
 
     def read(self, section: OpenSection, most: int) -> ReadCounters:
-        """Writes the sources and the edge ids of some picks, at most ``most`` at a time.
-
-        Raises:
-            OSError: reading failed; it names the file and the byte.
-        """
+        """Writes the sources and the edge ids of some picks, at most ``most`` at a time. Raises
+        OSError if reading failed; it names the file and the byte."""
         counters = ReadCounters()
         pieces = [section.position.split(most), section.sources.split(most)]
         edges = [None] * len(pieces[0]) if section.edges is None else section.edges.split(most)

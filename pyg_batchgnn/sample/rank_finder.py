@@ -280,14 +280,9 @@ class EdgeQuestions:
     def ask(
         self, draws: Sequence[tuple[Relation, NegativeDraw]], header: Header
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Draws negatives. Collective, two rounds.
-
-        Returns:
-            The positions of sources, none for triplets, and of targets, for each drawing.
-
-        Raises:
-            ValueError: a negative cannot be drawn. The message names its link.
-        """
+        """Draws negatives. Collective, two rounds. Returns the positions of sources, none for
+        triplets, and of targets, for each drawing. Raises ValueError if a negative cannot be drawn.
+        The message names its link."""
         rows, to = [torch.empty(0, len(Column), dtype=torch.int64)], [torch.empty(0, dtype=torch.int64)]
         for relation, draw in draws:
             asked = _questions(draw)

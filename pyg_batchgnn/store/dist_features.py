@@ -396,11 +396,8 @@ def same_rows(one: TensorAttr, other: TensorAttr) -> bool:
 
 
 def ids_of(attr: TensorAttr, lookup: RowLookup) -> Tensor:
-    """Returns the index of an attribute as ids, [n] int64, that exist in its group.
-
-    Raises:
-        IndexError, TypeError, ValueError: the index is missing, of another type or out of range.
-    """
+    """Returns the index of an attribute as ids, [n] int64, that exist in its group. Raises
+    IndexError, TypeError or ValueError if the index is missing, of another type or out of range."""
     index = attr.index
     if index is None:
         raise ValueError(

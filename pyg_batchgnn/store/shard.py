@@ -38,11 +38,7 @@ class FileRows:
 
     @classmethod
     def at(cls, place: Tensor) -> FileRows:
-        """Opens the table that `place` names.
-
-        Raises:
-            OSError: the file cannot be read here.
-        """
+        """Opens the table that `place` names. Raises OSError if the file cannot be read here."""
         table = DiskTable.from_json(json.loads(bytes(place.tolist())))
         return cls(table.map(), DiskReader(table))
 
@@ -51,12 +47,9 @@ class FileRows:
         return replace(self, table=ops.rows_like(table, self.table))
 
     def put(self, out: Tensor, index: Tensor) -> None:
-        """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or to its bytes
-        [n, bytes], which may have gaps between rows.
-
-        Raises:
-            OSError: the file cannot be read; it names the byte.
-        """
+        """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or to its bytes [n,
+        bytes], which may have gaps between rows. Raises OSError if the file cannot be read; it
+        names the byte."""
         table = self.reader.table
         row, place = index.to(torch.int64), None
         if not ops.is_ascending(row):
@@ -212,11 +205,7 @@ def _mask(count: int, index: Tensor) -> Tensor:
 
 def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
     """Copies a rank's shard to memory that its host shares; returns the host's shards by rank.
-    Collective.
-
-    Returns:
-        The shards of this host's ranks, by rank.
-    """
+    Collective. Returns the shards of this host's ranks, by rank."""
     if len(set(comm.hosts)) == comm.size:
         return {comm.rank: own}  # nobody has anybody to share with
     alone = len(comm.ranks_of_host) == 1
