@@ -21,7 +21,6 @@ from pyg_batchgnn.comm.diagnosis import (
     Liveness,
     Peer,
     RankPhase,
-    RankStatus,
     StatusBoard,
     StatusLines,
     diagnose,
@@ -187,9 +186,6 @@ class Channel:
         self.group = None
         self._release_memory()
 
-    def _statuses(self, seconds: float) -> dict[int, RankStatus] | None:
-        return None if self.board is None else self.board.statuses(seconds)
-
     def _check_peers(self, waited: float) -> None:
         """`Transport` calls it after each slice of a wait."""
         if self.stopping.is_set():
@@ -239,7 +235,7 @@ class Channel:
     def _diagnose(self, exchange: Exchange, error: Exception, waited: float) -> Failure:
         text = str(error) if isinstance(error, TransportError) else ""
         timed_out = isinstance(error, TransportTimeout) or "timed out" in text.lower()
-        statuses = self._statuses(self._reserve / 2)
+        statuses = None if self.board is None else self.board.statuses(self._reserve / 2)
         evidence = Evidence(
             rank=self.rank,
             communicator=self.name,

@@ -383,7 +383,7 @@ def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: flo
             arriving = count_to_all(exchange, as_bytes(flat), 1, bits)
             _sum_gathered(exchange, flat, _shares(arriving, weight))
         else:
-            sizes = _piece_sizes(exchange, flat)
+            sizes = [piece.numel() * flat.itemsize for piece in flat.tensor_split(exchange.size)]
             arriving = exchange.counts(
                 [0] * exchange.size, [bits] * exchange.size, lambda: as_bytes(flat), sizes
             )
@@ -406,10 +406,6 @@ def _sum_gathered(exchange: Exchange, flat: Tensor, weights: list[float] | None)
     each = [flat.numel() * flat.itemsize] * exchange.size
     send_to_all(exchange, as_bytes(everyone), as_bytes(flat), each)
     flat.copy_(ordered_sum(list(everyone), weights))
-
-
-def _piece_sizes(exchange: Exchange, flat: Tensor) -> list[int]:
-    return [piece.numel() * flat.itemsize for piece in flat.tensor_split(exchange.size)]
 
 
 def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list[float] | None) -> None:

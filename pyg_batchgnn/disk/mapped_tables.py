@@ -141,7 +141,7 @@ class _Mappings:
         """Returns the mapping of a file that an address lies in; None if it lies in memory. Linux
         splits a mapping in two where the process has written to one of its pages. Neighbours of one
         file are joined."""
-        number = bisect_right(self._lines, address, key=_begin_of) - 1
+        number = bisect_right(self._lines, address, key=lambda line: int(line[: line.index(b"-")], 16)) - 1
         found = self._of_a_file(number)
         if found is None or address >= found.end:
             return None
@@ -159,10 +159,6 @@ class _Mappings:
             return None
         begin, end, offset = (int(line[at], 16) for at in (1, 2, 3))
         return _Mapping(begin, end, offset, line[4].decode(), int(line[5]), _path_of(line[6]))
-
-
-def _begin_of(line: bytes) -> int:
-    return int(line[: line.index(b"-")], 16)
 
 
 def _path_of(told: bytes) -> str:

@@ -255,7 +255,7 @@ class _CameGradients:
         received: Sequence[Tensor],
         rank: int,
     ) -> _CameGradients:
-        prefix = _prefix(tables)
+        prefix = (1 + len(tables)) * torch.float64.itemsize // _dtype(tables).itemsize
         said = [_said(message, prefix, len(tables)) for message in received]
         said[rank] = [weight, *(float(gradient is not None) for gradient in near)]
         counts = [
@@ -361,10 +361,6 @@ def _said(message: Tensor, prefix: int, tables: int) -> list[float]:
     if not message.numel():
         return [0.0] * (1 + tables)
     return message[:prefix].clone().view(torch.float64).tolist()
-
-
-def _prefix(tables: Sequence[EmbeddingTable]) -> int:
-    return (1 + len(tables)) * torch.float64.itemsize // _dtype(tables).itemsize
 
 
 def _by_table(messages: Sequence[Tensor], shapes: Sequence[tuple[int, Sequence[int]]]) -> list[list[Tensor]]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -275,7 +274,7 @@ def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Commun
         none = [0] * (comm.size - 1)
         ids = comm.exchange(ids, [len(ids), *none], _HEADER).rows
         rows = comm.exchange(rows, [len(rows), *none], _HEADER).rows
-        with_files(comm, lambda: writer.append(_in_order(ids, rows)) if writer else None)  # noqa: B023
+        with_files(comm, lambda: writer.append(rows[ids.argsort()].numpy()) if writer else None)  # noqa: B023
 
     def end() -> None:
         if writer is not None:
@@ -284,10 +283,6 @@ def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Commun
             rename_whole(temporary, path)
 
     with_files(comm, end)
-
-
-def _in_order(ids: Tensor, rows: Tensor) -> np.ndarray:
-    return rows[ids.argsort()].numpy()
 
 
 def read_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:

@@ -108,7 +108,9 @@ class CachedRows:
 
     def begin_fill(self, row_format: RowFormat) -> Iterator[slice]:
         """Makes room for rows of a format. Yields the positions to fill, in bounded pieces."""
-        self._format, self._rows = row_format, row_format.empty(self.node.numel(), _fresh)
+        # The memory is torch's, not from the package's cache.
+        rows = row_format.empty(self.node.numel(), lambda shape, dtype: torch.empty(shape, dtype=dtype))
+        self._format, self._rows = row_format, rows
         piece = max(1, _PIECE // max(1, bytes_in_cache(row_format)))
         for begin in range(0, self.node.numel(), piece):
             yield slice(begin, begin + piece)
@@ -138,11 +140,6 @@ class CachedRows:
 
 def bytes_in_cache(row_format: RowFormat) -> int:
     return _ID_BYTES + row_format.row_bytes
-
-
-def _fresh(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Returns memory from torch's allocator rather than from the package's cache."""
-    return torch.empty(shape, dtype=dtype)
 
 
 def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:

@@ -212,7 +212,11 @@ class HaloSampler:
         nothing = torch.empty(0, dtype=book.id_dtype)
         no_edges = InEdges(torch.zeros(halo.num_halo + 1, dtype=torch.int64), nothing, nothing)
         self._sides = [
-            RelayPart(_local_part(book, number, node_of, edges, part), plan, Layout.CSC)
+            RelayPart(
+                Part(HOMOGENEOUS, book, number, node_of, (edges,), part.edge_counts, nothing),
+                plan,
+                Layout.CSC,
+            )
             for number, (node_of, edges) in enumerate([(node, halo.in_edges), (outside, no_edges)])
         ]
 
@@ -253,9 +257,3 @@ class HaloSampler:
 
 def _seeds(nodes: Tensor, key: int) -> Seeds:
     return Seeds((nodes.contiguous(),), (0,), key)
-
-
-def _local_part(book: PartitionBook, number: int, node: Tensor, edges: InEdges, part: Part) -> Part:
-    return Part(
-        HOMOGENEOUS, book, number, node, (edges,), part.edge_counts, torch.empty(0, dtype=book.id_dtype)
-    )

@@ -200,7 +200,9 @@ def probe_of(
     return LoaderProbe(
         sampled=biggest.nbytes + cost.minibatch,
         attributes=cost.batch,
-        scratch=_scratch_bytes(biggest.num_nodes, biggest.num_edges),
+        # Of one thread: the id map (a power of two, at most two thirds full, at most 16 bytes per
+        # entry), the places where adjacencies begin, and the earlier hops' arrays before they move.
+        scratch=16 * 3 * biggest.num_nodes + 16 * biggest.num_nodes + 8 * biggest.num_edges,
         shared=sum(num_nodes) // 4,  # a bit and a share of a count per node, to find distinct ones
         row=cost.row,
         unique=unique,
@@ -213,10 +215,3 @@ def probe_of(
 
 def biggest_of(sampled: Sequence[SampledMinibatch]) -> SampledMinibatch:
     return max(sampled, key=lambda minibatch: minibatch.nbytes)
-
-
-def _scratch_bytes(nodes: int, edges: int) -> int:
-    """Returns the bytes of scratch memory of one thread. It has the id map (a power of two, at most
-    two thirds full, at most 16 bytes per entry), the places where adjacencies begin, and the
-    earlier hops' arrays before they move."""
-    return 16 * 3 * nodes + 16 * nodes + 8 * edges

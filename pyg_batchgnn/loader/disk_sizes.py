@@ -34,29 +34,19 @@ _MARGIN = 0.96
 
 @dataclass(frozen=True)
 class DiskForecast:
-    """A prediction of what an epoch reads from files.
+    """A prediction of what an epoch reads from files."""
 
-    Attributes:
-        sizes: B and F.
-        resident_bytes: the bytes of rows in memory.
-        period: the fetch groups of a sweep over the files.
-        rows: rows that are read.
-        bytes: bytes that are read.
-        operations: requests to the files.
-        seconds: the time that reading takes.
-        first_bytes, first_seconds: those of it before the first minibatch.
-        bytes_per_second: what the disk keeps up by large operations; infinite: not measured.
-    """
-
-    sizes: Sizes
-    resident_bytes: int
-    period: int = 1
-    rows: float = 0.0
-    bytes: float = 0.0
-    operations: float = 0.0
-    seconds: float = 0.0
+    sizes: Sizes  # B and F
+    resident_bytes: int  # the bytes of rows in memory
+    period: int = 1  # the fetch groups of a sweep over the files
+    rows: float = 0.0  # rows that are read
+    bytes: float = 0.0  # bytes that are read
+    operations: float = 0.0  # requests to the files
+    seconds: float = 0.0  # the time that reading takes
+    # first_bytes, first_seconds: those of it before the first minibatch.
     first_bytes: float = 0.0
     first_seconds: float = 0.0
+    # What the disk keeps up by large operations; infinite: not measured.
     bytes_per_second: float = math.inf
 
     @property

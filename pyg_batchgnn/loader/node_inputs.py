@@ -318,14 +318,11 @@ def _type_and_nodes(nodes: Any, schema: Schema) -> tuple[str, Any]:
     if _names_a_type(nodes) and len(nodes) == 2:
         return nodes[0], nodes[1]
     known = ", ".join(map(repr, schema.node_types))
+    given = f"a {type(nodes).__name__}" if isinstance(nodes, (Tensor, list)) else repr(nodes)
     raise ValueError(
         f"input_nodes must name a node type of the graph ({known}): give 'type', ('type', ids or mask) or a "
-        f"dict of several types, got {_described(nodes)}"
+        f"dict of several types, got {given}"
     )
-
-
-def _described(nodes: Any) -> str:
-    return f"a {type(nodes).__name__}" if isinstance(nodes, (Tensor, list)) else repr(nodes)
 
 
 def _by_type(name: str, given: Any, by_type: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -140,11 +140,8 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         graph, reduce, dtype = given.graph, self._reduction(), ops.compute_dtype(self.lin_l.weight)
         if not (self.project and hasattr(self, "lin")):
             return given.source.aggregate(graph, reduce, dtype)
-        source = self._projected(given.x, dtype)
+        source = ops.linear([given.x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)
         by_source = graph.by_source if source.requires_grad else ()
         return ops.aggregate(
             source, graph.indptr, graph.indices, by_source=by_source, reduce=reduce, out_dtype=dtype
         )
-
-    def _projected(self, x: Rows, dtype: torch.dtype) -> Tensor:
-        return ops.linear([x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)

@@ -394,8 +394,10 @@ def source_gradient(
     targets change roles. ``self_input`` is added to the rows below its number of rows: the gradient
     that arrives there in other ways."""
     ptr, targets, place = by_source
+    double = grad.dtype == torch.float64
     if mean:
-        degree = kernels.degree_scale(indptr, indptr.numel() - 1, 0, False, _wide(grad.dtype))
+        wide = torch.float64 if double else torch.float32
+        degree = kernels.degree_scale(indptr, indptr.numel() - 1, 0, False, wide)
         target_scale = degree if target_scale is None else degree * target_scale
     # In a graph of two node types a target that is not a source has no row for its own part.
     result = _launch(
@@ -408,17 +410,9 @@ def source_gradient(
         target_scale=source_scale,
         self_input=self_input,
         self_scale=self_scale,
-        out_dtype=torch.float32 if out_dtype == torch.float16 else _result(grad.dtype, out_dtype),
+        out_dtype=torch.float32 if out_dtype == torch.float16 else torch.float64 if double else out_dtype,
     )
     return result if result.dtype == out_dtype else result.to(out_dtype)
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _result(grad: torch.dtype, wanted: torch.dtype) -> torch.dtype:
-    return torch.float64 if grad == torch.float64 else wanted
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

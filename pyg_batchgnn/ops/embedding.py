@@ -29,17 +29,12 @@ class RowRule(enum.IntEnum):
 
 @dataclass(frozen=True)
 class RowStep:
-    """The numbers of one step of an optimizer.
-
-    Attributes:
-        rate: the learning rate, corrections of the bias included.
-        eps: is added to the root of the sum or average of squares; of Adagrad and Adam.
-        first, second: of Adam, the shares of the new gradient and of its square in the averages.
-    """
+    """The numbers of one step of an optimizer."""
 
     rule: RowRule
-    rate: float
-    eps: float = 0.0
+    rate: float  # the learning rate, corrections of the bias included
+    eps: float = 0.0  # is added to the root of the sum or average of squares; of Adagrad and Adam
+    # first, second: of Adam, the shares of the new gradient and of its square in the averages.
     first: float = 0.0
     second: float = 0.0
 

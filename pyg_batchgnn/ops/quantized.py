@@ -305,10 +305,6 @@ def _embedding(table: Any, index: Any, *_: Any, **__: Any) -> Any:
     return _rows(table, index, index.shape)
 
 
-def _clone(table: Any, **kwargs: Any) -> Any:
-    return table.with_codes(table.codes.clone(**kwargs))
-
-
 def _to_copy(table: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
     dtype = table.dtype if dtype is None else dtype
     # bfloat16 is rounded from float32, so a table of it stands for the same values.
@@ -326,7 +322,7 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.index_select.default: _index_select,
     aten.index.Tensor: _index,
     aten.embedding.default: _embedding,
-    aten.clone.default: _clone,
+    aten.clone.default: lambda table, **kwargs: table.with_codes(table.codes.clone(**kwargs)),
     aten._to_copy.default: _to_copy,
 }
 

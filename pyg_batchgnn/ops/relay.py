@@ -21,23 +21,16 @@ from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules
 
 @dataclass(frozen=True)
 class RelayBook:
-    """The owners of all nodes, and the relations.
+    """The owners of all nodes, and the relations."""
 
-    Attributes:
-        offsets: the first internal id of each part and node type, then the number of nodes.
-        rank: this rank, the number of its part.
-        source, target: by relation, the numbers of its types.
-        num_edges: by relation, the edges of the whole graph.
-        wide: True if ids are exchanged as int64, else as int32.
-    """
-
-    offsets: list[int]
+    offsets: list[int]  # the first internal id of each part and node type, then the number of nodes
     num_types: int
-    rank: int
+    rank: int  # this rank, the number of its part
+    # source, target: by relation, the numbers of its types.
     source: list[int]
     target: list[int]
-    num_edges: list[int]
-    wide: bool
+    num_edges: list[int]  # by relation, the edges of the whole graph
+    wide: bool  # True if ids are exchanged as int64, else as int32
 
     @property
     def num_nodes(self) -> int:

@@ -30,30 +30,24 @@ class SampledGraph:
     """The arrays of a graph that is sampled.
 
     They are checked once for as long as torch does not write to them.
-
-    Attributes:
-        indptr: by relation, [N_target + 1] int64.
-        indices: by relation, [E_r] int32 or int64, the same for all.
-        edge_ids: by relation, [E_r] int32 or int64; empty where the positions are the ids.
-        source, target: by relation, the numbers of its types.
-        digest: by relation, the digest of its names, signed.
-        order: empty, or two vectors per relation: times [E_r] int64 in ascending order within each
-            adjacency list, and the positions in ``indices`` in that order; empty vectors where a
-            relation has no times.
-        weights: empty, or three vectors per relation, in the order of ``order`` if it has times:
-            sums [E_r] and weights [E_r] float64, and the number of positive weights before each
-            edge [E_r + 1] int64; an empty vector of sums where a relation has no weights, and of
-            numbers where all weights are positive.
     """
 
     num_nodes: list[int]
-    indptr: list[Tensor]
-    indices: list[Tensor]
-    edge_ids: list[Tensor]
+    indptr: list[Tensor]  # by relation, [N_target + 1] int64
+    indices: list[Tensor]  # by relation, [E_r] int32 or int64, the same for all
+    edge_ids: list[Tensor]  # by relation, [E_r] int32 or int64; empty where the positions are the ids
+    # source, target: by relation, the numbers of its types.
     source: list[int]
     target: list[int]
-    digest: list[int]
+    digest: list[int]  # by relation, the digest of its names, signed
+    # Empty, or two vectors per relation: times [E_r] int64 in ascending order within each adjacency
+    # list, and the positions in ``indices`` in that order; empty vectors where a relation has no
+    # times.
     order: list[Tensor]
+    # Empty, or three vectors per relation, in the order of ``order`` if it has times: sums [E_r]
+    # and weights [E_r] float64, and the number of positive weights before each edge [E_r + 1]
+    # int64; an empty vector of sums where a relation has no weights, and of numbers where all
+    # weights are positive.
     weights: list[Tensor]
 
     def held(self, check: Callable[[], None] | None = None) -> Tensor:

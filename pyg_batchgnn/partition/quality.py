@@ -30,19 +30,15 @@ _COLUMNS = ("nodes", "edges", "train", "cut", "halo")
 
 @dataclass(frozen=True)
 class PartCounts:
-    """The counts of one part, of all node types or of one.
+    """The counts of one part, of all node types or of one."""
 
-    Attributes:
-        nodes, edges, train: the numbers of nodes, of their in-edges, of training nodes among them.
-        cut: the number of in-edges from nodes of other parts.
-        halo: the number of distinct nodes of other parts that in-edges come from. That of a type
-            counts the nodes that are of the type themselves.
-    """
-
+    # nodes, edges, train: the numbers of nodes, of their in-edges, of training nodes among them.
     nodes: int
     edges: int
     train: int
-    cut: int
+    cut: int  # the number of in-edges from nodes of other parts
+    # The number of distinct nodes of other parts that in-edges come from. That of a type counts the
+    # nodes that are of the type themselves.
     halo: int
 
     @classmethod

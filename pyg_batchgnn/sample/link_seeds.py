@@ -34,22 +34,15 @@ from pyg_batchgnn.types import (
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The links of one relation that a minibatch begins with.
+    """The links of one relation that a minibatch begins with."""
 
-    Attributes:
-        relation: the relation. The graph need not have it, only the types of its ends.
-        source, target: [P] int64, ids within their types.
-        input_id: [P] int64, their positions in the loader's input of this relation.
-        label: [P, ...], or None.
-        time: [P] int64, or None.
-    """
-
-    relation: Relation
+    relation: Relation  # the relation. The graph need not have it, only the types of its ends.
+    # source, target: [P] int64, ids within their types.
     source: Tensor
     target: Tensor
-    input_id: Tensor
-    label: Tensor | None = None
-    time: Tensor | None = None
+    input_id: Tensor  # [P] int64, their positions in the loader's input of this relation
+    label: Tensor | None = None  # [P, ...], or None
+    time: Tensor | None = None  # [P] int64, or None
 
     @property
     def count(self) -> int:
@@ -66,18 +59,13 @@ class LinkDraw:
 
 @dataclass(frozen=True, eq=False)
 class LinkIds:
-    """The ids of the ends of links and of their negatives, original or internal ones.
+    """The ids of the ends of links and of their negatives, original or internal ones."""
 
-    Attributes:
-        source, target: [P] int64, of the links.
-        negative_source: [N] int64; empty for triplets, which share the sources of the links.
-        negative_target: [N] int64, in the order of the draws.
-    """
-
+    # source, target: [P] int64, of the links.
     source: Tensor
     target: Tensor
-    negative_source: Tensor
-    negative_target: Tensor
+    negative_source: Tensor  # [N] int64; empty for triplets, which share the sources of the links
+    negative_target: Tensor  # [N] int64, in the order of the draws
 
     def sources(self) -> Tensor:
         """Returns the sources of the links, then the sources of negatives."""

@@ -165,7 +165,7 @@ class Unpacker:
         for number in dict.fromkeys(at // (hops + 1) for at in compress(range(first), counts)):
             per_hop = counts[number * (hops + 1) : (number + 1) * (hops + 1)]
             nodes[number] = SampledNodes(next(arrays), per_hop, next(arrays) if self.disjoint else None)
-            if self._has_rows(per_hop):
+            if self.plan.subgraph is Subgraph.INDUCED or any(per_hop[:-1]):
                 into.extend(schema.relations_into[number])
         edges = {
             number: self._edges(arrays, counts[first + number * hops : first + (number + 1) * hops])
@@ -181,9 +181,6 @@ class Unpacker:
             seed_types=seeds.types,
             seed_time=seeds.time,
         )
-
-    def _has_rows(self, per_hop: list[int]) -> bool:
-        return self.plan.subgraph is Subgraph.INDUCED or any(per_hop[:-1])
 
     def _edges(self, arrays: Iterator[Tensor], per_hop: list[int]) -> SampledEdges:
         indptr, edges = next(arrays), next(arrays)

@@ -57,33 +57,25 @@ class End(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Negatives:
-    """The negatives of one minibatch and one relation.
+    """The negatives of one minibatch and one relation."""
 
-    Attributes:
-        source, target: [N] int64, their ends.
-        positive: [N] int64, the number of the positive that each belongs to.
-    """
-
+    # source, target: [N] int64, their ends.
     source: Tensor
     target: Tensor
-    positive: Tensor
+    positive: Tensor  # [N] int64, the number of the positive that each belongs to
 
 
 @dataclass(frozen=True, eq=False)
 class NegativePlan:
-    """The rule by which the negatives of one relation are drawn.
-
-    Attributes:
-        amount: negatives per positive. A minibatch of P links has ceil(P * amount).
-        sources, targets: the nodes that the ends are drawn from.
-        existing: the pairs to avoid, held by target for `NegativeMode.BINARY` and by source for
-            `NegativeMode.TRIPLET`; None avoids none.
-    """
+    """The rule by which the negatives of one relation are drawn."""
 
     mode: NegativeMode
-    amount: float
+    amount: float  # negatives per positive. A minibatch of P links has ceil(P * amount).
+    # sources, targets: the nodes that the ends are drawn from.
     sources: NodePool
     targets: NodePool
+    # The pairs to avoid, held by target for `NegativeMode.BINARY` and by source for
+    # `NegativeMode.TRIPLET`; None avoids none.
     existing: ExistingPairs | None = None
 
     @property

@@ -37,14 +37,10 @@ _SHARE = 1 / 2
 
 @dataclass(frozen=True, eq=False)
 class EdgeFiles:
-    """The in-edges of one relation, in mapped files or in memory.
+    """The in-edges of one relation, in mapped files or in memory."""
 
-    Attributes:
-        indptr: [n + 1] int64, in memory.
-        sources, edge_ids: read from files, or taken from memory; no ids where positions are ids.
-    """
-
-    indptr: Tensor
+    indptr: Tensor  # [n + 1] int64, in memory
+    # sources, edge_ids: read from files, or taken from memory; no ids where positions are ids.
     sources: DiskReader | Tensor
     edge_ids: DiskReader | Tensor | None
 

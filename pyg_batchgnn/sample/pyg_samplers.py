@@ -396,7 +396,8 @@ class PygNeighborSampler(PygNodeSampler):
         self._take(parts, num_neighbors)
 
     def _take(self, parts: PygParts, num_neighbors: Any) -> None:
-        self._parts, self._num_neighbors = parts, _as_pyg(num_neighbors)
+        is_pyg = isinstance(num_neighbors, NumNeighbors)
+        self._parts, self._num_neighbors = parts, num_neighbors if is_pyg else NumNeighbors(num_neighbors)
         self.macrobatch, self.form, self.graph = parts.macrobatch, parts.form, parts.graph
         self.choice, self.times = parts.choice, parts.times
 
@@ -456,7 +457,3 @@ class PygLinkSampler(PygNeighborSampler):
         super().__init__(data, num_neighbors, **kwargs)
         late = LateNegatives.parse(late_negatives)
         self.links = LinkRules(exclude_existing, exclude_seed_edges, late)
-
-
-def _as_pyg(num_neighbors: Any) -> NumNeighbors:
-    return num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)

@@ -83,7 +83,8 @@ def spread_by_target(
     own = _held(comm, target, source, bounds, targets.num_nodes, sources.num_nodes)
     slice_of_rank = torch.arange(int(bounds[comm.rank]), int(bounds[comm.rank + 1]))
     entries = slice_of_rank[_entries(own, slice_of_rank, sources, targets)]
-    codes = torch.cat([own.code[:0], *(_codes_of(own, int(held)) for held in entries)])
+    of_held = (own.others(held) + held * own.num_others for held in map(int, entries))
+    codes = torch.cat([own.code[:0], *of_held])
     known, others = (_of_all_ranks(comm, values) for values in (entries, codes))
     return ExistingPairs(
         torch.cat([own.code, others]).unique(), own.num_others, torch.cat([slice_of_rank, known]).unique()
@@ -111,10 +112,6 @@ def _of_all_ranks(comm: Communicator, own: Tensor) -> Tensor:  # collective; in 
     for rows in own_rounds(comm, own.numel(), own.itemsize):
         pieces.append(comm.all_gather(own[rows.start : rows.stop], MessageKind.PARTITION).rows)
     return torch.cat(pieces)
-
-
-def _codes_of(pairs: ExistingPairs, held: int) -> Tensor:
-    return pairs.others(held) + held * pairs.num_others
 
 
 def _entries(pairs: ExistingPairs, held: Tensor, sources: NodePool, targets: NodePool) -> Tensor:

@@ -21,18 +21,13 @@ _SHOWN = 64
 
 @dataclass(frozen=True, eq=False)
 class NodeOrder:
-    """The nodes of a type in ascending order of (time, original id). Each rank has a slice.
+    """The nodes of a type in ascending order of (time, original id). Each rank has a slice."""
 
-    Attributes:
-        internal, original: the internal and the original ids of the nodes by position.
-        position: [n] int64, the position of each of this rank's own nodes of the type, by row.
-        time: [n] int64, the times of these nodes in ascending order.
-    """
-
+    # internal, original: the internal and the original ids of the nodes by position.
     internal: Slices
     original: Slices
-    position: Tensor
-    time: Tensor
+    position: Tensor  # [n] int64, the position of each of this rank's own nodes of the type, by row
+    time: Tensor  # [n] int64, the times of these nodes in ascending order
 
     @classmethod
     def of(cls, part: Part, comm: Communicator, node_type: int, time: Tensor) -> NodeOrder:
