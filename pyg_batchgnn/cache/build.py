@@ -44,11 +44,8 @@ class Aggregation(str, enum.Enum):
 
     @classmethod
     def parse(cls, given: Any) -> Aggregation:
-        """Returns an aggregation by name.
-
-        Raises:
-            ValueError: there is none of that name, or it cannot be made before training.
-        """
+        """Returns an aggregation by name. Raises ValueError if there is none of that name, or it
+        cannot be made before training."""
         if isinstance(given, str) and given in [one.value for one in cls]:
             return cls(given)
         choices = ", ".join(repr(one.value) for one in cls)

@@ -112,11 +112,7 @@ def is_aggregation_cache(folder: str | Path) -> bool:
 
 def verify_aggregation_cache(folder: str | Path) -> None:
     """Compares the files of aggregates with META.json, checksums included, however large they are.
-
-    Raises:
-        DatasetNotFoundError: a file does not exist.
-        DatasetError: a file differs.
-    """
+    Raises DatasetNotFoundError if a file does not exist. Raises DatasetError if a file differs."""
     path = Path(folder).expanduser()
     verify_tensor(_file(path), _ARRAY, CacheMeta.read(path).promise)
 

@@ -61,10 +61,7 @@ class DiskTable:
 
     def map(self) -> Tensor:
         """Maps the rows [rows, ...]; writing to them changes this process's copy, never the file.
-
-        Raises:
-            OSError, ValueError: the file cannot be mapped, or is too short.
-        """
+        Raises OSError or ValueError if the file cannot be mapped, or is too short."""
         found = np.memmap(self.path, np.uint8, "c", self.offset, (self.nbytes,))
         return torch.from_numpy(found).view(self.dtype).view(self.rows, *self.row_shape)
 

@@ -78,11 +78,8 @@ class DiskReader:
         return DiskPace(self._given.bytes_per_second, self._given.bytes_per_second)
 
     def plan(self, row: Tensor) -> ReadCost:
-        """Returns the gap that `read` takes by itself, and what it predicts to read.
-
-        Args:
-            row: [n] int64, ascending.
-        """
+        """Returns the gap that `read` takes by itself, and what it predicts to read. ``row``: [n]
+        int64, ascending."""
         return self.rates.choose_gap(self._rows, row, self._file.rule)
 
     def read(
@@ -156,11 +153,8 @@ class DiskReader:
 
 
 def read_whole(table: DiskTable) -> Tensor:
-    """Returns a copy of a table in memory, on huge pages.
-
-    Raises:
-        OSError: reading failed; it names the file and the byte.
-    """
+    """Returns a copy of a table in memory, on huge pages. Raises OSError if reading failed; it
+    names the file and the byte."""
     out = torch.empty((table.rows, *table.row_shape), dtype=table.dtype)
     ops.advise_huge_pages(out)
     reader = DiskReader(table)

@@ -157,11 +157,7 @@ class Embedding:
 
     def prepare(self, rule: UpdateRule) -> None:
         """Makes what a rule keeps for each number, unless it is there. `EmbeddingOptimizer` calls
-        it.
-
-        Raises:
-            ValueError: the tables hold what another rule keeps.
-        """
+        it. Raises ValueError if the tables hold what another rule keeps."""
         for table in self.tables:
             if not table.state:
                 table.state = tuple(torch.full_like(table.weight, value) for value in rule.initial)

@@ -178,11 +178,8 @@ class StepOrder:
 
 
 def read_rows(tables: Sequence[EmbeddingTable], plan: StepExchange, comm: Communicator) -> list[Tensor]:
-    """Reads the rows of a step's nodes. Collective, one round.
-
-    Returns:
-        By table, [N, F], one row per node of the minibatch.
-    """
+    """Reads the rows of a step's nodes. Collective, one round. Returns by table, [N, F], one row
+    per node of the minibatch."""
     ranks = range(comm.size)
     lengths = [
         sum(one.served_counts[rank] * table.columns for table, one in _each(tables, plan)) for rank in ranks

@@ -78,11 +78,8 @@ class AccessString:
         return self._first + len(self._units)
 
     def finish(self) -> dict[Group, Tensor]:
-        """Finds when each row is needed next.
-
-        Returns:
-            By group, [rows] int32, the number of the unit that needs each row first, or `NEVER`.
-        """
+        """Finds when each row is needed next. Returns by group, [rows] int32, the number of the
+        unit that needs each row first, or `NEVER`."""
         first = {}
         for group, count in self._num_rows.items():
             use = ops.next_uses(count)

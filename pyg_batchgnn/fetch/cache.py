@@ -58,10 +58,7 @@ class FeatureCache:
 
     def split(self, nodes: Mapping[Group, Tensor]) -> dict[Group, CacheSplit]:
         """Splits ascending ids by whether their rows are here, for the types that have rows here.
-
-        Args:
-            nodes: by group, [n] int64 internal ids.
-        """
+        ``nodes``: by group, [n] int64 internal ids."""
         return {group: self.rows[group].split(node) for group, node in nodes.items() if group in self.rows}
 
     def put(self, blocks: Mapping[Group, RowBlock], splits: Mapping[Group, CacheSplit]) -> None:

@@ -147,20 +147,13 @@ class HistoricalCaches:
     # Rows of halo nodes ##########################################################################
 
     def search_features(self, number: Tensor) -> FoundRows:
-        """Finds the features of halo nodes, the input of layer 0.
-
-        Args:
-            number: [n] int64, their numbers among the halo nodes of the part.
-        """
+        """Finds the features of halo nodes, the input of layer 0. ``number``: [n] int64, their
+        numbers among the halo nodes of the part."""
         return self._counted(0, number, self.features.search(number))
 
     def search(self, layer: int, node: Tensor) -> FoundRows:
-        """Finds the rows of halo nodes for the input of a layer above the first.
-
-        Args:
-            layer: the number of the layer whose input it is, from 1.
-            node: [n] int64 original ids.
-        """
+        """Finds the rows of halo nodes for the input of a layer above the first. ``layer``: the
+        number of the layer whose input it is, from 1. ``node``: [n] int64 original ids."""
         return self._counted(layer, node, self._cache(layer).search(node, self._step))
 
     def load(self, layer: int, found: FoundRows) -> Tensor:
@@ -249,11 +242,8 @@ class HistoricalCaches:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Goes on from a `state_dict` of the same rank and graph.
-
-        Raises:
-            ValueError: the state is of something else.
-        """
+        """Goes on from a `state_dict` of the same rank and graph. Raises ValueError if the state is
+        of something else."""
         try:
             self._load(state)
         except (KeyError, IndexError, RuntimeError, ValueError) as error:

@@ -57,11 +57,8 @@ class EmbeddingCache:
         return self._lines.nbytes + (0 if self._rows is None else self._rows.nbytes)
 
     def search(self, node: Tensor, step: int) -> FoundRows:
-        """Finds the rows of nodes that can be read in a step (HECSearch).
-
-        Args:
-            node: [n] int64 original ids.
-        """
+        """Finds the rows of nodes that can be read in a step (HECSearch). ``node``: [n] int64
+        original ids."""
         since = 0 if self.life_span is None else max(0, step - self.life_span)
         return FoundRows.of(self._lines.search(node, since))
 

@@ -128,13 +128,8 @@ class HaloFeatures:
         return self._node.nbytes + self._line.nbytes + rows
 
     def fetch(self, store: DistFeatureStore) -> None:
-        """Fetches the rows in bounded pieces, unless they are here as the store has them.
-
-        It is collective.
-
-        Raises:
-            ValueError: the rows came from another store before.
-        """
+        """Fetches the rows in bounded pieces, unless they are here as the store has them. It is
+        collective. Raises ValueError if the rows came from another store before."""
         if self._store is not None and store is not self._store:
             raise ValueError(
                 "history: these caches have the features of halo nodes from another feature store; give "
@@ -160,11 +155,8 @@ class HaloFeatures:
             self.fetched_bytes += read.fetched[NODES] * (wire + self._node.element_size())
 
     def search(self, number: Tensor) -> FoundRows:
-        """Finds the rows of halo nodes.
-
-        Args:
-            number: [n] int64, their numbers among the halo nodes of the part, from 0.
-        """
+        """Finds the rows of halo nodes. ``number``: [n] int64, their numbers among the halo nodes
+        of the part, from 0."""
         line = ops.gather_rows(self._line, number)
         return FoundRows.of(line)
 

@@ -34,11 +34,8 @@ class ScheduleName(str, enum.Enum):
 
     @classmethod
     def of(cls, given: str | None) -> ScheduleName | None:
-        """Returns a schedule by name; None stays None.
-
-        Raises:
-            ValueError: there is no such schedule.
-        """
+        """Returns a schedule by name; None stays None. Raises ValueError if there is no such
+        schedule."""
         if given is None:
             return None
         names = [one.value for one in cls]

@@ -263,12 +263,8 @@ class BySource(NamedTuple):
 
 
 def transpose(indptr: Tensor, indices: Tensor, num_sources: int) -> BySource:
-    """Sorts the edges of a CSC graph by source.
-
-    Args:
-        indptr: [D + 1] int64, from 0 to E.
-        indices: [E] int32 or int64 in [0, num_sources).
-    """
+    """Sorts the edges of a CSC graph by source. ``indptr``: [D + 1] int64, from 0 to E.
+    ``indices``: [E] int32 or int64 in [0, num_sources)."""
     check_indptr("indptr", indptr, indices.numel())
     check_ids("indices", indices, num_sources, "sources")
     return transposed(indptr, indices, num_sources)

@@ -75,12 +75,8 @@ class RowGradients:
 
 
 def fill_uniform(rows: Tensor, node: Tensor, key: int, bound: float) -> None:
-    """Writes keyed numbers in [-bound, bound), a function of (key, node, column) each.
-
-    Args:
-        rows: [n, F] float32 or float64, written to.
-        node: [n] int64, the original ids of the nodes.
-    """
+    """Writes keyed numbers in [-bound, bound), a function of (key, node, column) each. ``rows``:
+    [n, F] float32 or float64, written to. ``node``: [n] int64, the original ids of the nodes."""
     increment_version(rows)
     kernels.fill_uniform_(rows, node, to_signed(key), bound, thread_count())
 

@@ -47,13 +47,8 @@ class LineTable:
         return sum(array.nbytes for array in self._arrays)
 
     def search(self, node: Tensor, since: int) -> Tensor:
-        """Returns the line of each node, [n] int32.
-
-        It is `NO_LINE` for a node that has no line or was stored before the step ``since``.
-
-        Args:
-            node: [n] int64.
-        """
+        """Returns the line of each node, [n] int32. It is `NO_LINE` for a node that has no line or
+        was stored before the step ``since``. ``node``: [n] int64."""
         return kernels.history_search(*self._arrays, node, since, thread_count())
 
     def store(self, node: Tensor, step: Tensor) -> Tensor:

@@ -107,12 +107,8 @@ def improve_parts(graph: WeightedGraph, part: Tensor, room: Tensor, limit: Tenso
 
 
 def solve_partition(graph: WeightedGraph, parts: int, limit: Tensor, key: int) -> SolvedPartition:
-    """Cuts a graph that one process holds into parts: the whole multilevel scheme.
-
-    Args:
-        limit: [k] int64, the largest weights of a part.
-        key: signed 64 bits, the key of the random choices.
-    """
+    """Cuts a graph that one process holds into parts: the whole multilevel scheme. ``limit``: [k]
+    int64, the largest weights of a part. ``key``: signed 64 bits, the key of the random choices."""
     return SolvedPartition(*kernels.solve_partition(*graph.arrays(), parts, limit, key))
 
 

@@ -91,12 +91,8 @@ class PartitionReport:
         return cut / edges if edges else 0.0
 
     def balance(self, of: str, node_type: str | None = None) -> float:
-        """Returns the largest count over the mean, 1 at best.
-
-        Args:
-            of: nodes, edges, train or halo.
-            node_type: the type that is counted; all types if it is None.
-        """
+        """Returns the largest count over the mean, 1 at best. ``of``: nodes, edges, train or halo.
+        ``node_type``: the type that is counted; all types if it is None."""
         parts = self.parts if node_type is None else self.types[node_type]
         counts = [getattr(part, of) for part in parts]
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0

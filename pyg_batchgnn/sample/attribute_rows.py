@@ -37,11 +37,7 @@ class AttributeRows:
 
     def gather(self, name: str, rows: int | None = None) -> Tensor:
         """Copies a table's rows of the first ``rows`` nodes or edges, of all by default. Codes are
-        decoded.
-
-        Raises:
-            ValueError: the table has not the rows that are read.
-        """
+        decoded. Raises ValueError if the table has not the rows that are read."""
         table = self.tables[name]
         if table.device.type not in ("cpu", "meta"):  # of a batch on a GPU, which no kernel here reads
             if self.row is not None:

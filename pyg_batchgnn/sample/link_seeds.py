@@ -88,11 +88,8 @@ class LinkFinder(Protocol):
     """Draws the negatives of a macrobatch, and finds the ids of all ends."""
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:
-        """Returns the ends of links; collective over ranks.
-
-        Raises:
-            ValueError: a negative cannot be drawn. The message names its link.
-        """
+        """Returns the ends of links; collective over ranks. Raises ValueError if a negative cannot
+        be drawn. The message names its link."""
 
 
 class LocalFinder:

@@ -128,12 +128,8 @@ class NodePool:
         return found if self.sums is None else found * (self.sums.before(found) > 0)
 
     def draw(self, streams: WordStreams, which: Tensor, allowed: Tensor) -> Tensor:
-        """Returns one position for each of some streams.
-
-        Args:
-            which: [w] int64, positions of the streams.
-            allowed: [w] int64, at least 1: what `allowed` returned.
-        """
+        """Returns one position for each of some streams. ``which``: [w] int64, positions of the
+        streams. ``allowed``: [w] int64, at least 1: what `allowed` returned."""
         if self.sums is None:
             return streams.bounded(allowed, which)
         return self.sums.find(streams.uniform(which) * self.sums.before(allowed), allowed)
@@ -145,11 +141,8 @@ class NodePool:
         return node if self._positions is None else self._positions[node]
 
     def draw_outside(self, streams: WordStreams, which: int, allowed: int, taken: Tensor) -> int | None:
-        """Returns a position that is not taken, or None if there is none.
-
-        Args:
-            taken: [n] int64, distinct positions in ascending order.
-        """
+        """Returns a position that is not taken, or None if there is none. ``taken``: [n] int64,
+        distinct positions in ascending order."""
         position = taken[taken < allowed]
         stream = torch.tensor([which])
         if self.weight is not None:

@@ -274,12 +274,8 @@ class LinkRules:
     def start(
         self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None, parts: PygParts, epoch: int
     ) -> LinkStart:
-        """Returns the seeds of one minibatch of links.
-
-        Raises:
-            ValueError: a negative cannot be drawn, or would be later than its link and must not.
-                The message names its link.
-        """
+        """Returns the seeds of one minibatch of links. Raises ValueError if a negative cannot be
+        drawn, or would be later than its link and must not. The message names its link."""
         relations = parts.graph.schema.relations
         if inputs.input_type is None and len(relations) != 1:
             raise ValueError(

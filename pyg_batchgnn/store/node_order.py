@@ -31,11 +31,8 @@ class NodeOrder:
 
     @classmethod
     def of(cls, part: Part, comm: Communicator, node_type: int, time: Tensor) -> NodeOrder:
-        """Sorts the nodes of a type. Collective; counts as `MessageKind.PARTITION`.
-
-        Args:
-            time: [n] int64, the time of each own node of the type, by row.
-        """
+        """Sorts the nodes of a type. Collective; counts as `MessageKind.PARTITION`. ``time``: [n]
+        int64, the time of each own node of the type, by row."""
         own = part.nodes_of(node_type)
         keys = torch.stack([time, part.original_ids(node_type)], dim=1)
         rows = torch.cat([keys, torch.arange(own.start, own.stop).unsqueeze(1)], dim=1)

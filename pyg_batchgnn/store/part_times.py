@@ -226,11 +226,8 @@ class OwnRowFinder:
         self._sorted: dict[int, SortedNodes] = {}
 
     def find(self, node_type: int, nodes: Tensor) -> OwnRows:
-        """Finds those nodes of a list that the rank owns.
-
-        Args:
-            nodes: [n] int64 original ids, in any order.
-        """
+        """Finds those nodes of a list that the rank owns. ``nodes``: [n] int64 original ids, in any
+        order."""
         if node_type not in self._sorted:
             self._sorted[node_type] = SortedNodes.of(self._part.original_ids(node_type))
         return self._sorted[node_type].find(nodes)

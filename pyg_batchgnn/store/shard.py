@@ -243,11 +243,8 @@ class RowRequest:
         return RowRequest(*(column[order] for column in self.columns))
 
     def split(self, book: PartitionBook, node_type: int = 0) -> list[RowRequest]:
-        """Cuts ascending internal ids of one node type where the owner changes.
-
-        Returns:
-            One request per part, its ``node`` counted from the part's first node of the type.
-        """
+        """Cuts ascending internal ids of one node type where the owner changes. Returns one request
+        per part, its ``node`` counted from the part's first node of the type."""
         if not len(self):
             return [self] * book.parts
         own = [book.nodes_of(part, node_type) for part in range(book.parts)]
