@@ -52,16 +52,8 @@ def context_of(
 ) -> GraphContext:
     """Returns what a user gives as ``data`` as a graph for passes over all nodes.
 
-    Args:
-        data: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
-            features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
-        threads: at most this many threads fetch rows.
-        budget: bytes of memory for pieces, and in one process for tables too; see `PassMemory`.
-        scratch: the folder of rows that do not fit memory, in one process.
-
-    Raises:
-        TypeError, ValueError: ``data`` is no graph that can be read here, or ``scratch`` is no
-            folder.
+    Arguments and errors are those of `AllNodes`. ``budget``: bytes of memory for pieces, and in one
+    process for tables too; see `PassMemory`.
     """
     memory = PassMemory(budget, scratch)
     if isinstance(data, (Data, HeteroData)):

@@ -56,12 +56,10 @@ class Communicator(Collectives):
     every later use raises at once.
 
     Attributes:
-        name: as given to `create`.
-        rank, size: the rank of this process, and the number of processes.
-        host: the number of this rank's host, as the launcher counts.
-        hosts: the host of every rank.
-        timeout: seconds.
+        name, timeout: as given to `create`.
         counters: rounds, rows, bytes and waiting time by kind.
+
+    ``rank``, ``size``, ``host`` and ``hosts`` are those of `Collectives`.
     """
 
     def __init__(self, channel: Channel) -> None:

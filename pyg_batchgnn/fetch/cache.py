@@ -89,11 +89,7 @@ class CacheSplit:
 
 
 class CachedRows:
-    """The rows of some remote nodes of one type, by ascending internal ids.
-
-    Attributes:
-        node: as given.
-    """
+    """The rows of some remote nodes of one type, by ascending internal ids ``node``."""
 
     def __init__(self, node: Tensor) -> None:
         self.node = node

@@ -73,12 +73,8 @@ class DiskRows:
     A unit is a fetch group. When it is prepared, the next range of the file is read, in which rows
     of later units lie too (`Sweep`). The rows of all units lie in one table in memory.
 
-    Args:
-        tables: by group and name, the tables. Rows of nodes stay in memory, those of edges do not.
-
-    Attributes:
-        tables: as given.
-        periods: by group of nodes, the units of a sweep; empty before an epoch begins.
+    ``tables``: by group and name. Rows of nodes stay in memory, those of edges do not. ``periods``:
+    by group of nodes, the units of a sweep; empty before an epoch begins.
     """
 
     def __init__(self, tables: Mapping[Group, Mapping[str, DiskTable]]) -> None:

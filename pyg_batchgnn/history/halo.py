@@ -186,12 +186,8 @@ class HaloSampler:
     """Samples the minibatches of a rank without asking other ranks.
 
     Neighbours of the part's own nodes are drawn as `PartitionedSampler` draws them. Halo nodes get
-    no in-edges. Without halo nodes the minibatches are, bit for bit, those of the whole graph.
-
-    Args:
-        plan: fanouts and the rules of picking.
-        seed: any integer, taken modulo 2**64.
-        threads: at most this many threads work; torch's number if None.
+    no in-edges. Without halo nodes the minibatches are bitwise identical to those of the whole
+    graph. ``plan``, ``seed`` and ``threads`` are as in `MacrobatchSampler`.
     """
 
     def __init__(

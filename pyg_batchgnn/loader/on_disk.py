@@ -38,7 +38,6 @@ class MappedTables:
         budget: the bytes that the loader may take.
 
     Attributes:
-        budget: as given.
         rows: reads the tables that are not held; None if all are.
         held_bytes: the bytes of the tables that are held.
     """
@@ -233,7 +232,6 @@ class LookAhead:
         rows: reads those of them that are not held.
 
     Attributes:
-        rows: as given.
         budget: the bytes that the loader may take, less those of tables that it holds.
         forecast: what an epoch is predicted to read, a `DiskForecast`, once sizes are chosen.
         continuation: how the next epoch is told, if it follows this one.

@@ -61,12 +61,9 @@ class Linear(torch.nn.Linear):
 
 
 def is_watched(module: torch.nn.Module) -> bool:
-    """Returns whether the module must be called by itself: it has hooks or a ``forward`` of its
-    own, or ``compile`` was called on it.
-
-    Hooks of the module count, and the global ones of torch. Fused computations call no modules,
-    so they are used only for modules that are not watched.
-    """
+    """Returns whether a module must be called itself: it has hooks (or torch has global ones), a
+    ``forward`` of its own, or was compiled. Fused computations call no modules, so they leave such
+    modules out."""
     hooks = (
         torch.nn.modules.module._has_any_global_hook(),
         "forward" in vars(module),

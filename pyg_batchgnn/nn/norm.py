@@ -26,12 +26,6 @@ class BatchNorm(torch.nn.BatchNorm1d):
     counts twice in them, as in torch.
 
     Args:
-        num_features: the number of columns, C.
-        eps: added to the variance.
-        momentum: the weight of a minibatch in the running statistics; None takes the mean over all
-            minibatches.
-        affine: adds a weight and a bias.
-        track_running_stats: keeps running statistics for evaluation.
         relu: adds a ReLU in the same pass.
         device: the device, which must be the CPU.
         dtype: the dtype of parameters and buffers; statistics are at least float32.

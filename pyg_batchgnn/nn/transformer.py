@@ -38,15 +38,9 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
     values of all sources are computed first.
 
     Args:
-        in_channels: the number of columns of x, or (of sources, of targets); -1 takes it from the
-            first call.
-        out_channels: the number of columns of a head, C.
-        heads: the number of heads, H.
-        concat: puts the heads side by side; otherwise takes their mean.
+        in_channels, out_channels, heads, concat, dropout: as in `GATConv`.
         beta: weighs the product of the own rows of the targets against the attention, by a learned
             gate; without effect where ``root_weight`` is False.
-        dropout: the probability of dropping an attention weight, keyed as docs/reference/layers.md
-            says.
         edge_dim: the number of columns of edge features, which are multiplied by one weight and
             added to keys and values; None without edge features.
         bias: adds biases to queries, keys, values and the product of the own rows.

@@ -303,11 +303,8 @@ class HGTSampler(_GraphSampler):
     nodes. docs/concepts/sampling-contract.md has the law.
 
     Args:
-        graph: the whole graph by destination.
         plan: the number of nodes by type and hop.
-        seed: any integer, taken modulo 2**64.
-        threads: at most this many threads work, on different minibatches; torch's number if None.
-        layout: form of the edges.
+        graph, seed, threads, layout: as in `MacrobatchSampler`.
 
     Raises:
         TypeError: the graph or the plan is of another type.

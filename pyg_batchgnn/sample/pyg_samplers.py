@@ -192,13 +192,9 @@ class PygHGTSampler(PygNodeSampler):
     """PyG's `HGTSampler`, with keyed samples and without torch-sparse.
 
     Args:
-        data: a ``Data``, a ``HeteroData``, or a ``(FeatureStore, GraphStore)`` pair.
-        num_samples: the nodes of each type that each hop samples: a list by hop for all types, or a
-            dict of lists by type. -1 samples all candidates.
+        data, num_samples, neighbor_cap: as in `MacrobatchHGTLoader`.
         is_sorted, share_memory: ignored; edges that are sorted are used where they lie, and worker
             processes read the same memory.
-        neighbor_cap: at most this many in-edges of a node count in a relation. If a node has more,
-            those that count are drawn once per minibatch. None for no cap.
         seed: the key of every random choice.
         threads: at most this many threads work; torch's number if None.
 
@@ -331,17 +327,15 @@ class PygNeighborSampler(PygNodeSampler):
         subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted,
             directed: as in PyG's `NeighborSampler`.
         share_memory: ignored; worker processes read the same memory.
-        sample_direction: "forward" follows edges against their direction, as layers do;
-            "backward" follows them from source to target.
+        sample_direction: "forward" follows edges against their direction, as layers do; "backward"
+            follows them from source to target.
         time_window: how much older than its seed a neighbour may be, in the unit of the times.
         times: the attribute ``time_attr`` by group, for a `CscGraph`, which has no attributes.
         seed: the key of every random choice.
         threads: at most this many threads work; torch's number if None.
-        epoch: the epoch, or a function that returns it.
-
-    Samples also depend on ``epoch``, which PyG's loaders do not know of. Assign it between epochs,
-    or give a function, such as ``lambda: trainer.current_epoch``. Otherwise the same seeds get the
-    same neighbours again.
+        epoch: the epoch, which samples also depend on and PyG's loaders do not know. Assign it
+            between epochs, or give a function such as ``lambda: trainer.current_epoch``. Otherwise
+            the same seeds get the same neighbours again.
     """
 
     def __init__(
