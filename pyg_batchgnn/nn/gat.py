@@ -210,7 +210,7 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         fill_value: the features of added loops: a number, a tensor [edge_dim], or a reduction of
             the features of the other edges of the target ("mean", "add", "min", "max", "mul").
         bias: adds a bias.
-        residual: adds a product of the own rows of the targets.
+        residual: adds a product of the root nodes' features.
         **kwargs: the other arguments of PyG, at their default values.
 
     Raises:

@@ -223,7 +223,7 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
 
     ``conv(x_dict, minibatch, layer)`` computes one layer of a minibatch of several types. With
     "sum" and "mean" all relations into a type are one pass of products, and the own rows of its
-    nodes are multiplied once. A layer of one relation has the bits of its convolution.
+    nodes are multiplied once. A layer of one relation is bitwise identical to its convolution.
 
     Args:
         convs: the convolution of each relation: `SAGEConv`, `GINConv`, `GATConv`, `GATv2Conv` and

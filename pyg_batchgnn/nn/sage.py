@@ -32,7 +32,7 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         out_channels: the number of columns of the result.
         aggr: "mean", "sum" (or "add") or "max", or one of PyG's modules for these.
         normalize: scales the rows of the result to length 1.
-        root_weight: adds a product of the own rows of the targets.
+        root_weight: adds a product of the root nodes' features.
         project: applies a product and ReLU to every source before aggregation (Eq. 3 of the paper).
         bias: adds a bias.
         **kwargs: the other arguments of PyG, at their default values.

@@ -75,7 +75,7 @@ class Terms:
     """The terms that the result of a layer is the sum of."""
 
     products: tuple[RowProduct, ...] = ()
-    # [O, K], the weight of the own rows of the targets; None if these are not read.
+    # [O, K], the weight of the root nodes' features; None if these are not read.
     root: Tensor | None = None
     bias: Tensor | None = None  # [O], or None
     # [D, O], a term that is no product, of the dtype of the result; or None.
@@ -98,7 +98,7 @@ def total(
     training: bool = False,
 ) -> Tensor:
     """Returns the sum of terms, [D, O], with ReLU and dropout in the same pass where possible.
-    ``own``: [D, K], the own rows of the targets; None leaves their products out."""
+    ``own``: [D, K], the root nodes' features; None leaves their products out."""
     products = [one for part in parts for one in part.products]
     roots = [part.root for part in parts if part.root is not None]
     if own is not None and roots:

@@ -39,12 +39,12 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
 
     Args:
         in_channels, out_channels, heads, concat, dropout: as in `GATConv`.
-        beta: weighs the product of the own rows of the targets against the attention, by a learned
+        beta: weighs the product of the root nodes' features against the attention, by a learned
             gate; without effect where ``root_weight`` is False.
         edge_dim: the number of columns of edge features, which are multiplied by one weight and
             added to keys and values; None without edge features.
         bias: adds biases to queries, keys, values and the product of the own rows.
-        root_weight: adds a product of the own rows of the targets.
+        root_weight: adds a product of the root nodes' features.
         **kwargs: the other arguments of PyG, at their default values.
 
     Raises:

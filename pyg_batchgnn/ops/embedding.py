@@ -98,7 +98,7 @@ def gather_either(near: Tensor, far: Tensor, source: Tensor) -> Tensor:
 
 
 def update_rows(table: RowTable, changes: RowChanges, gradients: RowGradients, step: RowStep) -> None:
-    """Updates rows and the state that lies with them. The same bits on any number of threads.
+    """Updates rows and the state that lies with them, bitwise identical on any number of threads.
 
     A row stays as it is if all its gradients are left out.
     """
