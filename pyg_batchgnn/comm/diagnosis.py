@@ -81,7 +81,8 @@ def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
     if not guilty:
         guilty = [peer for peer in others if named & set(peer.endpoints)]
     if not guilty and evidence.statuses:
-        guilty = _behind(evidence, others) or _not_moved_on(evidence, others)
+        guilty = _behind(evidence, others)
+        guilty = guilty or [one for one in others if statuses[one.rank].exchange == evidence.exchange]
         liveness.update(_settled(guilty) if not evidence.timed_out else {})
     sentences = [f"{peer} {_observed(evidence, peer, liveness[peer.rank])}" for peer in guilty]
     if not guilty:
@@ -120,11 +121,6 @@ def _behind(evidence: Evidence, others: Sequence[Peer]) -> list[Peer]:
         if statuses[peer.rank].exchange < evidence.exchange
         or statuses[peer.rank].phase is not RankPhase.ENTERED
     ]
-
-
-def _not_moved_on(evidence: Evidence, others: Sequence[Peer]) -> list[Peer]:
-    statuses = evidence.statuses or {}
-    return [peer for peer in others if statuses[peer.rank].exchange == evidence.exchange]
 
 
 def _observed(evidence: Evidence, peer: Peer, liveness: Liveness) -> str:

@@ -168,7 +168,12 @@ class BlockFetcher:
     def fetch(self, group: FetchGroup) -> Fetched:
         minibatches = group.minibatches
         groups = minibatches[0].schema.node_groups if minibatches else ()
-        found = [self._distinct(number, group) for number in range(len(groups))]
+        found = [
+            distinct_nodes(
+                [minibatch.nodes[number].node for minibatch in minibatches], self._num_nodes[number]
+            )
+            for number in range(len(groups))
+        ]
         blocks = self._read({name: one.node for name, one in zip(groups, found, strict=True)})
         ready = []
         for place, minibatch in enumerate(minibatches):
@@ -180,7 +185,3 @@ class BlockFetcher:
             ready.append(Minibatch.of(minibatch, attributes))
         tables = [table for block in blocks.values() for table in block.values()]
         return Fetched(ready, sum(table.nbytes for table in tables if isinstance(table, Tensor)))
-
-    def _distinct(self, number: int, group: FetchGroup) -> DistinctNodes:
-        nodes = [minibatch.nodes[number].node for minibatch in group.minibatches]
-        return distinct_nodes(nodes, self._num_nodes[number])

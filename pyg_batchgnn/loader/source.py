@@ -89,7 +89,8 @@ class SourceFetcher:
         tables = self._source.tables(self._num_nodes)
         if tables is None:
             return self._copied(group, _edge_ids(group))
-        have_ids = _have_edge_ids(group)
+        reached = (one for minibatch in group.minibatches for one in minibatch.reached_edges.values())
+        have_ids = all(one.edge is not None for one in reached)
         fetched = self._in_place(tables, have_ids).fetch(group)
         if tables.edges is not None or not have_ids:
             return fetched
@@ -130,11 +131,6 @@ def _edge_ids(group: FetchGroup) -> _EdgeIds:
         if len(known) == len(ids):
             found[name] = known
     return found
-
-
-def _have_edge_ids(group: FetchGroup) -> bool:
-    reached = (one for minibatch in group.minibatches for one in minibatch.reached_edges.values())
-    return all(one.edge is not None for one in reached)
 
 
 def _together(edges: _EdgeIds) -> dict[Group, Tensor]:

@@ -125,14 +125,12 @@ def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(ctx: Any, *grads: Tensor | None) -> Any:
         with torch.no_grad():
             found = backward(ctx, *grads)
-        return _guard(found, _depends_on(ctx, grads)) if torch.is_grad_enabled() else found
+        if not torch.is_grad_enabled():
+            return found
+        read = (*grads, *getattr(ctx, "saved_tensors", ()), *getattr(ctx, "leaves", ()))
+        return _guard(found, [one for one in read if isinstance(one, Tensor) and one.requires_grad])
 
     return guarded
-
-
-def _depends_on(ctx: Any, grads: Sequence[Any]) -> list[Tensor]:
-    read = (*grads, *getattr(ctx, "saved_tensors", ()), *getattr(ctx, "leaves", ()))
-    return [one for one in read if isinstance(one, Tensor) and one.requires_grad]
 
 
 def _guard(found: Any, read: Sequence[Tensor]) -> Any:

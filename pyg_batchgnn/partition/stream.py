@@ -121,7 +121,8 @@ class TypeStream:
         loads of the parts, written to. ``counted``: True if the nodes are in ``load`` already."""
         remote = self.part.remote(self.owner)
         for rows in self._rounds():
-            found = pull(self.comm, remote, self._outside(rows))
+            source = self.in_edges.sources(rows)
+            found = pull(self.comm, remote, source[self._is_outside(source)])
             before = self._load_of(rows) if counted else 0
             assign(rows, found, load)
             load += self.comm.all_reduce(self._load_of(rows) - before, MessageKind.PARTITION)
@@ -189,10 +190,6 @@ class TypeStream:
         at = (torch.searchsorted(weight, marks) + own.start).tolist()
         at[0], at[-1] = own.start, own.stop
         return (range(begin, end) for begin, end in pairwise(at))
-
-    def _outside(self, rows: range) -> Tensor:
-        source = self.in_edges.sources(rows)
-        return source[self._is_outside(source)]
 
     def _is_outside(self, source: Tensor) -> Tensor:
         return (source < self._first) | (source >= self._first + self.part.num_nodes)
