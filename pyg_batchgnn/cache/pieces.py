@@ -74,7 +74,7 @@ class RelationPiece:
 
     rows: range  # the owned targets
     indices: Tensor  # [e] int32 or int64, the table row of each in-edge's source
-    sources: PieceNodes  # the sources
+    sources: PieceNodes
 
     @property
     def tables(self) -> Mapping[str, Tensor]:

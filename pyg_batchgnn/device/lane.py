@@ -35,7 +35,7 @@ class Ticket(Protocol):
 class Lane(ABC):
     """The stream on which batches are copied to a device and put together there."""
 
-    device: torch.device  # the device
+    device: torch.device
     reads_host: bool  # True if kernels of the device read registered host memory themselves
 
     @abstractmethod

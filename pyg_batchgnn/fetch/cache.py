@@ -326,7 +326,7 @@ def _propagated(found: Tensor, edges: _EdgesBySource, targets: Sequence[_Targets
 class _Targets:
     rows: slice  # their rows among the nodes of the part
     degree: Tensor  # [n_t] float32, the number of in-edges of each
-    plan: SamplingPlan  # the plan
+    plan: SamplingPlan
     relation: Relation  # the names of the relation
 
     @classmethod

@@ -35,7 +35,7 @@ SamplerHook = Callable[[Any], Any]
 class Exported:
     """A batch as the user gets it, before the user's transform."""
 
-    batch: Any  # the batch
+    batch: Any
     counters: LoaderCounters | None = None  # what making it took; None if it took nothing
 
 

@@ -35,7 +35,7 @@ from pyg_batchgnn.types import Relation, Schema
 class RelationLinks:
     """The links of one relation, checked."""
 
-    relation: Relation  # the relation
+    relation: Relation
     index: Tensor  # [2, n] int64, sources above targets, ids within their types
     label: Tensor | None = None  # [n, ...], or None
     time: Tensor | None = None  # [n] int64, or None
@@ -185,7 +185,7 @@ class UserLinks:
 class RelationRequest:
     """The links that a user gave for one relation."""
 
-    relation: Relation  # the relation
+    relation: Relation
     links: UserLinks  # the links; their ``index`` is None for all edges
     what: str  # the words for them in errors
 

@@ -24,7 +24,7 @@ VERSION = 1
 class Run:
     """One pass over the epoch, by one iterator."""
 
-    epoch: int  # the epoch
+    epoch: int
     skip: int = 0  # minibatches that an earlier process handed out
     handed_out: int = 0  # minibatches handed out, ``skip`` included
     num_batches: int | None = None  # minibatches of the epoch, if it has begun and its order says so

@@ -204,8 +204,8 @@ def _mask(count: int, index: Tensor) -> Tensor:
 
 
 def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
-    """Copies a rank's shard to memory that its host shares; returns the host's shards by rank.
-    Collective. Returns the shards of this host's ranks, by rank."""
+    """Copies a rank's shard to memory that its host shares. Collective. Returns the shards of this
+    host's ranks, by rank."""
     if len(set(comm.hosts)) == comm.size:
         return {comm.rank: own}  # nobody has anybody to share with
     alone = len(comm.ranks_of_host) == 1
