@@ -207,10 +207,8 @@ def nodes_of(schema: Schema) -> Group:
 
 @dataclass(frozen=True)
 class Origin:
-    """The edges and the features that a cache was made of, held weakly.
-
-    By them the data is recognised without being read again.
-    """
+    """The edges and the features that a cache was made of, held weakly. By them the data is
+    recognised without being read again."""
 
     edges: weakref.ref[Tensor]  # the ``edge_index`` of a ``Data``, or the sources of a `CscGraph`
     x: weakref.ref[Tensor]  # the features
@@ -251,13 +249,8 @@ def _differences(known: GraphFingerprint, graph: TypedGraph, x: Any) -> list[str
 
 class _Pass:
     """Passes over all nodes that a process owns, in pieces. All methods are collective over ranks.
-
-    Args:
-        progress: True shows a progress bar on the standard error of the first rank.
-
-    Raises:
-        TypeError, ValueError: the nodes have no features that can be read here.
-    """
+    ``progress``: True shows a progress bar on the standard error of the first rank. Raises
+    TypeError or ValueError if the nodes have no features that can be read here."""
 
     def __init__(self, graph: GraphContext, threads: int | None, progress: bool) -> None:
         self._graph, self._threads = graph, threads

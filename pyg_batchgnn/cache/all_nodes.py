@@ -139,11 +139,8 @@ class AllNodes:
         return self._context.count(self.schema.type_number(node_type))
 
     def allocate(self, node_type: str, row_shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
-        """Makes a table for a type's owned nodes, which other ranks may read.
-
-        Raises:
-            OSError: it does not fit memory, and there is no room for its file.
-        """
+        """Makes a table for a type's owned nodes, which other ranks may read. Raises OSError if it
+        does not fit memory, and there is no room for its file."""
         return self._context.allocate((self.count(node_type), *row_shape), dtype)
 
     def keep(self, node_type: str, row_shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:

@@ -44,11 +44,8 @@ class Aggregation(str, enum.Enum):
 
     @classmethod
     def parse(cls, given: Any) -> Aggregation:
-        """Returns an aggregation by name.
-
-        Raises:
-            ValueError: there is none of that name, or it cannot be made before training.
-        """
+        """Returns an aggregation by name. Raises ValueError if there is none of that name, or it
+        cannot be made before training."""
         if isinstance(given, str) and given in [one.value for one in cls]:
             return cls(given)
         choices = ", ".join(repr(one.value) for one in cls)
@@ -140,11 +137,7 @@ def aggregator(
     def reduced(piece: RelationPiece) -> Tensor:
         ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
         return ops.aggregate(
-            piece.tables[FEATURES],
-            ptr - ptr[0],
-            piece.indices,
-            reduce=kind.value,
-            out_dtype=wide,
+            piece.tables[FEATURES], ptr - ptr[0], piece.indices, reduce=kind.value, out_dtype=wide
         )
 
     def symmetric(piece: RelationPiece) -> Tensor:
@@ -176,10 +169,8 @@ _FIRST, _SECOND = -0x61C8864680B583EB, -0x3B314601E57A13AD
 
 @dataclass(frozen=True)
 class GraphFingerprint:
-    """Counts and digests by which a graph and its features are recognised.
-
-    A digest is the sum of the digests of all edges or of all rows of features, modulo 2**64.
-    """
+    """Counts and digests by which a graph and its features are recognised. A digest is the sum of
+    the digests of all edges or of all rows of features, modulo 2**64."""
 
     #: num_nodes, num_edges: counts of the graph
     num_nodes: int

@@ -52,16 +52,8 @@ def context_of(
 ) -> GraphContext:
     """Returns what a user gives as ``data`` as a graph for passes over all nodes.
 
-    Args:
-        data: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
-            features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
-        threads: at most this many threads fetch rows.
-        budget: bytes of memory for pieces, and in one process for tables too; see `PassMemory`.
-        scratch: the folder of rows that do not fit memory, in one process.
-
-    Raises:
-        TypeError, ValueError: ``data`` is no graph that can be read here, or ``scratch`` is no
-            folder.
+    Arguments and errors are those of `AllNodes`. ``budget``: bytes of memory for pieces, and in one
+    process for tables too; see `PassMemory`.
     """
     memory = PassMemory(budget, scratch)
     if isinstance(data, (Data, HeteroData)):
@@ -264,12 +256,9 @@ class GraphContext:
         return {self.rank: column}
 
     def values_of_sources(self, relation: int, column: Tensor, kind: MessageKind) -> SourceValues:  # noqa: ARG002
-        """Returns a value for each owned node and for each source of their in-edges.
-
-        Each value of another rank's node travels once, counted under ``kind``.
-
-        ``column``: [n] the values of the owned nodes. The relation stays within one node type.
-        """
+        """Returns a value for each owned node and for each source of their in-edges. Each value of
+        another rank's node travels once, counted under ``kind``. ``column``: [n] the values of the
+        owned nodes. The relation stays within one node type."""
         return SourceValues(0, column, torch.empty(0, dtype=torch.int64), column[:0])
 
     def wait_for_all(self) -> None:
@@ -288,10 +277,8 @@ class GraphContext:
 
 
 class DistributedContext(GraphContext):
-    """A rank's part of a graph. Methods of more than one line are collective.
-
-    Each distinct remote node of a piece is fetched once, and the rows of all types in one exchange.
-    """
+    """A rank's part of a graph. Methods of more than one line are collective. Each distinct remote
+    node of a piece is fetched once, and the rows of all types in one exchange."""
 
     def __init__(self, store: DistFeatureStore, threads: int | None, budget: int | None) -> None:
         self.store = store

@@ -31,10 +31,8 @@ class PieceLimits:
     @classmethod
     def fetched(cls, budget: int, row_bytes: Mapping[int, int], ranks: int) -> PieceLimits:
         """Makes the limits of pieces whose rows are fetched; ``row_bytes`` by number of the type.
-
         Rows lie in a block. Those of other ranks lie also in the message that brought them. About
-        as many lie in the message that this rank sends to others.
-        """
+        as many lie in the message that this rank sends to others."""
         source = {name: size + 2 * size * (ranks - 1) // ranks for name, size in row_bytes.items()}
         return cls(budget, source)
 
@@ -68,17 +66,14 @@ class PieceLimits:
         return sum(count * self.source.get(kind, 0) for kind, count in sources.items()) + edges * self.edge
 
     def edges(self, num_nodes: Mapping[int, int]) -> int:
-        """Returns a number of edges that fit for certain; ``num_nodes`` of the graph, by type.
-
-        They fit where every edge has a source of its own, or where all nodes are among the sources.
-        """
+        """Returns a number of edges that fit for certain; ``num_nodes`` of the graph, by type. They
+        fit where every edge has a source of its own, or where all nodes are among the sources."""
         of_all = (self.budget - self.bytes(num_nodes, 0)) // self.edge
         return max(1, self.budget // (max(self.source.values(), default=0) + self.edge), of_all)
 
     def room(self, node_type: int, taken: int) -> int | None:
         """Returns how many nodes of a type fit beside ``taken`` bytes of results; None for any
-        number.
-        """
+        number."""
         each = self.result.get(node_type, 0)
         return None if self.results is None or each == 0 else max(0, self.results - taken) // each
 

@@ -62,13 +62,9 @@ class CacheMeta:
 
     @classmethod
     def read(cls, folder: Path) -> CacheMeta:
-        """Reads and checks META.json.
-
-        Raises:
-            DatasetNotFoundError: there is no such file.
-            DatasetError: the file is damaged, of another format or version, or of a graph with
-                several types or relations, whose aggregates are no longer read.
-        """
+        """Reads and checks META.json. Raises DatasetNotFoundError if there is no such file. Raises
+        DatasetError if the file is damaged, of another format or version, or of a graph with
+        several types or relations, whose aggregates are no longer read."""
         path = folder / META_FILE
         content, digest = FORMAT.read(folder)
         with FORMAT.parsing(folder):
@@ -116,11 +112,7 @@ def is_aggregation_cache(folder: str | Path) -> bool:
 
 def verify_aggregation_cache(folder: str | Path) -> None:
     """Compares the files of aggregates with META.json, checksums included, however large they are.
-
-    Raises:
-        DatasetNotFoundError: a file does not exist.
-        DatasetError: a file differs.
-    """
+    Raises DatasetNotFoundError if a file does not exist. Raises DatasetError if a file differs."""
     path = Path(folder).expanduser()
     verify_tensor(_file(path), _ARRAY, CacheMeta.read(path).promise)
 
@@ -161,12 +153,8 @@ def save_rows(path: Path, saved: SavedRows, comm: Communicator | None) -> Path:
 
 
 def load_rows(folder: Path, meta: CacheMeta, node: Tensor, out: NewRows) -> None:
-    """Reads the rows of some nodes.
-
-    Args:
-        node: [n] int64, the original ids of these nodes.
-        out: [n, F] of the file's type.
-    """
+    """Reads the rows of some nodes. ``node``: [n] int64, the original ids of these nodes. ``out``:
+    [n, F] of the file's type."""
     table = map_tensor(_file(folder), _ARRAY, meta.promise)
     for rows in row_blocks(len(node)):
         out.write(rows.start, table[node[rows.start : rows.stop]])

@@ -112,11 +112,7 @@ class PassMemory:
         return read_rows(table, row, self._readers.get(_place(table)))
 
     def new_rows(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
-        """Makes a table, in memory if it fits.
-
-        Raises:
-            OSError: there is no room for its file.
-        """
+        """Makes a table, in memory if it fits. Raises OSError if there is no room for its file."""
         size = math.prod(shape) * dtype.itemsize
         if size and not self._fits(size):
             return RowsInFile(self, ScratchTable(self._folder(), shape[0], shape[1:], dtype))

@@ -28,10 +28,8 @@ class SourceNumbers(Enum):
 
 @dataclass(frozen=True, eq=False)
 class PassReads:
-    """The edges and columns that a pass over all targets of some relations reads.
-
-    Node types and relations are given by number.
-    """
+    """The edges and columns that a pass over all targets of some relations reads. Node types and
+    relations are given by number."""
 
     relations: Sequence[int]  # the relations, ascending
     #: the columns by name, by node type. If targets are numbered first, a type without an entry is
@@ -76,7 +74,7 @@ class RelationPiece:
 
     rows: range  # the owned targets
     indices: Tensor  # [e] int32 or int64, the table row of each in-edge's source
-    sources: PieceNodes  # the sources
+    sources: PieceNodes
 
     @property
     def tables(self) -> Mapping[str, Tensor]:
@@ -102,8 +100,7 @@ class Renumbered:
     @classmethod
     def of(cls, sources: Sequence[Tensor], targets: range, num_nodes: int) -> Renumbered:
         """Numbers the sources [e] of each relation, below ``num_nodes``. Targets are of the same
-        type.
-        """
+        type."""
         own = torch.arange(targets.start, targets.stop)
         ids, (at, *places) = ops.unique_nodes([own, *(one.to(torch.int64) for one in sources)], num_nodes)
         begin, count = (int(at[0]) if len(targets) else 0), len(targets)

@@ -124,8 +124,7 @@ def _extension() -> Any:
 @cache
 def _intels_create() -> Any:
     """Returns Intel's function that makes groups. Importing its package registers it instead of
-    ours.
-    """
+    ours."""
     importlib.import_module(BINDINGS)
     return dist.Backend._plugins["CCL"].creator_fn
 
@@ -151,13 +150,8 @@ class Libraries:
 
 def find_libraries() -> Libraries:
     """Finds the libraries in CCL_ROOT, in the installed packages, or in this environment, in this
-    order.
-
-    ``<environment>/lib/libccl.so.1`` is not used, because it may be the library with SYCL.
-
-    Raises:
-        CclMissingError: a library is in none of these places.
-    """
+    order. ``<environment>/lib/libccl.so.1`` is not used, because it may be the library with SYCL.
+    Raises CclMissingError if a library is in none of these places."""
     oneccl = _first(root / _LIBRARY for root in _roots("oneccl-devel"))
     if oneccl is None:
         raise CclMissingError(f"oneCCL ({_LIBRARY}) is not installed; {_remedy()}")
@@ -224,13 +218,8 @@ class RankFacts:
 
 
 def exchange_facts(store: Any, rank: int, size: int, timeout: timedelta, facts: RankFacts) -> list[RankFacts]:
-    """Returns the facts of all ranks of a group, by rank. Collective.
-
-    ``timeout``: for all ranks to come.
-
-    Raises:
-        TimeoutError: a rank did not come. The text names it.
-    """
+    """Returns the facts of all ranks of a group, by rank. Collective. ``timeout``: for all ranks to
+    come. Raises TimeoutError if a rank did not come. The text names it."""
     keys = [f"facts/{other}" for other in range(size)]
     store.set(keys[rank], json.dumps(asdict(facts)))
     try:
@@ -285,13 +274,8 @@ class TransportChoice:
 
 def choose_transport(ranks: Sequence[RankFacts], own: RankFacts, whole_world: bool) -> TransportChoice:
     """Chooses the transport. All ranks choose the same, because they have the same facts.
-
     ``whole_world``: whether the group has all ranks. oneCCL learns from its first group which ranks
-    share a host.
-
-    Raises:
-        ValueError: the ranks cannot agree.
-    """
+    share a host. Raises ValueError if the ranks cannot agree."""
     shared, why = _shares(ranks, whole_world)
     return TransportChoice(shared, interface(ranks, own), why)
 
@@ -336,11 +320,9 @@ def _why_not(ranks: Sequence[RankFacts], whole_world: bool) -> str:
 
 
 def interface(ranks: Sequence[RankFacts], own: RankFacts, environment: Mapping[str, str] = os.environ) -> str:
-    """Chooses the network interface for TCP.
-
-    It is the interface that GLOO_SOCKET_IFNAME names. Without it, it is the loopback on one host,
-    and the interface that reaches the master on several hosts.
-    """
+    """Chooses the network interface for TCP. It is the interface that GLOO_SOCKET_IFNAME names.
+    Without it, it is the loopback on one host, and the interface that reaches the master on several
+    hosts."""
     named = environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     if named:
         return named
@@ -379,10 +361,8 @@ _NEVER = str(10**6)
 def settings(
     libraries: Libraries, choice: TransportChoice, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Returns the variables that oneCCL needs to work under any launcher.
-
-    ``environment``: the process's variables, the launcher's among them.
-    """
+    """Returns the variables that oneCCL needs to work under any launcher. ``environment``: the
+    process's variables, the launcher's among them."""
     chosen = {
         "CCL_ATL_TRANSPORT": "ofi",
         "CCL_ATL_SHM": str(int(choice.shared)),

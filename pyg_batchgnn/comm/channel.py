@@ -21,7 +21,6 @@ from pyg_batchgnn.comm.diagnosis import (
     Liveness,
     Peer,
     RankPhase,
-    RankStatus,
     StatusBoard,
     StatusLines,
     diagnose,
@@ -160,13 +159,8 @@ class Channel:
         self.last_exchange = 0
 
     def fail(self, error: CommError, report: str = "") -> CommError:
-        """Breaks the channel and tells the other ranks.
-
-        ``report``: what the other ranks are told, by default the error's own text.
-
-        Returns:
-            The error.
-        """
+        """Breaks the channel and tells the other ranks. ``report``: what the other ranks are told,
+        by default the error's own text. Returns the error."""
         if self.broken is None:
             self.broken = error
             if self.board is not None:
@@ -179,10 +173,8 @@ class Channel:
         return error
 
     def close(self, reason: str = "") -> None:
-        """Leaves the channel without waiting for peers.
-
-        The process group is destroyed. If the channel is broken, the group was abandoned before.
-        """
+        """Leaves the channel without waiting for peers. The process group is destroyed. If the
+        channel is broken, the group was abandoned before."""
         if self.broken is not None:
             return
         self.broken = CommError(reason or "it was closed", [self.rank])
@@ -193,9 +185,6 @@ class Channel:
             dist.destroy_process_group(self.group)
         self.group = None
         self._release_memory()
-
-    def _statuses(self, seconds: float) -> dict[int, RankStatus] | None:
-        return None if self.board is None else self.board.statuses(seconds)
 
     def _check_peers(self, waited: float) -> None:
         """`Transport` calls it after each slice of a wait."""
@@ -224,10 +213,7 @@ class Channel:
 
     def _explain(self, exchange: Exchange, error: Exception) -> tuple[str, PeerError]:
         """Finds out what happened. Another rank's report is preferred to this rank's own diagnosis.
-
-        Returns:
-            The report for the other ranks, and the error for this one.
-        """
+        Returns the report for the other ranks, and the error for this one."""
         waited = time.monotonic() - exchange.entered
         failure = error.failure if isinstance(error, PeerFailure) else None
         if failure is None and self.board is not None:
@@ -249,7 +235,7 @@ class Channel:
     def _diagnose(self, exchange: Exchange, error: Exception, waited: float) -> Failure:
         text = str(error) if isinstance(error, TransportError) else ""
         timed_out = isinstance(error, TransportTimeout) or "timed out" in text.lower()
-        statuses = self._statuses(self._reserve / 2)
+        statuses = None if self.board is None else self.board.statuses(self._reserve / 2)
         evidence = Evidence(
             rank=self.rank,
             communicator=self.name,
@@ -372,10 +358,8 @@ class Exchange:
 
     def has_room(self, largest: int, kept: int) -> bool:
         """Returns whether data of these sizes travel with the counts. Data that exceed one call of
-        the backend never do.
-
-        ``largest``: the most bytes that one rank sends to another; ``kept``: to itself.
-        """
+        the backend never do. ``largest``: the most bytes that one rank sends to another; ``kept``:
+        to itself."""
         return max(largest, kept) <= self._link.mailbox.room and self.transport.fits(largest, kept)
 
     def _swap(self) -> Sequence[Message]:

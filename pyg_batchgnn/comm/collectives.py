@@ -33,17 +33,12 @@ def allocate_empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True)
 class Received:
-    """Rows that came from all ranks.
+    """Rows that came from all ranks."""
 
-    Attributes:
-        rows: [sum(counts), ...], the rows of rank 0 first, then those of rank 1, and so on.
-        counts: the number of rows, by sender.
-        items: the number of items that the rows hold, by sender. Equal to ``counts`` where a sender
-            gave no items.
-    """
-
-    rows: Tensor
-    counts: list[int]
+    rows: Tensor  # [sum(counts), ...], the rows of rank 0 first, then those of rank 1, and so on
+    counts: list[int]  # the number of rows, by sender
+    # The number of items that the rows hold, by sender. Equal to ``counts`` where a sender gave no
+    # items.
     items: list[int]
 
     def split(self) -> list[Tensor]:
@@ -106,8 +101,7 @@ class Collectives:
         items: Sequence[int] | None = None,
     ) -> Handle[Received]:
         """Starts an `exchange` on the communicator's own thread. Leave the rows alone until its
-        end.
-        """
+        end."""
         return self._exchanges.start(self._exchange(rows, counts, header, allocate, items))
 
     def _exchange(
@@ -389,7 +383,7 @@ def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: flo
             arriving = count_to_all(exchange, as_bytes(flat), 1, bits)
             _sum_gathered(exchange, flat, _shares(arriving, weight))
         else:
-            sizes = _piece_sizes(exchange, flat)
+            sizes = [piece.numel() * flat.itemsize for piece in flat.tensor_split(exchange.size)]
             arriving = exchange.counts(
                 [0] * exchange.size, [bits] * exchange.size, lambda: as_bytes(flat), sizes
             )
@@ -398,10 +392,8 @@ def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: flo
 
 
 def _shares(received: ReceivedCounts, weight: float | None) -> list[float] | None:
-    """Returns the share of every rank. All shares are 0 where all weights are.
-
-    A weight travels in the exchange of counts, as the bits of a double.
-    """
+    """Returns the share of every rank. All shares are 0 where all weights are. A weight travels in
+    the exchange of counts, as the bits of a double."""
     if weight is None:
         return None
     weights = [struct.unpack("<d", struct.pack("<q", bits))[0] for bits in received.numbers]
@@ -416,15 +408,9 @@ def _sum_gathered(exchange: Exchange, flat: Tensor, weights: list[float] | None)
     flat.copy_(ordered_sum(list(everyone), weights))
 
 
-def _piece_sizes(exchange: Exchange, flat: Tensor) -> list[int]:
-    return [piece.numel() * flat.itemsize for piece in flat.tensor_split(exchange.size)]
-
-
 def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list[float] | None) -> None:
-    """Adds the r-th piece of all ranks' tensors on rank r, then gathers the sums.
-
-    Pieces for which messages have room came with the counts. Their sums go in messages as well.
-    """
+    """Adds the r-th piece of all ranks' tensors on rank r, then gathers the sums. Pieces for which
+    messages have room came with the counts. Their sums go in messages as well."""
     pieces = flat.tensor_split(exchange.size)
     own = pieces[exchange.rank]
     everyone = flat.new_empty(exchange.size, own.numel())
@@ -448,10 +434,7 @@ def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list
 
 def ordered_sum(terms: list[Tensor], weights: list[float] | None) -> Tensor:
     """Returns terms[0] + terms[1] + ..., added from the left. Terms of weight 0 are left out,
-    whatever they hold.
-
-    Sixteen-bit floats are added in float32 and rounded once.
-    """
+    whatever they hold. Sixteen-bit floats are added in float32 and rounded once."""
     dtype = terms[0].dtype
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     if weights is not None:

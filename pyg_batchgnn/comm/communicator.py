@@ -56,12 +56,10 @@ class Communicator(Collectives):
     every later use raises at once.
 
     Attributes:
-        name: as given to `create`.
-        rank, size: the rank of this process, and the number of processes.
-        host: the number of this rank's host, as the launcher counts.
-        hosts: the host of every rank.
-        timeout: seconds.
+        name, timeout: as given to `create`.
         counters: rounds, rows, bytes and waiting time by kind.
+
+    ``rank``, ``size``, ``host`` and ``hosts`` are those of `Collectives`.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -446,11 +444,8 @@ _POLL = 0.005
 
 
 def fresh_namespace(store: Store, rank: int, size: int, timeout: float) -> Store:
-    """Returns a part of ``store`` that only the ranks of this attempt use. Collective.
-
-    Raises:
-        PeerError: not all ranks came within ``timeout`` seconds.
-    """
+    """Returns a part of ``store`` that only the ranks of this attempt use. Collective. Raises
+    PeerError if not all ranks came within ``timeout`` seconds."""
     token = uuid.uuid4().hex
     store.set(_TOKEN.format(rank), token)
     rendezvous = _Rendezvous(store, rank, size)

@@ -81,7 +81,8 @@ def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
     if not guilty:
         guilty = [peer for peer in others if named & set(peer.endpoints)]
     if not guilty and evidence.statuses:
-        guilty = _behind(evidence, others) or _not_moved_on(evidence, others)
+        guilty = _behind(evidence, others)
+        guilty = guilty or [one for one in others if statuses[one.rank].exchange == evidence.exchange]
         liveness.update(_settled(guilty) if not evidence.timed_out else {})
     sentences = [f"{peer} {_observed(evidence, peer, liveness[peer.rank])}" for peer in guilty]
     if not guilty:
@@ -120,11 +121,6 @@ def _behind(evidence: Evidence, others: Sequence[Peer]) -> list[Peer]:
         if statuses[peer.rank].exchange < evidence.exchange
         or statuses[peer.rank].phase is not RankPhase.ENTERED
     ]
-
-
-def _not_moved_on(evidence: Evidence, others: Sequence[Peer]) -> list[Peer]:
-    statuses = evidence.statuses or {}
-    return [peer for peer in others if statuses[peer.rank].exchange == evidence.exchange]
 
 
 def _observed(evidence: Evidence, peer: Peer, liveness: Liveness) -> str:
@@ -230,16 +226,9 @@ class StatusBoard:
         self._lines: StatusLines | None = None
 
     def join(self, introduction: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
-        """Introduces this rank and waits for all others. Collective.
-
-        ``introduction``: JSON values about this rank.
-
-        Returns:
-            The introductions of all ranks, by rank.
-
-        Raises:
-            PeerError: a rank has not come in time.
-        """
+        """Introduces this rank and waits for all others. Collective. ``introduction``: JSON values
+        about this rank. Returns the introductions of all ranks, by rank. Raises PeerError if a rank
+        has not come in time."""
         self._writer.set(f"status/{self._rank}", _encode(RankStatus(0, RankPhase.JOINED, "")))
         self._writer.set(f"introduction/{self._rank}", json.dumps(introduction))
         keys = [f"introduction/{rank}" for rank in range(self._size)]
@@ -284,11 +273,8 @@ class StatusBoard:
             self._lost = True
 
     def report(self, failure: Failure, seconds: float) -> Failure | None:
-        """Writes a failure unless another rank has written one before.
-
-        Returns:
-            The failure that is on the board, or None where the store does not answer.
-        """
+        """Writes a failure unless another rank has written one before. Returns the failure that is
+        on the board, or None where the store does not answer."""
         text = json.dumps(asdict(failure))
         answer = self._reader.ask(lambda store: store.compare_set("failure", "", text), seconds)
         return _failure(answer) if answer else None
@@ -376,13 +362,9 @@ _TRIES = 100
 
 
 class StatusLines:
-    """The lines of all ranks.
-
-    A rank writes in its two places in turn, so that one of them is whole at any time. By its
-    checksum a reader knows that a place is whole, in whatever order processors see the bytes.
-
-    ``lines``: uint8 [LINE_BYTES] by rank, zeros at first.
-    """
+    """The lines of all ranks. A rank writes in its two places in turn, so that one of them is whole
+    at any time. By its checksum a reader knows that a place is whole, in whatever order processors
+    see the bytes. ``lines``: uint8 [LINE_BYTES] by rank, zeros at first."""
 
     def __init__(self, lines: Mapping[int, Tensor], rank: int) -> None:
         self._places = {at: line.numpy().reshape(_PLACES, -1) for at, line in lines.items()}
@@ -390,16 +372,14 @@ class StatusLines:
 
     def write(self, exchange: int, text: str) -> None:
         """Writes that this rank enters an exchange, numbered from 1; keeps 116 bytes of the
-        text.
-        """
+        text."""
         told = _TOLD.pack(exchange, text.encode()[:_TEXT])
         place = told + _checksum(told)
         self._places[self._rank][exchange % _PLACES] = np.frombuffer(place, dtype=np.uint8)
 
     def read(self, rank: int) -> tuple[int, str] | None:
         """Returns the number and text of the last exchange that a rank entered; None before the
-        first.
-        """
+        first."""
         for _ in range(_TRIES):
             places = [place.tobytes() for place in self._places[rank]]
             told = [place[:-4] for place in places if _checksum(place[:-4]) == place[-4:]]
@@ -422,11 +402,9 @@ T = TypeVar("T")
 
 
 class StoreReader:
-    """Asks the store without waiting too long, from several threads at once.
-
-    A question that is not answered in time keeps its thread and the connection. Until it is
-    answered, later questions return None at once.
-    """
+    """Asks the store without waiting too long, from several threads at once. A question that is not
+    answered in time keeps its thread and the connection. Until it is answered, later questions
+    return None at once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -467,11 +445,8 @@ _HOST_VARIABLES = ("GROUP_RANK", "SLURM_NODEID")
 
 def host_from(environment: Mapping[str, str]) -> int:
     """Returns the number of the host as the launcher counts (torchrun's GROUP_RANK, Slurm's
-    SLURM_NODEID), or 0 without a launcher.
-
-    The host's name is never used. Containers of one machine may have several names, and two
-    machines may have the same name.
-    """
+    SLURM_NODEID), or 0 without a launcher. The host's name is never used. Containers of one machine
+    may have several names, and two machines may have the same name."""
     for variable in _HOST_VARIABLES:
         if value := environment.get(variable):
             if not value.isdecimal():
@@ -523,8 +498,7 @@ def _machine() -> str:
 
 def _stat(pid: int) -> tuple[str, int]:
     """Returns the state's letter and the start time. The name before may hold spaces and
-    brackets.
-    """
+    brackets."""
     try:
         words = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except ProcessLookupError as gone:  # it ended between opening and reading

@@ -80,8 +80,7 @@ def share_on_host(communicator: Collectives, size: int, access: Access = Access.
 
 def _together(communicator: Collectives, work: Callable[[], T]) -> T:
     """Does one stage on every rank. Ranks wait for each other only here, where errors name who is
-    late.
-    """
+    late."""
 
     def error(problems: Mapping[int, str]) -> CommError:
         return CommError(
@@ -114,11 +113,9 @@ def _offer(size: int, access: Access, stack: contextlib.ExitStack) -> tuple[Tens
 def _swap(
     block: int, server: socket.socket, theirs: Mapping[int, tuple[int, str]], access: Access
 ) -> dict[int, Tensor]:
-    """Hands the own block to the other ranks, and takes theirs meanwhile.
-
-    Every user of the machine can see abstract names and connect. So a thread accepts whoever comes,
-    and lets other users go at once: they cannot fill the queue in which the ranks wait.
-    """
+    """Hands the own block to the other ranks, and takes theirs meanwhile. Every user of the machine
+    can see abstract names and connect. So a thread accepts whoever comes, and lets other users go
+    at once: they cannot fill the queue in which the ranks wait."""
     with ThreadPoolExecutor(1) as pool:
         serving = pool.submit(_serve, server, block, len(theirs))
         found = {rank: _take(name, size, access) for rank, (size, name) in theirs.items()}

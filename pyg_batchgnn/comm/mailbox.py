@@ -70,12 +70,9 @@ class Transport:
         return largest * (self._size - 1) + kept <= self._limit
 
     def all_to_all(self, out: Tensor, rows: Tensor, received: Sequence[int], sent: Sequence[int]) -> None:
-        """Exchanges messages with all peers in one call.
-
-        Args:
-            out: [sum(received)], filled with what came from rank 0, from rank 1, and so on.
-            rows: [sum(sent)], what goes to rank 0, to rank 1, and so on; same dtype as ``out``.
-        """
+        """Exchanges messages with all peers in one call. ``out``: [sum(received)], filled with what
+        came from rank 0, from rank 1, and so on. ``rows``: [sum(sent)], what goes to rank 0, to
+        rank 1, and so on; same dtype as ``out``."""
         if self._group is None:
             out.copy_(rows)
         else:
@@ -162,8 +159,7 @@ class Mailbox(Protocol):
 
     def swap(self) -> Sequence[Message]:
         """Sends what `outgoing` returned; returns the messages of all ranks, valid until the next
-        swap.
-        """
+        swap."""
         ...
 
 

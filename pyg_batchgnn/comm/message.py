@@ -67,14 +67,10 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Header:
-    """The purpose of an exchange and its position in the epoch.
+    """The purpose of an exchange and its position in the epoch."""
 
-    Attributes:
-        kind: the purpose.
-        epoch, macrobatch, hop: the position, -1 where a number does not apply.
-    """
-
-    kind: MessageKind
+    kind: MessageKind  # the purpose
+    # epoch, macrobatch, hop: the position, -1 where a number does not apply.
     epoch: int = -1
     macrobatch: int = -1
     hop: int = -1
@@ -206,26 +202,21 @@ class KindCounts:
 
     Rows and bytes are those that went to other ranks or came from them. What a rank keeps for
     itself is not counted.
-
-    Attributes:
-        rounds: exchanges of data. An exchange that is cut into pieces is one round, and so is one
-            whose data are so small that they travel with the counts.
-        count_rounds: fixed-size exchanges of counts, headers and small data.
-        rows_sent, rows_received: rows, or items where an exchange said how many its rows hold.
-        bytes_sent, bytes_received: bytes of the rows.
-        count_bytes: bytes of the count rounds, sent and received: their fixed size, whatever data
-            travel in them.
-        seconds: time for which a thread waited for peers or data.
     """
 
+    # Exchanges of data. An exchange that is cut into pieces is one round, and so is one whose data
+    # are so small that they travel with the counts.
     rounds: int = 0
-    count_rounds: int = 0
+    count_rounds: int = 0  # fixed-size exchanges of counts, headers and small data
+    # rows_sent, rows_received: rows, or items where an exchange said how many its rows hold.
     rows_sent: int = 0
     rows_received: int = 0
+    # bytes_sent, bytes_received: bytes of the rows.
     bytes_sent: int = 0
     bytes_received: int = 0
+    # Bytes of the count rounds, sent and received: their fixed size, whatever data travel in them.
     count_bytes: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # time for which a thread waited for peers or data
 
     def __add__(self, other: KindCounts) -> KindCounts:
         return self._each(other, lambda a, b: a + b)

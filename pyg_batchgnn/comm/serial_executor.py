@@ -129,10 +129,7 @@ class SerialExecutor:
 
     def stop(self, seconds: float | None) -> bool:
         """Ends the thread after the tasks that were started. Returns whether it has ended in time.
-
-        Args:
-            seconds: the longest wait. None for no limit.
-        """
+        ``seconds``: the longest wait. None for no limit."""
         with self._starting:
             if not self._stopped:
                 self._stopped = True

@@ -20,20 +20,9 @@ if TYPE_CHECKING:
         lane_of,
     )
     from pyg_batchgnn.device.likely import inclusion_of_nodes, likely_rows
-    from pyg_batchgnn.device.parcel import (
-        Parcel,
-        map_batch,
-        map_minibatch,
-        tensors_of,
-    )
+    from pyg_batchgnn.device.parcel import Parcel, map_batch, map_minibatch, tensors_of
     from pyg_batchgnn.device.pinned import PinnedPool, locked_bytes
-    from pyg_batchgnn.device.tables import (
-        BusTally,
-        HostRows,
-        PlacedTables,
-        PlacingRules,
-        is_table,
-    )
+    from pyg_batchgnn.device.tables import BusTally, HostRows, PlacedTables, PlacingRules, is_table
 else:
     __getattr__ = late_names(__name__)
 

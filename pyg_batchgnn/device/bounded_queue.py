@@ -75,10 +75,8 @@ def waiting(asked: queue.SimpleQueue[T | None], is_wanted: IsWanted) -> Iterator
 
 
 class _Living:
-    """An object that the consumer's frame alone holds.
-
-    A Ctrl-C may come before the consumer has said that it ends. Its frame is gone then.
-    """
+    """An object that the consumer's frame alone holds. A Ctrl-C may come before the consumer has
+    said that it ends. Its frame is gone then."""
 
 
 class _Failure:

@@ -33,15 +33,10 @@ class Ticket(Protocol):
 
 
 class Lane(ABC):
-    """The stream on which batches are copied to a device and put together there.
-
-    Attributes:
-        device: the device.
-        reads_host: True if kernels of the device read registered host memory themselves.
-    """
+    """The stream on which batches are copied to a device and put together there."""
 
     device: torch.device
-    reads_host: bool
+    reads_host: bool  # True if kernels of the device read registered host memory themselves
 
     @abstractmethod
     def working(self) -> AbstractContextManager[Any]:

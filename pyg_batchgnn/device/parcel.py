@@ -164,16 +164,13 @@ def _tree(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, Tensor) or hasattr(value, "to"):
         return change(value)
     if isinstance(value, Mapping):
-        return _if_changed(value, {key: _tree(one, change) for key, one in value.items()})
+        new = {key: _tree(one, change) for key, one in value.items()}
+        return value if all(new[key] is one for key, one in value.items()) else new
     if type(value) in (list, tuple) and not (value and isinstance(value[0], (int, float, str))):
         made = [_tree(one, change) for one in value]
         is_same = all(one is other for one, other in zip(made, value, strict=True))
         return value if is_same else type(value)(made)
     return value
-
-
-def _if_changed(old: Mapping[Any, Any], new: dict[Any, Any]) -> Any:
-    return old if all(new[key] is one for key, one in old.items()) else new
 
 
 def tensors_of(batch: Any, shared: bool = True) -> Iterator[Tensor]:

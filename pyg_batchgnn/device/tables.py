@@ -55,9 +55,7 @@ class PlacedTable(Protocol):
 
     def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:
         """Returns some rows on the device as they are stored; `like` says how to read them.
-
-        ``index``, ``host``: the same row numbers, on the device and on the host.
-        """
+        ``index``, ``host``: the same row numbers, on the device and on the host."""
 
     def like(self, rows: Tensor) -> Tensor:
         """Returns stored rows as a table: codes with their scales and offsets."""
@@ -196,14 +194,11 @@ class CacheSlots:
 
 @dataclass(frozen=True, eq=False)
 class HostRows:
-    """Copies rows from the host to a device.
-
-    Attributes:
-        most_locked: the bytes of tables that may be registered; None for no bound but the system's.
-    """
+    """Copies rows from the host to a device."""
 
     lane: Lane
     pool: PinnedPool
+    # The bytes of tables that may be registered; None for no bound but the system's.
     most_locked: int | None = None
 
     def may_lock(self, table: Tensor) -> bool:
@@ -251,29 +246,20 @@ NARROW = 16
 
 @dataclass(frozen=True)
 class PlacingRules:
-    """The rules by which tables are placed.
+    """The rules by which tables are placed."""
 
-    Attributes:
-        placement: the user's choice.
-        cache: bytes of rows of the host's tables that the device may hold.
-        narrow: bytes of tables of narrow rows that lie on the device though the choice is the host.
-        block: bytes of the distinct rows of a fetch group that the device may hold.
-    """
-
-    placement: FeaturePlacement = FeaturePlacement.AUTO
-    cache: int = 0
+    placement: FeaturePlacement = FeaturePlacement.AUTO  # the user's choice
+    cache: int = 0  # bytes of rows of the host's tables that the device may hold
+    # Bytes of tables of narrow rows that lie on the device though the choice is the host.
     narrow: int = 0
-    block: int = 0
+    block: int = 0  # bytes of the distinct rows of a fetch group that the device may hold
 
 
 @dataclass(eq=False)
 class PlacedTables:
-    """The user's tables in their places, as the data were at one time.
+    """The user's tables in their places, as the data were at one time."""
 
-    Attributes:
-        by_name: by group and name; attributes that the CPU must select are left out.
-    """
-
+    # By group and name; attributes that the CPU must select are left out.
     by_name: dict[Group, dict[str, PlacedTable]]
     _by_value: dict[int, tuple[Group, str, Any]] = field(default_factory=dict)
     _versions: list[tuple[Tensor, int]] = field(default_factory=list)

@@ -71,11 +71,8 @@ class SourceFile:
         gap: int,
         requests: Requests = Requests.ANY,
     ) -> ReadRows:
-        """Reads rows as `pyg_batchgnn.ops.read_rows` does.
-
-        Raises:
-            OSError: reading failed, the file was cut or replaced. It names the file, and the byte.
-        """
+        """Reads rows as `pyg_batchgnn.ops.read_rows` does. Raises OSError if reading failed, the
+        file was cut or replaced. It names the file, and the byte."""
         self._check_identity()
         found = self._try(rows, row, out, place, gap, requests)
         if found.error == errno.EINVAL and self.is_direct:  # of larger blocks than the system says

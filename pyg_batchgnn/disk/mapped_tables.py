@@ -21,21 +21,13 @@ from pyg_batchgnn.ops import as_stored
 
 @dataclass(frozen=True)
 class DiskTable:
-    """The place of a table in a file: rows of one size, one behind the other.
+    """The place of a table in a file: rows of one size, one behind the other."""
 
-    Attributes:
-        path: the file.
-        offset: the byte where the first row begins.
-        rows: the number of rows.
-        row_shape: the shape of one row.
-        dtype: the type of its elements.
-    """
-
-    path: str
-    offset: int
-    rows: int
-    row_shape: tuple[int, ...]
-    dtype: torch.dtype
+    path: str  # the file
+    offset: int  # the byte where the first row begins
+    rows: int  # the number of rows
+    row_shape: tuple[int, ...]  # the shape of one row
+    dtype: torch.dtype  # the type of its elements
 
     @property
     def row_bytes(self) -> int:
@@ -69,10 +61,7 @@ class DiskTable:
 
     def map(self) -> Tensor:
         """Maps the rows [rows, ...]; writing to them changes this process's copy, never the file.
-
-        Raises:
-            OSError, ValueError: the file cannot be mapped, or is too short.
-        """
+        Raises OSError or ValueError if the file cannot be mapped, or is too short."""
         found = np.memmap(self.path, np.uint8, "c", self.offset, (self.nbytes,))
         return torch.from_numpy(found).view(self.dtype).view(self.rows, *self.row_shape)
 
@@ -139,21 +128,17 @@ class _Mapping:
 
 
 class _Mappings:
-    """The mappings of this process, some hundreds, in the order of their addresses.
-
-    There are none where the system does not tell.
-    """
+    """The mappings of this process, some hundreds, in the order of their addresses. There are none
+    where the system does not tell."""
 
     def __init__(self) -> None:
         self._lines = _MAPS.read_bytes().split(b"\n")[:-1] if _MAPS.exists() else []
 
     def at(self, address: int) -> _Mapping | None:
-        """Returns the mapping of a file that an address lies in; None if it lies in memory.
-
-        Linux splits a mapping in two where the process has written to one of its pages. Neighbours
-        of one file are joined.
-        """
-        number = bisect_right(self._lines, address, key=_begin_of) - 1
+        """Returns the mapping of a file that an address lies in; None if it lies in memory. Linux
+        splits a mapping in two where the process has written to one of its pages. Neighbours of one
+        file are joined."""
+        number = bisect_right(self._lines, address, key=lambda line: int(line[: line.index(b"-")], 16)) - 1
         found = self._of_a_file(number)
         if found is None or address >= found.end:
             return None
@@ -171,10 +156,6 @@ class _Mappings:
             return None
         begin, end, offset = (int(line[at], 16) for at in (1, 2, 3))
         return _Mapping(begin, end, offset, line[4].decode(), int(line[5]), _path_of(line[6]))
-
-
-def _begin_of(line: bytes) -> int:
-    return int(line[: line.index(b"-")], 16)
 
 
 def _path_of(told: bytes) -> str:
@@ -205,9 +186,7 @@ def _range_of(table: Tensor) -> tuple[int, int]:
 
 def _has_written(begin: int, end: int) -> bool:
     """Returns whether pages of mapped files between two addresses are this process's own copies.
-
-    Where the system does not tell, they may be.
-    """
+    Where the system does not tell, they may be."""
     try:
         file = _PAGES.open("rb", buffering=0)
     except OSError:

@@ -24,32 +24,20 @@ GAPS = (0, *(1 << power for power in range(12, 21)))
 
 @dataclass(frozen=True)
 class ReadCost:
-    """A gap, and what reading with it takes.
+    """A gap, and what reading with it takes."""
 
-    Attributes:
-        gap: bytes; rows with at most that number between their blocks are read together.
-        bytes: that are read, whole blocks.
-        operations: requests to the file.
-        seconds: the time that the rates of the disk predict.
-    """
-
-    gap: int
-    bytes: int
-    operations: int
-    seconds: float
+    gap: int  # bytes; rows with at most that number between their blocks are read together
+    bytes: int  # that are read, whole blocks
+    operations: int  # requests to the file
+    seconds: float  # the time that the rates of the disk predict
 
 
 @dataclass(frozen=True)
 class DiskRates:
-    """The time of an operation in a full queue, by its size.
+    """The time of an operation in a full queue, by its size."""
 
-    Attributes:
-        sizes: bytes, ascending.
-        seconds: of an operation of each size: the time of many, divided by their number.
-    """
-
-    sizes: tuple[int, ...]
-    seconds: tuple[float, ...]
+    sizes: tuple[int, ...]  # bytes, ascending
+    seconds: tuple[float, ...]  # of an operation of each size: the time of many, divided by their number
 
     def __post_init__(self) -> None:
         if not self.sizes or list(self.sizes) != sorted(set(self.sizes)) or self.sizes[0] < 1:
@@ -125,11 +113,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def rates_of(file: SourceFile) -> DiskRates:
-    """Returns the rates of the disk that a file lies on.
-
-    They are measured on the first file of at least 64 MiB that this process reads from the disk,
-    which takes a second. Before that `ASSUMED` holds.
-    """
+    """Returns the rates of the disk that a file lies on. They are measured on the first file of at
+    least 64 MiB that this process reads from the disk, which takes a second. Before that `ASSUMED`
+    holds."""
     key = (file.device, file.is_direct)
     with _measuring:
         if key not in _measured and file.size >= _LEAST_FILE:

@@ -18,21 +18,13 @@ from pyg_batchgnn.ops import ReadRows, Requests, RowFile
 
 @dataclass
 class ReadCounters:
-    """Counts over some reads.
+    """Counts over some reads."""
 
-    Attributes:
-        rows: rows that were read.
-        useful: bytes of these rows.
-        bytes: bytes that were read from the file, which are whole blocks.
-        operations: requests to the file.
-        seconds: wall time.
-    """
-
-    rows: int = 0
-    useful: int = 0
-    bytes: int = 0
-    operations: int = 0
-    seconds: float = 0.0
+    rows: int = 0  # rows that were read
+    useful: int = 0  # bytes of these rows
+    bytes: int = 0  # bytes that were read from the file, which are whole blocks
+    operations: int = 0  # requests to the file
+    seconds: float = 0.0  # wall time
 
     def add(self, other: ReadCounters) -> None:
         """Adds other counts to these."""
@@ -86,11 +78,8 @@ class DiskReader:
         return DiskPace(self._given.bytes_per_second, self._given.bytes_per_second)
 
     def plan(self, row: Tensor) -> ReadCost:
-        """Returns the gap that `read` takes by itself, and what it predicts to read.
-
-        Args:
-            row: [n] int64, ascending.
-        """
+        """Returns the gap that `read` takes by itself, and what it predicts to read. ``row``: [n]
+        int64, ascending."""
         return self.rates.choose_gap(self._rows, row, self._file.rule)
 
     def read(
@@ -164,11 +153,8 @@ class DiskReader:
 
 
 def read_whole(table: DiskTable) -> Tensor:
-    """Returns a copy of a table in memory, on huge pages.
-
-    Raises:
-        OSError: reading failed; it names the file and the byte.
-    """
+    """Returns a copy of a table in memory, on huge pages. Raises OSError if reading failed; it
+    names the file and the byte."""
     out = torch.empty((table.rows, *table.row_shape), dtype=table.dtype)
     ops.advise_huge_pages(out)
     reader = DiskReader(table)

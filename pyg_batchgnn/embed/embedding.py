@@ -157,11 +157,7 @@ class Embedding:
 
     def prepare(self, rule: UpdateRule) -> None:
         """Makes what a rule keeps for each number, unless it is there. `EmbeddingOptimizer` calls
-        it.
-
-        Raises:
-            ValueError: the tables hold what another rule keeps.
-        """
+        it. Raises ValueError if the tables hold what another rule keeps."""
         for table in self.tables:
             if not table.state:
                 table.state = tuple(torch.full_like(table.weight, value) for value in rule.initial)
@@ -442,14 +438,10 @@ class EmbeddingOptimizer:
 
     A rank's gradients of one row are added first, then those of all ranks in the order of ranks;
     where several batches were read since the last step, batch by batch. So the bits of a run
-    repeat. The update runs on a thread beside what follows, and the next read
-    waits for it.
+    repeat. The update runs on a thread beside what follows, and the next read waits for it.
 
-    Args:
-        rule: `SGD`, `Adagrad` or `SparseAdam`.
-
-    Attributes:
-        rule: may be replaced between steps by one of the same kind (`set`).
+    ``rule``: `SGD`, `Adagrad` or `SparseAdam`. It may be replaced between steps by one of the same
+    kind (`set`).
     """
 
     def __init__(self, embedding: Embedding, rule: UpdateRule) -> None:
@@ -470,9 +462,9 @@ class EmbeddingOptimizer:
     def step(self, weight: float = 1.0) -> None:
         """Starts the update by the gradients of all batches that were read since the last step.
 
-        Collective: one round, or one for each batch and one more where several were read. Then the
-        rows of a batch whose backward pass comes later wait for a later step. A single batch is
-        always taken, so its backward pass comes first.
+        Collective: one round; where several batches were read, one for each and one more. A batch
+        whose backward pass has not run yet then waits for a later step. A single batch is always
+        taken, so its backward pass comes first.
 
         Args:
             weight: of this rank's gradients, which count weight / (the sum of all ranks' weights).
@@ -493,11 +485,8 @@ class EmbeddingOptimizer:
 
 
 def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
-    """Returns the node ids of a batch as it holds them, [N_t] int64 by number of the type.
-
-    Raises:
-        TypeError: it is neither a minibatch nor a batch of PyG's loaders.
-    """
+    """Returns the node ids of a batch as it holds them, [N_t] int64 by number of the type. Raises
+    TypeError if it is neither a minibatch nor a batch of PyG's loaders."""
     if isinstance(batch, SampledMinibatch):
         return [one.node for one in batch.nodes]
     try:

@@ -62,10 +62,8 @@ class _Asked:
 
 
 class StepPlanner:
-    """Plans the steps of macrobatches.
-
-    ``node_types``: the numbers of the node types that have a table.
-    """
+    """Plans the steps of macrobatches. ``node_types``: the numbers of the node types that have a
+    table."""
 
     def __init__(self, owners: NodeOwners, node_types: Sequence[int]) -> None:
         self._owners, self._types = owners, node_types
@@ -74,11 +72,8 @@ class StepPlanner:
     def plan(
         self, minibatches: Sequence[WantedRows], header: Header, comm: Communicator | None
     ) -> list[StepExchange]:
-        """Returns the plan of each minibatch's step. Collective, one round.
-
-        Args:
-            minibatches: what each minibatch needs, as many on every rank.
-        """
+        """Returns the plan of each minibatch's step. Collective, one round. ``minibatches``: what
+        each minibatch needs, as many on every rank."""
         asked = [[self._ask(wanted[number], number) for number in self._types] for wanted in minibatches]
         served = self._exchange(asked, header, comm)
         return [
@@ -118,8 +113,7 @@ class StepPlanner:
 
     def _message(self, asked: Sequence[_Asked], rank: int) -> Tensor:
         """Returns the sizes of the lists, then the rows as their owner counts them; empty if
-        none.
-        """
+        none."""
         counts = [one.counts[rank] for one in asked]
         if not any(counts):
             return torch.empty(0, dtype=self._wire)

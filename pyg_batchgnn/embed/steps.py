@@ -39,19 +39,12 @@ class StartedRead:
 
 @dataclass(eq=False)
 class Step:
-    """One step of a macrobatch.
+    """One step of a macrobatch."""
 
-    Attributes:
-        plan: the rows that it reads and changes.
-        following: the next step of the macrobatch; None behind the last one.
-        read: its rows, once they were asked for.
-        leaves: its rows as they were handed out to be differentiated, by table.
-    """
-
-    plan: StepExchange
-    following: Step | None = None
-    read: StartedRead | None = None
-    leaves: list[Tensor] | None = None
+    plan: StepExchange  # the rows that it reads and changes
+    following: Step | None = None  # the next step of the macrobatch; None behind the last one
+    read: StartedRead | None = None  # its rows, once they were asked for
+    leaves: list[Tensor] | None = None  # its rows as they were handed out to be differentiated, by table
 
     @classmethod
     def of_macrobatch(cls, plans: Sequence[StepExchange]) -> list[Step]:
@@ -122,11 +115,8 @@ class Leaves:
 
 
 class StepOrder:
-    """Reads and updates rows, ahead of training as far as rows may be stale.
-
-    ``stale_steps``: k: rows may lack the updates of the k steps before theirs. With 0 they lack
-    none.
-    """
+    """Reads and updates rows, ahead of training as far as rows may be stale. ``stale_steps``: k:
+    rows may lack the updates of the k steps before theirs. With 0 they lack none."""
 
     def __init__(self, tables: Sequence[EmbeddingTable], comm: Communicator, stale_steps: int) -> None:
         self._tables, self._comm, self._stale = tables, comm, stale_steps
@@ -134,10 +124,8 @@ class StepOrder:
         self._last: Handle[None] | None = None
 
     def rows(self, step: Step) -> list[Tensor]:
-        """Returns the rows of a step by table, [N, F] each.
-
-        The first of a macrobatch starts the reads of the steps that may be read now.
-        """
+        """Returns the rows of a step by table, [N, F] each. The first of a macrobatch starts the
+        reads of the steps that may be read now."""
         for one in step.ahead(self._stale):
             self._read(one)
         assert step.read is not None
@@ -190,11 +178,8 @@ class StepOrder:
 
 
 def read_rows(tables: Sequence[EmbeddingTable], plan: StepExchange, comm: Communicator) -> list[Tensor]:
-    """Reads the rows of a step's nodes. Collective, one round.
-
-    Returns:
-        By table, [N, F], one row per node of the minibatch.
-    """
+    """Reads the rows of a step's nodes. Collective, one round. Returns by table, [N, F], one row
+    per node of the minibatch."""
     ranks = range(comm.size)
     lengths = [
         sum(one.served_counts[rank] * table.columns for table, one in _each(tables, plan)) for rank in ranks
@@ -267,7 +252,7 @@ class _CameGradients:
         received: Sequence[Tensor],
         rank: int,
     ) -> _CameGradients:
-        prefix = _prefix(tables)
+        prefix = (1 + len(tables)) * torch.float64.itemsize // _dtype(tables).itemsize
         said = [_said(message, prefix, len(tables)) for message in received]
         said[rank] = [weight, *(float(gradient is not None) for gradient in near)]
         counts = [
@@ -294,11 +279,9 @@ class _CameGradients:
 def _added(
     changes: Sequence[RowChanges], gradients: Sequence[RowGradients]
 ) -> tuple[RowChanges, RowGradients]:
-    """Returns the changes of several minibatches as those of one, whose gradients are added.
-
-    The minibatches of other ranks count as those of further ranks. Gradients of a row are added
-    minibatch by minibatch.
-    """
+    """Returns the changes of several minibatches as those of one, whose gradients are added. The
+    minibatches of other ranks count as those of further ranks. Gradients of a row are added
+    minibatch by minibatch."""
     nears, fars = 0, 0
     rows, sources = [], []
     for change, given in zip(changes, gradients, strict=True):
@@ -377,15 +360,9 @@ def _said(message: Tensor, prefix: int, tables: int) -> list[float]:
     return message[:prefix].clone().view(torch.float64).tolist()
 
 
-def _prefix(tables: Sequence[EmbeddingTable]) -> int:
-    return (1 + len(tables)) * torch.float64.itemsize // _dtype(tables).itemsize
-
-
 def _by_table(messages: Sequence[Tensor], shapes: Sequence[tuple[int, Sequence[int]]]) -> list[list[Tensor]]:
-    """Cuts the messages of all ranks into rows, [m, F] views by table and rank.
-
-    ``shapes``: by table, the number of columns, and the number of rows from each rank.
-    """
+    """Cuts the messages of all ranks into rows, [m, F] views by table and rank. ``shapes``: by
+    table, the number of columns, and the number of rows from each rank."""
     found: list[list[Tensor]] = [[] for _ in shapes]
     for rank, message in enumerate(messages):
         left = message

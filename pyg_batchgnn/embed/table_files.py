@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,15 +39,8 @@ _ROWS = 1 << 16
 
 
 def load_tables(tables: Sequence[EmbeddingTable], folder: str | Path, comm: Communicator) -> int:
-    """Reads this rank's rows from a folder that any number of ranks wrote. Collective.
-
-    Returns:
-        The number of steps that the optimizer had made.
-
-    Raises:
-        DatasetError: on every rank, where a file is damaged or missing, or of other tables.
-        AgreementError: ranks read different folders.
-    """
+    """Reads this rank's rows for `Embedding.load`. Returns the number of steps that the optimizer
+    had made."""
     path = Path(folder).expanduser()
     meta = with_files(comm, lambda: _checked(EmbeddingMeta.read(path), tables, path))
     comm.check_agreement({"columns": dict(meta.columns), "steps": meta.steps, "parts": meta.parts})
@@ -135,15 +127,8 @@ def save_tables(
     folder: str | Path,
     comm: Communicator,
 ) -> Path:
-    """Writes the rows of all ranks to a new folder. Collective.
-
-    Args:
-        num_nodes: by table, the number of rows over all ranks.
-        steps: the number of steps that the optimizer has made.
-
-    Raises:
-        DatasetError: on every rank, if the folder exists or one of them cannot write.
-    """
+    """Writes the rows of all ranks for `Embedding.save`. ``num_nodes``: by table, the number of
+    rows over all ranks. ``steps``: the number of steps that the optimizer has made."""
     path = Path(folder).expanduser()
     temporary = path.with_name(f".{path.name}.partial")
 
@@ -253,14 +238,8 @@ _HEADER = Header(MessageKind.EMBEDDINGS)
 
 
 def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
-    """Writes the rows of all nodes of a type to a new file, in the order of original ids.
-    Collective.
-
-    The first rank receives them in pieces and writes. Only its file system matters.
-
-    Raises:
-        DatasetError: on every rank, if the file cannot be written.
-    """
+    """Writes the rows of all nodes for `Embedding.export_rows`. The first rank receives them in
+    pieces and writes. Only its file system matters."""
     size = max(1, _PIECE // (table.columns * table.weight.element_size()))
     node, order = table.node.sort()
     temporary = path.with_name(f".{path.name}.partial")
@@ -275,7 +254,7 @@ def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Commun
         none = [0] * (comm.size - 1)
         ids = comm.exchange(ids, [len(ids), *none], _HEADER).rows
         rows = comm.exchange(rows, [len(rows), *none], _HEADER).rows
-        with_files(comm, lambda: writer.append(_in_order(ids, rows)) if writer else None)  # noqa: B023
+        with_files(comm, lambda: writer.append(rows[ids.argsort()].numpy()) if writer else None)  # noqa: B023
 
     def end() -> None:
         if writer is not None:
@@ -286,19 +265,8 @@ def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Commun
     with_files(comm, end)
 
 
-def _in_order(ids: Tensor, rows: Tensor) -> np.ndarray:
-    return rows[ids.argsort()].numpy()
-
-
 def read_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
-    """Overwrites rows by those of a .npy file with one row per node, in the order of original ids.
-    Collective.
-
-    The file is mapped. A pickle is never read.
-
-    Raises:
-        DatasetError: on every rank, if the file is missing or damaged, or has other rows.
-    """
+    """Overwrites rows for `Embedding.read_rows`. The file is mapped. A pickle is never read."""
 
     def read() -> None:
         saved = as_tensor(open_npy(path, "rows"), path, "rows")

@@ -78,11 +78,8 @@ class AccessString:
         return self._first + len(self._units)
 
     def finish(self) -> dict[Group, Tensor]:
-        """Finds when each row is needed next.
-
-        Returns:
-            By group, [rows] int32, the number of the unit that needs each row first, or `NEVER`.
-        """
+        """Finds when each row is needed next. Returns by group, [rows] int32, the number of the
+        unit that needs each row first, or `NEVER`."""
         first = {}
         for group, count in self._num_rows.items():
             use = ops.next_uses(count)
@@ -120,7 +117,8 @@ class AccessString:
 
     def _step(self, group: Group) -> int:
         """Returns how many rows apart those lie that stand for all; a prime, as ids may repeat."""
-        return 1 if self._num_rows[group] < _SOME else _next_prime(self._num_rows[group] // _SOME)
+        numbers = itertools.count(max(1, self._num_rows[group] // _SOME))
+        return next(n for n in numbers if all(n % d for d in range(2, math.isqrt(n) + 1)))
 
     def number(self, unit: Unit) -> int | None:
         """Returns the number of a unit; None if it was not told."""
@@ -139,10 +137,6 @@ class AccessString:
         found = self._spill.read(self._units[self._number[unit]][group]).to(torch.int32)
         first = self._next_first.get(group)
         return found if first is None else followed(found, rows, first)
-
-
-def _next_prime(value: int) -> int:
-    return next(n for n in itertools.count(value) if all(n % d for d in range(2, math.isqrt(n) + 1)))
 
 
 # Vectors in memory and on disk ####################################################################

@@ -58,10 +58,7 @@ class FeatureCache:
 
     def split(self, nodes: Mapping[Group, Tensor]) -> dict[Group, CacheSplit]:
         """Splits ascending ids by whether their rows are here, for the types that have rows here.
-
-        Args:
-            nodes: by group, [n] int64 internal ids.
-        """
+        ``nodes``: by group, [n] int64 internal ids."""
         return {group: self.rows[group].split(node) for group, node in nodes.items() if group in self.rows}
 
     def put(self, blocks: Mapping[Group, RowBlock], splits: Mapping[Group, CacheSplit]) -> None:
@@ -92,11 +89,7 @@ class CacheSplit:
 
 
 class CachedRows:
-    """The rows of some remote nodes of one type, by ascending internal ids.
-
-    Attributes:
-        node: as given.
-    """
+    """The rows of some remote nodes of one type, by ascending internal ids ``node``."""
 
     def __init__(self, node: Tensor) -> None:
         self.node = node
@@ -108,7 +101,9 @@ class CachedRows:
 
     def begin_fill(self, row_format: RowFormat) -> Iterator[slice]:
         """Makes room for rows of a format. Yields the positions to fill, in bounded pieces."""
-        self._format, self._rows = row_format, row_format.empty(self.node.numel(), _fresh)
+        # The memory is torch's, not from the package's cache.
+        rows = row_format.empty(self.node.numel(), lambda shape, dtype: torch.empty(shape, dtype=dtype))
+        self._format, self._rows = row_format, rows
         piece = max(1, _PIECE // max(1, bytes_in_cache(row_format)))
         for begin in range(0, self.node.numel(), piece):
             yield slice(begin, begin + piece)
@@ -140,11 +135,6 @@ def bytes_in_cache(row_format: RowFormat) -> int:
     return _ID_BYTES + row_format.row_bytes
 
 
-def _fresh(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Returns memory from torch's allocator rather than from the package's cache."""
-    return torch.empty(shape, dtype=dtype)
-
-
 def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the places of the values that two ascending vectors share, in each of them."""
     if one.numel() < other.numel():
@@ -167,29 +157,19 @@ def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class CacheRequest:
-    """The purpose of a feature cache.
+    """The purpose of a feature cache."""
 
-    Attributes:
-        budget: the bytes of rows and ids that a rank may hold.
-        plan: the plan by which minibatches are sampled.
-        seeds: the seeds that they are made of.
-    """
-
-    budget: int
-    plan: SamplingPlan
-    seeds: SeedShare
+    budget: int  # the bytes of rows and ids that a rank may hold
+    plan: SamplingPlan  # the plan by which minibatches are sampled
+    seeds: SeedShare  # the seeds that they are made of
 
 
 def choose_rows(
     part: Part, held: Collection[int], reader: RowReader, request: CacheRequest
 ) -> dict[Group, Tensor]:
-    """Chooses the remote rows that are to stay on this rank; collective.
-
-    ``held``: the ranks whose rows can be read here without asking, and that can read this rank's.
-
-    Returns:
-        By group of nodes, [c] int64 internal ids, ascending.
-    """
+    """Chooses the remote rows that are to stay on this rank; collective. ``held``: the ranks whose
+    rows can be read here without asking, and that can read this rank's. Returns by group of nodes,
+    [c] int64 internal ids, ascending."""
     comm, schema = reader.comm, part.schema
     price = _Price.of(reader, schema.node_groups, part.book)
     none = torch.empty(0, dtype=torch.int64)
@@ -234,10 +214,8 @@ class _Price:
         return probability.to(torch.float64) * worth[self.book.type_of(node)]
 
     def ranked(self, node: Tensor, value: Tensor, budget: int) -> _Ranked:
-        """Ranks nodes by value, as many as a budget may hold and one more.
-
-        Nodes without a value are left out.
-        """
+        """Ranks nodes by value, as many as a budget may hold and one more. Nodes without a value
+        are left out."""
         top = value.topk(min(self.most_rows(budget) + 1, int((value > 0).sum())))
         ids = node[top.indices]
         return _Ranked(ids, top.values, self.held[self.book.type_of(ids)])
@@ -283,18 +261,14 @@ _HEADER = Header(MessageKind.LOOKUP)
 
 @dataclass(frozen=True)
 class SeedShare:
-    """The nodes that minibatches are made of.
+    """The nodes that minibatches are made of."""
 
-    Attributes:
-        row: [s] int64, the rows of this rank's part that are seed nodes of an epoch, of any types.
-            A row may be there several times.
-        probability: the probability that a minibatch has a given one of them among its seeds.
-        trainer: [s] int64, the rank whose minibatches have the node among their seeds; None if
-            those of all ranks do. Ranks need different nodes if there are trainers.
-    """
-
+    # [s] int64, the rows of this rank's part that are seed nodes of an epoch, of any types. A row
+    # may be there several times.
     row: Tensor
-    probability: float
+    probability: float  # the probability that a minibatch has a given one of them among its seeds
+    # [s] int64, the rank whose minibatches have the node among their seeds; None if those of all
+    # ranks do. Ranks need different nodes if there are trainers.
     trainer: Tensor | None
 
     def begin(self, nodes: int, ranks: Sequence[int]) -> Tensor:
@@ -352,7 +326,7 @@ def _propagated(found: Tensor, edges: _EdgesBySource, targets: Sequence[_Targets
 class _Targets:
     rows: slice  # their rows among the nodes of the part
     degree: Tensor  # [n_t] float32, the number of in-edges of each
-    plan: SamplingPlan  # the plan
+    plan: SamplingPlan
     relation: Relation  # the names of the relation
 
     @classmethod
@@ -402,10 +376,8 @@ class _EdgesBySource:
         self._rows = [rows - part.first for rows in asked.split()]
 
     def sums(self, values: Tensor) -> Tensor:
-        """Sums ``values`` over the targets of every node's out-edges, [n, c].
-
-        It is collective and takes one round.
-        """
+        """Sums ``values`` over the targets of every node's out-edges, [n, c]. It is collective and
+        takes one round."""
         sums = ops.aggregate(values, self._ptr, self._targets)
         received = self._comm.exchange(sums, self._counts, _HEADER).split()
         out = torch.zeros(self._nodes, values.size(1))

@@ -34,27 +34,20 @@ _SPAN = 1 << 19
 
 @dataclass
 class DiskCounters(ReadCounters):
-    """Counts over some units.
+    """Counts over some units."""
 
-    Attributes:
-        hits: rows that units took from the table in memory.
-    """
-
-    hits: int = 0
+    hits: int = 0  # rows that units took from the table in memory
 
 
 @dataclass(frozen=True, eq=False)
 class UnitRows:
-    """The rows of one group that a unit needs.
+    """The rows of one group that a unit needs."""
 
-    Attributes:
-        tables: by name, [rows, ...]. Nothing in them that the unit needs is overwritten while one
-            of them, or a view of one, lives.
-        row: [n] int64, the row in the tables of each of the unit's nodes; None if they are the
-            rows, in order.
-    """
-
+    # By name, [rows, ...]. Nothing in them that the unit needs is overwritten while one of them, or
+    # a view of one, lives.
     tables: dict[str, Tensor]
+    # [n] int64, the row in the tables of each of the unit's nodes; None if they are the rows, in
+    # order.
     row: Tensor | None
 
     def place(self, place: Tensor) -> Tensor:
@@ -64,15 +57,10 @@ class UnitRows:
 
 @dataclass(frozen=True)
 class Window:
-    """The units that may be in use while the next one is prepared.
+    """The units that may be in use while the next one is prepared."""
 
-    Attributes:
-        macrobatches: the macrobatches that are prepared ahead.
-        groups: the fetch groups of a macrobatch.
-    """
-
-    macrobatches: int = 0
-    groups: int = 1
+    macrobatches: int = 0  # the macrobatches that are prepared ahead
+    groups: int = 1  # the fetch groups of a macrobatch
 
     def before(self, group: int) -> int:
         """Returns the number of units before one that may be in use, ``group`` of a macrobatch."""
@@ -85,12 +73,8 @@ class DiskRows:
     A unit is a fetch group. When it is prepared, the next range of the file is read, in which rows
     of later units lie too (`Sweep`). The rows of all units lie in one table in memory.
 
-    Args:
-        tables: by group and name, the tables. Rows of nodes stay in memory, those of edges do not.
-
-    Attributes:
-        tables: as given.
-        periods: by group of nodes, the units of a sweep; empty before an epoch begins.
+    ``tables``: by group and name. Rows of nodes stay in memory, those of edges do not. ``periods``:
+    by group of nodes, the units of a sweep; empty before an epoch begins.
     """
 
     def __init__(self, tables: Mapping[Group, Mapping[str, DiskTable]]) -> None:
@@ -362,11 +346,7 @@ class DiskRows:
         return None if reading.unit is None else resident.lease(number, nodes, reading.unit, beside)
 
     def _copied(
-        self,
-        group: Group,
-        nodes: Tensor,
-        beside: Mapping[str, Tensor],
-        counters: DiskCounters,
+        self, group: Group, nodes: Tensor, beside: Mapping[str, Tensor], counters: DiskCounters
     ) -> UnitRows:
         """Reads rows to tables of their own."""
         # During a first pass a slot may not have its row yet.
@@ -387,12 +367,7 @@ class DiskRows:
         )
 
     def _read(
-        self,
-        group: Group,
-        rows: Tensor,
-        place: Tensor,
-        tables: Mapping[str, Tensor],
-        counters: DiskCounters,
+        self, group: Group, rows: Tensor, place: Tensor, tables: Mapping[str, Tensor], counters: DiskCounters
     ) -> None:
         for name, reader in self._readers[group].items():
             counters.add(DiskCounters(**vars(reader.read(rows, tables[name], place))))
@@ -442,11 +417,7 @@ class _FirstPass:
             )
 
     def finish(self) -> DiskCounters:
-        """Waits until all is read.
-
-        Raises:
-            OSError: reading failed.
-        """
+        """Waits until all is read. Raises OSError if reading failed."""
         try:
             for one in self._reads:
                 one.result()
@@ -483,12 +454,8 @@ class _Lease:
 
 
 class _ResidentRows:
-    """The rows of one group in memory: slot s is row s + `_LEASES` of every column.
-
-    Args:
-        rows: the number of rows of the tables.
-        capacity: the number of slots.
-    """
+    """The rows of one group in memory: slot s is row s + `_LEASES` of every column. ``rows``: the
+    number of rows of the tables. ``capacity``: the number of slots."""
 
     def __init__(self, tables: Mapping[str, DiskTable], rows: int, capacity: int) -> None:
         self._arguments = tables, rows, capacity
@@ -520,13 +487,9 @@ class _ResidentRows:
         return _ResidentRows(*self._arguments)
 
     def are_done(self, in_use_from: int, seconds: float, is_over: Callable[[], bool]) -> bool:
-        """Waits until units before ``in_use_from`` are done with.
-
-        ``is_over``: tells whether the iterator was closed, for which nobody need wait.
-
-        Returns:
-            False if the user keeps their batches, so that their rows may not be overwritten.
-        """
+        """Waits until units before ``in_use_from`` are done with. ``is_over``: tells whether the
+        iterator was closed, for which nobody need wait. Returns False if the user keeps their
+        batches, so that their rows may not be overwritten."""
         until = time.monotonic() + seconds
         while any(one.number < in_use_from for one in self._under_way()):
             if is_over() or time.monotonic() >= until:
@@ -541,11 +504,8 @@ class _ResidentRows:
     def lease(
         self, number: int, nodes: Tensor, slot: Tensor, beside: Mapping[str, Tensor]
     ) -> UnitRows | None:
-        """Hands a unit's rows out, with those of tables in memory beside them.
-
-        Returns:
-            None if too many units are in use.
-        """
+        """Hands a unit's rows out, with those of tables in memory beside them. Returns None if too
+        many units are in use."""
         if len(self._under_way()) == _LEASES:
             return None
         for name, table in beside.items():

@@ -27,42 +27,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class FetchGroup:
-    """Minibatches whose attributes are fetched together.
+    """Minibatches whose attributes are fetched together."""
 
-    Attributes:
-        minibatches: sampled minibatches of one macrobatch.
-        epoch: the epoch that they belong to.
-        macrobatch: the macrobatch's number in the epoch.
-        number: the group's number in the macrobatch.
-    """
-
-    minibatches: Sequence[SampledMinibatch]
-    epoch: int = 0
-    macrobatch: int = 0
-    number: int = 0
+    minibatches: Sequence[SampledMinibatch]  # sampled minibatches of one macrobatch
+    epoch: int = 0  # the epoch that they belong to
+    macrobatch: int = 0  # the macrobatch's number in the epoch
+    number: int = 0  # the group's number in the macrobatch
 
 
 @dataclass(frozen=True, eq=False)
 class Fetched:
-    """The minibatches of a fetch group with their attributes, and what fetching them took.
+    """The minibatches of a fetch group with their attributes, and what fetching them took."""
 
-    Attributes:
-        minibatches: the minibatches; their ``node`` holds original ids.
-        bytes: the bytes that were copied, of the block and of edge attributes.
-        rows: the number of nodes whose rows came from other hosts.
-        hits: the number of nodes of other hosts whose rows a cache had.
-        misses: the number of nodes of other hosts whose rows a cache had not; 0 without a cache.
-        hit_bytes: the bytes that did not cross the wire because a cache had the rows.
-        disk: what reading from files took; None where nothing was read.
-    """
-
-    minibatches: list[Minibatch]
-    bytes: int = 0
-    rows: int = 0
-    hits: int = 0
-    misses: int = 0
-    hit_bytes: int = 0
-    disk: DiskCounters | None = None
+    minibatches: list[Minibatch]  # the minibatches; their ``node`` holds original ids
+    bytes: int = 0  # the bytes that were copied, of the block and of edge attributes
+    rows: int = 0  # the number of nodes whose rows came from other hosts
+    hits: int = 0  # the number of nodes of other hosts whose rows a cache had
+    misses: int = 0  # the number of nodes of other hosts whose rows a cache had not; 0 without a cache
+    hit_bytes: int = 0  # the bytes that did not cross the wire because a cache had the rows
+    disk: DiskCounters | None = None  # what reading from files took; None where nothing was read
 
 
 class Fetcher(Protocol):
@@ -185,7 +168,12 @@ class BlockFetcher:
     def fetch(self, group: FetchGroup) -> Fetched:
         minibatches = group.minibatches
         groups = minibatches[0].schema.node_groups if minibatches else ()
-        found = [self._distinct(number, group) for number in range(len(groups))]
+        found = [
+            distinct_nodes(
+                [minibatch.nodes[number].node for minibatch in minibatches], self._num_nodes[number]
+            )
+            for number in range(len(groups))
+        ]
         blocks = self._read({name: one.node for name, one in zip(groups, found, strict=True)})
         ready = []
         for place, minibatch in enumerate(minibatches):
@@ -197,7 +185,3 @@ class BlockFetcher:
             ready.append(Minibatch.of(minibatch, attributes))
         tables = [table for block in blocks.values() for table in block.values()]
         return Fetched(ready, sum(table.nbytes for table in tables if isinstance(table, Tensor)))
-
-    def _distinct(self, number: int, group: FetchGroup) -> DistinctNodes:
-        nodes = [minibatch.nodes[number].node for minibatch in group.minibatches]
-        return distinct_nodes(nodes, self._num_nodes[number])

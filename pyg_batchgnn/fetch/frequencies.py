@@ -26,19 +26,12 @@ _UNITS = 128
 
 @dataclass(frozen=True, eq=False)
 class RowReads:
-    """The rows that units read, predicted.
+    """The rows that units read, predicted."""
 
-    Attributes:
-        needed: rows of a unit, on average.
-        first: rows that are read before the first unit.
-        later: [m] rows that are read before each of some later units, which stand for all.
-        total: rows that all units of an epoch read.
-    """
-
-    needed: float
-    first: float
-    later: np.ndarray
-    total: float
+    needed: float  # rows of a unit, on average
+    first: float  # rows that are read before the first unit
+    later: np.ndarray  # [m] rows that are read before each of some later units, which stand for all
+    total: float  # rows that all units of an epoch read
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,16 +41,11 @@ class Frequencies:
     Minibatches are drawn at random, so the number of minibatches among P that need a row of
     probability p is binomial. The shares are those that explain the counts best (maximum
     likelihood of a mixture on a grid of probabilities).
-
-    Attributes:
-        rows: the number of rows of the table.
-        probability: [k] the probabilities, ascending, the first is 0.
-        share: [k] the share of the rows that have each.
     """
 
-    rows: int
-    probability: np.ndarray
-    share: np.ndarray
+    rows: int  # the number of rows of the table
+    probability: np.ndarray  # [k] the probabilities, ascending, the first is 0
+    share: np.ndarray  # [k] the share of the rows that have each
 
     @classmethod
     def of(cls, needed: Sequence[Tensor], rows: int) -> Frequencies:

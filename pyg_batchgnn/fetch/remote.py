@@ -167,7 +167,11 @@ class RemoteFetcher:
             }
             for number, one in edges.items():
                 group = self._schema.edge_groups[number]
-                attributes[group] = self._edge_rows(blocks[group], one.places[at])
+                rows = {
+                    name: ops.gather_rows(table, one.places[at])
+                    for name, table in blocks[group].attributes.items()
+                }
+                attributes[group] = AttributeRows(rows, None, Placement.MINIBATCH)
             ids = [
                 ops.gather_rows(table, row)
                 for table, row in zip(original, own, strict=True)
@@ -175,11 +179,6 @@ class RemoteFetcher:
             ]
             ready.append(Minibatch.of(minibatch, attributes, ids or None))
         return ready
-
-    def _edge_rows(self, block: RowBlock, place: Tensor) -> AttributeRows:
-        """Copies the rows of a minibatch's edges, which lie at ``place`` in the block."""
-        own = {name: ops.gather_rows(table, place) for name, table in block.attributes.items()}
-        return AttributeRows(own, None, Placement.MINIBATCH)
 
     def _copied(self, ready: Sequence[Minibatch], blocks: Mapping[Group, RowBlock]) -> int:
         of_nodes = [blocks[group].attributes for group in self._schema.node_groups]

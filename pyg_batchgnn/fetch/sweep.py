@@ -34,14 +34,9 @@ class _InUse:
 
 
 class Sweep:
-    """The rows of a table in memory.
-
-    Units are numbered in the order in which they are prepared.
-
-    Args:
-        rows: the number of rows of the table.
-        capacity: the number of rows that memory holds.
-    """
+    """The rows of a table in memory. Units are numbered in the order in which they are prepared.
+    ``rows``: the number of rows of the table. ``capacity``: the number of rows that memory
+    holds."""
 
     def __init__(self, rows: int, capacity: int) -> None:
         self.capacity = capacity
@@ -54,29 +49,20 @@ class Sweep:
         self._states.note_first_use(rows, number)
 
     def admit(self, place: int, number: int, period: int) -> tuple[Tensor, Tensor]:
-        """Finds what is to be read of a range before a sequence begins (`begin`).
+        """Finds what is to be read of a range before a sequence begins (`begin`), whose ``number``
+        and ``period`` these are.
 
-        Args:
-            place: the place of the range, from 1 to ``period`` - 1. It is read again before unit
-                ``number + place``. The units before that were noted.
-            number, period: of the sequence.
-
-        Returns:
-            The rows, [n] int64, ascending; and the slots where they go, [n] int64.
+        ``place``: of the range, from 1 to ``period`` - 1. It is read again before unit ``number`` +
+        ``place``; the units before that were noted. Returns the rows, [n] int64, ascending; and the
+        slots where they go, [n] int64.
         """
         rows = self._states.slot.numel()
         width = max(1, -(-rows // period))
         return self._states.admit(min(rows, place * width), min(rows, (place + 1) * width), number + place)
 
     def begin(self, first: Tensor, number: int, period: int) -> None:
-        """Begins a sequence of units. Rows that are in memory stay.
-
-        Args:
-            first: [rows] int32, the number of the unit that needs each row first, or `NEVER`. It is
-                written to from here on.
-            number: the number of the first unit.
-            period: the units that a sweep takes.
-        """
+        """Begins a sequence of units, as `ops.RowStates.begin` does. Rows that are in memory
+        stay."""
         # The units before are followed by these, but where one of them used a row again.
         last, self._expected = self._expected - 1, number
         self._in_use = deque(
@@ -91,9 +77,8 @@ class Sweep:
 
     def extend(self, first: Tensor) -> None:
         """Appends a sequence of units to those that are known, so that sweeps go on without a stop.
-
-        ``first``: [rows] int32, the number of the unit of it that needs each row first, or `NEVER`.
-        """
+        ``first``: [rows] int32, the number of the unit of it that needs each row first, or
+        `NEVER`."""
         self._in_use = deque(
             _InUse(one.number, one.rows, followed(one.following, one.rows, first)) for one in self._in_use
         )
@@ -104,14 +89,8 @@ class Sweep:
         return number == self._expected
 
     def prepare(self, number: int, rows: Tensor, following: Tensor, in_use_from: int) -> SweepReading:
-        """Finds what is to be read before a unit.
-
-        Args:
-            number: the unit's number.
-            rows: [n] int64, its rows, ascending.
-            following: [n] int32, the next use of each after the unit, or `NEVER`.
-            in_use_from: the first unit that may be in use. Its rows and those of later units stay.
-        """
+        """Finds what is to be read before a unit, as `ops.RowStates.prepare` does. ``in_use_from``:
+        the first unit that may be in use. Its rows and those of later units stay."""
         self._expected = number + 1
         while self._in_use and self._in_use[0].number < in_use_from:
             one = self._in_use.popleft()
@@ -128,22 +107,15 @@ class Sweep:
 
 def followed(following: Tensor, rows: Tensor, first: Tensor) -> Tensor:
     """Returns the next uses of some rows, [n] int32, where another sequence of units follows.
-
-    Args:
-        following: [n] int32, their next uses without it.
-        first: [rows] int32, the first use of each row in it.
-    """
+    ``following``: [n] int32, their next uses without it. ``first``: [rows] int32, the first use of
+    each row in it."""
     return torch.where(following == NEVER, ops.gather_rows(first, rows), following)
 
 
 def first_uses(units: list[Tensor], rows: int, number: int) -> tuple[Tensor, list[Tensor]]:
     """Returns when each row is needed first, [rows] int32, and for each unit when its rows are
-    needed next, [n] int32.
-
-    Args:
-        units: for each unit its rows, [n] int64.
-        number: the number of the first unit.
-    """
+    needed next, [n] int32. ``units``: for each unit its rows, [n] int64. ``number``: the number of
+    the first unit."""
     use, following = ops.next_uses(rows), []
     for at in range(len(units) - 1, -1, -1):
         following.append(ops.note_use(use, units[at], number + at))

@@ -147,20 +147,13 @@ class HistoricalCaches:
     # Rows of halo nodes ##########################################################################
 
     def search_features(self, number: Tensor) -> FoundRows:
-        """Finds the features of halo nodes, the input of layer 0.
-
-        Args:
-            number: [n] int64, their numbers among the halo nodes of the part.
-        """
+        """Finds the features of halo nodes, the input of layer 0. ``number``: [n] int64, their
+        numbers among the halo nodes of the part."""
         return self._counted(0, number, self.features.search(number))
 
     def search(self, layer: int, node: Tensor) -> FoundRows:
-        """Finds the rows of halo nodes for the input of a layer above the first.
-
-        Args:
-            layer: the number of the layer whose input it is, from 1.
-            node: [n] int64 original ids.
-        """
+        """Finds the rows of halo nodes for the input of a layer above the first. ``layer``: the
+        number of the layer whose input it is, from 1. ``node``: [n] int64 original ids."""
         return self._counted(layer, node, self._cache(layer).search(node, self._step))
 
     def load(self, layer: int, found: FoundRows) -> Tensor:
@@ -249,11 +242,8 @@ class HistoricalCaches:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Goes on from a `state_dict` of the same rank and graph.
-
-        Raises:
-            ValueError: the state is of something else.
-        """
+        """Goes on from a `state_dict` of the same rank and graph. Raises ValueError if the state is
+        of something else."""
         try:
             self._load(state)
         except (KeyError, IndexError, RuntimeError, ValueError) as error:
@@ -303,25 +293,15 @@ def _check(graph: DistGraphStore, comm: Communicator) -> None:
 
 @dataclass
 class LayerCounts:
-    """The counts of one layer's cache, or of the rows that were pushed for it.
+    """The counts of one layer's cache, or of the rows that were pushed for it."""
 
-    Attributes:
-        searched: halo nodes that a minibatch needed rows of.
-        found: those that the cache had.
-        edges: edges into own nodes that were sampled.
-        edges_left_out: those whose source had no row.
-        candidates: rows that peers have in their halo, before the choice.
-        pushed: rows that were pushed.
-        pushed_bytes: their bytes, original ids included.
-    """
-
-    searched: int = 0
-    found: int = 0
-    edges: int = 0
-    edges_left_out: int = 0
-    candidates: int = 0
-    pushed: int = 0
-    pushed_bytes: int = 0
+    searched: int = 0  # halo nodes that a minibatch needed rows of
+    found: int = 0  # those that the cache had
+    edges: int = 0  # edges into own nodes that were sampled
+    edges_left_out: int = 0  # those whose source had no row
+    candidates: int = 0  # rows that peers have in their halo, before the choice
+    pushed: int = 0  # rows that were pushed
+    pushed_bytes: int = 0  # their bytes, original ids included
 
     @property
     def hit_rate(self) -> float:
@@ -380,10 +360,8 @@ class UnderWay:
 
 
 class PushQueue:
-    """The pushes of the latest steps, in the order of steps.
-
-    ``comm``: a communicator that nothing else uses while pushes are under way.
-    """
+    """The pushes of the latest steps, in the order of steps. ``comm``: a communicator that nothing
+    else uses while pushes are under way."""
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm
@@ -443,15 +421,10 @@ _PER_LAYER = 3
 
 @dataclass(frozen=True, eq=False)
 class PushedRows:
-    """Rows of one layer.
+    """Rows of one layer."""
 
-    Attributes:
-        node: [n] int64 original ids.
-        rows: [n, F].
-    """
-
-    node: Tensor
-    rows: Tensor
+    node: Tensor  # [n] int64 original ids
+    rows: Tensor  # [n, F]
 
     @property
     def nbytes(self) -> int:

@@ -14,15 +14,10 @@ from pyg_batchgnn.ops import LineTable
 
 @dataclass(frozen=True, eq=False)
 class FoundRows:
-    """The result of a search.
+    """The result of a search."""
 
-    Attributes:
-        place: [n] int32, the place of each node's row among the rows that were found, or -1.
-        line: [f] int32, the lines of the rows that were found.
-    """
-
-    place: Tensor
-    line: Tensor
+    place: Tensor  # [n] int32, the place of each node's row among the rows that were found, or -1
+    line: Tensor  # [f] int32, the lines of the rows that were found
 
     @classmethod
     def of(cls, line: Tensor) -> FoundRows:
@@ -62,11 +57,8 @@ class EmbeddingCache:
         return self._lines.nbytes + (0 if self._rows is None else self._rows.nbytes)
 
     def search(self, node: Tensor, step: int) -> FoundRows:
-        """Finds the rows of nodes that can be read in a step (HECSearch).
-
-        Args:
-            node: [n] int64 original ids.
-        """
+        """Finds the rows of nodes that can be read in a step (HECSearch). ``node``: [n] int64
+        original ids."""
         since = 0 if self.life_span is None else max(0, step - self.life_span)
         return FoundRows.of(self._lines.search(node, since))
 

@@ -28,22 +28,14 @@ class Halo:
     """The halo nodes of a part: the sources of its in-edges that other ranks own.
 
     Local ids name the nodes that a rank knows: rows of the part first, then halo nodes.
-
-    Attributes:
-        in_edges: the in-edges of the part's nodes. Sources are local ids.
-        original: [n + h] int64, the original ids of the part's nodes and of the halo nodes.
-        internal: [h] int64, the internal ids of the halo nodes, ascending.
-        edges: [h] int64, the number of edges from each halo node into the part.
-        num_own: the number of the part's nodes, n.
-        peers: for each node of the part, the ranks that have it in their halo (db_halo in the
-            paper).
     """
 
-    in_edges: InEdges
-    original: Tensor
-    internal: Tensor
-    edges: Tensor
-    num_own: int
+    in_edges: InEdges  # the in-edges of the part's nodes. Sources are local ids.
+    original: Tensor  # [n + h] int64, the original ids of the part's nodes and of the halo nodes
+    internal: Tensor  # [h] int64, the internal ids of the halo nodes, ascending
+    edges: Tensor  # [h] int64, the number of edges from each halo node into the part
+    num_own: int  # the number of the part's nodes, n
+    # For each node of the part, the ranks that have it in their halo (db_halo in the paper).
     peers: HaloPeers
 
     @property
@@ -136,13 +128,8 @@ class HaloFeatures:
         return self._node.nbytes + self._line.nbytes + rows
 
     def fetch(self, store: DistFeatureStore) -> None:
-        """Fetches the rows in bounded pieces, unless they are here as the store has them.
-
-        It is collective.
-
-        Raises:
-            ValueError: the rows came from another store before.
-        """
+        """Fetches the rows in bounded pieces, unless they are here as the store has them. It is
+        collective. Raises ValueError if the rows came from another store before."""
         if self._store is not None and store is not self._store:
             raise ValueError(
                 "history: these caches have the features of halo nodes from another feature store; give "
@@ -168,11 +155,8 @@ class HaloFeatures:
             self.fetched_bytes += read.fetched[NODES] * (wire + self._node.element_size())
 
     def search(self, number: Tensor) -> FoundRows:
-        """Finds the rows of halo nodes.
-
-        Args:
-            number: [n] int64, their numbers among the halo nodes of the part, from 0.
-        """
+        """Finds the rows of halo nodes. ``number``: [n] int64, their numbers among the halo nodes
+        of the part, from 0."""
         line = ops.gather_rows(self._line, number)
         return FoundRows.of(line)
 
@@ -202,12 +186,8 @@ class HaloSampler:
     """Samples the minibatches of a rank without asking other ranks.
 
     Neighbours of the part's own nodes are drawn as `PartitionedSampler` draws them. Halo nodes get
-    no in-edges. Without halo nodes the minibatches are, bit for bit, those of the whole graph.
-
-    Args:
-        plan: fanouts and the rules of picking.
-        seed: any integer, taken modulo 2**64.
-        threads: at most this many threads work; torch's number if None.
+    no in-edges. Without halo nodes the minibatches are bitwise identical to those of the whole
+    graph. ``plan``, ``seed`` and ``threads`` are as in `MacrobatchSampler`.
     """
 
     def __init__(
@@ -220,7 +200,11 @@ class HaloSampler:
         nothing = torch.empty(0, dtype=book.id_dtype)
         no_edges = InEdges(torch.zeros(halo.num_halo + 1, dtype=torch.int64), nothing, nothing)
         self._sides = [
-            RelayPart(_local_part(book, number, node_of, edges, part), plan, Layout.CSC)
+            RelayPart(
+                Part(HOMOGENEOUS, book, number, node_of, (edges,), part.edge_counts, nothing),
+                plan,
+                Layout.CSC,
+            )
             for number, (node_of, edges) in enumerate([(node, halo.in_edges), (outside, no_edges)])
         ]
 
@@ -261,9 +245,3 @@ class HaloSampler:
 
 def _seeds(nodes: Tensor, key: int) -> Seeds:
     return Seeds((nodes.contiguous(),), (0,), key)
-
-
-def _local_part(book: PartitionBook, number: int, node: Tensor, edges: InEdges, part: Part) -> Part:
-    return Part(
-        HOMOGENEOUS, book, number, node, (edges,), part.edge_counts, torch.empty(0, dtype=book.id_dtype)
-    )

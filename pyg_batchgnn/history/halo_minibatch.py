@@ -32,18 +32,14 @@ class HistoricalMinibatch(Minibatch):
     ``node``, ``nodes_per_hop`` and the attributes are for the part's own nodes. In ``indices``
     the halo nodes follow the own ones. Halo nodes are not expanded. What layers read of them comes
     from caches when the model runs: see `begin_pass`.
-
-    Attributes:
-        halo: the halo nodes, by original id, and how many of them each hop found.
-        halo_number: [H] int64, the number of each of them among the halo nodes of the part.
-        own: [N] int64, the row of each own node in the part.
-        caches: the caches of the rank.
     """
 
+    # The halo nodes, by original id, and how many of them each hop found.
     halo: SampledNodes = field(kw_only=True)
+    # [H] int64, the number of each of them among the halo nodes of the part.
     halo_number: Tensor = field(kw_only=True)
-    own: Tensor = field(kw_only=True)
-    caches: HistoricalCaches = field(kw_only=True)
+    own: Tensor = field(kw_only=True)  # [N] int64, the row of each own node in the part
+    caches: HistoricalCaches = field(kw_only=True)  # the caches of the rank
 
     @classmethod
     def of_part(

@@ -172,11 +172,8 @@ def probe_batches(
     num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order, most: int = PROBES
 ) -> list[list[int]]:
     """Chooses a few minibatches to measure with, as positions in range(num_seeds). Nothing is
-    drawn.
-
-    They are runs of neighbouring positions if that is how seeds are visited, else positions
-    spread over the whole range.
-    """
+    drawn. They are runs of neighbouring positions if that is how seeds are visited, else positions
+    spread over the whole range."""
     size = batch_size or -(-num_seeds // (num_batches or most))
     size = min(size, num_seeds)
     number = min(most, -(-num_seeds // max(1, size)))
@@ -194,19 +191,18 @@ def probe_of(
     cost: AttributeCost,
     reading: Callable[[SampledMinibatch], int],
 ) -> LoaderProbe:
-    """Predicts what minibatches take from some sampled ones, at least one.
-
-    Args:
-        num_nodes: the number of nodes of each type.
-        reading: returns what reading the edges of one from files takes, in bytes.
-    """
+    """Predicts what minibatches take from some sampled ones, at least one. ``num_nodes``: the
+    number of nodes of each type. ``reading``: returns what reading the edges of one from files
+    takes, in bytes."""
     biggest = biggest_of(sampled)
     unique = count_distinct([biggest], num_nodes)
     pairs = [count_distinct([biggest, one], num_nodes) for one in sampled if one is not biggest]
     return LoaderProbe(
         sampled=biggest.nbytes + cost.minibatch,
         attributes=cost.batch,
-        scratch=_scratch_bytes(biggest.num_nodes, biggest.num_edges),
+        # Of one thread: the id map (a power of two, at most two thirds full, at most 16 bytes per
+        # entry), the places where adjacencies begin, and the earlier hops' arrays before they move.
+        scratch=16 * 3 * biggest.num_nodes + 16 * biggest.num_nodes + 8 * biggest.num_edges,
         shared=sum(num_nodes) // 4,  # a bit and a share of a count per node, to find distinct ones
         row=cost.row,
         unique=unique,
@@ -219,12 +215,3 @@ def probe_of(
 
 def biggest_of(sampled: Sequence[SampledMinibatch]) -> SampledMinibatch:
     return max(sampled, key=lambda minibatch: minibatch.nbytes)
-
-
-def _scratch_bytes(nodes: int, edges: int) -> int:
-    """Returns the bytes of scratch memory of one thread.
-
-    It has the id map (a power of two, at most two thirds full, at most 16 bytes per entry), the
-    places where adjacencies begin, and the earlier hops' arrays before they move.
-    """
-    return 16 * 3 * nodes + 16 * nodes + 8 * edges

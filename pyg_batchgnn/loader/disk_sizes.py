@@ -34,29 +34,19 @@ _MARGIN = 0.96
 
 @dataclass(frozen=True)
 class DiskForecast:
-    """A prediction of what an epoch reads from files.
+    """A prediction of what an epoch reads from files."""
 
-    Attributes:
-        sizes: B and F.
-        resident_bytes: the bytes of rows in memory.
-        period: the fetch groups of a sweep over the files.
-        rows: rows that are read.
-        bytes: bytes that are read.
-        operations: requests to the files.
-        seconds: the time that reading takes.
-        first_bytes, first_seconds: those of it before the first minibatch.
-        bytes_per_second: what the disk keeps up by large operations; infinite: not measured.
-    """
-
-    sizes: Sizes
-    resident_bytes: int
-    period: int = 1
-    rows: float = 0.0
-    bytes: float = 0.0
-    operations: float = 0.0
-    seconds: float = 0.0
+    sizes: Sizes  # B and F
+    resident_bytes: int  # the bytes of rows in memory
+    period: int = 1  # the fetch groups of a sweep over the files
+    rows: float = 0.0  # rows that are read
+    bytes: float = 0.0  # bytes that are read
+    operations: float = 0.0  # requests to the files
+    seconds: float = 0.0  # the time that reading takes
+    # first_bytes, first_seconds: those of it before the first minibatch.
     first_bytes: float = 0.0
     first_seconds: float = 0.0
+    # What the disk keeps up by large operations; infinite: not measured.
     bytes_per_second: float = math.inf
 
     @property
@@ -89,15 +79,10 @@ class DiskForecast:
 
 @dataclass(frozen=True, eq=False)
 class ReadCurve:
-    """The cost of reading by the number of rows, which lie all over the files of a group.
+    """The cost of reading by the number of rows, which lie all over the files of a group."""
 
-    Attributes:
-        rows: [k] numbers of rows, ascending from 0.
-        takes: [k, 3] bytes, operations and seconds.
-    """
-
-    rows: np.ndarray
-    takes: np.ndarray
+    rows: np.ndarray  # [k] numbers of rows, ascending from 0
+    takes: np.ndarray  # [k, 3] bytes, operations and seconds
 
     @classmethod
     def of(cls, rows: DiskRows, group: Group) -> ReadCurve:
@@ -158,10 +143,8 @@ def choose_disk_sizes(
 def forecast_again(
     forecast: DiskForecast, probe: DiskProbe, num_batches: int | None, depth: PrefetchDepth
 ) -> DiskForecast:
-    """Predicts an epoch anew from another probe, at sizes that were chosen.
-
-    The longest sweep whose rows fit by the probe is taken, and the given forecast where none does.
-    """
+    """Predicts an epoch anew from another probe, at sizes that were chosen. The longest sweep whose
+    rows fit by the probe is taken, and the given forecast where none does."""
     found = _longest(probe, forecast.sizes, forecast.resident_bytes, num_batches or PROBES, depth)
     return found or forecast
 
@@ -200,9 +183,7 @@ def _forecast(
     share_of_room: float = _MARGIN,
 ) -> DiskForecast | None:
     """Returns what an epoch takes with sweeps of a period; None if its rows do not fit.
-
-    ``share_of_room``: the share of the memory for rows that may be filled.
-    """
+    ``share_of_room``: the share of the memory for rows that may be filled."""
     row_bytes, share = probe.rows.row_bytes, _shares(probe, sizes)
     groups, units = -(-sizes.macrobatch // sizes.fetch), -(-epoch // sizes.fetch)
     in_use = Window(depth.macrobatches, groups).before(groups - 1)

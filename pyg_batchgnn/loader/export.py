@@ -35,7 +35,7 @@ SamplerHook = Callable[[Any], Any]
 class Exported:
     """A batch as the user gets it, before the user's transform."""
 
-    batch: Any  # the batch
+    batch: Any
     counters: LoaderCounters | None = None  # what making it took; None if it took nothing
 
 
@@ -55,18 +55,11 @@ class NativeExporter:
 
 class GatheringExporter:
     """Makes PyG batches straight from the user's data, whose rows are read when a batch is made.
-
-    Args:
-        info: adds the entries of batches that are about seeds or links.
-        transform_sampler_output: the user's hook between sampling and fetching, or None.
-    """
+    ``info``: adds the entries of batches that are about seeds or links.
+    ``transform_sampler_output``: the user's hook between sampling and fetching, or None."""
 
     def __init__(
-        self,
-        source: Source,
-        form: PygForm,
-        info: SampleInfo,
-        transform_sampler_output: SamplerHook | None,
+        self, source: Source, form: PygForm, info: SampleInfo, transform_sampler_output: SamplerHook | None
     ) -> None:
         self.form = form
         self._source, self._info = source, info
@@ -102,11 +95,9 @@ class GatheringExporter:
 
 
 def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> None:
-    """Lets accelerated layers find the minibatch by the edges of its batch.
-
-    A batch from a worker process is a copy, which nobody could find. Neither are the edges of a
-    typed batch, and those that were not sampled in hops.
-    """
+    """Lets accelerated layers find the minibatch by the edges of its batch. A batch from a worker
+    process is a copy, which nobody could find. Neither are the edges of a typed batch, and those
+    that were not sampled in hops."""
     if form.names is not Names.NONE or form.subgraph is not SubgraphType.directional:
         return
     edges = minibatch.coo
@@ -116,12 +107,9 @@ def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> No
 
 
 class BlockExporter:
-    """Makes PyG batches with copies of the rows that a fetcher put into blocks.
-
-    Args:
-        info: adds the entries of batches that are about seeds or links.
-        custom_cls: the class of the batches; ``Data`` or ``HeteroData`` if None.
-    """
+    """Makes PyG batches with copies of the rows that a fetcher put into blocks. ``info``: adds the
+    entries of batches that are about seeds or links. ``custom_cls``: the class of the batches;
+    ``Data`` or ``HeteroData`` if None."""
 
     def __init__(self, form: PygForm, info: SampleInfo, custom_cls: Any) -> None:
         self._form, self._info = form, info
@@ -144,11 +132,9 @@ class BlockExporter:
         return Exported(batch, LoaderCounters(bytes_gathered=gather.bytes_gathered, export_seconds=seconds))
 
     def _put_edges(self, batch: Any, minibatch: Minibatch, out: PygOutput, gather: Gatherer) -> None:
-        """Puts the edges of a sample into its batch, and the rows of their attributes.
-
-        Edges that became bidirectional may be others than those that were fetched. Those of two
-        relations have no ids, and then no attributes.
-        """
+        """Puts the edges of a sample into its batch, and the rows of their attributes. Edges that
+        became bidirectional may be others than those that were fetched. Those of two relations have
+        no ids, and then no attributes."""
         for group, edges in zip(minibatch.schema.edge_groups, minibatch.edges, strict=True):
             store = self._store(batch, group)
             row, col, edge = (self._of(one, group) for one in (out.row, out.col, out.edge))

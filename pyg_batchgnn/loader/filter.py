@@ -48,10 +48,8 @@ class SampledRelation:
 
 
 def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
-    """Returns a shallow copy of ``data`` with the nodes and edges of ``out``.
-
-    Attributes of the whole graph stay as they are.
-    """
+    """Returns a shallow copy of ``data`` with the nodes and edges of ``out``. Attributes of the
+    whole graph stay as they are."""
     batch = copy.copy(data)
     nodes = out.node.numel()
     _put_nodes(data._store, batch._store, out.node, gather)
@@ -60,10 +58,8 @@ def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
 
 
 def filter_hetero_data(data: HeteroData, out: HeteroSamplerOutput, gather: Gatherer) -> HeteroData:
-    """Returns a shallow copy of ``data`` with the nodes and edges of ``out``.
-
-    What is not in ``out`` becomes empty, with rows of the right shape.
-    """
+    """Returns a shallow copy of ``data`` with the nodes and edges of ``out``. What is not in
+    ``out`` becomes empty, with rows of the right shape."""
     batch = copy.copy(data)
     none = torch.empty(0, dtype=torch.int64)
     # Looking a store up by name takes PyG as long as there are types.
@@ -106,11 +102,8 @@ def _put_edges(store: BaseStorage, out: BaseStorage, sampled: SampledRelation, g
 
 
 def edge_index_of(row: Tensor, col: Tensor) -> Tensor:
-    """Returns the edges, [2, E].
-
-    They are the block that the sampler wrote if row and col are still its two rows, else a stacked
-    copy.
-    """
+    """Returns the edges, [2, E]. They are the block that the sampler wrote if row and col are still
+    its two rows, else a stacked copy."""
     whole = row._base
     if whole is not None and whole is col._base and whole.dim() == 2 and _are_rows(whole, row, col):
         return whole
@@ -155,10 +148,8 @@ def _sampled_adj_t(adj_t: Any, sampled: SampledRelation, gather: Gatherer) -> An
 def filter_store(
     store: FeatureStore, groups: AttributeGroups, out: SamplerOutput, gather: Gatherer, custom_cls: Any = None
 ) -> Data:
-    """Makes a batch with every attribute of a feature store, all read in one request.
-
-    Attributes of nodes are selected by node, those of edges by input edge.
-    """
+    """Makes a batch with every attribute of a feature store, all read in one request. Attributes of
+    nodes are selected by node, those of edges by input edge."""
     batch = Data() if custom_cls is None else custom_cls()
     batch.edge_index = edge_index_of(out.row, out.col)
     batch.num_nodes = out.node.numel()
@@ -201,14 +192,8 @@ def read_store(
     names: Sequence[str] | None = None,
 ) -> dict[Group, dict[str, Tensor]]:
     """Reads the attributes of some nodes and edges from a feature store, all in one request.
-
-    Args:
-        ids: the nodes and the edges whose attributes are read, by group.
-        names: the attributes that are read; None reads all.
-
-    Returns:
-        The attributes of each group by name.
-    """
+    ``ids``: the nodes and the edges whose attributes are read, by group. ``names``: the attributes
+    that are read; None reads all. Returns the attributes of each group by name."""
     wanted, chosen = [], []
     for attr in map(copy.copy, store.get_all_tensor_attrs()):
         group = groups.of(attr)
@@ -227,10 +212,8 @@ def read_store(
 
 
 class Gatherer:
-    """Selects rows, and counts the bytes that it copied.
-
-    ``mapped``: reads tables that lie in mapped files; None leaves that to the system.
-    """
+    """Selects rows, and counts the bytes that it copied. ``mapped``: reads tables that lie in
+    mapped files; None leaves that to the system."""
 
     def __init__(self, mapped: BlockReader | None = None) -> None:
         self.bytes_gathered = 0
@@ -280,10 +263,8 @@ class Gatherer:
             self.bytes_gathered += out._values().nbytes if out.is_sparse else out.nbytes
 
     def _check(self, value: Tensor, index: Tensor) -> None:
-        """Checks an index, which kernels trust.
-
-        A script may have shrunk a table, or a user's hook may have made up ids.
-        """
+        """Checks an index, which kernels trust. A script may have shrunk a table, or a user's hook
+        may have made up ids."""
         needed = next((rows for known, rows in self._known if known is index), None)
         if needed is None:
             low, high = ops.extent(index)
@@ -301,11 +282,9 @@ class Gatherer:
 
 
 def _is_ours(value: Any, dim: int) -> bool:
-    """Returns whether the package's own kernel may select.
-
-    It may not in a worker process, which writes into shared memory at once. It may not if a
-    gradient must flow back, or if an element is more than its bytes.
-    """
+    """Returns whether the package's own kernel may select. It may not in a worker process, which
+    writes into shared memory at once. It may not if a gradient must flow back, or if an element is
+    more than its bytes."""
     return (
         type(value) in (Tensor, ops.QuantizedTensor)
         and dim == 0

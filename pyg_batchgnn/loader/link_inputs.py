@@ -35,7 +35,7 @@ from pyg_batchgnn.types import Relation, Schema
 class RelationLinks:
     """The links of one relation, checked."""
 
-    relation: Relation  # the relation
+    relation: Relation
     index: Tensor  # [2, n] int64, sources above targets, ids within their types
     label: Tensor | None = None  # [n, ...], or None
     time: Tensor | None = None  # [n] int64, or None
@@ -51,11 +51,8 @@ class RelationLinks:
         return digest_text(links_sum(self.index) if self.here is None else self.here.sum)
 
     def take(self, at: Tensor) -> Links:
-        """Returns the links at some positions.
-
-        Raises:
-            IndexError: a link is an edge of another rank.
-        """
+        """Returns the links at some positions. Raises IndexError if a link is an edge of another
+        rank."""
         source, target = self.index[:, at if self.here is None else self.here.column(at)]
         return Links(
             self.relation,
@@ -93,14 +90,9 @@ class LinkInputs:
         return [OwnerNodes(part.relation[2], part.index[1], part.here) for part in self.parts]
 
     def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
-        """Keeps the links of a relation in the order of their positions.
-
-
-
-        Raises:
-            IndexError: there is no such position.
-            ValueError: a negative cannot be drawn. The message names its link.
-        """
+        """Keeps the links of a relation in the order of their positions. Raises IndexError if there
+        is no such position. Raises ValueError if a negative cannot be drawn. The message names its
+        link."""
         links = [self._links(step.positions) for step in item.steps]
         starts = self.seeder.start_all(links, seed, item.epoch, item.number)
         return [_inputs(*one) for one in zip(links, starts, strict=True)]
@@ -110,10 +102,8 @@ class LinkInputs:
         return [part.take(at) for part, at in zip(self.parts, places, strict=True)]
 
     def for_pyg(self, data: Any) -> dict[str, Any]:
-        """Returns the arguments of PyG's `LinkLoader` that describe the links.
-
-        PyG knows links of one type only. Links of several types go under the first one's name.
-        """
+        """Returns the arguments of PyG's `LinkLoader` that describe the links. PyG knows links of
+        one type only. Links of several types go under the first one's name."""
         first = self.parts[0]
         if any(part.here is not None for part in self.parts):  # PyG asks for their number alone
             index = torch.zeros(2, 1, dtype=torch.int64).expand(2, len(self))
@@ -195,7 +185,7 @@ class UserLinks:
 class RelationRequest:
     """The links that a user gave for one relation."""
 
-    relation: Relation  # the relation
+    relation: Relation
     links: UserLinks  # the links; their ``index`` is None for all edges
     what: str  # the words for them in errors
 
@@ -274,11 +264,8 @@ def _several(request: UserLinks, index: Mapping[Any, Any], graph: LinkGraph) -> 
 def by_relation(
     name: str, given: Any, schema: Schema, relations: Mapping[Relation, Any]
 ) -> dict[Relation, Any]:
-    """Returns labels, times or ids of links of several relations, by relation.
-
-    Raises:
-        TypeError, ValueError: it is no dict, or names another relation.
-    """
+    """Returns labels, times or ids of links of several relations, by relation. Raises TypeError or
+    ValueError if it is no dict, or names another relation."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):

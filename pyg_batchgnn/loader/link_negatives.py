@@ -72,9 +72,7 @@ class LinkPlace:
 
     def agree(self, all_edges: Mapping[Relation, bool]) -> None:
         """Raises AgreementError unless all ranks mean links of the same relations; collective.
-
-        ``all_edges``: by relation, True if all edges are meant, False if links are given.
-        """
+        ``all_edges``: by relation, True if all edges are meant, False if links are given."""
 
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
         """Returns the edges of a relation that are here, as links; collective over ranks."""

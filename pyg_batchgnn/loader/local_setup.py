@@ -235,21 +235,17 @@ class LocalSetup:
         return StoreSource(loader.data[0], graph, reading, aggregates, loader.custom_cls)
 
     def _disk_budget(self, loader: NodeLoader) -> int | None:
-        """Returns the bytes that the loader may take if tables lie in mapped files.
-
-        None leaves these to the system: the user wants them in place, or other processes read them.
-        """
+        """Returns the bytes that the loader may take if tables lie in mapped files. None leaves
+        these to the system: the user wants them in place, or other processes read them."""
         if self._options.reading.features is Features.IN_PLACE or loader.num_workers:
             return None
         return self._options.memory_budget or FOR_THREADS * free_bytes()
 
 
 def cache_holds(size: int, budget: int) -> bool:
-    """Returns whether the page cache holds files of edges beside the budget.
-
-    Then their mapping costs each page once. Reading costs a block for nearly every pick, in each
-    hop of each macrobatch, and takes no memory but the budget.
-    """
+    """Returns whether the page cache holds files of edges beside the budget. Then their mapping
+    costs each page once. Reading costs a block for nearly every pick, in each hop of each
+    macrobatch, and takes no memory but the budget."""
     return size <= _CACHED * (machine.memory().available - budget)
 
 
@@ -312,10 +308,8 @@ def _gathered_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> A
 
 
 def _cost_beside_device(_: Pipeline, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
-    """Returns what minibatches take here whose attributes lie on a device.
-
-    These are the distinct nodes of a fetch group, and the place of each node among them.
-    """
+    """Returns what minibatches take here whose attributes lie on a device. These are the distinct
+    nodes of a fetch group, and the place of each node among them."""
     return AttributeCost(row=8, minibatch=8 * biggest_of(sampled).num_nodes)
 
 

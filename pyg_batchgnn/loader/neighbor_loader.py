@@ -41,10 +41,8 @@ if TYPE_CHECKING:
 def _setup(
     data: Any, request: SamplingRequest, options: LoaderOptions, kwargs: dict[str, Any], hook: Any
 ) -> tuple[Setup, dict[str, Any]]:
-    """Returns what composes a loader, and DataLoader's arguments, which fit it.
-
-    ``hook``: ``transform_sampler_output``.
-    """
+    """Returns what composes a loader, and DataLoader's arguments, which fit it. ``hook``:
+    ``transform_sampler_output``."""
     setup: Setup
     if is_partitioned(data):
         # One process needs none of this.

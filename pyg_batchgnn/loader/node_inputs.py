@@ -122,13 +122,9 @@ class TypeInputs:
 
 
 class NodeInputs:
-    """The input nodes of a loader, one type after the other.
-
-    Args:
-        parts: the input nodes by type, in the user's order. All have times or none.
-        times: the nodes' own times, which seeds have where the user gives none; None if sampling is
-            not temporal.
-    """
+    """The input nodes of a loader, one type after the other. ``parts``: the input nodes by type, in
+    the user's order. All have times or none. ``times``: the nodes' own times, which seeds have
+    where the user gives none; None if sampling is not temporal."""
 
     excluding = False
 
@@ -202,10 +198,8 @@ class NodeInputs:
         return positions[torch.argsort(self.type_of(positions), stable=True)]
 
     def for_pyg(self) -> dict[str, Any]:
-        """Returns the arguments of PyG's `NodeLoader` that describe the input nodes.
-
-        PyG knows seeds of one type only. Seeds of several types go under the first one's name.
-        """
+        """Returns the arguments of PyG's `NodeLoader` that describe the input nodes. PyG knows
+        seeds of one type only. Seeds of several types go under the first one's name."""
         first, nodes = self.parts[0], self.node
         given = [part.time for part in self.parts if part.time is not None]
         return {
@@ -324,14 +318,11 @@ def _type_and_nodes(nodes: Any, schema: Schema) -> tuple[str, Any]:
     if _names_a_type(nodes) and len(nodes) == 2:
         return nodes[0], nodes[1]
     known = ", ".join(map(repr, schema.node_types))
+    given = f"a {type(nodes).__name__}" if isinstance(nodes, (Tensor, list)) else repr(nodes)
     raise ValueError(
         f"input_nodes must name a node type of the graph ({known}): give 'type', ('type', ids or mask) or a "
-        f"dict of several types, got {_described(nodes)}"
+        f"dict of several types, got {given}"
     )
-
-
-def _described(nodes: Any) -> str:
-    return f"a {type(nodes).__name__}" if isinstance(nodes, (Tensor, list)) else repr(nodes)
 
 
 def _by_type(name: str, given: Any, by_type: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -372,10 +363,8 @@ def _aligned(name: str, values: Tensor, count: int, what: str) -> Tensor:
 
 
 def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
-    """Returns node ids, and ``input_id`` if it does not hold positions.
-
-    For a mask ``input_id`` holds the node ids, as PyG has it.
-    """
+    """Returns node ids, and ``input_id`` if it does not hold positions. For a mask ``input_id``
+    holds the node ids, as PyG has it."""
     nodes = given if isinstance(given, Tensor) else torch.as_tensor(given)
     if nodes.numel() == 0 and nodes.dtype.is_floating_point:
         nodes = nodes.long()  # an empty list
@@ -409,11 +398,8 @@ class Places:
         return int(self._ends[-1])
 
     def within(self, positions: Tensor) -> list[Tensor]:
-        """Returns the positions [n] within each type's inputs, in their order.
-
-        Raises:
-            IndexError: there is no such position.
-        """
+        """Returns the positions [n] within each type's inputs, in their order. Raises IndexError if
+        there is no such position."""
         check_range("the minibatch", positions, len(self), "positions of the loader's inputs")
         parts = self._ends.numel() - 1
         if parts == 1:
@@ -435,11 +421,8 @@ class OwnPositions:
     sum: int  # the sum of the digests of all links; see `links_sum`
 
     def column(self, at: Tensor) -> Tensor:
-        """Returns which of this rank's links are at some positions.
-
-        Raises:
-            IndexError: a link is an edge of another rank.
-        """
+        """Returns which of this rank's links are at some positions. Raises IndexError if a link is
+        an edge of another rank."""
         column = torch.searchsorted(self.position, at)
         found = torch.cat([self.position, torch.tensor([-1])])[column] == at
         if not bool(found.all()):

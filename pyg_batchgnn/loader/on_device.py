@@ -192,11 +192,8 @@ def seeds_of(inputs: Any, graph: TypedGraph) -> list[tuple[int, Tensor]]:
 
 
 class DeviceGatherer(Gatherer):
-    """Selects rows on the device, and those that only the CPU can select there.
-
-    Args:
-        twins: the node and edge ids on the host, by ``id`` of those on the device.
-    """
+    """Selects rows on the device, and those that only the CPU can select there. ``twins``: the node
+    and edge ids on the host, by ``id`` of those on the device."""
 
     def __init__(
         self,
@@ -273,11 +270,8 @@ def why_not_on_device(
 
 
 class RowsExporter:
-    """Puts batches together on the device, from sampled minibatches and placed tables.
-
-    Args:
-        plain: makes the same batches on the CPU; None for native ones.
-    """
+    """Puts batches together on the device, from sampled minibatches and placed tables. ``plain``:
+    makes the same batches on the CPU; None for native ones."""
 
     def __init__(
         self,
@@ -356,10 +350,7 @@ class RowsExporter:
 
 class MinibatchExporter:
     """Sends a minibatch with its attributes to the device, and makes its batch of it there.
-
-    Args:
-        gathers: True if attributes are gathered on the host first, as their tables stay there.
-    """
+    ``gathers``: True if attributes are gathered on the host first, as their tables stay there."""
 
     def __init__(
         self, stage: DeviceStage, inner: Exporter, bounds: tuple[int, int], gathers: bool = False
@@ -394,10 +385,8 @@ class MinibatchExporter:
             return stage.finished(exported.batch, counters)
 
     def _ready(self, attributes: Mapping[Group, AttributeRows]) -> dict[Group, AttributeRows]:
-        """Gathers the minibatch's own rows where its tables do not travel.
-
-        These are tables in their places, and blocks of a fetch group that are too large.
-        """
+        """Gathers the minibatch's own rows where its tables do not travel. These are tables in
+        their places, and blocks of a fetch group that are too large."""
         stage, gathers = self._stage, self._gathers
         blocks = [one for one in attributes.values() if one.placement is Placement.BLOCK]
         size = sum(as_stored(table).nbytes for one in blocks for table in one.tables.values())

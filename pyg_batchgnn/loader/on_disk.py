@@ -38,7 +38,6 @@ class MappedTables:
         budget: the bytes that the loader may take.
 
     Attributes:
-        budget: as given.
         rows: reads the tables that are not held; None if all are.
         held_bytes: the bytes of the tables that are held.
     """
@@ -143,12 +142,9 @@ def unit_of(group: FetchGroup) -> Unit:
 def wanted_ids(
     rows: DiskRows, minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int]
 ) -> tuple[dict[Group, Tensor], dict[Group, list[Tensor]]]:
-    """Finds the distinct nodes and edges of some minibatches whose rows lie in files.
-
-    Returns:
-        By group, [n] int64, ascending; and by group the place of each minibatch's nodes or edges
-        among them.
-    """
+    """Finds the distinct nodes and edges of some minibatches whose rows lie in files. Returns by
+    group, [n] int64, ascending; and by group the place of each minibatch's nodes or edges among
+    them."""
     ids, places = {}, {}
     schema = minibatches[0].schema
     for number, group in enumerate(schema.node_groups):
@@ -182,12 +178,7 @@ class DiskFetcher:
     """
 
     def __init__(
-        self,
-        tables: MappedTables,
-        rows: DiskRows,
-        num_nodes: Sequence[int],
-        beside: Beside,
-        others: Others,
+        self, tables: MappedTables, rows: DiskRows, num_nodes: Sequence[int], beside: Beside, others: Others
     ) -> None:
         self.rows, self._tables, self._num_nodes = rows, tables, num_nodes
         self._beside, self._others = beside, others
@@ -223,20 +214,13 @@ class DiskFetcher:
 
 @dataclass(eq=False)
 class Continuation:
-    """The next epoch, which is told bit by bit while this one is trained.
+    """The next epoch, which is told bit by bit while this one is trained."""
 
-    Attributes:
-        epoch: this epoch.
-        turn: the macrobatch before which all must be told, as the sweeps reach the next epoch.
-        share: the macrobatches of the next epoch to tell before each one of this.
-        string: what has been told.
-        tell: tells a number of macrobatches more; None tells all that are left.
-    """
-
-    epoch: int
-    turn: int
-    share: int
-    string: AccessString
+    epoch: int  # this epoch
+    turn: int  # the macrobatch before which all must be told, as the sweeps reach the next epoch
+    share: int  # the macrobatches of the next epoch to tell before each one of this
+    string: AccessString  # what has been told
+    # Tells a number of macrobatches more; None tells all that are left.
     tell: Callable[[int | None], None]
 
 
@@ -248,7 +232,6 @@ class LookAhead:
         rows: reads those of them that are not held.
 
     Attributes:
-        rows: as given.
         budget: the bytes that the loader may take, less those of tables that it holds.
         forecast: what an epoch is predicted to read, a `DiskForecast`, once sizes are chosen.
         continuation: how the next epoch is told, if it follows this one.
@@ -266,13 +249,8 @@ class LookAhead:
         return int(self.budget * _STRING)
 
     def begin(self, seed: int, units: int | None) -> AccessString:
-        """Begins a list of accesses.
-
-        Args:
-            seed: of the samples.
-            units: the fetch groups that are going to be added; None: it follows another list
-                without a stop.
-        """
+        """Begins a list of accesses. ``seed``: of the samples. ``units``: the fetch groups that are
+        going to be added; None: it follows another list without a stop."""
         return self.rows.begin(self.string_bytes, seed, units)
 
     def add(self, string: AccessString, group: FetchGroup) -> None:
@@ -309,11 +287,8 @@ class LookAhead:
 
 
 class BlockReader:
-    """Reads the rows of one PyG batch: those of mapped tables out of blocks.
-
-    Args:
-        minibatch: what the batch is made of, with its blocks; None reads from the files.
-    """
+    """Reads the rows of one PyG batch: those of mapped tables out of blocks. ``minibatch``: what
+    the batch is made of, with its blocks; None reads from the files."""
 
     def __init__(self, tables: MappedTables, minibatch: Minibatch | None) -> None:
         self._tables, self._minibatch = tables, minibatch
@@ -324,10 +299,7 @@ class BlockReader:
 
     def read(self, value: Any, index: Tensor) -> tuple[Tensor, Tensor] | None:
         """Reads the rows of a table from its file; None for a table that is not read from one.
-
-        Returns:
-            A table in memory that has these rows, and the row in it of each.
-        """
+        Returns a table in memory that has these rows, and the row in it of each."""
         places = self._tables.places(value)
         if not places:
             return None
@@ -343,10 +315,8 @@ class BlockReader:
         return self._tables.like(group, found[group].tables)[name], at
 
     def _are_own(self, group: Group, index: Tensor) -> bool:
-        """Returns whether an index is that of the minibatch's nodes or edges.
-
-        A user's hook may ask for others.
-        """
+        """Returns whether an index is that of the minibatch's nodes or edges. A user's hook may ask
+        for others."""
         assert self._minibatch is not None
         schema = self._minibatch.schema
         own = (

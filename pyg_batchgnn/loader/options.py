@@ -40,11 +40,8 @@ class SamplingRequest:
 
 
 def as_seed(seed: Any) -> int | None:
-    """Returns a seed of Python, NumPy or torch as Python's integer; None stays None.
-
-    Raises:
-        TypeError: it is something else.
-    """
+    """Returns a seed of Python, NumPy or torch as Python's integer; None stays None. Raises
+    TypeError if it is something else."""
     number = None if seed is None else as_integer(seed)
     if seed is not None and number is None:
         raise TypeError(f"seed must be an integer or None, got {seed!r}")
@@ -163,10 +160,8 @@ class LoaderOptions:
         device_cache: Any = None,
         pinned_memory: Any = None,
     ) -> LoaderOptions:
-        """Makes the options from a loader's arguments, which have the same names.
-
-        Bytes may be a text. ``export``, ``features`` and ``attributes`` are names.
-        """
+        """Makes the options from a loader's arguments, which have the same names. Bytes may be a
+        text. ``export``, ``features`` and ``attributes`` are names."""
         return cls(
             _plain(macrobatch_size),
             _plain(fetch_size),

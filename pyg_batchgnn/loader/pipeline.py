@@ -259,10 +259,8 @@ class Pipeline:
         return exported.batch
 
     def _limit(self) -> AbstractContextManager[None]:
-        """Bounds the threads of operators.
-
-        There are as many workers as the user wants to be busy: each of them uses one thread.
-        """
+        """Bounds the threads of operators. There are as many workers as the user wants to be busy:
+        each of them uses one thread."""
         return ops.thread_limit(self.sampler.threads if get_worker_info() is None else 1)
 
     def _export(self, minibatch: SampledMinibatch) -> Any:
@@ -302,11 +300,8 @@ class EmbeddingSteps:
 
     @classmethod
     def of(cls, data: Any, options: LoaderOptions, num_workers: int) -> EmbeddingSteps | None:
-        """Makes the planner of a loader's steps; None if the loader has no tables.
-
-        Raises:
-            ValueError: the tables are of another graph, or worker processes make the batches.
-        """
+        """Makes the planner of a loader's steps; None if the loader has no tables. Raises
+        ValueError if the tables are of another graph, or worker processes make the batches."""
         embedding = options.embedding
         if embedding is None:
             return None
@@ -422,11 +417,8 @@ class Setup(Protocol):
         """Returns the graph with its features ``x`` as `AllNodes` takes them."""
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
-        """Lets the pipeline read attributes from another object, ``loader.data``.
-
-        Raises:
-            AttributeError: the loader can only read what it was made with.
-        """
+        """Lets the pipeline read attributes from another object, ``loader.data``. Raises
+        AttributeError if the loader can only read what it was made with."""
 
 
 def stage_of(options: LoaderOptions) -> DeviceStage | None:
@@ -452,10 +444,8 @@ def shape_of(
     inputs: Inputs,
     loader: NodeLoader,
 ) -> dict[str, Any]:
-    """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has.
-
-    JSON can hold the values.
-    """
+    """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has. JSON
+    can hold the values."""
     return {
         "num_nodes": list(num_nodes),
         "num_edges": num_edges,

@@ -24,7 +24,7 @@ VERSION = 1
 class Run:
     """One pass over the epoch, by one iterator."""
 
-    epoch: int  # the epoch
+    epoch: int
     skip: int = 0  # minibatches that an earlier process handed out
     handed_out: int = 0  # minibatches handed out, ``skip`` included
     num_batches: int | None = None  # minibatches of the epoch, if it has begun and its order says so
@@ -60,10 +60,8 @@ class Position:
         self._next = Run(self.run.epoch + 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next run and of ``loader(index)``.
-
-        A loaded place stays if it is in this epoch.
-        """
+        """Sets the epoch of the next run and of ``loader(index)``. A loaded place stays if it is in
+        this epoch."""
         if isinstance(epoch, bool) or not isinstance(epoch, int):
             raise TypeError(f"epoch must be an integer, got {epoch!r}")
         if self._next.epoch != epoch or self._next.skip == 0:
@@ -72,12 +70,9 @@ class Position:
             self.run = Run(epoch)
 
     def state_dict(self, seed: int, settings: dict[str, Any], generators: list[str]) -> dict[str, Any]:
-        """Returns the state of the latest run, which JSON can hold.
-
-        It counts the minibatches that were handed out, not those that were prefetched.
-
-        ``settings``: what else decides which minibatches there are.
-        """
+        """Returns the state of the latest run, which JSON can hold. It counts the minibatches that
+        were handed out, not those that were prefetched. ``settings``: what else decides which
+        minibatches there are."""
         return {
             "version": VERSION,
             "seed": seed,
@@ -91,17 +86,13 @@ class Position:
 
     @staticmethod
     def check(state: Any, settings: dict[str, Any]) -> None:
-        """Raises ValueError unless ``state`` is of a loader with these settings.
-
-        The message names what differs.
-        """
+        """Raises ValueError unless ``state`` is of a loader with these settings. The message names
+        what differs."""
         _check(state, settings)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Lets the next run go on where the checked ``state`` was saved.
-
-        After the last minibatch that is the next epoch.
-        """
+        """Lets the next run go on where the checked ``state`` was saved. After the last minibatch
+        that is the next epoch."""
         epoch, batches, of, drawn = state["epoch"], state["batches"], state["num_batches"], state["drawn"]
         self.run = Run(epoch, handed_out=batches, num_batches=of, drawn=drawn)
         if of is not None and batches >= of:
@@ -209,10 +200,8 @@ class KeyedShuffleSampler(Sampler[int]):
 
 
 def with_keyed_shuffle(kwargs: dict[str, Any], num_seeds: int) -> dict[str, Any]:
-    """Turns ``shuffle=True`` into a keyed permutation, unless other arguments decide the order.
-
-    The permutation's seed is set when the loader's is known.
-    """
+    """Turns ``shuffle=True`` into a keyed permutation, unless other arguments decide the order. The
+    permutation's seed is set when the loader's is known."""
     decided = any(kwargs.get(name) is not None for name in ("generator", "sampler", "batch_sampler"))
     if not kwargs.get("shuffle") or decided:
         return kwargs
@@ -229,10 +218,8 @@ def order_of(loader: DataLoader) -> Order:
 
 
 def as_positions(index: object) -> Tensor:
-    """Returns positions in the loader's input as [n] int64.
-
-    ``index``: a list, or a tensor of any integer type.
-    """
+    """Returns positions in the loader's input as [n] int64. ``index``: a list, or a tensor of any
+    integer type."""
     if isinstance(index, Tensor):
         return index.view(-1).to("cpu", torch.int64)
     return torch.tensor([int(position) for position in index], dtype=torch.int64)  # type: ignore[attr-defined]
@@ -242,10 +229,8 @@ def as_positions(index: object) -> Tensor:
 
 
 def generator_states(loader: Any) -> list[str]:
-    """Returns the present states of the generators that decide the order.
-
-    Torch's default generator is not among them.
-    """
+    """Returns the present states of the generators that decide the order. Torch's default generator
+    is not among them."""
     return [_to_text(generator.get_state()) for generator in _generators(loader)]
 
 
@@ -266,11 +251,8 @@ def check_states(loader: Any, states: list[str]) -> None:
 
 
 def set_generators(loader: Any, states: list[str]) -> None:
-    """Brings the generators that decide the order back to what `generator_states` returned.
-
-    Raises:
-        ValueError: there are not as many generators as states, or a state is of no generator.
-    """
+    """Brings the generators that decide the order back to what `generator_states` returned. Raises
+    ValueError if there are not as many generators as states, or a state is of no generator."""
     check_states(loader, states)
     generators = _generators(loader)
     for generator, state in zip(generators, states, strict=True):
@@ -279,11 +261,8 @@ def set_generators(loader: Any, states: list[str]) -> None:
 
 @contextlib.contextmanager
 def restored(loader: Any, states: list[str]) -> Iterator[None]:
-    """Brings all generators back to what `all_states` returned.
-
-    The default generator, which training uses too, is put back as it was found when the context
-    ends.
-    """
+    """Brings all generators back to what `all_states` returned. The default generator, which
+    training uses too, is put back as it was found when the context ends."""
     set_generators(loader, states[1:])
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(_from_text(states[0]))

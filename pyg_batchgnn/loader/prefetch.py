@@ -84,10 +84,8 @@ def prefetch(
 
 
 def drain(made: list[T]) -> Iterator[T]:
-    """Hands over a list's entries one by one and keeps none.
-
-    So their memory returns when the user is done with them.
-    """
+    """Hands over a list's entries one by one and keeps none. So their memory returns when the user
+    is done with them."""
     made.reverse()
     while made:
         yield made.pop()

@@ -43,10 +43,7 @@ def partitioned_stores(data: Any) -> tuple[DistFeatureStore, DistGraphStore]:
 
 
 def refuse_over_ranks(request: SamplingRequest, features: Features, kwargs: dict[str, Any]) -> None:
-    """Raises ValueError for what a loader over ranks cannot do.
-
-    ``kwargs`` go to DataLoader.
-    """
+    """Raises ValueError for what a loader over ranks cannot do. ``kwargs`` go to DataLoader."""
     if request.sampler is not None:
         raise ValueError("neighbor_sampler works in one process; over ranks give num_neighbors and seed")
     for name in ("generator", "sampler", "batch_sampler"):
@@ -70,11 +67,9 @@ def without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_splits(graph: DistGraphStore, nodes: Any) -> Any:
-    """Returns ``input_nodes`` with node ids for the names of splits; collective.
-
-    In a homogeneous graph a string names a split. In a typed one it names a type, and the nodes of
-    a type may be the name of a split: ("paper", "train"), or a dict with such values.
-    """
+    """Returns ``input_nodes`` with node ids for the names of splits; collective. In a homogeneous
+    graph a string names a split. In a typed one it names a type, and the nodes of a type may be the
+    name of a split: ("paper", "train"), or a dict with such values."""
     schema = graph.part.schema
     if not schema.has_names:
         return _split_nodes(graph, schema.node_types[0], nodes) if isinstance(nodes, str) else nodes
@@ -106,9 +101,7 @@ def from_table(inputs: NodeInputs, internal: Tensor) -> NumberSeeds:
 
 def looked_up(inputs: NodeInputs, graph: DistGraphStore) -> NumberSeeds:
     """Returns a function that asks the ranks for the internal ids of all steps at once; collective.
-
-    It takes two rounds, whatever the number of types.
-    """
+    It takes two rounds, whatever the number of types."""
 
     def number(steps: Iterable[SeedStep]) -> list[SeedStep]:
         steps = list(steps)
@@ -196,13 +189,9 @@ def balanced_trainers(counts: Sequence[int], hosts: Sequence[int], rank: int) ->
 
 
 def moved_seeds(counts: Sequence[int], hosts: Sequence[int]) -> list[list[int]]:
-    """Returns how many seeds each rank gives to each other rank.
-
-    Afterwards their numbers differ by at most 1. As few seeds move as possible. Ranks of one host
-    give to each other first.
-
-    ``counts``: the number of seeds that each rank owns.
-    """
+    """Returns how many seeds each rank gives to each other rank. Afterwards their numbers differ by
+    at most 1. As few seeds move as possible. Ranks of one host give to each other first.
+    ``counts``: the number of seeds that each rank owns."""
     ranks, every = range(len(counts)), sum(counts)
     richest = sorted(ranks, key=lambda rank: -counts[rank])[: every % len(counts)]
     excess = [count - every // len(counts) - (rank in richest) for rank, count in enumerate(counts)]
@@ -232,11 +221,8 @@ class LinksOverRanks(LinkPlace):
         self.store.comm.check_agreement({"edge_label_index": said})
 
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
-        """Returns this rank's edges as links.
-
-        Raises:
-            ValueError: ranks would need the edges of others.
-        """
+        """Returns this rank's edges as links. Raises ValueError if ranks would need the edges of
+        others."""
         if self.store.topology is not None:
             return super().all_edges(graph, relation)
         if self.schedule is not ScheduleName.LOCAL:
@@ -250,12 +236,8 @@ class LinksOverRanks(LinkPlace):
         return RelationLinks(relation, own.index, here=OwnPositions(own.edge, own.total, digest))
 
     def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
-        """Agrees on the links and plans their negatives.
-
-        Raises:
-            AgreementError: ranks want different negatives, or have different links, labels or
-                times.
-        """
+        """Agrees on the links and plans their negatives. Raises AgreementError if ranks want
+        different negatives, or have different links, labels or times."""
         part, comm, first = self.store.part, self.store.comm, None
         comm.check_agreement(_settings(wanted))
         if self.store.topology is not None:
@@ -291,11 +273,8 @@ def _said(values: Tensor | None) -> list[Any] | None:
 
 
 def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFeatureStore:
-    """Returns the feature store with the aggregates as further attributes.
-
-    Raises:
-        ValueError: the cache is not of this store.
-    """
+    """Returns the feature store with the aggregates as further attributes. Raises ValueError if the
+    cache is not of this store."""
     if cache.store is not features:
         raise ValueError(
             "cache was not made of the feature store that the loader is given; make one of it: "
@@ -308,11 +287,9 @@ def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFea
 
 
 class RankExecutor:
-    """The communicator's thread, for work in which all ranks take part.
-
-    What was started runs to its end even after `close`, so that ranks that stop at the same
-    minibatch have made the same exchanges.
-    """
+    """The communicator's thread, for work in which all ranks take part. What was started runs to
+    its end even after `close`, so that ranks that stop at the same minibatch have made the same
+    exchanges."""
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm

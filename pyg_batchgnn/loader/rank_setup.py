@@ -220,10 +220,8 @@ class RankSetup:
         return RemoteFetcher(features, names, internal)
 
     def _attributes(self) -> dict[Group, list[str]]:
-        """Returns the names of the attributes that batches carry, by group.
-
-        Every group of nodes is there, and the groups of edges that have such attributes.
-        """
+        """Returns the names of the attributes that batches carry, by group. Every group of nodes is
+        there, and the groups of edges that have such attributes."""
         known = self._features.fields
         every = dict.fromkeys(name for fields in known.values() for name in fields)
         chosen = self._options.reading.chosen(every)
@@ -281,14 +279,9 @@ class RankSetup:
 def _cost(
     row_bytes: Sequence[int], more: Sequence[int], export: Export, sampled: Sequence[SampledMinibatch]
 ) -> AttributeCost:
-    """Predicts what attributes take that come from other ranks.
-
-    A remote row lies in the message that brought it and in the block.
-
-    Args:
-        row_bytes: by node type, of a row on the wire.
-        more: by node type, the bytes by which a row is larger in a PyG batch.
-    """
+    """Predicts what attributes take that come from other ranks. A remote row lies in the message
+    that brought it and in the block. ``row_bytes``: by node type, of a row on the wire. ``more``:
+    by node type, the bytes by which a row is larger in a PyG batch."""
 
     def attributes(one: SampledMinibatch) -> int:
         return sum(row_bytes[number] * nodes.node.numel() for number, nodes in one.reached_nodes.items())
@@ -376,11 +369,8 @@ class RankSampling:
 
     @classmethod
     def of(cls, features: DistFeatureStore, graph: DistGraphStore, request: SamplingRequest) -> RankSampling:
-        """Reads what the rules need from the stores. Collective.
-
-        Raises:
-            TypeError, ValueError: the rules do not fit the graph.
-        """
+        """Reads what the rules need from the stores. Collective. Raises TypeError or ValueError if
+        the rules do not fit the graph."""
         choice, schema = request.choice, graph.part.schema
         plan = choice.plan(request.num_neighbors, request.replace, schema)
         whole = None if graph.topology is None else graph.topology.graph
@@ -411,12 +401,8 @@ class RankSampling:
         own: bool,
         excluding: bool,
     ) -> RankSamplers:
-        """Makes the samplers.
-
-        Args:
-            own: True if every seed of the schedule is a node of its rank's own part.
-            excluding: True if seeds may have excluded pairs.
-        """
+        """Makes the samplers. ``own``: True if every seed of the schedule is a node of its rank's
+        own part. ``excluding``: True if seeds may have excluded pairs."""
         if self.graph.topology is not None:
             whole = MacrobatchSampler(
                 self.graph.topology.graph,

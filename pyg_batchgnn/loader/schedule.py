@@ -34,11 +34,8 @@ class ScheduleName(str, enum.Enum):
 
     @classmethod
     def of(cls, given: str | None) -> ScheduleName | None:
-        """Returns a schedule by name; None stays None.
-
-        Raises:
-            ValueError: there is no such schedule.
-        """
+        """Returns a schedule by name; None stays None. Raises ValueError if there is no such
+        schedule."""
         if given is None:
             return None
         names = [one.value for one in cls]
@@ -221,10 +218,8 @@ class LocalSchedule:
 
 @dataclass(frozen=True, eq=False)
 class DrawnOrder:
-    """The objects that draw the order of a loader.
-
-    They do not hold the loader itself, which would close a reference cycle.
-    """
+    """The objects that draw the order of a loader. They do not hold the loader itself, which would
+    close a reference cycle."""
 
     #: sampler, batch_sampler: the loader's
     sampler: Any
@@ -238,11 +233,8 @@ class DrawnOrder:
 
 
 class DrawnSchedule(AllSeeds):
-    """Makes the minibatches that a loader's own batch sampler draws, in one process.
-
-    A whole epoch is drawn at once. So neither training nor the macrobatch size can change what is
-    drawn.
-    """
+    """Makes the minibatches that a loader's own batch sampler draws, in one process. A whole epoch
+    is drawn at once. So neither training nor the macrobatch size can change what is drawn."""
 
     stride = 1
 
@@ -258,12 +250,9 @@ class DrawnSchedule(AllSeeds):
         return self.length()
 
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:  # noqa: ARG002
-        """Draws the steps of an epoch, and skips what was handed out before.
-
-        Raises:
-            ValueError: the run is to go on after minibatches that another process handed out, but
-                the sampler draws another order, or has no length.
-        """
+        """Draws the steps of an epoch, and skips what was handed out before. Raises ValueError if
+        the run is to go on after minibatches that another process handed out, but the sampler draws
+        another order, or has no length."""
         if self.length() is None:
             if run.skip:
                 raise ValueError(

@@ -64,10 +64,8 @@ class Resumable:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the latest iterator, of `set_epoch` or of a loaded state.
-
-        The one that came last counts.
-        """
+        """The epoch of the latest iterator, of `set_epoch` or of a loaded state. The one that came
+        last counts."""
         return self._position.run.epoch
 
     @property
@@ -77,13 +75,9 @@ class Resumable:
 
     @property
     def steps_left(self) -> int:
-        """The number of minibatches that the next ``iter(loader)`` hands out.
-
-        It is below ``len(loader)`` after `load_state_dict`.
-
-        Raises:
-            TypeError: the user's batch sampler has no length.
-        """
+        """The number of minibatches that the next ``iter(loader)`` hands out. It is below
+        ``len(loader)`` after `load_state_dict`. Raises TypeError if the user's batch sampler has no
+        length."""
         left = self._parts.schedule.length(self._position.upcoming.skip)
         if left is None:
             raise TypeError(
@@ -132,11 +126,9 @@ class Resumable:
 
 
 class MacrobatchShell(Resumable, DataLoader[Any]):
-    """The shell of all loaders of macrobatches, whatever their minibatches begin with.
-
-    A loader derives from it and from PyG's class. Its constructor checks the arguments, lets
-    PyG's constructor store them, and calls `_compose`.
-    """
+    """The shell of all loaders of macrobatches, whatever their minibatches begin with. A loader
+    derives from it and from PyG's class. Its constructor checks the arguments, lets PyG's
+    constructor store them, and calls `_compose`."""
 
     _epochs: int | None = None
     transform: Callable[[Any], Any] | None
@@ -171,10 +163,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             self._sizes = self._choose_sizes()  # later not all ranks might ask
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves out running workers, which belong to this process.
-
-        PyG sends the loader to spawned ones.
-        """
+        """Leaves out running workers, which belong to this process. PyG sends the loader to spawned
+        ones."""
         return {**self.__dict__, "_pool": None}
 
     # Iterating ###################################################################################
@@ -266,9 +256,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
 
     def __call__(self, index: Tensor | list[int]) -> Any:
         """Makes the minibatch of the seeds at these positions of the input, in the current epoch.
-
-        Over ranks it is collective, every rank with an index of its own.
-        """
+        Over ranks it is collective, every rank with an index of its own."""
         (batch,) = self._parts.calls.batches(self._called(index), 1, self._world.now)
         return self._finish(batch)
 
@@ -277,10 +265,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         return WorkItem(self.epoch, NO_NUMBER, list(steps))
 
     def collate_fn(self, index: Tensor | list[int]) -> Any:
-        """Does what a worker of PyG's does.
-
-        It makes the whole minibatch with `filter_per_worker`, else its sample.
-        """
+        """Does what a worker of PyG's does. It makes the whole minibatch with `filter_per_worker`,
+        else its sample."""
         if self._finishes_in_workers or self._world.collective or self._stage is not None:
             return self(index)
         calls = self._parts.calls
@@ -288,10 +274,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         return out
 
     def filter_fn(self, out: PygOutput) -> Any:
-        """Returns a sample with its attributes, transformed.
-
-        The main process does so if workers only sample.
-        """
+        """Returns a sample with its attributes, transformed. The main process does so if workers
+        only sample."""
         return self._finish(self._parts.pipeline.from_output(out))
 
     def __repr__(self) -> str:
@@ -302,11 +286,9 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
 
     @property
     def sizes(self) -> Sizes:
-        """The sizes B and F. "auto" is resolved by sampling a few minibatches.
-
-        One process does so at first use. Ranks do so when the loader is made, and take the least
-        that any rank chose.
-        """
+        """The sizes B and F. "auto" is resolved by sampling a few minibatches. One process does so
+        at first use. Ranks do so when the loader is made, and take the least that any rank
+        chose."""
         if self._sizes is None:
             self._sizes = self._choose_sizes()
         return self._sizes
@@ -342,11 +324,9 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         return weight
 
     def stats(self) -> LoaderStats:
-        """Returns nodes, edges, distinct nodes, bytes gathered and seconds by phase.
-
-        They count the macrobatch made last, and all in total. With prefetching the last
-        one is ahead of what was handed out.
-        """
+        """Returns nodes, edges, distinct nodes, bytes gathered and seconds by phase. They count the
+        macrobatch made last, and all in total. With prefetching the last one is ahead of what was
+        handed out."""
         found = self._parts.pipeline.book.snapshot()
         return found if self._stage is None else replace(found, device=self._stage.memory())
 

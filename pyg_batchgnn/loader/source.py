@@ -17,13 +17,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.disk import are_mapped, is_mapped
-from pyg_batchgnn.fetch import (
-    BlockFetcher,
-    Fetched,
-    FetchGroup,
-    InPlaceFetcher,
-    as_table,
-)
+from pyg_batchgnn.fetch import BlockFetcher, Fetched, FetchGroup, InPlaceFetcher, as_table
 from pyg_batchgnn.loader.filter import (
     Gatherer,
     filter_data,
@@ -79,13 +73,8 @@ class Source(Protocol):
 
     def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
         """Returns the wanted attributes of all nodes and edges where they lie; None if they must be
-        copied.
-
-        The object stays the same as long as the attributes do.
-
-        Raises:
-            ValueError: the user asked for tables in place, which cannot be.
-        """
+        copied. The object stays the same as long as the attributes do. Raises ValueError if the
+        user asked for tables in place, which cannot be."""
 
 
 class SourceFetcher:
@@ -100,7 +89,8 @@ class SourceFetcher:
         tables = self._source.tables(self._num_nodes)
         if tables is None:
             return self._copied(group, _edge_ids(group))
-        have_ids = _have_edge_ids(group)
+        reached = (one for minibatch in group.minibatches for one in minibatch.reached_edges.values())
+        have_ids = all(one.edge is not None for one in reached)
         fetched = self._in_place(tables, have_ids).fetch(group)
         if tables.edges is not None or not have_ids:
             return fetched
@@ -141,11 +131,6 @@ def _edge_ids(group: FetchGroup) -> _EdgeIds:
         if len(known) == len(ids):
             found[name] = known
     return found
-
-
-def _have_edge_ids(group: FetchGroup) -> bool:
-    reached = (one for minibatch in group.minibatches for one in minibatch.reached_edges.values())
-    return all(one.edge is not None for one in reached)
 
 
 def _together(edges: _EdgeIds) -> dict[Group, Tensor]:
@@ -245,10 +230,8 @@ class DataSource:
         }
 
     def attributes(self) -> Mapping[Group, Mapping[str, Any]]:
-        """Returns the wanted attributes by group.
-
-        The object stays the same until a script changes the data.
-        """
+        """Returns the wanted attributes by group. The object stays the same until a script changes
+        the data."""
         self._look()
         return self._wanted
 
@@ -514,11 +497,8 @@ _ANEW = "make one of it: AggregationCache.build(data, kind)"
 def cached_tables(
     cache: AggregationCache, data: Any, graph: TypedGraph
 ) -> Mapping[Group, Mapping[str, Tensor]]:
-    """Returns the aggregates of all nodes by group and name, in one process.
-
-    Raises:
-        ValueError: the cache is not of this data.
-    """
+    """Returns the aggregates of all nodes by group and name, in one process. Raises ValueError if
+    the cache is not of this data."""
     if cache.store is not None:
         raise ValueError(f"cache holds one rank's aggregates, but data is a graph held whole; {_ANEW}")
     _check_schema(graph.schema)
@@ -533,11 +513,8 @@ def cached_tables(
 
 
 def without_cached_hop(plan: MinibatchPlan, schema: Schema) -> SamplingPlan:
-    """Returns a plan without its last hop, for which the aggregates stand.
-
-    Raises:
-        ValueError: the graph has several types or relations, or the plan has one hop at most.
-    """
+    """Returns a plan without its last hop, for which the aggregates stand. Raises ValueError if the
+    graph has several types or relations, or the plan has one hop at most."""
     _check_schema(schema)
     assert isinstance(plan, SamplingPlan)
     return plan.without_last_hop()
@@ -566,10 +543,8 @@ def _check_sizes(cache: AggregationCache, store: Any, graph: TypedGraph) -> None
 
 
 class Contents:
-    """The attributes of a ``Data`` or a ``HeteroData`` at one moment: names and objects.
-
-    Values that are written in place are the same objects.
-    """
+    """The attributes of a ``Data`` or a ``HeteroData`` at one moment: names and objects. Values
+    that are written in place are the same objects."""
 
     def __init__(self, data: Data | HeteroData) -> None:
         # The mappings themselves: a call of a method per store would take longer than all the rest.
@@ -589,11 +564,8 @@ _LEAST = 16 << 20
 
 
 def advise_tables(values: Iterable[Any]) -> None:
-    """Asks for huge pages under the larger ones of the user's dense tables.
-
-    Contents and addresses stay as they are. Mapped files are left alone, since this would read
-    them into memory.
-    """
+    """Asks for huge pages under the larger ones of the user's dense tables. Contents and addresses
+    stay as they are. Mapped files are left alone, since this would read them into memory."""
     found = [as_table(ops.as_stored(value), 0) for value in values]
     tables = [table for table in found if isinstance(table, Tensor) and table.nbytes >= _LEAST]
     for table, in_file in zip(tables, are_mapped(tables), strict=True):

@@ -149,10 +149,8 @@ def sampling_counters(
 
 
 def count_distinct(minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int]) -> int:
-    """Returns the number of distinct nodes of some minibatches, of all types.
-
-    ``num_nodes``: the number of nodes of each type, above all their ids.
-    """
+    """Returns the number of distinct nodes of some minibatches, of all types. ``num_nodes``: the
+    number of nodes of each type, above all their ids."""
     by_type: dict[int, list[Tensor]] = {}
     for minibatch in minibatches:
         for number, one in minibatch.reached_nodes.items():
@@ -201,11 +199,8 @@ class LoaderStats:
 
 
 class StatsBook:
-    """Collects counters.
-
-    A macrobatch's account opens when it is sampled and grows as its minibatches are exported, with
-    prefetching on another thread.
-    """
+    """Collects counters. A macrobatch's account opens when it is sampled and grows as its
+    minibatches are exported, with prefetching on another thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

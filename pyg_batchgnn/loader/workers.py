@@ -65,10 +65,8 @@ class Stage(enum.Enum):
 
 
 class MakeBatches:
-    """Makes the batches of a work item in a worker process.
-
-    It travels to the worker, so it holds nothing of the main process's loader.
-    """
+    """Makes the batches of a work item in a worker process. It travels to the worker, so it holds
+    nothing of the main process's loader."""
 
     def __init__(
         self, pipeline: Pipeline, fetch_size: int, transform: Callable[[Any], Any] | None, stage: Stage
@@ -125,10 +123,8 @@ class WorkerPool:
         )
 
     def iterate(self, items: Iterator[WorkItem]) -> Iterator[Any]:
-        """Yields what the workers made of all items, in order, minibatch by minibatch.
-
-        The workers begin at once.
-        """
+        """Yields what the workers made of all items, in order, minibatch by minibatch. The workers
+        begin at once."""
         self._sampler.items = items
         with self._noting_interrupts():
             made = self._begin()
@@ -237,11 +233,9 @@ class _Queue(multiprocessing.queues.Queue):
 
 
 class _Event:
-    """An event in shared memory, without a lock. It can be set and looked at, not waited for.
-
-    An event of `multiprocessing` has a lock, which torch's workers take whenever they look at it. A
-    worker that is killed at that moment keeps the lock, and ending the workers never ends.
-    """
+    """An event in shared memory, without a lock. It can be set and looked at, not waited for. An
+    event of `multiprocessing` has a lock, which torch's workers take whenever they look at it. A
+    worker that is killed at that moment keeps the lock, and ending the workers never ends."""
 
     def __init__(self, context: BaseContext) -> None:
         self._flag = context.RawValue(ctypes.c_bool, False)
@@ -255,8 +249,7 @@ class _Event:
 
 class WorkerContext(BaseContext):
     """A context of `multiprocessing` whose queues can be interrupted, and whose events no killed
-    process can block.
-    """
+    process can block."""
 
     def __init__(self, context: BaseContext | None) -> None:
         self._context: Any = context or torch.multiprocessing.get_context()

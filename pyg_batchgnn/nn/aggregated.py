@@ -28,16 +28,11 @@ KINDS = ("mean", "sum", "symmetric")
 class Aggregated:
     """The aggregates from which ``conv(aggregated, minibatch)`` computes all N nodes of a
     minibatch.
-
-    Attributes:
-        kind: "mean" or "sum" over the in-edges, or "symmetric" as in GCN, loops included.
-        neighbours: [N, F], the aggregates, a tensor or a `RowView`.
-        own: [N, F], the features of the nodes themselves; None if they are not available. GCN needs
-            none.
     """
 
-    kind: str
-    neighbours: Tensor | RowView
+    kind: str  # "mean" or "sum" over the in-edges, or "symmetric" as in GCN, loops included
+    neighbours: Tensor | RowView  # [N, F], the aggregates, a tensor or a `RowView`
+    # [N, F], the features of the nodes themselves; None if they are not available. GCN needs none.
     own: Tensor | RowView | None = None
 
     def of(self, conv: MessagePassing, kind: str) -> Tensor | RowView:

@@ -65,10 +65,8 @@ class MLPDecoder(torch.nn.Module):
         return torch.cat([self._block(rows, target) for rows in source.split(size)])
 
     def _block(self, source: Tensor, target: Tensor) -> Tensor:
-        """Returns the scores of a block of sources.
-
-        The product with one output would add in another order in blocks of many rows.
-        """
+        """Returns the scores of a block of sources. The product with one output would add in
+        another order in blocks of many rows."""
         product = (source.unsqueeze(1) * target).view(-1, source.size(-1))
         rows = self.hidden.with_relu(product) * self.score.weight[0]
         return (rows.sum(dim=-1) + self.score.bias).view(len(source), len(target))

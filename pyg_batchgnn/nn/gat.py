@@ -41,14 +41,11 @@ def edge_rows(graph: LayerGraph, edge_attr: Tensor, columns: int | None) -> Tens
 
 @dataclass(frozen=True)
 class Slots:
-    """The slots of the edges of a layer.
-
-    Attributes:
-        loops: replaces self loops by one for each of the first ``loops`` targets; None takes the
-            edges as they are.
-    """
+    """The slots of the edges of a layer."""
 
     graph: LayerGraph
+    # Replaces self loops by one for each of the first ``loops`` targets; None takes the edges as
+    # they are.
     loops: int | None
 
     @property
@@ -84,12 +81,8 @@ class Slots:
 
     def loop_features(self, features: Tensor, fill: Fill) -> Tensor | None:
         """Returns the features of the added loops [loops, edge_dim], as PyG's `add_self_loops`
-        does.
-
-        Args:
-            features: [E, edge_dim], of the edges by target.
-            fill: a number, a row, or a reduction that `torch_geometric.utils.scatter` knows.
-        """
+        does. ``features``: [E, edge_dim], of the edges by target. ``fill``: a number, a row, or a
+        reduction that `torch_geometric.utils.scatter` knows."""
         if not self.loops:
             return None
         if isinstance(fill, str):
@@ -101,10 +94,8 @@ class Slots:
         return features.new_full((self.loops, features.size(1)), fill)
 
     def pyg_form(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns edges [2, E'] int64 and their values [E', H] in the order of PyG's layer.
-
-        These are the edges of the user without the replaced self loops, then the added loops.
-        """
+        """Returns edges [2, E'] int64 and their values [E', H] in the order of PyG's layer. These
+        are the edges of the user without the replaced self loops, then the added loops."""
         order = torch.arange(self.graph.num_edges)
         if self.graph.edge is not None:
             order = torch.empty_like(order).scatter_(0, self.graph.edge.long(), order)
@@ -117,32 +108,21 @@ class Slots:
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """The arguments of a call.
-
-    Attributes:
-        edge_attr: the features of the edges as the user gave them, or None.
-        drop: the probability of dropping an attention weight in this call.
-        key: the key of the dropout; 0 if nothing is dropped.
-    """
+    """The arguments of a call."""
 
     given: ConvInput
     slots: Slots
-    edge_attr: Tensor | None
-    drop: float
-    key: int
+    edge_attr: Tensor | None  # the features of the edges as the user gave them, or None
+    drop: float  # the probability of dropping an attention weight in this call
+    key: int  # the key of the dropout; 0 if nothing is dropped
 
 
 @dataclass(frozen=True)
 class EdgeFeatures:
-    """The features of the edges of a layer.
+    """The features of the edges of a layer."""
 
-    Attributes:
-        edges: [E, edge_dim], in the order of the layer.
-        loops: [loops, edge_dim], of the added loops; None if there are none.
-    """
-
-    edges: Tensor
-    loops: Tensor | None
+    edges: Tensor  # [E, edge_dim], in the order of the layer
+    loops: Tensor | None  # [loops, edge_dim], of the added loops; None if there are none
 
 
 class AttentionConv(NativeConv):
@@ -230,7 +210,7 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         fill_value: the features of added loops: a number, a tensor [edge_dim], or a reduction of
             the features of the other edges of the target ("mean", "add", "min", "max", "mul").
         bias: adds a bias.
-        residual: adds a product of the own rows of the targets.
+        residual: adds a product of the root nodes' features.
         **kwargs: the other arguments of PyG, at their default values.
 
     Raises:

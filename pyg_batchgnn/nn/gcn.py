@@ -29,19 +29,13 @@ from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 
 @dataclass(frozen=True)
 class Scaling:
-    """The factors of the edges and nodes of a whole minibatch. Layers take prefixes.
+    """The factors of the edges and nodes of a whole minibatch. Layers take prefixes."""
 
-    Attributes:
-        in_edges: the E' edges, without self loops if these are added separately.
-        edge_weight: [E'], or None if all are 1.
-        node: [N], the factor of sources and of targets; None if it is part of ``edge_weight``.
-        loop: [N], the weight of a node's own row; None without loops.
-    """
-
-    in_edges: ops.InEdges
-    edge_weight: Tensor | None
+    in_edges: ops.InEdges  # the E' edges, without self loops if these are added separately
+    edge_weight: Tensor | None  # [E'], or None if all are 1
+    # [N], the factor of sources and of targets; None if it is part of ``edge_weight``.
     node: Tensor | None
-    loop: Tensor | None
+    loop: Tensor | None  # [N], the weight of a node's own row; None without loops
 
     def layer(self, graph: LayerGraph) -> LayerGraph:
         """Returns the edges of a layer without self loops that are added separately."""
@@ -90,11 +84,8 @@ def _unweighted_scaling(whole: LayerGraph, kind: _Kind) -> Scaling:
 
 def weighted_scaling(whole: LayerGraph, edge_weight: Tensor, add_loops: bool, fill: float) -> Scaling:
     """Returns the normalisation of a graph with edge weights, differentiable in them.
-
-    Args:
-        edge_weight: [E] in the user's order, of the dtype to compute in.
-        add_loops: gives every node without a loop one of weight ``fill``.
-    """
+    ``edge_weight``: [E] in the user's order, of the dtype to compute in. ``add_loops``: gives every
+    node without a loop one of weight ``fill``."""
     weight = edge_weight if whole.edge is None else edge_weight.index_select(0, whole.edge)
     indptr, indices, targets = whole.indptr, whole.indices, whole.targets
     degree = weight.new_zeros(whole.num_sources)
@@ -217,10 +208,8 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         return neighbours
 
     def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
-        """Returns the normalised sums over in-edges and loops, [D, in_channels].
-
-        The edges of the whole minibatch, which its first layer has, normalise every layer.
-        """
+        """Returns the normalised sums over in-edges and loops, [D, in_channels]. The edges of the
+        whole minibatch, which its first layer has, normalise every layer."""
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         scaling = self._scaling(given.graph.whole or given.graph, edge_weight, wide)
         graph, x = scaling.layer(given.graph), given.x

@@ -54,15 +54,10 @@ class MinibatchEdges(TypedEdges):
 
 @dataclass(frozen=True)
 class WholeGraphEdges(TypedEdges):
-    """PyG's edges of a graph held whole.
+    """PyG's edges of a graph held whole."""
 
-    Attributes:
-        edge_index: [2, E], sources above targets, by relation.
-        sizes: the number of nodes of each type whose rows are known.
-    """
-
-    edge_index: Mapping[Relation, Tensor]
-    sizes: Mapping[str, int]
+    edge_index: Mapping[Relation, Tensor]  # [2, E], sources above targets, by relation
+    sizes: Mapping[str, int]  # the number of nodes of each type whose rows are known
 
     def graph(self, relation: Relation) -> LayerGraph | None:
         edges, (source, _, target) = self.edge_index.get(relation), relation
@@ -77,14 +72,10 @@ class WholeGraphEdges(TypedEdges):
 
 @dataclass(frozen=True)
 class PieceEdges(TypedEdges):
-    """A layer of a piece of all nodes, for inference.
+    """A layer of a piece of all nodes, for inference."""
 
-    Attributes:
-        piece: some nodes with all their in-edges. The targets are the first sources.
-        degrees: by relation, the degrees of the sources in the whole graph (`LayerGraph.degree`).
-    """
-
-    piece: NodePiece
+    piece: NodePiece  # some nodes with all their in-edges. The targets are the first sources.
+    # By relation, the degrees of the sources in the whole graph (`LayerGraph.degree`).
     degrees: Mapping[Relation, Tensor]
 
     def graph(self, relation: Relation) -> LayerGraph | None:
@@ -139,14 +130,10 @@ Join: TypeAlias = Callable[[list[Tensor]], Tensor]
 
 @dataclass
 class TypeTerms:
-    """The terms that the relations of a layer give one node type.
-
-    Attributes:
-        source: the rows that the layer reads of this type; None if there are none.
-    """
+    """The terms that the relations of a layer give one node type."""
 
     rows: LayerRows
-    source: NodeRows | None
+    source: NodeRows | None  # the rows that the layer reads of this type; None if there are none
     parts: list[Terms] = field(default_factory=list)
 
     def result(self, join: Join | str, update: Update | None = None, training: bool = False) -> Tensor:
@@ -236,7 +223,7 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
 
     ``conv(x_dict, minibatch, layer)`` computes one layer of a minibatch of several types. With
     "sum" and "mean" all relations into a type are one pass of products, and the own rows of its
-    nodes are multiplied once. A layer of one relation has the bits of its convolution.
+    nodes are multiplied once. A layer of one relation is bitwise identical to its convolution.
 
     Args:
         convs: the convolution of each relation: `SAGEConv`, `GINConv`, `GATConv`, `GATv2Conv` and

@@ -40,16 +40,12 @@ ComputeInputs = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class LayerStep:
-    """A layer of a model, with all that follows it row by row.
+    """A layer of a model, with all that follows it row by row."""
 
-    Attributes:
-        convs: the convolution of each relation; relations that the graph does not have are left
-            out.
-        compute: returns the layer's rows of the targets by node type, from the rows before by node
-            type and the edges. A `HeteroConv` takes both: ``conv(x_dict, edges)``.
-    """
-
+    # The convolution of each relation; relations that the graph does not have are left out.
     convs: Mapping[Relation, torch.nn.Module]
+    # Returns the layer's rows of the targets by node type, from the rows before by node type and
+    # the edges. A `HeteroConv` takes both: ``conv(x_dict, edges)``.
     compute: Callable[[Mapping[str, Rows], TypedEdges], Mapping[str, Tensor]]
 
     def degrees(self, nodes: OwnedNodes, relations: Sequence[Relation]) -> dict[Relation, SourceValues]:
@@ -345,10 +341,8 @@ def finished(
     knowledge: torch.nn.Module | None,
     last: torch.nn.Module | None,
 ) -> LayerwiseOutput:
-    """Computes what follows the layers for nodes of a type, some rows at a time.
-
-    ``layers``: [n, C] after each of the last layers, `states_kept` of them.
-    """
+    """Computes what follows the layers for nodes of a type, some rows at a time. ``layers``: [n, C]
+    after each of the last layers, `states_kept` of them."""
     if last is None and wide(layers[-1][:0]).dtype == layers[-1].dtype:
         return LayerwiseOutput(layers[-1], layers[0])
 

@@ -76,21 +76,15 @@ Edges = Tensor | SampledMinibatch | LayerGraph
 
 @dataclass(eq=False)
 class NodeRows:
-    """The rows of one node type in a layer, which relations read one after the other.
+    """The rows of one node type in a layer, which relations read one after the other. Every reader
+    leaves the rows that the next one reads. So the gradients of all readers are added while they
+    are written."""
 
-    Every reader leaves the rows that the next one reads. So the gradients of all readers are added
-    while they are written.
-
-    Attributes:
-        rows: [>= N, F], the rows for the next reader. After the last one they may be the first
-            ``targets`` alone.
-        targets: D, the number of rows that the layer computes of this type.
-        readers: the number of relations that have not read the rows as sources yet.
-    """
-
+    # [>= N, F], the rows for the next reader. After the last one they may be the first ``targets``
+    # alone.
     rows: Rows
-    targets: int
-    readers: int = 1
+    targets: int  # D, the number of rows that the layer computes of this type
+    readers: int = 1  # the number of relations that have not read the rows as sources yet
     _own: tuple[Rows, Rows] | None = None
 
     def own(self) -> Rows:
@@ -123,16 +117,12 @@ class NodeRows:
 
 @dataclass(frozen=True, eq=False)
 class ConvInput:
-    """The rows and edges of a layer.
-
-    Attributes:
-        source: the rows of the sources, [>= N, F].
-        target: the rows of the targets, [>= D, F'], or None if there are none. The same object as
-            ``source`` if the targets are the first sources.
-    """
+    """The rows and edges of a layer."""
 
     graph: LayerGraph
-    source: NodeRows
+    source: NodeRows  # the rows of the sources, [>= N, F]
+    # The rows of the targets, [>= D, F'], or None if there are none. The same object as ``source``
+    # if the targets are the first sources.
     target: NodeRows | None
 
     @property

@@ -23,19 +23,12 @@ from pyg_batchgnn.types import LayerHops, Relation, SampledMinibatch
 
 @dataclass(frozen=True, eq=False)
 class LayerRows:
-    """The nodes of one type in a layer.
+    """The nodes of one type in a layer."""
 
-    Attributes:
-        num_targets: D, the number of rows that the layer computes.
-        num_sources: N >= D, the number of rows that it reads.
-        node: [D] int64, the ids of the rows for dropout; None: 0 to D - 1.
-        key: the key of the dropout after the layer; None if each call draws one.
-    """
-
-    num_targets: int
-    num_sources: int
-    node: Tensor | None = None
-    key: int | None = None
+    num_targets: int  # D, the number of rows that the layer computes
+    num_sources: int  # N >= D, the number of rows that it reads
+    node: Tensor | None = None  # [D] int64, the ids of the rows for dropout; None: 0 to D - 1
+    key: int | None = None  # the key of the dropout after the layer; None if each call draws one
 
     def dropout_key(self) -> int:
         return ops.drawn_key() if self.key is None else self.key
@@ -43,24 +36,18 @@ class LayerRows:
 
 @dataclass(frozen=True, eq=False)
 class LayerGraph:
-    """The in-edges of the targets of a layer. The targets are also its first sources.
+    """The in-edges of the targets of a layer. The targets are also its first sources."""
 
-    Attributes:
-        in_edges: the in-edges of the D targets. ``edge_ids`` are the places of the edges in the
-            user's order, None where that is the same order.
-        num_sources: N; N >= D except where sources and targets are nodes of two types.
-        node: [D] int64, the ids of the targets for dropout; None: 0 to D - 1.
-        key: the key of the dropout of the layer; None if each call draws one.
-        degree: [N] the in-edges of each source in the whole graph, for GCN: loops are counted
-            unless the layer replaces them. None if these edges are all that count.
-        whole: the graph whose degrees normalise the layer; None if it is the layer's own.
-    """
-
+    # The in-edges of the D targets. ``edge_ids`` are the places of the edges in the user's order,
+    # None where that is the same order.
     in_edges: ops.InEdges
-    num_sources: int
-    node: Tensor | None = None
-    key: int | None = None
+    num_sources: int  # N; N >= D except where sources and targets are nodes of two types
+    node: Tensor | None = None  # [D] int64, the ids of the targets for dropout; None: 0 to D - 1
+    key: int | None = None  # the key of the dropout of the layer; None if each call draws one
+    # [N] the in-edges of each source in the whole graph, for GCN: loops are counted unless the
+    # layer replaces them. None if these edges are all that count.
     degree: Tensor | None = None
+    # The graph whose degrees normalise the layer; None if it is the layer's own.
     whole: LayerGraph | None = None
 
     @property
@@ -118,10 +105,8 @@ class LayerGraph:
 
 @dataclass(frozen=True, eq=False)
 class HaloGraph(LayerGraph):
-    """The in-edges of a layer that reads rows of halo nodes from caches.
-
-    The degrees of the sources in the minibatch are unknown, because halo nodes are not expanded.
-    """
+    """The in-edges of a layer that reads rows of halo nodes from caches. The degrees of the sources
+    in the minibatch are unknown, because halo nodes are not expanded."""
 
 
 #: The rows that a layer computes, with the ids and the key of their dropout.
@@ -268,9 +253,7 @@ def dropout_node(node: Tensor, example: Tensor | None, rows: int | None = None) 
 
 def _dropout_key(minibatch: SampledMinibatch, layer: int, names: tuple[str, ...] | None) -> int:
     """Returns the key of the dropout of a layer, of the type or the relation with these names.
-
-    Names are no part of the key where there is one node type and one relation.
-    """
+    Names are no part of the key where there is one node type and one relation."""
     key = ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, layer)
     return key if names is None or minibatch.schema.is_plain else named_key(key, names)
 

@@ -24,14 +24,11 @@ from pyg_batchgnn.nn.terms import Update
 class ModelOutput(NamedTuple):
     """The result of a forward pass. Its rows are the seed nodes of a minibatch or all nodes of a
     graph.
-
-    Attributes:
-        logits: [S, out_channels] float32, or float64 from float64 weights.
-        hidden: [S, C], the input of the last layer, which is the last linear layer if there is
-            jumping knowledge. In a model of one layer these are the features.
     """
 
-    logits: Tensor
+    logits: Tensor  # [S, out_channels] float32, or float64 from float64 weights
+    # [S, C], the input of the last layer, which is the last linear layer if there is jumping
+    # knowledge. In a model of one layer these are the features.
     hidden: Tensor
 
 
@@ -46,14 +43,9 @@ def wrong_hops(layers: int, hops: int | None, hint: str = "") -> ValueError:
 def run_layers(
     compute: Callable[[int, Any], Any], layers: int, x: Any, *, keep_all: bool
 ) -> tuple[Any, list[Any]]:
-    """Computes the layers of a model, each from the result of the one before.
-
-    Args:
-        keep_all: whether the results of all layers are read at the end, as jumping knowledge does.
-
-    Returns:
-        The input of the last layer, and the results of all layers, or of the last one alone.
-    """
+    """Computes the layers of a model, each from the result of the one before. ``keep_all``: whether
+    the results of all layers are read at the end, as jumping knowledge does. Returns the input of
+    the last layer, and the results of all layers, or of the last one alone."""
     before: Any = x
     results: list[Any] = []
     for index in range(layers):
@@ -73,12 +65,8 @@ def last_rows(results: Sequence[Any], rows: int, knowledge: torch.nn.Module | No
 def model_output(
     before: Any, results: Sequence[Any], rows: int, knowledge: torch.nn.Module | None, last: Any
 ) -> ModelOutput:
-    """Returns the output of a model for its first rows.
-
-    Args:
-        before: the input of the last layer, or None if it is not known: then there are no hidden
-            columns.
-    """
+    """Returns the output of a model for its first rows. ``before``: the input of the last layer, or
+    None if it is not known: then there are no hidden columns."""
     out = last_rows(results, rows, knowledge)
     if last is not None:
         return ModelOutput(wide(last(out)), out)
@@ -112,18 +100,13 @@ def is_row_wise_norm(norm: torch.nn.Module) -> bool:
 
 @dataclass(frozen=True)
 class LayerEnd:
-    """The steps that follow a convolution: normalisation, activation and dropout.
-
-    Attributes:
-        act_first: applies the activation before the normalisation, not after it.
-        fuses_drop: whether the convolution can drop elements in its own pass.
-    """
+    """The steps that follow a convolution: normalisation, activation and dropout."""
 
     norm: torch.nn.Module
     act: Callable[[Tensor], Tensor] | None
-    act_first: bool
+    act_first: bool  # applies the activation before the normalisation, not after it
     drop: float
-    fuses_drop: bool = True
+    fuses_drop: bool = True  # whether the convolution can drop elements in its own pass
 
     def apply(
         self,

@@ -61,12 +61,9 @@ class Linear(torch.nn.Linear):
 
 
 def is_watched(module: torch.nn.Module) -> bool:
-    """Returns whether the module must be called by itself: it has hooks or a ``forward`` of its
-    own, or ``compile`` was called on it.
-
-    Hooks of the module count, and the global ones of torch. Fused computations call no modules,
-    so they are used only for modules that are not watched.
-    """
+    """Returns whether a module must be called itself: it has hooks (or torch has global ones), a
+    ``forward`` of its own, or was compiled. Fused computations call no modules, so they leave such
+    modules out."""
     hooks = (
         torch.nn.modules.module._has_any_global_hook(),
         "forward" in vars(module),
@@ -80,10 +77,8 @@ def is_watched(module: torch.nn.Module) -> bool:
 
 
 class LazyLinear(torch.nn.LazyLinear, Linear):
-    """A `Linear` that takes its number of input columns from the first call.
-
-    It is a `Linear` from then on.
-    """
+    """A `Linear` that takes its number of input columns from the first call. It is a `Linear` from
+    then on."""
 
     cls_to_become = Linear
 
@@ -95,11 +90,8 @@ def linear_of(in_features: int, out_features: int) -> Linear:
 
 def set_width(linear: torch.nn.Module | None, rows: Rows | None) -> None:
     """Initialises a linear layer of PyG whose width was unknown, as PyG does at the first call.
-
-    Args:
-        linear: the layer; None does nothing, and so does a layer of known width.
-        rows: its input; None does nothing.
-    """
+    ``linear``: the layer; None does nothing, and so does a layer of known width. ``rows``: its
+    input; None does nothing."""
     if linear is not None and rows is not None and is_uninitialized_parameter(linear.weight):
         linear.initialize_parameters(linear, (rows,))  # type: ignore[operator]
 

@@ -26,21 +26,15 @@ _KEY = 1
 
 @dataclass(frozen=True)
 class ProductChoice:
-    """The chosen matrix products, and the measured rates.
+    """The chosen matrix products, and the measured rates."""
 
-    Attributes:
-        name: "native" or "torch".
-        native_rate, torch_rate: 10^9 floating-point operations per second, dense, with bias, ReLU
-            and dropout.
-        threads: the number of threads of the measurement.
-        torch_same_bits: True if the results of torch had the same bits on one and on ``threads``
-            threads.
-    """
-
-    name: ProductsName
+    name: ProductsName  # "native" or "torch"
+    # native_rate, torch_rate: 10^9 floating-point operations per second, dense, with bias, ReLU and
+    # dropout.
     native_rate: float
     torch_rate: float
-    threads: int
+    threads: int  # the number of threads of the measurement
+    # True if the results of torch had the same bits on one and on ``threads`` threads.
     torch_same_bits: bool
 
     def __str__(self) -> str:

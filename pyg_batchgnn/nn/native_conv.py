@@ -210,12 +210,9 @@ class NativeConv(MessagePassing):
         check_called(self)
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
-        """Generates no code for messages.
-
-        PyG generates it from the calls that it finds in the source of a class, and stores it with
-        the class. What it would generate here would hide what it generated for its own class, which
-        `pyg_batchgnn.accelerate` falls back to.
-        """
+        """Generates no code for messages. PyG generates it from the calls that it finds in the
+        source of a class, and stores it with the class. What it would generate here would hide what
+        it generated for its own class, which `pyg_batchgnn.accelerate` falls back to."""
         del raise_on_error
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -26,12 +26,6 @@ class BatchNorm(torch.nn.BatchNorm1d):
     counts twice in them, as in torch.
 
     Args:
-        num_features: the number of columns, C.
-        eps: added to the variance.
-        momentum: the weight of a minibatch in the running statistics; None takes the mean over all
-            minibatches.
-        affine: adds a weight and a bias.
-        track_running_stats: keeps running statistics for evaluation.
         relu: adds a ReLU in the same pass.
         device: the device, which must be the CPU.
         dtype: the dtype of parameters and buffers; statistics are at least float32.
@@ -192,10 +186,7 @@ class Dropout(torch.nn.Dropout):
 
 def native_norm(norm: torch.nn.Module, relu: bool) -> torch.nn.Module:
     """Makes a batch normalisation of PyG compute natively; returns other modules as they are.
-
-    Args:
-        norm: a module; its ``state_dict`` stays the same.
-    """
+    ``norm``: a module; its ``state_dict`` stays the same."""
     if type(norm) is PygBatchNorm and type(norm.module) is torch.nn.BatchNorm1d:
         norm.module = BatchNorm.sharing(norm.module, relu)
     return norm

@@ -32,7 +32,7 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         out_channels: the number of columns of the result.
         aggr: "mean", "sum" (or "add") or "max", or one of PyG's modules for these.
         normalize: scales the rows of the result to length 1.
-        root_weight: adds a product of the own rows of the targets.
+        root_weight: adds a product of the root nodes' features.
         project: applies a product and ReLU to every source before aggregation (Eq. 3 of the paper).
         bias: adds a bias.
         **kwargs: the other arguments of PyG, at their default values.
@@ -140,11 +140,8 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         graph, reduce, dtype = given.graph, self._reduction(), ops.compute_dtype(self.lin_l.weight)
         if not (self.project and hasattr(self, "lin")):
             return given.source.aggregate(graph, reduce, dtype)
-        source = self._projected(given.x, dtype)
+        source = ops.linear([given.x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)
         by_source = graph.by_source if source.requires_grad else ()
         return ops.aggregate(
             source, graph.indptr, graph.indices, by_source=by_source, reduce=reduce, out_dtype=dtype
         )
-
-    def _projected(self, x: Rows, dtype: torch.dtype) -> Tensor:
-        return ops.linear([x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)

@@ -28,14 +28,10 @@ class Update:
     ``conv(x, minibatch, layer, update=Update(relu=True, drop=0.5))`` returns
     ``dropout(relu(conv(...)))``. Dropout is active in training mode, keyed as
     docs/reference/layers.md says.
-
-    Attributes:
-        relu: sets negative values to zero.
-        drop: the probability of dropping an element, in [0, 1).
     """
 
-    relu: bool = False
-    drop: float = 0.0
+    relu: bool = False  # sets negative values to zero
+    drop: float = 0.0  # the probability of dropping an element, in [0, 1)
 
     def __post_init__(self) -> None:
         ops.check_drop(self.drop)
@@ -66,33 +62,23 @@ def update_arguments(update: Update | None, targets: Targets, training: bool) ->
 
 @dataclass(frozen=True, eq=False)
 class RowProduct:
-    """A product of rows with a weight, as `ops.linear` takes it.
+    """A product of rows with a weight, as `ops.linear` takes it."""
 
-    Attributes:
-        rows: [>= D, groups * K].
-        weight: [O, K].
-        groups: the number of independent products side by side.
-    """
-
-    rows: Rows
-    weight: Tensor
-    groups: int = 1
+    rows: Rows  # [>= D, groups * K]
+    weight: Tensor  # [O, K]
+    groups: int = 1  # the number of independent products side by side
     after_relu: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms that the result of a layer is the sum of.
-
-    Attributes:
-        root: [O, K], the weight of the own rows of the targets; None if these are not read.
-        bias: [O], or None.
-        values: [D, O], a term that is no product, of the dtype of the result; or None.
-    """
+    """The terms that the result of a layer is the sum of."""
 
     products: tuple[RowProduct, ...] = ()
+    # [O, K], the weight of the root nodes' features; None if these are not read.
     root: Tensor | None = None
-    bias: Tensor | None = None
+    bias: Tensor | None = None  # [O], or None
+    # [D, O], a term that is no product, of the dtype of the result; or None.
     values: Tensor | None = None
 
     def divided(self, by: int) -> Terms:
@@ -112,7 +98,7 @@ def total(
     training: bool = False,
 ) -> Tensor:
     """Returns the sum of terms, [D, O], with ReLU and dropout in the same pass where possible.
-    ``own``: [D, K], the own rows of the targets; None leaves their products out."""
+    ``own``: [D, K], the root nodes' features; None leaves their products out."""
     products = [one for part in parts for one in part.products]
     roots = [part.root for part in parts if part.root is not None]
     if own is not None and roots:

@@ -38,19 +38,13 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
     values of all sources are computed first.
 
     Args:
-        in_channels: the number of columns of x, or (of sources, of targets); -1 takes it from the
-            first call.
-        out_channels: the number of columns of a head, C.
-        heads: the number of heads, H.
-        concat: puts the heads side by side; otherwise takes their mean.
-        beta: weighs the product of the own rows of the targets against the attention, by a learned
+        in_channels, out_channels, heads, concat, dropout: as in `GATConv`.
+        beta: weighs the product of the root nodes' features against the attention, by a learned
             gate; without effect where ``root_weight`` is False.
-        dropout: the probability of dropping an attention weight, keyed as docs/reference/layers.md
-            says.
         edge_dim: the number of columns of edge features, which are multiplied by one weight and
             added to keys and values; None without edge features.
         bias: adds biases to queries, keys, values and the product of the own rows.
-        root_weight: adds a product of the own rows of the targets.
+        root_weight: adds a product of the root nodes' features.
         **kwargs: the other arguments of PyG, at their default values.
 
     Raises:
@@ -193,11 +187,9 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         return None
 
     def _score_weights(self, own: Rows, targets: int, dtype: torch.dtype, by_head: bool) -> Tensor:
-        """Returns what the scores of each target and head multiply, [D, H, columns].
-
-        These are W^T q / sqrt(C) for the query q and the weights W of keys and edge features.
-        ``by_head``: the keys are multiplied by their weight already.
-        """
+        """Returns what the scores of each target and head multiply, [D, H, columns]. These are W^T
+        q / sqrt(C) for the query q and the weights W of keys and edge features. ``by_head``: the
+        keys are multiplied by their weight already."""
         scale, by_heads = 1 / math.sqrt(self.out_channels), (self.heads, -1)
         query, bias = self.lin_query.weight.to(dtype) * scale, self.lin_query.bias
         bias = None if bias is None else bias.to(dtype) * scale

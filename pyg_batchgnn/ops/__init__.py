@@ -88,13 +88,7 @@ from pyg_batchgnn.ops.memory import (
     reset_peak,
 )
 from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, layer_norm
-from pyg_batchgnn.ops.quantized import (
-    DECODED,
-    QuantizedTensor,
-    as_stored,
-    decoded,
-    rows_like,
-)
+from pyg_batchgnn.ops.quantized import DECODED, QuantizedTensor, as_stored, decoded, rows_like
 from pyg_batchgnn.ops.sample import (
     BudgetRules,
     SampledGraph,

@@ -142,15 +142,10 @@ def _launch(
 
 
 class WithTargets(NamedTuple):
-    """The result of `aggregate_with_targets`.
+    """The result of `aggregate_with_targets`."""
 
-    Attributes:
-        out: [D, F], the reduced in-edges.
-        targets: [T, F] of the dtype of ``x``, its first rows. They share the memory of ``x``.
-    """
-
-    out: Tensor
-    targets: Tensor
+    out: Tensor  # [D, F], the reduced in-edges
+    targets: Tensor  # [T, F] of the dtype of ``x``, its first rows. They share the memory of ``x``.
 
 
 class _AggregateWithTargets(torch.autograd.Function):
@@ -183,12 +178,7 @@ class _AggregateWithTargets(torch.autograd.Function):
             return (None if grad_own is None else padded(grad_own, ctx.rows), *[None] * 6)
         own = None if grad_own is None else grad_own.to(grad.dtype).contiguous()
         result = source_gradient(
-            grad.contiguous(),
-            indptr,
-            by_source,
-            ctx.x_dtype,
-            self_input=own,
-            mean=ctx.reduce == "mean",
+            grad.contiguous(), indptr, by_source, ctx.x_dtype, self_input=own, mean=ctx.reduce == "mean"
         )
         return (result, *[None] * 6)
 
@@ -265,26 +255,16 @@ class _FirstRows(torch.autograd.Function):
 
 
 class BySource(NamedTuple):
-    """The edges of a layer in a stable order by source.
+    """The edges of a layer in a stable order by source."""
 
-    Attributes:
-        ptr: [num_sources + 1] int64.
-        targets: [E] int32, the edges' targets.
-        edge: [E] of `id_dtype`, the position of each edge in the order by target.
-    """
-
-    ptr: Tensor
-    targets: Tensor
-    edge: Tensor
+    ptr: Tensor  # [num_sources + 1] int64
+    targets: Tensor  # [E] int32, the edges' targets
+    edge: Tensor  # [E] of `id_dtype`, the position of each edge in the order by target
 
 
 def transpose(indptr: Tensor, indices: Tensor, num_sources: int) -> BySource:
-    """Sorts the edges of a CSC graph by source.
-
-    Args:
-        indptr: [D + 1] int64, from 0 to E.
-        indices: [E] int32 or int64 in [0, num_sources).
-    """
+    """Sorts the edges of a CSC graph by source. ``indptr``: [D + 1] int64, from 0 to E.
+    ``indices``: [E] int32 or int64 in [0, num_sources)."""
     check_indptr("indptr", indptr, indices.numel())
     check_ids("indices", indices, num_sources, "sources")
     return transposed(indptr, indices, num_sources)
@@ -406,14 +386,14 @@ def source_gradient(
     self_scale: Tensor | None = None,
     mean: bool = False,
 ) -> Tensor:
-    """Returns the gradient of x, [N, F]; every row is written once.
-
-    The factors of sources and targets change roles. ``self_input`` is added to the rows below its
-    number of rows: the gradient that arrives there in other ways.
-    """
+    """Returns the gradient of x, [N, F]; every row is written once. The factors of sources and
+    targets change roles. ``self_input`` is added to the rows below its number of rows: the gradient
+    that arrives there in other ways."""
     ptr, targets, place = by_source
+    double = grad.dtype == torch.float64
     if mean:
-        degree = kernels.degree_scale(indptr, indptr.numel() - 1, 0, False, _wide(grad.dtype))
+        wide = torch.float64 if double else torch.float32
+        degree = kernels.degree_scale(indptr, indptr.numel() - 1, 0, False, wide)
         target_scale = degree if target_scale is None else degree * target_scale
     # In a graph of two node types a target that is not a source has no row for its own part.
     result = _launch(
@@ -426,17 +406,9 @@ def source_gradient(
         target_scale=source_scale,
         self_input=self_input,
         self_scale=self_scale,
-        out_dtype=torch.float32 if out_dtype == torch.float16 else _result(grad.dtype, out_dtype),
+        out_dtype=torch.float32 if out_dtype == torch.float16 else torch.float64 if double else out_dtype,
     )
     return result if result.dtype == out_dtype else result.to(out_dtype)
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _result(grad: torch.dtype, wanted: torch.dtype) -> torch.dtype:
-    return torch.float64 if grad == torch.float64 else wanted
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

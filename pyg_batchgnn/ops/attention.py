@@ -17,18 +17,14 @@ from pyg_batchgnn.ops.quantized import QuantizedTensor, decode, stored
 
 
 class Attention(NamedTuple):
-    """The result of `attention`.
+    """The result of `attention`."""
 
-    Attributes:
-        out: [D, heads * (K + L)], head by head.
-        coefficient: [slots, heads], the softmax before dropout. It is negative where the argument
-            of the leaky ReLU was not positive.
-        total: [D, heads], the sums of the softmax after dropout: 1 without dropout, and 0 for
-            targets without edges.
-    """
-
-    out: Tensor
+    out: Tensor  # [D, heads * (K + L)], head by head
+    # [slots, heads], the softmax before dropout. It is negative where the argument of the leaky
+    # ReLU was not positive.
     coefficient: Tensor
+    # [D, heads], the sums of the softmax after dropout: 1 without dropout, and 0 for targets
+    # without edges.
     total: Tensor
 
 
@@ -55,7 +51,8 @@ def attention(
     """Computes the attention of every target over its in-edges.
 
     These are equations 1 to 4 of Velickovic et al. (2018), before the product with the weight of
-    each head. With a weight for each target they are equations 1 to 3 of Shi et al. (2021).
+    each head. With a weight for each target they are equations 1 to 3 of Shi et al. (2021). For the
+    edges e from source j to target i:
 
         v[e] = [x[j], edge_rows[e]]
         z[e, h] = source_weight[h] . v[e] + target_weight[h] . x[i]
@@ -63,23 +60,19 @@ def attention(
         logit[e, h] = leaky_relu(z[e, h])
         out[i, h] = sum over e of dropout(softmax(logit))[e, h] * v[e]
 
-    With ``by_head`` every head has columns of its own: x[j] is its key in the scores and its value
-    in the sums.
-
-    for the edges e from source j to target i. Source i and target i are the same node. A missing
-    term counts as zero, and missing rows of edges have no columns. Values of edges lie in slots:
-    the edges of each target in order and, if ``loops`` are added, its loop after them. Sums are
-    taken in float32, or in float64 if ``x`` is float64. The result has the same bits on any number
-    of threads.
+    Source i and target i are the same node. A missing term counts as zero, and missing rows of
+    edges have no columns. Values of edges lie in slots: the edges of each target in order and, if
+    ``loops`` are added, its loop after them. Sums are float32, or float64 if ``x`` is. Results are
+    bitwise identical on any number of threads.
 
     Args:
-        x: [>= N, K] float32, float64, bfloat16 or float16, columns contiguous. Of a
-            `QuantizedTensor` codes are multiplied and summed, and the sums decoded; with
-            ``by_head`` its rows are decoded first.
+        x: [>= N, K] float32, float64, bfloat16 or float16, columns contiguous. Codes of a
+            `QuantizedTensor` are multiplied and summed, and the sums decoded; with ``by_head`` its
+            rows are decoded first.
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N).
-        source_weight: [heads, K + L] float32, or float64 if ``x`` is; or [D, heads, K + L], of each
-            target its own: source_weight[i, h] in the place of source_weight[h].
+        source_weight: [heads, K + L] float32, or float64 if ``x`` is; or [D, heads, K + L], one
+            weight per target.
         target_weight: [heads, K] of the dtype of ``source_weight``, as are the logits and rows of
             edges.
         target_logits: [D, heads].
@@ -89,8 +82,8 @@ def attention(
         node: [>= D] int64, the original ids of the targets, for dropout; 0, 1, ... where None.
         by_source: the result of `transpose` for ``x.size(0)`` sources; required if ``x`` needs a
             gradient.
-        by_head: x has 2 * heads * K columns, the keys of all heads and behind them their values. It
-            takes no ``target_weight``.
+        by_head: x has 2 * heads * K columns: the keys of all heads, which scores read, then their
+            values, which are summed. It takes no ``target_weight``.
         loops: replaces the edges from a node to itself by one loop for each of the first ``loops``
             targets. None takes the edges as they are.
         drop: the probability of dropping a coefficient, below 1.

@@ -138,10 +138,8 @@ def check_ids(
 
 
 def check_indptr(name: str, indptr: Tensor, entries: int, *, of_graph: bool = False) -> None:
-    """Raises unless an int64 vector ascends from 0 to ``entries``, as in a CSC graph.
-
-    The entries are read as `check_ids` reads them.
-    """
+    """Raises unless an int64 vector ascends from 0 to ``entries``, as in a CSC graph. The entries
+    are read as `check_ids` reads them."""
     if is_known_indptr(indptr, entries, of_graph):
         return
     check_vector(name, indptr, (torch.int64,))
@@ -196,22 +194,14 @@ def with_article(kind: type) -> str:
 
 
 class _Record(NamedTuple):
-    """The knowledge of the entries of a tensor.
+    """The knowledge of the entries of a tensor."""
 
-    Attributes:
-        tensor: the tensor, held weakly.
-        version: its version counter when its entries were known.
-        bound: its entries are at least 0 and below this.
-        ascends: True if no entry is below the one before it, the first is 0 and the last is
-            ``bound`` - 1.
-        of_graph: True if the user's tensor was read for a graph, which alone trusts it.
-    """
-
-    tensor: weakref.ref[Tensor]
-    version: int
-    bound: int
+    tensor: weakref.ref[Tensor]  # the tensor, held weakly
+    version: int  # its version counter when its entries were known
+    bound: int  # its entries are at least 0 and below this
+    # True if no entry is below the one before it, the first is 0 and the last is ``bound`` - 1.
     ascends: bool
-    of_graph: bool
+    of_graph: bool  # True if the user's tensor was read for a graph, which alone trusts it
 
 
 #: By the tensor's id. An entry goes with its tensor.
@@ -301,10 +291,8 @@ def is_transforming() -> bool:
 
 
 def refuse_transformed(name: str, tensor: Tensor) -> None:
-    """Raises RuntimeError for a tensor that takes part in one.
-
-    Torch would compute an operator without a rule for it as a constant.
-    """
+    """Raises RuntimeError for a tensor that takes part in one. Torch would compute an operator
+    without a rule for it as a constant."""
     if not is_transforming():
         return
     wrapped = _is_wrapped(tensor)

@@ -28,36 +28,24 @@ class Requests(enum.IntEnum):
 
 @dataclass(frozen=True)
 class RowFile:
-    """Rows of one size in a file.
+    """Rows of one size in a file."""
 
-    Attributes:
-        offset: the byte where row 0 begins.
-        row_bytes: the bytes of a row.
-        rows: the number of rows.
-    """
-
-    offset: int
-    row_bytes: int
-    rows: int
+    offset: int  # the byte where row 0 begins
+    row_bytes: int  # the bytes of a row
+    rows: int  # the number of rows
 
 
 @dataclass(frozen=True)
 class RunRule:
-    """The rule by which rows are read together.
+    """The rule by which rows are read together."""
 
-    Attributes:
-        block: operations are whole blocks; a power of two, at least 512. The file is opened for
-            direct reads only if they may be aligned so.
-        gap: rows are read together where at most this number of bytes, of whole blocks, lies
-            between them.
-        largest: bytes of the largest operation, a multiple of ``block``.
-        depth: the most operations under way.
-    """
-
+    # Operations are whole blocks; a power of two, at least 512. The file is opened for direct reads
+    # only if they may be aligned so.
     block: int = 4096
+    # Rows are read together where at most this number of bytes, of whole blocks, lies between them.
     gap: int = 0
-    largest: int = 1 << 18
-    depth: int = 32
+    largest: int = 1 << 18  # bytes of the largest operation, a multiple of ``block``
+    depth: int = 32  # the most operations under way
 
     def __post_init__(self) -> None:
         if self.block < 512 or self.block & (self.block - 1):
@@ -75,21 +63,13 @@ class RunRule:
 
 @dataclass(frozen=True)
 class ReadRows:
-    """The result of a read.
+    """The result of a read."""
 
-    Attributes:
-        bytes: of the operations, which are whole blocks.
-        operations: requests to the file.
-        error: the number of the system's error, 0 without one.
-        ends: whether the file ended before all rows were read.
-        error_at: the byte of the file that could not be read.
-    """
-
-    bytes: int
-    operations: int
-    error: int
-    ends: bool
-    error_at: int
+    bytes: int  # of the operations, which are whole blocks
+    operations: int  # requests to the file
+    error: int  # the number of the system's error, 0 without one
+    ends: bool  # whether the file ended before all rows were read
+    error_at: int  # the byte of the file that could not be read
 
 
 def read_rows(
@@ -190,19 +170,12 @@ NO_SLOT = -1
 
 @dataclass(frozen=True, eq=False)
 class SweepReading:
-    """The rows to be read before a unit.
+    """The rows to be read before a unit."""
 
-    Attributes:
-        rows: [m] int64, rows of the file, ascending.
-        slots: [m] int64, where they go.
-        unit: [n] int64, the slot of each of the unit's rows; None if there are too few.
-        evicts: True if some of the slots were those of other rows.
-    """
-
-    rows: Tensor
-    slots: Tensor
-    unit: Tensor | None
-    evicts: bool
+    rows: Tensor  # [m] int64, rows of the file, ascending
+    slots: Tensor  # [m] int64, where they go
+    unit: Tensor | None  # [n] int64, the slot of each of the unit's rows; None if there are too few
+    evicts: bool  # True if some of the slots were those of other rows
 
 
 def next_uses(rows: int) -> Tensor:

@@ -29,79 +29,54 @@ class RowRule(enum.IntEnum):
 
 @dataclass(frozen=True)
 class RowStep:
-    """The numbers of one step of an optimizer.
-
-    Attributes:
-        rate: the learning rate, corrections of the bias included.
-        eps: is added to the root of the sum or average of squares; of Adagrad and Adam.
-        first, second: of Adam, the shares of the new gradient and of its square in the averages.
-    """
+    """The numbers of one step of an optimizer."""
 
     rule: RowRule
-    rate: float
-    eps: float = 0.0
+    rate: float  # the learning rate, corrections of the bias included
+    eps: float = 0.0  # is added to the root of the sum or average of squares; of Adagrad and Adam
+    # first, second: of Adam, the shares of the new gradient and of its square in the averages.
     first: float = 0.0
     second: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class RowTable:
-    """The rows of a rank, and the state of the optimizer that lies with each row.
+    """The rows of a rank, and the state of the optimizer that lies with each row."""
 
-    Attributes:
-        weight: [n, F] float32 or float64.
-        state: what the rule keeps, [n, F] each: nothing for SGD, the sum of squares for Adagrad,
-            the averages of gradients and of squares for Adam.
-        frozen: [n] bool, the rows that stay as they are; None if there are none.
-    """
-
-    weight: Tensor
+    weight: Tensor  # [n, F] float32 or float64
+    # What the rule keeps, [n, F] each: nothing for SGD, the sum of squares for Adagrad, the
+    # averages of gradients and of squares for Adam.
     state: Sequence[Tensor] = ()
-    frozen: Tensor | None = None
+    frozen: Tensor | None = None  # [n] bool, the rows that stay as they are; None if there are none
 
 
 @dataclass(frozen=True, eq=False)
 class RowChanges:
-    """The rows that a step changes.
+    """The rows that a step changes."""
 
-    Attributes:
-        row: [t] int64, the rows, ascending, each once.
-        ptr: [t + 1] int64, where the sources of each row begin.
-        source: [e] int64, the gradients of each row in the order in which they are added. A source
-            i >= 0 is the gradient of node i of this rank's minibatch, and ~i is row i of those that
-            came from other ranks.
-    """
-
-    row: Tensor
-    ptr: Tensor
+    row: Tensor  # [t] int64, the rows, ascending, each once
+    ptr: Tensor  # [t + 1] int64, where the sources of each row begin
+    # [e] int64, the gradients of each row in the order in which they are added. A source i >= 0 is
+    # the gradient of node i of this rank's minibatch, and ~i is row i of those that came from other
+    # ranks.
     source: Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class RowGradients:
-    """The gradients of a step.
+    """The gradients of a step."""
 
-    Attributes:
-        near: [N, F], of this rank's minibatch; ignored where the share is 0, as those below.
-        far: by rank, [m_r, F] from other ranks; none from this rank. Ignored where the share is 0.
-        counts: by rank, m_r.
-        share: by rank, the factor of its gradients; 0 leaves them out.
-    """
-
-    near: Tensor
+    near: Tensor  # [N, F], of this rank's minibatch; ignored where the share is 0, as those below
+    # By rank, [m_r, F] from other ranks; none from this rank. Ignored where the share is 0.
     far: Sequence[Tensor]
-    counts: Sequence[int]
-    share: Sequence[float]
+    counts: Sequence[int]  # by rank, m_r
+    share: Sequence[float]  # by rank, the factor of its gradients; 0 leaves them out
     rank: int
 
 
 def fill_uniform(rows: Tensor, node: Tensor, key: int, bound: float) -> None:
-    """Writes keyed numbers in [-bound, bound), a function of (key, node, column) each.
-
-    Args:
-        rows: [n, F] float32 or float64, written to.
-        node: [n] int64, the original ids of the nodes.
-    """
+    """Writes keyed numbers in [-bound, bound), a function of (key, node, column) each. ``rows``:
+    [n, F] float32 or float64, written to. ``node``: [n] int64, the original ids of the nodes."""
     increment_version(rows)
     kernels.fill_uniform_(rows, node, to_signed(key), bound, thread_count())
 
@@ -123,7 +98,7 @@ def gather_either(near: Tensor, far: Tensor, source: Tensor) -> Tensor:
 
 
 def update_rows(table: RowTable, changes: RowChanges, gradients: RowGradients, step: RowStep) -> None:
-    """Updates rows and the state that lies with them. The same bits on any number of threads.
+    """Updates rows and the state that lies with them, bitwise identical on any number of threads.
 
     A row stays as it is if all its gradients are left out.
     """

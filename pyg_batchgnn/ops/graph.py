@@ -221,17 +221,11 @@ def degree_scale(
 
 
 class LoopFree(NamedTuple):
-    """A graph without its self loops.
+    """A graph without its self loops."""
 
-    Attributes:
-        indptr: [D + 1] int64.
-        indices: [E'] int32.
-        kept: [E'] int64, the former position of each edge.
-    """
-
-    indptr: Tensor
-    indices: Tensor
-    kept: Tensor
+    indptr: Tensor  # [D + 1] int64
+    indices: Tensor  # [E'] int32
+    kept: Tensor  # [E'] int64, the former position of each edge
 
 
 def drop_self_loops(indptr: Tensor, indices: Tensor) -> LoopFree | None:

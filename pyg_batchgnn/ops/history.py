@@ -47,13 +47,8 @@ class LineTable:
         return sum(array.nbytes for array in self._arrays)
 
     def search(self, node: Tensor, since: int) -> Tensor:
-        """Returns the line of each node, [n] int32.
-
-        It is `NO_LINE` for a node that has no line or was stored before the step ``since``.
-
-        Args:
-            node: [n] int64.
-        """
+        """Returns the line of each node, [n] int32. It is `NO_LINE` for a node that has no line or
+        was stored before the step ``since``. ``node``: [n] int64."""
         return kernels.history_search(*self._arrays, node, since, thread_count())
 
     def store(self, node: Tensor, step: Tensor) -> Tensor:
@@ -126,8 +121,7 @@ def halo_layer(edges: InEdges, targets: int, own_nodes: int, own_rows: int, cach
         IndexError: a source is none of the layer.
     """
     indptr, source, place = kernels.history_layer(
-        *(edges.indptr, edges.indices, cached, targets, own_nodes, own_rows),
-        thread_count(),
+        *(edges.indptr, edges.indices, cached, targets, own_nodes, own_rows), thread_count()
     )
     if not indptr.numel():
         raise IndexError(
@@ -142,33 +136,21 @@ def halo_layer(edges: InEdges, targets: int, own_nodes: int, own_rows: int, cach
 
 @dataclass(frozen=True, eq=False)
 class HaloPeers:
-    """The peers that have each node of a part in their halo.
+    """The peers that have each node of a part in their halo."""
 
-    Attributes:
-        ptr: [n + 1] int64, where the peers of each node begin.
-        peer: [k] int32, the peers of each node, ascending.
-        degree: [k] int32, the number of edges from the node into the peer's part.
-    """
-
-    ptr: Tensor
-    peer: Tensor
-    degree: Tensor
+    ptr: Tensor  # [n + 1] int64, where the peers of each node begin
+    peer: Tensor  # [k] int32, the peers of each node, ascending
+    degree: Tensor  # [k] int32, the number of edges from the node into the peer's part
     peers: int
 
 
 @dataclass(frozen=True, eq=False)
 class PushedNodes:
-    """The nodes that a rank pushes to each peer.
+    """The nodes that a rank pushes to each peer."""
 
-    Attributes:
-        place: [sum(counts)] int64, their places among the nodes, ascending for each peer.
-        counts: the number of nodes, by peer.
-        candidates: the number of nodes before the choice, by peer.
-    """
-
-    place: Tensor
-    counts: list[int]
-    candidates: list[int]
+    place: Tensor  # [sum(counts)] int64, their places among the nodes, ascending for each peer
+    counts: list[int]  # the number of nodes, by peer
+    candidates: list[int]  # the number of nodes before the choice, by peer
 
 
 def choose_pushed(halo: HaloPeers, row: Tensor, name: Tensor, most: int | None, key: int) -> PushedNodes:

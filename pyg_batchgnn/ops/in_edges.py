@@ -135,17 +135,11 @@ class InEdges:
 
 @dataclass(frozen=True, eq=False)
 class OwnedEdges:
-    """The in-edges of the nodes that a process owns: a rank's part, or a whole graph.
+    """The in-edges of the nodes that a process owns: a rank's part, or a whole graph."""
 
-    Attributes:
-        in_edges: of the owned nodes; row i is node ``first_node`` + i. Over ranks edge ids are
-            never None.
-        node: [n] int64, the original id of each owned node.
-        first_node: the id of the first owned node, in the numbering of the sources.
-    """
-
+    # Of the owned nodes; row i is node ``first_node`` + i. Over ranks edge ids are never None.
     in_edges: InEdges
-    node: Tensor
-    first_node: int
+    node: Tensor  # [n] int64, the original id of each owned node
+    first_node: int  # the id of the first owned node, in the numbering of the sources
     num_nodes: int
     num_edges: int

@@ -149,11 +149,7 @@ class WordStreams:
 
     def bounded(self, bound: Tensor, which: Tensor) -> Tensor:
         """Returns uniform integers below ``bound``, as ``bounded`` of the sampling contract.
-
-        Args:
-            bound: [w] int64, at least 1.
-            which: [w] int64, positions of the streams.
-        """
+        ``bound``: [w] int64, at least 1. ``which``: [w] int64, positions of the streams."""
         word = self.next(which)
         drawn, low = multiply_high(word, bound), word * bound
         suspects = ((low >= 0) & (low < bound)).nonzero().view(-1)  # about one in 2**64 / bound

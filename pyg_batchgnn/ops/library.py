@@ -57,11 +57,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def fake(name: str) -> Callable[[_Function], _Function]:
-    """Registers the decorated function as the fake kernel of an operator.
-
-    A fake kernel takes the operator's arguments and returns tensors of the right shapes and dtypes,
-    without computing them. torch.compile traces with it.
-    """
+    """Registers the decorated function as the fake kernel of an operator. A fake kernel takes the
+    operator's arguments and returns tensors of the right shapes and dtypes, without computing them.
+    torch.compile traces with it."""
 
     def register(function: _Function) -> _Function:
         torch.library.register_fake(f"pyg_batchgnn::{name}", function)
@@ -71,14 +69,9 @@ def fake(name: str) -> Callable[[_Function], _Function]:
 
 
 def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Function]:
-    """Registers the decorated function as the backward pass of an operator.
-
-    The results of the pass cannot be differentiated: see `first_order`.
-
-    Args:
-        save: called behind the forward pass as ``save(ctx, inputs, output)``; keeps what the
-            backward pass needs.
-    """
+    """Registers the decorated function as the backward pass of an operator. The results of the pass
+    cannot be differentiated: see `first_order`. ``save``: called behind the forward pass as
+    ``save(ctx, inputs, output)``; keeps what the backward pass needs."""
 
     def register(function: _Function) -> _Function:
         once = first_order(function)
@@ -132,14 +125,12 @@ def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(ctx: Any, *grads: Tensor | None) -> Any:
         with torch.no_grad():
             found = backward(ctx, *grads)
-        return _guard(found, _depends_on(ctx, grads)) if torch.is_grad_enabled() else found
+        if not torch.is_grad_enabled():
+            return found
+        read = (*grads, *getattr(ctx, "saved_tensors", ()), *getattr(ctx, "leaves", ()))
+        return _guard(found, [one for one in read if isinstance(one, Tensor) and one.requires_grad])
 
     return guarded
-
-
-def _depends_on(ctx: Any, grads: Sequence[Any]) -> list[Tensor]:
-    read = (*grads, *getattr(ctx, "saved_tensors", ()), *getattr(ctx, "leaves", ()))
-    return [one for one in read if isinstance(one, Tensor) and one.requires_grad]
 
 
 def _guard(found: Any, read: Sequence[Tensor]) -> Any:
@@ -180,10 +171,8 @@ _setting = _Setting()
 
 
 def thread_count() -> int:
-    """Returns the largest number of threads of an operator that this thread calls now.
-
-    It is torch's number, or instead the least `thread_limit` around the call.
-    """
+    """Returns the largest number of threads of an operator that this thread calls now. It is
+    torch's number, or instead the least `thread_limit` around the call."""
     return _setting.count or torch.get_num_threads()
 
 

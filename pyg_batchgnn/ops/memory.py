@@ -132,10 +132,7 @@ _BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 def parse_bytes(text: str) -> int:
     """Returns the bytes that a text like 2GiB, 500MB or 100B stands for. Only 0 needs no unit.
-
-    Raises:
-        ValueError: the text is no number of bytes, or has no unit.
-    """
+    Raises ValueError if the text is no number of bytes, or has no unit."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(([kmgt]i?)?b?)\s*", text.lower())
     if match is None:
         raise ValueError(f"{text!r} is not a number of bytes; write it like 2GiB, 500MB or 100B")

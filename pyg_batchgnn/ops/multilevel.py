@@ -19,18 +19,12 @@ from pyg_batchgnn.ops.library import kernels
 
 @dataclass(frozen=True, eq=False)
 class WeightedGraph:
-    """The neighbours of a process's own nodes in an undirected graph with weights.
+    """The neighbours of a process's own nodes in an undirected graph with weights."""
 
-    Attributes:
-        indptr: [n + 1] int64, where each own node's neighbours begin.
-        indices: [e] int32, own nodes [0, n), then ghosts [n, n + ghosts): nodes of other processes.
-        node_weight: [n, k] int32, not negative, the weights of each own node.
-        edge_weight: [e] int32, positive; None where every edge weighs as much as any other.
-    """
-
-    indptr: Tensor
-    indices: Tensor
-    node_weight: Tensor
+    indptr: Tensor  # [n + 1] int64, where each own node's neighbours begin
+    indices: Tensor  # [e] int32, own nodes [0, n), then ghosts [n, n + ghosts): nodes of other processes
+    node_weight: Tensor  # [n, k] int32, not negative, the weights of each own node
+    # [e] int32, positive; None where every edge weighs as much as any other.
     edge_weight: Tensor | None = None
     num_ghosts: int = 0
 
@@ -52,17 +46,11 @@ class WeightedGraph:
 
 
 class SolvedPartition(NamedTuple):
-    """A partition of a graph in one process.
+    """A partition of a graph in one process."""
 
-    Attributes:
-        part: [n] int32.
-        cut: the weight of the edges that join different parts.
-        excess: by how much parts exceed their limits, in limits, summed over parts and constraints.
-    """
-
-    part: Tensor
-    cut: int
-    excess: float
+    part: Tensor  # [n] int32
+    cut: int  # the weight of the edges that join different parts
+    excess: float  # by how much parts exceed their limits, in limits, summed over parts and constraints
 
 
 def cluster_nodes(
@@ -119,12 +107,8 @@ def improve_parts(graph: WeightedGraph, part: Tensor, room: Tensor, limit: Tenso
 
 
 def solve_partition(graph: WeightedGraph, parts: int, limit: Tensor, key: int) -> SolvedPartition:
-    """Cuts a graph that one process holds into parts: the whole multilevel scheme.
-
-    Args:
-        limit: [k] int64, the largest weights of a part.
-        key: signed 64 bits, the key of the random choices.
-    """
+    """Cuts a graph that one process holds into parts: the whole multilevel scheme. ``limit``: [k]
+    int64, the largest weights of a part. ``key``: signed 64 bits, the key of the random choices."""
     return SolvedPartition(*kernels.solve_partition(*graph.arrays(), parts, limit, key))
 
 
@@ -132,19 +116,12 @@ def solve_partition(graph: WeightedGraph, parts: int, limit: Tensor, key: int) -
 
 
 class MergedLists(NamedTuple):
-    """The adjacency lists in which each neighbour occurs once.
+    """The adjacency lists in which each neighbour occurs once."""
 
-    Attributes:
-        indptr: [n + 1] int64.
-        ids: [e], ascending in each list.
-        weight: [e] int32; empty where all edges weigh ``uniform``.
-        uniform: the weight of every edge, 0 where they differ.
-    """
-
-    indptr: Tensor
-    ids: Tensor
-    weight: Tensor
-    uniform: int
+    indptr: Tensor  # [n + 1] int64
+    ids: Tensor  # [e], ascending in each list
+    weight: Tensor  # [e] int32; empty where all edges weigh ``uniform``
+    uniform: int  # the weight of every edge, 0 where they differ
 
 
 def append_neighbours(

@@ -12,17 +12,11 @@ from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 
 
 class BatchNormResult(NamedTuple):
-    """The result of `batch_norm`.
+    """The result of `batch_norm`."""
 
-    Attributes:
-        y: [D, C] of the dtype of x.
-        mean: [C] float64, the mean that was used, without a gradient; zeros if there are no rows.
-        variance: [C] float64, biased, likewise.
-    """
-
-    y: Tensor
-    mean: Tensor
-    variance: Tensor
+    y: Tensor  # [D, C] of the dtype of x
+    mean: Tensor  # [C] float64, the mean that was used, without a gradient; zeros if there are no rows
+    variance: Tensor  # [C] float64, biased, likewise
 
 
 def batch_norm(
@@ -39,7 +33,7 @@ def batch_norm(
     This is batch normalisation (Ioffe and Szegedy 2015). Statistics are taken in one pass, in
     blocks of rows. Each block is centred by the mean of a neighbouring block, so a column loses no
     digits if its mean is much larger than its deviation. Sums over blocks are float64. The result
-    has the same bits on any number of threads. There are first derivatives only.
+    is bitwise identical on any number of threads. There are first derivatives only.
 
     Args:
         x: [D, C] float32, float64 or bfloat16; computed in float32 (float64 where x is).
@@ -141,12 +135,7 @@ def _check_nodes(node: Tensor | None, rows: int) -> None:
 
 
 def activate(
-    x: Tensor,
-    *,
-    relu: bool = False,
-    drop: float = 0.0,
-    key: int = 0,
-    node: Tensor | None = None,
+    x: Tensor, *, relu: bool = False, drop: float = 0.0, key: int = 0, node: Tensor | None = None
 ) -> Tensor:
     """Computes ``dropout(relu(x))`` in the memory of x.
 
@@ -247,8 +236,8 @@ def layer_norm(
     This is layer normalisation (Ba, Kiros and Hinton 2016), followed by `activate`, whose decisions
     it takes. A row loses no digits if its mean is much larger than its deviation. The backward pass
     keeps x, three numbers per row and, with a ReLU or dropout, one bit per element. So the result
-    may be overwritten. Gradients have the same bits on any number of threads. There are first
-    derivatives only.
+    may be overwritten. Gradients are bitwise identical on any number of threads. There are
+    first derivatives only.
 
     Args:
         x: [D, C] float32, float64 or bfloat16; computed in float32 (float64 where x is).

@@ -58,11 +58,8 @@ def group_by_range(values: Tensor, bounds: Tensor) -> tuple[Tensor | None, Tenso
 
 
 def count_values(values: Tensor, first: int, counts: Tensor) -> None:
-    """Adds 1 to ``counts[value - first]`` for every value.
-
-    Raises:
-        IndexError: a value is outside [first, first + len(counts)).
-    """
+    """Adds 1 to ``counts[value - first]`` for every value. Raises IndexError if a value is outside
+    [first, first + len(counts))."""
     check_vector("values", values)
     check_vector("counts", counts, (torch.int64,))
     increment_version(counts)
@@ -90,24 +87,16 @@ def place_edges(edges: Tensor, first: int, cursor: Tensor, indices: Tensor, edge
 
 @dataclass(frozen=True, eq=False)
 class StreamRules:
-    """The rules of a streaming policy for the choice of a part.
+    """The rules of a streaming policy for the choice of a part."""
 
-    Attributes:
-        limit: [k] float64, the largest load of a part of each kind.
-        fennel: chooses the score of Fennel (neighbours minus a price) instead of that of LDG
-            (neighbours times free room).
-        alpha: the price of a full part in Fennel.
-        step: the weight of a node in the estimate of the load.
-        key: signed 64 bits, decides between equally good parts.
-        mend: moves only nodes of parts with more than a limit, to parts with room.
-    """
-
-    limit: Tensor
+    limit: Tensor  # [k] float64, the largest load of a part of each kind
+    # Chooses the score of Fennel (neighbours minus a price) instead of that of LDG (neighbours
+    # times free room).
     fennel: bool
-    alpha: float
-    step: int
-    key: int
-    mend: bool = False
+    alpha: float  # the price of a full part in Fennel
+    step: int  # the weight of a node in the estimate of the load
+    key: int  # signed 64 bits, decides between equally good parts
+    mend: bool = False  # moves only nodes of parts with more than a limit, to parts with room
 
 
 def assign_nodes(

@@ -156,9 +156,7 @@ def decoded(table: Any) -> Any:
 
 def stored(rows: Tensor) -> tuple[Tensor, Tensor | None]:
     """Returns the rows that kernels read, and their decoding; None for numbers that need none.
-
-    Columns of codes are contiguous.
-    """
+    Columns of codes are contiguous."""
     if isinstance(rows, QuantizedTensor):
         return _dense_rows(rows.codes), rows.decoding
     return rows, None
@@ -203,11 +201,8 @@ def decode(codes: Tensor, decoding: Tensor, dtype: torch.dtype, index: Tensor | 
 
 def decode_into(out: Tensor, codes: Tensor, decoding: Tensor, index: Tensor | None = None) -> None:
     """Sets the rows of ``out`` to decoded rows on the CPU, those in order where no index is given.
-
-    Args:
-        out: [M, F] or [M] float32 or bfloat16, rows contiguous. The other arguments are those of
-            `decode`.
-    """
+    ``out``: [M, F] or [M] float32 or bfloat16, rows contiguous. The other arguments are those of
+    `decode`."""
     kernels.put_decoded(_dense_rows(codes), decoding, index, out, thread_count())
 
 
@@ -216,11 +211,9 @@ def _dense_rows(codes: Tensor) -> Tensor:
 
 
 def _decode_by_torch(codes: Tensor, decoding: Tensor) -> Tensor:
-    """Returns decoded codes in float32, with the bits of a fused multiply-add.
-
-    The product of 8 and 24 bits is exact in float64. The sum is rounded to odd, so that rounding it
-    again to float32 rounds the exact sum (Boldo and Melquiond 2008).
-    """
+    """Returns decoded codes in float32, with the bits of a fused multiply-add. The product of 8 and
+    24 bits is exact in float64. The sum is rounded to odd, so that rounding it again to float32
+    rounds the exact sum (Boldo and Melquiond 2008)."""
     scale, offset = decoding.double()
     product = codes.double() * scale
     total = product + offset
@@ -312,10 +305,6 @@ def _embedding(table: Any, index: Any, *_: Any, **__: Any) -> Any:
     return _rows(table, index, index.shape)
 
 
-def _clone(table: Any, **kwargs: Any) -> Any:
-    return table.with_codes(table.codes.clone(**kwargs))
-
-
 def _to_copy(table: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
     dtype = table.dtype if dtype is None else dtype
     # bfloat16 is rounded from float32, so a table of it stands for the same values.
@@ -333,7 +322,7 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.index_select.default: _index_select,
     aten.index.Tensor: _index,
     aten.embedding.default: _embedding,
-    aten.clone.default: _clone,
+    aten.clone.default: lambda table, **kwargs: table.with_codes(table.codes.clone(**kwargs)),
     aten._to_copy.default: _to_copy,
 }
 

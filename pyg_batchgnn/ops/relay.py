@@ -21,23 +21,16 @@ from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules
 
 @dataclass(frozen=True)
 class RelayBook:
-    """The owners of all nodes, and the relations.
+    """The owners of all nodes, and the relations."""
 
-    Attributes:
-        offsets: the first internal id of each part and node type, then the number of nodes.
-        rank: this rank, the number of its part.
-        source, target: by relation, the numbers of its types.
-        num_edges: by relation, the edges of the whole graph.
-        wide: True if ids are exchanged as int64, else as int32.
-    """
-
-    offsets: list[int]
+    offsets: list[int]  # the first internal id of each part and node type, then the number of nodes
     num_types: int
-    rank: int
+    rank: int  # this rank, the number of its part
+    # source, target: by relation, the numbers of its types.
     source: list[int]
     target: list[int]
-    num_edges: list[int]
-    wide: bool
+    num_edges: list[int]  # by relation, the edges of the whole graph
+    wide: bool  # True if ids are exchanged as int64, else as int32
 
     @property
     def num_nodes(self) -> int:
@@ -46,22 +39,16 @@ class RelayBook:
 
 @dataclass(frozen=True, eq=False)
 class OwnedGraph:
-    """The in-edges of the nodes that a rank owns, by relation.
+    """The in-edges of the nodes that a rank owns, by relation."""
 
-    Attributes:
-        arrays: the in-edges. ``num_nodes`` holds the rank's own nodes of each type. Row i of a
-            relation is its i-th node of the target type, and sources are internal ids. Edge ids are
-            not empty where there are edges.
-        node: [n] int64, the original id of each owned node, by type.
-        first: the internal id of the first owned node.
-        num_edges: by relation, the edges of the whole graph.
-    """
-
+    # The in-edges. ``num_nodes`` holds the rank's own nodes of each type. Row i of a relation is
+    # its i-th node of the target type, and sources are internal ids. Edge ids are not empty where
+    # there are edges.
     arrays: SampledGraph
-    node: Tensor
-    first: int
+    node: Tensor  # [n] int64, the original id of each owned node, by type
+    first: int  # the internal id of the first owned node
     all_nodes: int
-    num_edges: list[int]
+    num_edges: list[int]  # by relation, the edges of the whole graph
 
     def held(self) -> Tensor:
         """Returns the arrays in the form that the kernel takes, checked once for as long as torch
@@ -142,17 +129,11 @@ def _fault(numbers: Sequence[int]) -> RelayFault | None:
 
 @dataclass(frozen=True)
 class QuestionForm:
-    """The columns of questions beside nodes, the same on all ranks.
+    """The columns of questions beside nodes, the same on all ranks."""
 
-    Attributes:
-        disjoint: True if every node belongs to an example.
-        timed: True if every example has a time; only with ``disjoint``.
-        excluding: True if there may be pairs of nodes whose edges must not be used.
-    """
-
-    disjoint: bool = False
-    timed: bool = False
-    excluding: bool = False
+    disjoint: bool = False  # True if every node belongs to an example
+    timed: bool = False  # True if every example has a time; only with ``disjoint``
+    excluding: bool = False  # True if there may be pairs of nodes whose edges must not be used
 
     def __post_init__(self) -> None:
         if self.timed and not self.disjoint:
@@ -161,34 +142,21 @@ class QuestionForm:
 
 @dataclass(frozen=True)
 class RelayQuestions:
-    """The questions of one hop.
+    """The questions of one hop."""
 
-    Attributes:
-        words: [sum(counts)] int32 or int64 as node ids are, the questions to other ranks, by rank.
-        counts: words for each rank; 0 for this one.
-        nodes: nodes that each rank is asked for; 0 for this one.
-        own: [n] the questions that this rank answers itself.
-    """
-
-    words: Tensor
-    counts: list[int]
-    nodes: list[int]
-    own: Tensor
+    words: Tensor  # [sum(counts)] int32 or int64 as node ids are, the questions to other ranks, by rank
+    counts: list[int]  # words for each rank; 0 for this one
+    nodes: list[int]  # nodes that each rank is asked for; 0 for this one
+    own: Tensor  # [n] the questions that this rank answers itself
 
 
 @dataclass(frozen=True)
 class RelayAnswers:
-    """The answers to the questions of one hop.
+    """The answers to the questions of one hop."""
 
-    Attributes:
-        words: [sum(counts)] int64, by rank.
-        counts: words for each rank.
-        picks: picked edges for each rank.
-    """
-
-    words: Tensor
-    counts: list[int]
-    picks: list[int]
+    words: Tensor  # [sum(counts)] int64, by rank
+    counts: list[int]  # words for each rank
+    picks: list[int]  # picked edges for each rank
 
 
 class Relay:
@@ -288,30 +256,19 @@ def relay_answer(
 
 @dataclass(frozen=True)
 class OpenSection:
-    """The picks of one relation, whose sources and edge ids are still to be written.
+    """The picks of one relation, whose sources and edge ids are still to be written."""
 
-    Attributes:
-        relation: its number.
-        position: [n] int64, the place of each picked edge in ``indices``.
-        sources: [n] of the type of ``indices``, to be written.
-        edges: [n] int32 or int64, to be written; None if edge ids are not wanted.
-    """
-
-    relation: int
-    position: Tensor
-    sources: Tensor
-    edges: Tensor | None
+    relation: int  # its number
+    position: Tensor  # [n] int64, the place of each picked edge in ``indices``
+    sources: Tensor  # [n] of the type of ``indices``, to be written
+    edges: Tensor | None  # [n] int32 or int64, to be written; None if edge ids are not wanted
 
 
 @dataclass(frozen=True)
 class OpenAnswers:
-    """The answers to the questions of one hop, with sections to be written.
+    """The answers to the questions of one hop, with sections to be written."""
 
-    Attributes:
-        words: [w] int64, in which the arrays of the sections lie.
-    """
-
-    words: Tensor
+    words: Tensor  # [w] int64, in which the arrays of the sections lie
     sections: list[OpenSection]
 
 

@@ -19,15 +19,10 @@ from pyg_batchgnn.ops.library import kernels, memory_errors, thread_count, to_si
 
 
 class _Held(NamedTuple):
-    """The kernel's form of a graph.
+    """The kernel's form of a graph."""
 
-    Attributes:
-        state: the graph, as the kernel takes it.
-        writes: the writes to its arrays when they were checked; None if nobody counts them.
-    """
-
-    state: Tensor
-    writes: int | None
+    state: Tensor  # the graph, as the kernel takes it
+    writes: int | None  # the writes to its arrays when they were checked; None if nobody counts them
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,30 +30,24 @@ class SampledGraph:
     """The arrays of a graph that is sampled.
 
     They are checked once for as long as torch does not write to them.
-
-    Attributes:
-        indptr: by relation, [N_target + 1] int64.
-        indices: by relation, [E_r] int32 or int64, the same for all.
-        edge_ids: by relation, [E_r] int32 or int64; empty where the positions are the ids.
-        source, target: by relation, the numbers of its types.
-        digest: by relation, the digest of its names, signed.
-        order: empty, or two vectors per relation: times [E_r] int64 in ascending order within each
-            adjacency list, and the positions in ``indices`` in that order; empty vectors where a
-            relation has no times.
-        weights: empty, or three vectors per relation, in the order of ``order`` if it has times:
-            sums [E_r] and weights [E_r] float64, and the number of positive weights before each
-            edge [E_r + 1] int64; an empty vector of sums where a relation has no weights, and of
-            numbers where all weights are positive.
     """
 
     num_nodes: list[int]
-    indptr: list[Tensor]
-    indices: list[Tensor]
-    edge_ids: list[Tensor]
+    indptr: list[Tensor]  # by relation, [N_target + 1] int64
+    indices: list[Tensor]  # by relation, [E_r] int32 or int64, the same for all
+    edge_ids: list[Tensor]  # by relation, [E_r] int32 or int64; empty where the positions are the ids
+    # source, target: by relation, the numbers of its types.
     source: list[int]
     target: list[int]
-    digest: list[int]
+    digest: list[int]  # by relation, the digest of its names, signed
+    # Empty, or two vectors per relation: times [E_r] int64 in ascending order within each adjacency
+    # list, and the positions in ``indices`` in that order; empty vectors where a relation has no
+    # times.
     order: list[Tensor]
+    # Empty, or three vectors per relation, in the order of ``order`` if it has times: sums [E_r]
+    # and weights [E_r] float64, and the number of positive weights before each edge [E_r + 1]
+    # int64; an empty vector of sums where a relation has no weights, and of numbers where all
+    # weights are positive.
     weights: list[Tensor]
 
     def held(self, check: Callable[[], None] | None = None) -> Tensor:
@@ -101,50 +90,33 @@ _version = attrgetter("_version")
 
 @dataclass(frozen=True, eq=False)
 class SampledSeeds:
-    """The seeds of all minibatches, by minibatch and then by node type.
+    """The seeds of all minibatches, by minibatch and then by node type."""
 
-    Attributes:
-        node: [S] int64 ids within their types.
-        ptr: [B * types + 1] int64, where the seeds of each minibatch and type begin.
-        keys: [B] int64, the digest of each minibatch's seeds, signed.
-        example: [S] int64, in disjoint sampling the number of each seed's example, else None.
-        time: [S] int64, the time of each seed's example, or None.
-        excluded: [5, n] int64, the minibatch, relation, example (-1: all), target and source of
-            each excluded pair, columns in ascending order; or None.
-    """
-
-    node: Tensor
-    ptr: Tensor
-    keys: Tensor
+    node: Tensor  # [S] int64 ids within their types
+    ptr: Tensor  # [B * types + 1] int64, where the seeds of each minibatch and type begin
+    keys: Tensor  # [B] int64, the digest of each minibatch's seeds, signed
+    # [S] int64, in disjoint sampling the number of each seed's example, else None.
     example: Tensor | None = None
-    time: Tensor | None = None
+    time: Tensor | None = None  # [S] int64, the time of each seed's example, or None
+    # [5, n] int64, the minibatch, relation, example (-1: all), target and source of each excluded
+    # pair, columns in ascending order; or None.
     excluded: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class SamplingRules:
-    """The rules of picking.
-
-    Attributes:
-        fanouts: [R * hops] neighbours to pick, hops of relation 0 first; -1 for all.
-        shares: [R * hops] float64, shares of the neighbours to pick, 0 where ``fanouts`` holds; or
-            None.
-        return_edge: True if the ids of the picked edges are wanted.
-        last: True picks the last neighbours by time.
-        window: allowed times go back this far from the seed's; -1: without end.
-        induced: True takes all edges between the sampled nodes.
-        coo: True returns sources and targets as int64, else sources by target as int32.
-    """
+    """The rules of picking."""
 
     hops: int
-    fanouts: list[int]
+    fanouts: list[int]  # [R * hops] neighbours to pick, hops of relation 0 first; -1 for all
+    # [R * hops] float64, shares of the neighbours to pick, 0 where ``fanouts`` holds; or None.
     shares: Tensor | None
     replace: bool
-    return_edge: bool
-    last: bool
-    window: int
-    induced: bool
-    coo: bool
+    return_edge: bool  # True if the ids of the picked edges are wanted
+    last: bool  # True picks the last neighbours by time
+    window: int  # allowed times go back this far from the seed's; -1: without end
+    induced: bool  # True takes all edges between the sampled nodes
+    coo: bool  # True returns sources and targets as int64, else sources by target as int32
 
     def held(self, num_relations: int) -> Tensor:
         """Returns the rules, but for the form of the edges, as the kernel takes them, checked."""
@@ -197,18 +169,12 @@ def sample(
 
 @dataclass(frozen=True, eq=False)
 class BudgetRules:
-    """The rules of sampling by budgets.
-
-    Attributes:
-        samples: [types * hops] nodes to sample, hops of type 0 first; -1 for all.
-        type_digest: by type, the digest of its name, signed.
-        cap: the neighbours of a node that count in a relation; -1 for all.
-    """
+    """The rules of sampling by budgets."""
 
     hops: int
-    samples: list[int]
-    type_digest: list[int]
-    cap: int
+    samples: list[int]  # [types * hops] nodes to sample, hops of type 0 first; -1 for all
+    type_digest: list[int]  # by type, the digest of its name, signed
+    cap: int  # the neighbours of a node that count in a relation; -1 for all
     return_edge: bool
     coo: bool
 
@@ -311,10 +277,8 @@ def check_orders(order: Sequence[Tensor], weights: Sequence[Tensor], indices: Se
 
 
 def check_seeds(seeds: SampledSeeds, num_nodes: Sequence[int]) -> None:
-    """Raises unless the seeds of each minibatch and type are nodes of the type.
-
-    Whoever gathered them has checked all else.
-    """
+    """Raises unless the seeds of each minibatch and type are nodes of the type. Whoever gathered
+    them has checked all else."""
     check_vector("seeds", seeds.node, (torch.int64,))
     if len(num_nodes) == 1:
         return check_range("seeds", seeds.node, num_nodes[0])

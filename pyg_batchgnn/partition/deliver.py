@@ -59,11 +59,8 @@ def _deliver_nodes(
     comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, own: RunRows, node_type: int
 ) -> tuple[Tensor, dict[int, Tensor]]:
     """Sends original ids and degrees to the owners, who then know where every list goes.
-    Collective.
-
-    Returns:
-        The original ids of this rank's nodes of the type; where their in-edges begin, by relation.
-    """
+    Collective. Returns the original ids of this rank's nodes of the type; where their in-edges
+    begin, by relation."""
     size, here = int(own.starts[-1]), part.rows_of(node_type)
     relations = part.schema.relations_into[node_type]
     node = torch.empty(size, dtype=torch.int64)
@@ -106,10 +103,8 @@ class ArrivingEdges:
 
     @classmethod
     def of(cls, read: InEdges, counts: Tensor, parts: range, rows: RunRows, indptr: Tensor) -> ArrivingEdges:
-        """Makes room for the edges that arrive, in the types of those that were read.
-
-        ``counts`` [ranks, parts]: the target nodes of each part that each rank has read.
-        """
+        """Makes room for the edges that arrive, in the types of those that were read. ``counts``
+        [ranks, parts]: the target nodes of each part that each rank has read."""
         before, size, ids = counts.cumsum(0) - counts, int(indptr[-1]), read.explicit_edge_ids()
         cursor = {
             (rank, part): int(indptr[int(rows.starts[at]) + int(before[rank, part])])
@@ -157,8 +152,7 @@ def deliver_edges(
 
 def _cells(part: ReadingSlice, owner: Tensor) -> Tensor:
     """Returns the cell of each own list: its part times the number of relations, plus its
-    relation.
-    """
+    relation."""
     schema = part.schema
     cells = [
         owner[part.rows_of(target)] * schema.num_relations + number
@@ -194,9 +188,7 @@ def striped(table: Tensor, ranks: int) -> Remote:
 
 def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
     """Returns the rows of the input table [rows, ...] that this rank owns, [n, ...]. Collective.
-
-    Codes travel as they are.
-    """
+    Codes travel as they are."""
     return rows_like(table, pull(comm, striped(as_stored(table), comm.size), ids))
 
 
@@ -204,10 +196,7 @@ def deliver_splits(
     comm: Communicator, dataset: Dataset, part: ReadingSlice, numbering: Numbering, runs: Runs
 ) -> dict[Group, dict[str, Tensor]]:
     """Returns the internal ids of the splits' nodes that this rank owns, ascending, by group and
-    name. Collective.
-
-    Each rank reads a share of every split.
-    """
+    name. Collective. Each rank reads a share of every split."""
     names = [(number, name) for number, nodes in enumerate(dataset.node_sets) for name in nodes.splits]
     read = [own_share(comm, dataset.node_sets[number].splits[name]) for number, name in names]
     dtype = numbering.internal.dtype

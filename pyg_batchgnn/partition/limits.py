@@ -28,21 +28,13 @@ _PRECISION = 1e-6
 
 @dataclass(frozen=True)
 class Load:
-    """One load of one node type.
+    """One load of one node type."""
 
-    Attributes:
-        name: "nodes", "edges" (in-edges), a split, or an attribute with one weight per node.
-        node_type: the name of the type.
-        sums: the load of each part.
-        heaviest: the largest weight of a single node.
-        slack: how many times the mean a part was allowed, None if no limit was set.
-    """
-
-    name: str
-    node_type: str
-    sums: tuple[float, ...]
-    heaviest: float
-    slack: float | None = None
+    name: str  # "nodes", "edges" (in-edges), a split, or an attribute with one weight per node
+    node_type: str  # the name of the type
+    sums: tuple[float, ...]  # the load of each part
+    heaviest: float  # the largest weight of a single node
+    slack: float | None = None  # how many times the mean a part was allowed, None if no limit was set
 
     @property
     def mean(self) -> float:
@@ -93,9 +85,7 @@ def unmet_reason(heaviest: float, slack: float) -> str:
 
 def sums_of(part: Part, wanted: Collection[str]) -> dict[str, dict[str, tuple[float, float]]]:
     """Returns the sums of a part's loads and the largest weight of a node, by type and load.
-
-    ``wanted``: the names of weights that count beside nodes, in-edges and splits.
-    """
+    ``wanted``: the names of weights that count beside nodes, in-edges and splits."""
     schema, degrees = part.schema, _degrees(part)
     found = dict[str, dict[str, tuple[float, float]]]()
     for number, (name, group) in enumerate(zip(schema.node_types, schema.node_groups, strict=True)):
@@ -140,13 +130,9 @@ class Limits:
 def read_limits(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: Balanced, parts: int
 ) -> Limits:
-    """Reads the weights of this rank's nodes. Collective.
-
-    Every load counts for every node type apart. Loads that are zero everywhere are left out.
-
-    Raises:
-        ValueError: a load is no attribute and no split, or its weights cannot be used.
-    """
+    """Reads the weights of this rank's nodes. Collective. Every load counts for every node type
+    apart. Loads that are zero everywhere are left out. Raises ValueError if a load is no attribute
+    and no split, or its weights cannot be used."""
     wanted = [(name, number) for name in policy.balance for number in range(part.schema.num_types)]
     for name in policy.balance:
         _check_known(dataset, name)

@@ -54,10 +54,7 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
 
 def verify_partition(folder: str | Path) -> int:
     """Compares every file with META.json, however large; returns the number of files compared.
-
-    Raises:
-        DatasetError: a file differs.
-    """
+    Raises DatasetError if a file differs."""
     path = Path(folder).expanduser()
     meta = read_partition_meta(path)
     for array, promise in meta.arrays.items():
@@ -71,7 +68,8 @@ class _Folder:
 
     def part(self, rank: int, ranks: int) -> Part:
         schema, old = self._meta.schema, self._meta.book
-        recut = Recut.none(old) if ranks == old.parts else Recut(old, self._cuts(ranks))
+        cuts = (self._cuts_of(number, ranks) for number in range(schema.num_types))
+        recut = Recut.none(old) if ranks == old.parts else Recut(old, tuple(cuts))
         pieces = [joined(recut.pieces(rank, number)) for number in range(schema.num_types)]
         rows = dict(zip(schema.node_groups, pieces, strict=True))
         relations = []
@@ -135,10 +133,6 @@ class _Folder:
     def _splits_of(self, group: Group) -> list[str]:
         found = map(split_of, self._names())
         return [split[1] for split in found if split is not None and split[0] == group]
-
-    def _cuts(self, ranks: int) -> tuple[list[int], ...]:
-        """Cuts each type's nodes into ranges of nearly equal nodes, in-edges and training nodes."""
-        return tuple(self._cuts_of(number, ranks) for number in range(self._meta.schema.num_types))
 
     def _cuts_of(self, node_type: int, ranks: int) -> list[int]:
         old, schema = self._meta.book, self._meta.schema

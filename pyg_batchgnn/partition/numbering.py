@@ -55,11 +55,8 @@ def make_directory(
     comm: Communicator, slice_: ReadingSlice, internal: Tensor, bounds: Sequence[Tensor]
 ) -> Directory:
     """Moves internal ids from the ranges that were read to the ranges of the directory. Collective.
-
-    Args:
-        internal: [n], their internal ids.
-        bounds: by type, [ranks + 1] int64, the ranges of the directory.
-    """
+    ``internal``: [n], their internal ids. ``bounds``: by type, [ranks + 1] int64, the ranges of the
+    directory."""
     found = []
     for number, ranges in enumerate(bounds):
         own, first = internal[slice_.rows_of(number)], slice_.nodes_of(number).start
@@ -71,8 +68,7 @@ def make_directory(
 @dataclass(frozen=True)
 class Runs:
     """The parts that each rank builds: contiguous runs, one part each if there are as many as
-    ranks.
-    """
+    ranks."""
 
     parts: int
     ranks: int

@@ -221,11 +221,8 @@ def slice_size(num_nodes: int, ranks: int) -> int:
 
 
 def directory_slice(num_nodes: int, ranks: int, rank: int) -> range:
-    """Returns the original ids of one node type whose internal ids ``rank`` knows.
-
-    Args:
-        ranks, rank: the number of ranks, and one of them.
-    """
+    """Returns the original ids of one node type whose internal ids ``rank`` knows. ``ranks``,
+    ``rank``: the number of ranks, and one of them."""
     size = slice_size(num_nodes, ranks)
     return range(min(rank * size, num_nodes), min((rank + 1) * size, num_nodes))
 

@@ -31,15 +31,12 @@ SLACK = 1.05
 
 @dataclass(frozen=True)
 class Balanced:
-    """The loads that a policy balances.
+    """The loads that a policy balances."""
 
-    Attributes:
-        balance: by load, how many times the mean a part gets at most, where that is possible. A
-            load is "nodes", "edges" (the in-edges of the nodes), the nodes of a split ("train",
-            "val", "test"), or an attribute of nodes that holds one weight per node. Each counts for
-            every node type apart.
-    """
-
+    # By load, how many times the mean a part gets at most, where that is possible. A load is
+    # "nodes", "edges" (the in-edges of the nodes), the nodes of a split ("train", "val", "test"),
+    # or an attribute of nodes that holds one weight per node. Each counts for every node type
+    # apart.
     balance: Mapping[str, float] = field(default_factory=lambda: {NODES: SLACK, EDGES: SLACK, "train": SLACK})
 
     def __post_init__(self) -> None:
@@ -88,13 +85,10 @@ class Streaming(Balanced):
 
 @dataclass(frozen=True)
 class TwoLevel(Balanced):
-    """A policy that cuts a graph for hosts first, then for the parts of each host.
+    """A policy that cuts a graph for hosts first, then for the parts of each host."""
 
-    Attributes:
-        hosts: the number of hosts that get parts, in order and as many each, so that few edges join
-            hosts. By default the hosts of the ranks if there is a part per rank, otherwise 1.
-    """
-
+    # The number of hosts that get parts, in order and as many each, so that few edges join hosts.
+    # By default the hosts of the ranks if there is a part per rank, otherwise 1.
     hosts: int | None = None
 
     def __post_init__(self) -> None:
@@ -139,14 +133,11 @@ def _check_slack(slack: float, name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """The owners of all nodes, from METIS, KaMinPar, DGL or a partitioner of your own.
+    """The owners of all nodes, from METIS, KaMinPar, DGL or a partitioner of your own."""
 
-    Attributes:
-        file: a ``.npy`` file of [N] integers that every rank can read: the part of each node, in
-            order of ids. In a graph of several node types the nodes of the first type come first,
-            then those of the second, and so on.
-    """
-
+    # A ``.npy`` file of [N] integers that every rank can read: the part of each node, in order of
+    # ids. In a graph of several node types the nodes of the first type come first, then those of
+    # the second, and so on.
     file: Path
 
     def __str__(self) -> str:

@@ -30,19 +30,15 @@ _COLUMNS = ("nodes", "edges", "train", "cut", "halo")
 
 @dataclass(frozen=True)
 class PartCounts:
-    """The counts of one part, of all node types or of one.
+    """The counts of one part, of all node types or of one."""
 
-    Attributes:
-        nodes, edges, train: the numbers of nodes, of their in-edges, of training nodes among them.
-        cut: the number of in-edges from nodes of other parts.
-        halo: the number of distinct nodes of other parts that in-edges come from. That of a type
-            counts the nodes that are of the type themselves.
-    """
-
+    # nodes, edges, train: the numbers of nodes, of their in-edges, of training nodes among them.
     nodes: int
     edges: int
     train: int
-    cut: int
+    cut: int  # the number of in-edges from nodes of other parts
+    # The number of distinct nodes of other parts that in-edges come from. That of a type counts the
+    # nodes that are of the type themselves.
     halo: int
 
     @classmethod
@@ -95,12 +91,8 @@ class PartitionReport:
         return cut / edges if edges else 0.0
 
     def balance(self, of: str, node_type: str | None = None) -> float:
-        """Returns the largest count over the mean, 1 at best.
-
-        Args:
-            of: nodes, edges, train or halo.
-            node_type: the type that is counted; all types if it is None.
-        """
+        """Returns the largest count over the mean, 1 at best. ``of``: nodes, edges, train or halo.
+        ``node_type``: the type that is counted; all types if it is None."""
         parts = self.parts if node_type is None else self.types[node_type]
         counts = [getattr(part, of) for part in parts]
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
@@ -187,10 +179,8 @@ def report_partition(
 def _loads(
     parts: Sequence[Mapping[str, Mapping[str, Sequence[float]]]], slack: Mapping[str, float]
 ) -> Iterator[Load]:
-    """Yields the loads that are not zero everywhere, by name.
-
-    ``slack``: the allowed multiple of the mean.
-    """
+    """Yields the loads that are not zero everywhere, by name. ``slack``: the allowed multiple of
+    the mean."""
     names = dict.fromkeys(name for part in parts for loads in part.values() for name in loads)
     for name in sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)):
         for node_type in parts[0]:
@@ -231,10 +221,8 @@ def _count(part: Part) -> dict[str, Any]:
 
 
 def _outside(part: Part) -> tuple[Tensor, Tensor]:
-    """Returns the in-edges from other parts and the distinct nodes that they come from.
-
-    Both are [parts, types], by the part of the source. Edges are by the type of the target.
-    """
+    """Returns the in-edges from other parts and the distinct nodes that they come from. Both are
+    [parts, types], by the part of the source. Edges are by the type of the target."""
     schema, book, own = part.schema, part.book, part.book.nodes_of(part.number)
     cut, halo = torch.zeros(2, book.parts, schema.num_types, dtype=torch.int64)
     for begin in range(0, book.num_nodes, _MARKS):

@@ -196,10 +196,8 @@ def pieces_of(sizes: list[int], rows: range) -> Iterator[tuple[int, range, slice
 
 
 def _balanced_bounds(dataset: Dataset, comm: Communicator) -> list[Tensor]:
-    """Returns ranges of original ids with about as many in-edges and nodes each, by node type.
-
-    It checks the ids of all edges. Collective.
-    """
+    """Returns ranges of original ids with about as many in-edges and nodes each, by node type. It
+    checks the ids of all edges. Collective."""
     counts = [nodes.num_nodes for nodes in dataset.node_sets]
     shifts = [max(0, (count // BUCKETS).bit_length()) for count in counts]
     lengths = [-(-count // (1 << shift)) + 1 for count, shift in zip(counts, shifts, strict=True)]
@@ -229,10 +227,8 @@ def _count_targets(dataset: Dataset, comm: Communicator, relation: int, shift: i
 
 
 def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
-    """Returns ranges of a type's ids of about equal work for each rank.
-
-    ``edges``: [buckets + 1], the in-edges of each bucket of ``1 << shift`` ids.
-    """
+    """Returns ranges of a type's ids of about equal work for each rank. ``edges``: [buckets + 1],
+    the in-edges of each bucket of ``1 << shift`` ids."""
     weight = edges[:-1] + (1 << shift)
     before = torch.cat([torch.zeros(1, dtype=torch.int64), weight.cumsum(0)])
     target = int(before[-1]) * torch.arange(ranks + 1) // ranks
@@ -266,8 +262,7 @@ class JointIds:
     @cached_property
     def book(self) -> PartitionBook:
         """The ranges of the joint ids, with ranks in place of parts and groups in place of
-        types.
-        """
+        types."""
         sizes = torch.stack([bounds.diff() for bounds in self.bounds], dim=1)
         return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.bounds))
 
@@ -277,10 +272,8 @@ class JointIds:
         return self.book.part_offsets
 
     def of(self, ids: Tensor, group: int, dtype: torch.dtype) -> Tensor:
-        """Returns the joint ids of members of a group.
-
-        ``dtype``: the dtype of the joint ids, which they fit.
-        """
+        """Returns the joint ids of members of a group. ``dtype``: the dtype of the joint ids, which
+        they fit."""
         if len(self.bounds) == 1:
             return ids.to(dtype)
         bounds = self.bounds[group]

@@ -27,9 +27,7 @@ MENDS = 3
 
 class OwnerStream:
     """One rank's view of the stream, which assigns the nodes of one type after the other.
-
-    Neighbours of all types count.
-    """
+    Neighbours of all types count."""
 
     def __init__(
         self, comm: Communicator, part: ReadingSlice, dataset: Dataset, parts: int, seed: int
@@ -40,9 +38,7 @@ class OwnerStream:
 
     def by_score(self, policy: Streaming) -> Tensor:
         """Returns the part of every node of the slice by a built-in policy, [n] int32. Collective.
-
-        Nodes leave parts that exceed a limit in the end for parts that have room.
-        """
+        Nodes leave parts that exceed a limit in the end for parts that have room."""
         limits = read_limits(self._comm, self._part, self._dataset, policy, self._parts)
         shape = len(limits.names), self._parts
         for _ in range(policy.passes):
@@ -121,26 +117,20 @@ class TypeStream:
         return self.part.book.nodes_of(self.part.rank).start
 
     def run(self, assign: _Assign, load: Tensor, *, counted: bool = False) -> None:
-        """Gives all nodes of the type parts once. Collective.
-
-        Args:
-            load: [k, parts] float64, the loads of the parts, written to.
-            counted: True if the nodes are in ``load`` already.
-        """
+        """Gives all nodes of the type parts once. Collective. ``load``: [k, parts] float64, the
+        loads of the parts, written to. ``counted``: True if the nodes are in ``load`` already."""
         remote = self.part.remote(self.owner)
         for rows in self._rounds():
-            found = pull(self.comm, remote, self._outside(rows))
+            source = self.in_edges.sources(rows)
+            found = pull(self.comm, remote, source[self._is_outside(source)])
             before = self._load_of(rows) if counted else 0
             assign(rows, found, load)
             load += self.comm.all_reduce(self._load_of(rows) - before, MessageKind.PARTITION)
 
     def by_score(self, policy: Streaming, limit: Tensor, *, mend: bool = False) -> _Assign:
-        """Returns the assignment of the built-in policies.
-
-        Args:
-            limit: [k] int64, the largest loads of a part.
-            mend: moves nodes out of parts that have more, and leaves the others where they are.
-        """
+        """Returns the assignment of the built-in policies. ``limit``: [k] int64, the largest loads
+        of a part. ``mend``: moves nodes out of parts that have more, and leaves the others where
+        they are."""
         nodes, edges = self.count
         rules = ops.StreamRules(
             limit=limit.to(torch.float64),
@@ -161,8 +151,7 @@ class TypeStream:
 
     def by_function(self, policy: Policy, seed: int) -> _Assign:
         """Returns the assignment of a user's policy, whose loads are nodes, in-edges, training
-        nodes.
-        """
+        nodes."""
         schema = self.part.schema
         total = self.comm.all_reduce(
             self.weight[self.part.rows_of(self.node_type)].sum(0, dtype=torch.float64), MessageKind.PARTITION
@@ -190,8 +179,7 @@ class TypeStream:
 
     def _rounds(self) -> Iterator[range]:
         """Yields the type's rows in pieces of nearly as many edges, as many pieces on every
-        rank.
-        """
+        rank."""
         own = self.part.rows_of(self.node_type)
         nodes, edges = own.stop - own.start, self.in_edges.indices.numel()
         most = rows_per_round(16, self.comm.size)
@@ -202,10 +190,6 @@ class TypeStream:
         at = (torch.searchsorted(weight, marks) + own.start).tolist()
         at[0], at[-1] = own.start, own.stop
         return (range(begin, end) for begin, end in pairwise(at))
-
-    def _outside(self, rows: range) -> Tensor:
-        source = self.in_edges.sources(rows)
-        return source[self._is_outside(source)]
 
     def _is_outside(self, source: Tensor) -> Tensor:
         return (source < self._first) | (source >= self._first + self.part.num_nodes)
@@ -234,12 +218,9 @@ _EDGES = 1 << 17
 
 
 def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
-    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it.
-
-    There is a row for every node that this rank has read; rows of other types are empty. The
-    sources are joint ids, relation by relation. A graph of one type and relation gives that
-    relation itself.
-    """
+    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it. There
+    is a row for every node that this rank has read; rows of other types are empty. The sources are
+    joint ids, relation by relation. A graph of one type and relation gives that relation itself."""
     into = [part.relations[number] for number in part.schema.relations_into[node_type]]
     if part.schema.num_types == 1 and len(into) == 1:
         return into[0]
@@ -288,11 +269,9 @@ def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Ten
 
 
 def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
-    """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges.
-
-    A node weighs 1 and its in-edges. It goes to the part in which the middle of its weight lies
-    when all nodes lie side by side in order of their ids.
-    """
+    """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges. A node weighs
+    1 and its in-edges. It goes to the part in which the middle of its weight lies when all nodes
+    lie side by side in order of their ids."""
     end = weight.cumsum(0)
     mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
     sums = comm.all_gather(mine, MessageKind.PARTITION).rows

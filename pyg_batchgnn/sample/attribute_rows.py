@@ -22,18 +22,13 @@ class Placement(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class AttributeRows:
-    """The attributes of a minibatch's nodes, or of its edges.
+    """The attributes of a minibatch's nodes, or of its edges."""
 
-    Attributes:
-        tables: attributes by name, [rows, ...] each.
-        row: [n] int64, the row of each of the minibatch's nodes or edges in every table; None if
-            they are the rows themselves, in order.
-        placement: what one row belongs to.
-    """
-
-    tables: Mapping[str, Tensor]
+    tables: Mapping[str, Tensor]  # attributes by name, [rows, ...] each
+    # [n] int64, the row of each of the minibatch's nodes or edges in every table; None if they are
+    # the rows themselves, in order.
     row: Tensor | None
-    placement: Placement
+    placement: Placement  # what one row belongs to
 
     @classmethod
     def in_place(cls, tables: Mapping[str, Tensor], ids: Tensor) -> AttributeRows:
@@ -42,11 +37,7 @@ class AttributeRows:
 
     def gather(self, name: str, rows: int | None = None) -> Tensor:
         """Copies a table's rows of the first ``rows`` nodes or edges, of all by default. Codes are
-        decoded.
-
-        Raises:
-            ValueError: the table has not the rows that are read.
-        """
+        decoded. Raises ValueError if the table has not the rows that are read."""
         table = self.tables[name]
         if table.device.type not in ("cpu", "meta"):  # of a batch on a GPU, which no kernel here reads
             if self.row is not None:
@@ -83,11 +74,9 @@ class AttributeRows:
 
 
 def _is_plain(table: Tensor, index: Tensor) -> bool:
-    """Returns whether the package's kernel, which reuses memory, should copy rows of a table.
-
-    It is 2 to 7 times as fast as torch's for rows of several numbers. For rows of one it is half as
-    fast on a thread, but torch's has only one.
-    """
+    """Returns whether the package's kernel, which reuses memory, should copy rows of a table. It is
+    2 to 7 times as fast as torch's for rows of several numbers. For rows of one it is half as fast
+    on a thread, but torch's has only one."""
     stored = ops.as_stored(table)
     return (
         type(table) in (Tensor, ops.QuantizedTensor)

@@ -18,18 +18,12 @@ from pyg_batchgnn.types import SampledMinibatch
 
 @dataclass(frozen=True, eq=False)
 class HandedOut:
-    """A sample in CSC form, which layers take like a minibatch.
+    """A sample in CSC form, which layers take like a minibatch."""
 
-    Attributes:
-        node: [N] int64, original ids in order of discovery.
-        indptr: [D + 1] int64, where the in-edges of each expanded node begin.
-        indices: [E], local ids of the sources, in the order of ``edge_index``.
-        nodes_per_hop, edges_per_hop, key, seed, epoch: as in the minibatch.
-    """
-
-    node: Tensor
-    indptr: Tensor
-    indices: Tensor
+    node: Tensor  # [N] int64, original ids in order of discovery
+    indptr: Tensor  # [D + 1] int64, where the in-edges of each expanded node begin
+    indices: Tensor  # [E], local ids of the sources, in the order of ``edge_index``
+    # nodes_per_hop, edges_per_hop, key, seed, epoch: as in the minibatch.
     nodes_per_hop: list[int]
     edges_per_hop: list[int]
     key: int

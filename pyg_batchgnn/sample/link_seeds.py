@@ -34,22 +34,15 @@ from pyg_batchgnn.types import (
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The links of one relation that a minibatch begins with.
+    """The links of one relation that a minibatch begins with."""
 
-    Attributes:
-        relation: the relation. The graph need not have it, only the types of its ends.
-        source, target: [P] int64, ids within their types.
-        input_id: [P] int64, their positions in the loader's input of this relation.
-        label: [P, ...], or None.
-        time: [P] int64, or None.
-    """
-
-    relation: Relation
+    relation: Relation  # the relation. The graph need not have it, only the types of its ends.
+    # source, target: [P] int64, ids within their types.
     source: Tensor
     target: Tensor
-    input_id: Tensor
-    label: Tensor | None = None
-    time: Tensor | None = None
+    input_id: Tensor  # [P] int64, their positions in the loader's input of this relation
+    label: Tensor | None = None  # [P, ...], or None
+    time: Tensor | None = None  # [P] int64, or None
 
     @property
     def count(self) -> int:
@@ -66,18 +59,13 @@ class LinkDraw:
 
 @dataclass(frozen=True, eq=False)
 class LinkIds:
-    """The ids of the ends of links and of their negatives, original or internal ones.
+    """The ids of the ends of links and of their negatives, original or internal ones."""
 
-    Attributes:
-        source, target: [P] int64, of the links.
-        negative_source: [N] int64; empty for triplets, which share the sources of the links.
-        negative_target: [N] int64, in the order of the draws.
-    """
-
+    # source, target: [P] int64, of the links.
     source: Tensor
     target: Tensor
-    negative_source: Tensor
-    negative_target: Tensor
+    negative_source: Tensor  # [N] int64; empty for triplets, which share the sources of the links
+    negative_target: Tensor  # [N] int64, in the order of the draws
 
     def sources(self) -> Tensor:
         """Returns the sources of the links, then the sources of negatives."""
@@ -90,26 +78,18 @@ class LinkIds:
 
 @dataclass(frozen=True, eq=False)
 class FoundLinks:
-    """The ends of the links of one relation in a minibatch, and of their negatives.
+    """The ends of the links of one relation in a minibatch, and of their negatives."""
 
-    Attributes:
-        original: their original ids.
-        internal: their internal ids; None if the whole graph is here.
-    """
-
-    original: LinkIds
-    internal: LinkIds | None = None
+    original: LinkIds  # their original ids
+    internal: LinkIds | None = None  # their internal ids; None if the whole graph is here
 
 
 class LinkFinder(Protocol):
     """Draws the negatives of a macrobatch, and finds the ids of all ends."""
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:
-        """Returns the ends of links; collective over ranks.
-
-        Raises:
-            ValueError: a negative cannot be drawn. The message names its link.
-        """
+        """Returns the ends of links; collective over ranks. Raises ValueError if a negative cannot
+        be drawn. The message names its link."""
 
 
 class LocalFinder:
@@ -130,49 +110,32 @@ class LocalFinder:
 
 @dataclass(frozen=True, eq=False)
 class EndNodes:
-    """Nodes of one type that seeds are made of.
-
-    Attributes:
-        node: [n] int64, ids within the type; they may repeat.
-        link: [n] int64, the number of the link that each belongs to, in the minibatch.
-        internal: [n] int64, their internal ids, or None.
-    """
+    """Nodes of one type that seeds are made of."""
 
     node_type: str
-    node: Tensor
-    link: Tensor
-    internal: Tensor | None = None
+    node: Tensor  # [n] int64, ids within the type; they may repeat
+    link: Tensor  # [n] int64, the number of the link that each belongs to, in the minibatch
+    internal: Tensor | None = None  # [n] int64, their internal ids, or None
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedNodes:
-    """Seeds, and where the nodes that they were made of lie among them.
+    """Seeds, and where the nodes that they were made of lie among them."""
 
-    Attributes:
-        nodes: the seeds by type, [S_t] int64 each.
-        local: the local ids of the nodes of each of the ends.
-        link: [S] int64, the number of each seed's link; None if a seed may belong to several.
-        internal: the internal ids of the seeds by type, where they are known.
-    """
-
-    nodes: dict[str, Tensor]
-    local: list[Tensor]
+    nodes: dict[str, Tensor]  # the seeds by type, [S_t] int64 each
+    local: list[Tensor]  # the local ids of the nodes of each of the ends
+    # [S] int64, the number of each seed's link; None if a seed may belong to several.
     link: Tensor | None
-    internal: dict[str, Tensor]
+    internal: dict[str, Tensor]  # the internal ids of the seeds by type, where they are known
 
 
 @dataclass(frozen=True, eq=False)
 class LinkEnds:
-    """The ends of one relation's links, with the ends of their negatives behind them.
-
-    Attributes:
-        plan: the rule by which negatives were drawn; None without negatives.
-        positive: [N] int64, the number of the link that each negative belongs to.
-    """
+    """The ends of one relation's links, with the ends of their negatives behind them."""
 
     links: Links
-    plan: NegativePlan | None
-    positive: Tensor
+    plan: NegativePlan | None  # the rule by which negatives were drawn; None without negatives
+    positive: Tensor  # [N] int64, the number of the link that each negative belongs to
     ends: tuple[EndNodes, EndNodes]
 
     @classmethod
@@ -401,35 +364,25 @@ def _instead(schema: Schema, relation: Relation) -> str:
 
 @dataclass(frozen=True, eq=False)
 class LinkStart:
-    """The beginning of a minibatch of links.
+    """The beginning of a minibatch of links."""
 
-    Attributes:
-        seeds: the ends of the links and of the negatives.
-        links: the links of each relation, by local ids.
-        internal: [S] int64, the internal ids of the seeds, by type in the order of the schema; None
-            if the whole graph is here.
-        late_negatives: how many negatives are later than their link.
-    """
-
-    seeds: Seeds
-    links: tuple[SampledLinks, ...]
+    seeds: Seeds  # the ends of the links and of the negatives
+    links: tuple[SampledLinks, ...]  # the links of each relation, by local ids
+    # [S] int64, the internal ids of the seeds, by type in the order of the schema; None if the
+    # whole graph is here.
     internal: Tensor | None = None
-    late_negatives: int = 0
+    late_negatives: int = 0  # how many negatives are later than their link
 
 
 @dataclass(frozen=True, eq=False)
 class LinkSeeder:
-    """Makes the seeds of minibatches of links.
-
-    Attributes:
-        negatives: the plan of each relation whose links get negatives.
-        is_disjoint: True if every link is an example of its own, with its negatives.
-        excluded: the edges of the links that must not be sampled; None excludes none.
-    """
+    """Makes the seeds of minibatches of links."""
 
     schema: Schema
+    # The plan of each relation whose links get negatives.
     negatives: Mapping[Relation, NegativePlan] = field(default_factory=dict)
-    is_disjoint: bool = False
+    is_disjoint: bool = False  # True if every link is an example of its own, with its negatives
+    # The edges of the links that must not be sampled; None excludes none.
     excluded: SeedEdges | None = None
     finder: LinkFinder = field(default_factory=LocalFinder)
 

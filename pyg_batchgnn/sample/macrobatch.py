@@ -77,19 +77,15 @@ def kernel_arrays(
 
 @dataclass(frozen=True, eq=False)
 class MacrobatchSeeds:
-    """The seed nodes of the minibatches that are sampled together.
+    """The seed nodes of the minibatches that are sampled together."""
 
-    Attributes:
-        epoch: any integer, taken modulo 2**64.
-        original: the seeds of each minibatch by original id; [S_b] int64 node ids do where there is
-            one node type.
-        internal: [S_b] int64 ids of the same nodes in the partition, for each minibatch; None if
-            the sampler holds the whole graph.
-    """
-
-    epoch: int
+    epoch: int  # any integer, taken modulo 2**64
     number: int
+    # The seeds of each minibatch by original id; [S_b] int64 node ids do where there is one node
+    # type.
     original: Sequence[Tensor | Seeds]
+    # [S_b] int64 ids of the same nodes in the partition, for each minibatch; None if the sampler
+    # holds the whole graph.
     internal: Sequence[Tensor] | None = None
 
     @property
@@ -118,15 +114,10 @@ class MinibatchPlan(Protocol):
 
 
 class Sampler(Protocol):
-    """Samples the minibatches of a macrobatch together.
+    """Samples the minibatches of a macrobatch together."""
 
-    Attributes:
-        seed: the key of every random choice.
-        threads: at most this many threads work; torch's number if None.
-    """
-
-    seed: int
-    threads: int | None
+    seed: int  # the key of every random choice
+    threads: int | None  # at most this many threads work; torch's number if None
 
     @property
     def plan(self) -> MinibatchPlan: ...
@@ -136,13 +127,9 @@ class Sampler(Protocol):
 
 
 class Unpacker:
-    """Makes minibatches of the arrays that a sampling operator returns.
-
-    Types and relations that a minibatch does not reach share the same empty parts and cost nothing.
-
-    Args:
-        disjoint: True if nodes come with the numbers of their examples.
-    """
+    """Makes minibatches of the arrays that a sampling operator returns. Types and relations that a
+    minibatch does not reach share the same empty parts and cost nothing. ``disjoint``: True if
+    nodes come with the numbers of their examples."""
 
     def __init__(self, schema: Schema, plan: MinibatchPlan, layout: Layout, disjoint: bool) -> None:
         self.schema = schema
@@ -178,7 +165,7 @@ class Unpacker:
         for number in dict.fromkeys(at // (hops + 1) for at in compress(range(first), counts)):
             per_hop = counts[number * (hops + 1) : (number + 1) * (hops + 1)]
             nodes[number] = SampledNodes(next(arrays), per_hop, next(arrays) if self.disjoint else None)
-            if self._has_rows(per_hop):
+            if self.plan.subgraph is Subgraph.INDUCED or any(per_hop[:-1]):
                 into.extend(schema.relations_into[number])
         edges = {
             number: self._edges(arrays, counts[first + number * hops : first + (number + 1) * hops])
@@ -194,9 +181,6 @@ class Unpacker:
             seed_types=seeds.types,
             seed_time=seeds.time,
         )
-
-    def _has_rows(self, per_hop: list[int]) -> bool:
-        return self.plan.subgraph is Subgraph.INDUCED or any(per_hop[:-1])
 
     def _edges(self, arrays: Iterator[Tensor], per_hop: list[int]) -> SampledEdges:
         indptr, edges = next(arrays), next(arrays)
@@ -319,11 +303,8 @@ class HGTSampler(_GraphSampler):
     nodes. docs/concepts/sampling-contract.md has the law.
 
     Args:
-        graph: the whole graph by destination.
         plan: the number of nodes by type and hop.
-        seed: any integer, taken modulo 2**64.
-        threads: at most this many threads work, on different minibatches; torch's number if None.
-        layout: form of the edges.
+        graph, seed, threads, layout: as in `MacrobatchSampler`.
 
     Raises:
         TypeError: the graph or the plan is of another type.

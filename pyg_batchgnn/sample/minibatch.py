@@ -82,11 +82,8 @@ class MinibatchLayer:
         return found[0], found[1]
 
     def attribute(self, name: str) -> tuple[Tensor, Tensor]:
-        """Returns copies of an attribute of the sources and of the targets.
-
-        Raises:
-            KeyError: the nodes of an end have no such attribute.
-        """
+        """Returns copies of an attribute of the sources and of the targets. Raises KeyError if the
+        nodes of an end have no such attribute."""
         source, _, target = self.relation
         return (
             _gathered(self.sources, name, self.num_sources, f"nodes of {source!r}"),
@@ -95,10 +92,7 @@ class MinibatchLayer:
 
     def edge_attribute(self, name: str = EDGE_FEATURES) -> Tensor:
         """Returns a copy of an attribute of the edges, [E, ...], in the order of ``edge_index``.
-
-        Raises:
-            KeyError: the edges have no such attribute.
-        """
+        Raises KeyError if the edges have no such attribute."""
         return _gathered(self.edges, name, self.edge_index.size(1), f"edges of {self.relation}")
 
 

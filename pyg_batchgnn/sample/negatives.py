@@ -57,33 +57,25 @@ class End(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Negatives:
-    """The negatives of one minibatch and one relation.
+    """The negatives of one minibatch and one relation."""
 
-    Attributes:
-        source, target: [N] int64, their ends.
-        positive: [N] int64, the number of the positive that each belongs to.
-    """
-
+    # source, target: [N] int64, their ends.
     source: Tensor
     target: Tensor
-    positive: Tensor
+    positive: Tensor  # [N] int64, the number of the positive that each belongs to
 
 
 @dataclass(frozen=True, eq=False)
 class NegativePlan:
-    """The rule by which the negatives of one relation are drawn.
-
-    Attributes:
-        amount: negatives per positive. A minibatch of P links has ceil(P * amount).
-        sources, targets: the nodes that the ends are drawn from.
-        existing: the pairs to avoid, held by target for `NegativeMode.BINARY` and by source for
-            `NegativeMode.TRIPLET`; None avoids none.
-    """
+    """The rule by which the negatives of one relation are drawn."""
 
     mode: NegativeMode
-    amount: float
+    amount: float  # negatives per positive. A minibatch of P links has ceil(P * amount).
+    # sources, targets: the nodes that the ends are drawn from.
     sources: NodePool
     targets: NodePool
+    # The pairs to avoid, held by target for `NegativeMode.BINARY` and by source for
+    # `NegativeMode.TRIPLET`; None avoids none.
     existing: ExistingPairs | None = None
 
     @property
@@ -107,12 +99,9 @@ class NegativePlan:
 
 @dataclass(frozen=True, eq=False)
 class GivenNegatives(NegativePlan):
-    """Targets that the user gave for each link, in place of a rule by which they are drawn.
+    """Targets that the user gave for each link, in place of a rule by which they are drawn."""
 
-    Attributes:
-        table: [n, k] int64, the targets of each link of the loader, by its position.
-    """
-
+    # [n, k] int64, the targets of each link of the loader, by its position.
     table: Tensor = field(kw_only=True)
 
     @classmethod
@@ -385,11 +374,8 @@ class NegativeDraw:
         return Negatives(sources.node(self.found(source)), targets.node(target), self.positive)
 
     def found(self, position: Tensor) -> Tensor:
-        """Returns the positions of an end, [N] int64.
-
-        Raises:
-            ValueError: there is `NOTHING` among them. The message names the link.
-        """
+        """Returns the positions of an end, [N] int64. Raises ValueError if there is `NOTHING` among
+        them. The message names the link."""
         nothing = (position == NOTHING).nonzero()
         if not nothing.numel():
             return position
@@ -404,12 +390,9 @@ class NegativeDraw:
         )
 
     def candidates(self) -> tuple[Tensor, Tensor, WordStreams]:
-        """Draws the candidates of binary negatives that must not be edges, all at once.
-
-        Returns:
-            [TRIES, N] positions of sources and of targets, and the streams of the sources after
-            them.
-        """
+        """Draws the candidates of binary negatives that must not be edges, all at once. Returns
+        [TRIES, N] positions of sources and of targets, and the streams of the sources after
+        them."""
         heads, tails, every = self.streams(End.SOURCE), self.streams(End.TARGET), torch.arange(self.count)
         drawn = [self._pair(heads, tails, every) for _ in range(TRIES)]
         source, target = (torch.stack(ends) for ends in zip(*drawn, strict=True))

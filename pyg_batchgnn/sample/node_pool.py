@@ -19,18 +19,13 @@ _STEPS = BLOCK.bit_length() - 1
 
 @dataclass(frozen=True, eq=False)
 class BlockSums:
-    """The prefix sums of weights in float64, which start anew at every block.
+    """The prefix sums of weights in float64, which start anew at every block. Sums are sequential,
+    so their bits do not depend on who computes them."""
 
-    Sums are sequential, so their bits do not depend on who computes them.
-
-    Attributes:
-        inner: [blocks, BLOCK] float64, within each block the sum of its weights up to and with each
-            position. The last block is filled with weights of zero.
-        outer: [blocks] float64, the sum of the blocks up to and with each.
-    """
-
+    # [blocks, BLOCK] float64, within each block the sum of its weights up to and with each
+    # position. The last block is filled with weights of zero.
     inner: Tensor
-    outer: Tensor
+    outer: Tensor  # [blocks] float64, the sum of the blocks up to and with each
 
     @classmethod
     def of(cls, weight: Tensor) -> BlockSums:
@@ -49,11 +44,8 @@ class BlockSums:
 
     def find(self, level: Tensor, count: Tensor) -> Tensor:
         """Returns the positions at which the sum first exceeds ``level``, never of zero weight.
-
-        Args:
-            level: [n] float64, at least 0 and less than ``before(count)``.
-            count: [n] int64, the result is below it.
-        """
+        ``level``: [n] float64, at least 0 and less than ``before(count)``. ``count``: [n] int64,
+        the result is below it."""
         block = torch.searchsorted(self.outer, level, right=True)
         end = torch.minimum(count - block * BLOCK, torch.tensor(BLOCK))
         rest = level - self._outer_before(block)
@@ -81,21 +73,17 @@ class NodePool:
     """The nodes of one type, in an order in which those allowed at a time come first.
 
     Draws are positions in this order.
-
-    Attributes:
-        moment: [m] int64, ascending times; None: all nodes are always allowed.
-        reached: [m] int64, how many nodes are allowed from each moment on; None: 1, 2, ..., as each
-            moment is the time of one node.
-        order: [N] int64, the node at each position. None: the position is the id, or the nodes are
-            spread over ranks.
-        weight: [N] float64, the weight at each position; None: all have the same.
     """
 
     num_nodes: int
-    moment: Tensor | None = None
+    moment: Tensor | None = None  # [m] int64, ascending times; None: all nodes are always allowed
+    # [m] int64, how many nodes are allowed from each moment on; None: 1, 2, ..., as each moment is
+    # the time of one node.
     reached: Tensor | None = None
+    # [N] int64, the node at each position. None: the position is the id, or the nodes are spread
+    # over ranks.
     order: Tensor | None = None
-    weight: Tensor | None = None
+    weight: Tensor | None = None  # [N] float64, the weight at each position; None: all have the same
 
     @classmethod
     def of(cls, num_nodes: int, time: Tensor | None = None, weight: Tensor | None = None) -> NodePool:
@@ -140,12 +128,8 @@ class NodePool:
         return found if self.sums is None else found * (self.sums.before(found) > 0)
 
     def draw(self, streams: WordStreams, which: Tensor, allowed: Tensor) -> Tensor:
-        """Returns one position for each of some streams.
-
-        Args:
-            which: [w] int64, positions of the streams.
-            allowed: [w] int64, at least 1: what `allowed` returned.
-        """
+        """Returns one position for each of some streams. ``which``: [w] int64, positions of the
+        streams. ``allowed``: [w] int64, at least 1: what `allowed` returned."""
         if self.sums is None:
             return streams.bounded(allowed, which)
         return self.sums.find(streams.uniform(which) * self.sums.before(allowed), allowed)
@@ -157,11 +141,8 @@ class NodePool:
         return node if self._positions is None else self._positions[node]
 
     def draw_outside(self, streams: WordStreams, which: int, allowed: int, taken: Tensor) -> int | None:
-        """Returns a position that is not taken, or None if there is none.
-
-        Args:
-            taken: [n] int64, distinct positions in ascending order.
-        """
+        """Returns a position that is not taken, or None if there is none. ``taken``: [n] int64,
+        distinct positions in ascending order."""
         position = taken[taken < allowed]
         stream = torch.tensor([which])
         if self.weight is not None:
@@ -201,15 +182,11 @@ class ExistingPairs:
 
     Ends that negatives are drawn for are positions in their pools. The sources of triplets, which
     are not drawn, are ids.
-
-    Attributes:
-        code: [n] int64, ``held * num_others + other`` of each pair, ascending.
-        num_others: the number of nodes that the other end may be.
-        known: [k] int64, the held ends whose pairs are all here, ascending; None: all.
     """
 
-    code: Tensor
-    num_others: int
+    code: Tensor  # [n] int64, ``held * num_others + other`` of each pair, ascending
+    num_others: int  # the number of nodes that the other end may be
+    # [k] int64, the held ends whose pairs are all here, ascending; None: all.
     known: Tensor | None = None
 
     @classmethod

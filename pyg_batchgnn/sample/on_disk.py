@@ -37,14 +37,10 @@ _SHARE = 1 / 2
 
 @dataclass(frozen=True, eq=False)
 class EdgeFiles:
-    """The in-edges of one relation, in mapped files or in memory.
+    """The in-edges of one relation, in mapped files or in memory."""
 
-    Attributes:
-        indptr: [n + 1] int64, in memory.
-        sources, edge_ids: read from files, or taken from memory; no ids where positions are ids.
-    """
-
-    indptr: Tensor
+    indptr: Tensor  # [n + 1] int64, in memory
+    # sources, edge_ids: read from files, or taken from memory; no ids where positions are ids.
     sources: DiskReader | Tensor
     edge_ids: DiskReader | Tensor | None
 
@@ -58,11 +54,8 @@ class EdgeFiles:
         return found
 
     def read(self, section: OpenSection, most: int) -> ReadCounters:
-        """Writes the sources and the edge ids of some picks, at most ``most`` at a time.
-
-        Raises:
-            OSError: reading failed; it names the file and the byte.
-        """
+        """Writes the sources and the edge ids of some picks, at most ``most`` at a time. Raises
+        OSError if reading failed; it names the file and the byte."""
         counters = ReadCounters()
         pieces = [section.position.split(most), section.sources.split(most)]
         edges = [None] * len(pieces[0]) if section.edges is None else section.edges.split(most)

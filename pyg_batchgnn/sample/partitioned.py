@@ -100,24 +100,19 @@ def _owned_graph(
 
 
 class PartitionedSampler:
-    """Samples the minibatches of a macrobatch over all ranks, one relay per hop for all of them.
+    """Samples the minibatches of a macrobatch over all ranks, one relay (remote neighbour sampling)
+    per hop for all of them.
 
-    The minibatches have the bits that `MacrobatchSampler` gives them on the whole graph. Each hop
-    takes one round of questions and one of answers (kind TOPOLOGY), whatever the number of
+    The minibatches are bitwise identical to those of `MacrobatchSampler` on the whole graph. Each
+    hop takes one round of requests and one of responses (kind TOPOLOGY), whatever the number of
     relations. With ``seeds_are_own`` the first hop takes none. An induced subgraph takes one relay
     more. A world of one rank makes no exchange at all.
 
     Args:
         part: this rank's part of the graph.
         comm: the communicator of all ranks; part ``r`` is on rank ``r``.
-        plan: fanouts and the rules of picking.
-        seed: any integer, taken modulo 2**64.
-        threads: at most this many threads work; torch's number if None.
-        layout: form of the edges.
-        times: by relation, the order of the part's own edges by time, or None where times do not
-            matter. With any times, sampling is disjoint and every seed needs a time.
-        weights: by relation, the weights of the part's own edges, or None where sampling is
-            uniform. They must follow the time order of the relation if it has one.
+        plan, seed, threads, layout, times, weights: as in `MacrobatchSampler`; times and weights
+            are those of the part's own edges.
         seeds_are_own: True if every seed is a node of its rank's own part (schedule ``local``). It
             is an argument, because all ranks must make the same exchanges.
         excluding: True if seeds may have excluded pairs.
@@ -148,11 +143,7 @@ class PartitionedSampler:
         self._relays = RelayPart(part, plan, layout, times, weights, excluding=excluding)
 
     def sample(
-        self,
-        internal: Sequence[Tensor],
-        seed_lists: Sequence[Tensor | Seeds],
-        epoch: int,
-        macrobatch: int,
+        self, internal: Sequence[Tensor], seed_lists: Sequence[Tensor | Seeds], epoch: int, macrobatch: int
     ) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seeds; collective.
 

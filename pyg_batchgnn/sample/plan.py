@@ -138,11 +138,8 @@ class SamplingPlan:
         return f"fanouts={own or list(self.fanouts)}"
 
     def rules(self, schema: Schema, coo: bool) -> ops.SamplingRules:
-        """Returns the plan for a graph, in the form that the kernel takes.
-
-        Args:
-            coo: True for edges as in PyG's ``edge_index``.
-        """
+        """Returns the plan for a graph, in the form that the kernel takes. ``coo``: True for edges
+        as in PyG's ``edge_index``."""
         unknown = [relation for relation, _ in self.by_relation if relation not in schema.relations]
         if unknown:
             raise ValueError(
@@ -217,25 +214,16 @@ def _checked_fanout(fanout: Any) -> Fanout:
 
 @dataclass(frozen=True)
 class NeighborChoice:
-    """The rules by which neighbours are chosen, beside fanouts and replacement.
+    """The rules by which neighbours are chosen, beside fanouts and replacement."""
 
-    Attributes:
-        subgraph: which edges a sample has.
-        disjoint: True if every seed has a subgraph of its own.
-        temporal_strategy: "uniform" or "last", of the neighbours that a seed's time allows.
-        time_attr: the attribute that holds times, or None.
-        time_window: how much older than the seed a neighbour may be; None for any age.
-        weight_attr: the attribute that holds the weights of edges, or None.
-        sortedness: whether the user promises an order of edges.
-    """
-
-    subgraph: SubgraphType = SubgraphType.directional
-    disjoint: bool = False
+    subgraph: SubgraphType = SubgraphType.directional  # which edges a sample has
+    disjoint: bool = False  # True if every seed has a subgraph of its own
+    # "uniform" or "last", of the neighbours that a seed's time allows.
     temporal_strategy: str = "uniform"
-    time_attr: str | None = None
-    time_window: int | None = None
-    weight_attr: str | None = None
-    sortedness: Sortedness = Sortedness.UNKNOWN
+    time_attr: str | None = None  # the attribute that holds times, or None
+    time_window: int | None = None  # how much older than the seed a neighbour may be; None for any age
+    weight_attr: str | None = None  # the attribute that holds the weights of edges, or None
+    sortedness: Sortedness = Sortedness.UNKNOWN  # whether the user promises an order of edges
 
     @classmethod
     def from_pyg(
@@ -324,21 +312,18 @@ NEIGHBOR_CAP = 50
 class HGTPlan:
     """The number of nodes of each type that each hop samples, checked once.
 
-    Attributes:
-        samples: for each node type, the nodes to sample by hop; -1 samples all candidates. A
-            mapping may be given.
-        neighbor_cap: at most this many in-edges of a node count in a relation. If a node has more,
-            those that count are drawn once per minibatch. None for no cap.
-        edge_ids: True if minibatches carry the input ids of their edges.
-
     Raises:
         TypeError, ValueError: a number that cannot be, no hop, or types with different numbers of
             hops.
     """
 
+    # For each node type, the nodes to sample by hop; -1 samples all candidates. A mapping may be
+    # given.
     samples: tuple[tuple[str, tuple[int, ...]], ...]
+    # At most this many in-edges of a node count in a relation. If a node has more, those that count
+    # are drawn once per minibatch. None for no cap.
     neighbor_cap: int | None = NEIGHBOR_CAP
-    edge_ids: bool = True
+    edge_ids: bool = True  # True if minibatches carry the input ids of their edges
 
     def __post_init__(self) -> None:
         given = dict(self.samples).items()

@@ -56,16 +56,13 @@ class Direction(enum.Enum):
 
 @dataclass(frozen=True)
 class PygForm:
-    """The form of the samples that a loader makes.
-
-    Attributes:
-        index_dtype: the dtype of node ids and edges, taken from the user's edges.
-        direction: the direction that was sampled in. Samples have the edges as the user knows them.
-    """
+    """The form of the samples that a loader makes."""
 
     names: Names = Names.NONE
     subgraph: SubgraphType = SubgraphType.directional
+    # The dtype of node ids and edges, taken from the user's edges.
     index_dtype: torch.dtype = torch.int64
+    # The direction that was sampled in. Samples have the edges as the user knows them.
     direction: Direction = Direction.FORWARD
 
     def output(self, minibatch: SampledMinibatch) -> PygOutput:
@@ -112,10 +109,8 @@ class PygForm:
         )
 
     def _ends(self, edges: Mapping[Relation, SampledEdges]) -> dict[Relation, tuple[Tensor, Tensor]]:
-        """Returns sources and targets by relation.
-
-        Relations that are not reached share a part, whose ends are found once.
-        """
+        """Returns sources and targets by relation. Relations that are not reached share a part,
+        whose ends are found once."""
         found: dict[int, tuple[Tensor, Tensor]] = {}
         for one in edges.values():
             if id(one) not in found:
@@ -151,10 +146,8 @@ def _restored(made: PygOutput) -> PygOutput:
 
 
 def _metadata(minibatch: SampledMinibatch) -> Any:
-    """Returns what PyG's loaders hand on: about seeds, or about links.
-
-    Those of links of several relations are a dict by relation.
-    """
+    """Returns what PyG's loaders hand on: about seeds, or about links. Those of links of several
+    relations are a dict by relation."""
     if len(minibatch.links) == 1:
         return minibatch.links[0].metadata
     if minibatch.links:
@@ -178,13 +171,9 @@ class SampleInfo(Protocol):
 
 @dataclass(frozen=True)
 class SeedInfo:
-    """The entries of batches that begin with seed nodes.
+    """The entries of batches that begin with seed nodes."""
 
-    Attributes:
-        types: the node types of the loader's seeds, if samples name types.
-    """
-
-    types: Sequence[str] = ()
+    types: Sequence[str] = ()  # the node types of the loader's seeds, if samples name types
 
     def add(self, batch: Any, out: PygOutput) -> None:
         add_ids(batch, out)
@@ -196,10 +185,8 @@ class SeedInfo:
 
 
 def add_ids(batch: Any, out: PygOutput) -> None:
-    """Adds the ids, the counts and the examples of a sample.
-
-    ``n_id`` and ``e_id`` give way to the user's attributes of that name.
-    """
+    """Adds the ids, the counts and the examples of a sample. ``n_id`` and ``e_id`` give way to the
+    user's attributes of that name."""
     if isinstance(out, HeteroSamplerOutput):
         _add_typed_ids(batch, out)
     else:
@@ -262,12 +249,9 @@ def _add_seeds(store: Any, input_id: Any, seed_time: Any) -> None:
 
 @dataclass(frozen=True)
 class LinkInfo:
-    """The entries of batches that begin with links.
+    """The entries of batches that begin with links."""
 
-    Attributes:
-        relations: the relations of the links, each with the form of its negatives.
-    """
-
+    # The relations of the links, each with the form of its negatives.
     relations: Sequence[tuple[Relation, NegativeMode | None]]
     timed: bool = False
 
@@ -299,11 +283,9 @@ def _add_triplets(source: Any, target: Any, metadata: Sequence[Any]) -> None:
 
 
 def _refuse_shared_entries(one: Relation, other: Relation, timed: bool) -> None:
-    """Raises ValueError if the triplets of two relations would have the same entries.
-
-    The entries belong to the types of the ends: ``src_index`` to the sources, for instance, and
-    ``seed_time`` to both.
-    """
+    """Raises ValueError if the triplets of two relations would have the same entries. The entries
+    belong to the types of the ends: ``src_index`` to the sources, for instance, and ``seed_time``
+    to both."""
     shared = {a for a, b in ((one[0], other[0]), (one[2], other[2])) if a == b}
     if timed:
         shared |= {one[0], one[2]} & {other[0], other[2]}

@@ -102,14 +102,10 @@ class PygNodeSampler(BaseSampler):
 
 @dataclass(frozen=True, eq=False)
 class PygParts:
-    """The parts of a PyG sampler.
-
-    Attributes:
-        macrobatch: samples it with edges in the layout `Layout.COO`; backward, it samples the
-            reversed graph.
-    """
+    """The parts of a PyG sampler."""
 
     graph: TypedGraph
+    # Samples it with edges in the layout `Layout.COO`; backward, it samples the reversed graph.
     macrobatch: MacrobatchSampler
     form: PygForm
     choice: NeighborChoice
@@ -196,13 +192,9 @@ class PygHGTSampler(PygNodeSampler):
     """PyG's `HGTSampler`, with keyed samples and without torch-sparse.
 
     Args:
-        data: a ``Data``, a ``HeteroData``, or a ``(FeatureStore, GraphStore)`` pair.
-        num_samples: the nodes of each type that each hop samples: a list by hop for all types, or a
-            dict of lists by type. -1 samples all candidates.
+        data, num_samples, neighbor_cap: as in `MacrobatchHGTLoader`.
         is_sorted, share_memory: ignored; edges that are sorted are used where they lie, and worker
             processes read the same memory.
-        neighbor_cap: at most this many in-edges of a node count in a relation. If a node has more,
-            those that count are drawn once per minibatch. None for no cap.
         seed: the key of every random choice.
         threads: at most this many threads work; torch's number if None.
 
@@ -248,16 +240,11 @@ class _Kept:
 
 @dataclass
 class LinkRules:
-    """The rules by which links are sampled.
+    """The rules by which links are sampled."""
 
-    Attributes:
-        exclude_existing: True if negatives must not be edges.
-        exclude_seed_edges: False, True, "reverse", or a dict from relations to their reverses.
-        late_negatives: what is done about links that are earlier than every node.
-    """
-
-    exclude_existing: bool = False
-    exclude_seed_edges: Any = False
+    exclude_existing: bool = False  # True if negatives must not be edges
+    exclude_seed_edges: Any = False  # False, True, "reverse", or a dict from relations to their reverses
+    # What is done about links that are earlier than every node.
     late_negatives: LateNegatives = LateNegatives.WARN
     _has_warned: bool = field(default=False, repr=False)
     _parts: PygParts | None = field(default=None, repr=False)
@@ -283,12 +270,8 @@ class LinkRules:
     def start(
         self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None, parts: PygParts, epoch: int
     ) -> LinkStart:
-        """Returns the seeds of one minibatch of links.
-
-        Raises:
-            ValueError: a negative cannot be drawn, or would be later than its link and must not.
-                The message names its link.
-        """
+        """Returns the seeds of one minibatch of links. Raises ValueError if a negative cannot be
+        drawn, or would be later than its link and must not. The message names its link."""
         relations = parts.graph.schema.relations
         if inputs.input_type is None and len(relations) != 1:
             raise ValueError(
@@ -344,17 +327,15 @@ class PygNeighborSampler(PygNodeSampler):
         subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted,
             directed: as in PyG's `NeighborSampler`.
         share_memory: ignored; worker processes read the same memory.
-        sample_direction: "forward" follows edges against their direction, as layers do;
-            "backward" follows them from source to target.
+        sample_direction: "forward" follows edges against their direction, as layers do; "backward"
+            follows them from source to target.
         time_window: how much older than its seed a neighbour may be, in the unit of the times.
         times: the attribute ``time_attr`` by group, for a `CscGraph`, which has no attributes.
         seed: the key of every random choice.
         threads: at most this many threads work; torch's number if None.
-        epoch: the epoch, or a function that returns it.
-
-    Samples also depend on ``epoch``, which PyG's loaders do not know of. Assign it between epochs,
-    or give a function, such as ``lambda: trainer.current_epoch``. Otherwise the same seeds get the
-    same neighbours again.
+        epoch: the epoch, which samples also depend on and PyG's loaders do not know. Assign it
+            between epochs, or give a function such as ``lambda: trainer.current_epoch``. Otherwise
+            the same seeds get the same neighbours again.
     """
 
     def __init__(
@@ -405,7 +386,8 @@ class PygNeighborSampler(PygNodeSampler):
         self._take(parts, num_neighbors)
 
     def _take(self, parts: PygParts, num_neighbors: Any) -> None:
-        self._parts, self._num_neighbors = parts, _as_pyg(num_neighbors)
+        is_pyg = isinstance(num_neighbors, NumNeighbors)
+        self._parts, self._num_neighbors = parts, num_neighbors if is_pyg else NumNeighbors(num_neighbors)
         self.macrobatch, self.form, self.graph = parts.macrobatch, parts.form, parts.graph
         self.choice, self.times = parts.choice, parts.times
 
@@ -465,7 +447,3 @@ class PygLinkSampler(PygNeighborSampler):
         super().__init__(data, num_neighbors, **kwargs)
         late = LateNegatives.parse(late_negatives)
         self.links = LinkRules(exclude_existing, exclude_seed_edges, late)
-
-
-def _as_pyg(num_neighbors: Any) -> NumNeighbors:
-    return num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)

@@ -47,17 +47,11 @@ from pyg_batchgnn.types import Group, Relation
 
 @dataclass(frozen=True, eq=False)
 class EndNumbers:
-    """The numbers by which existing pairs name the nodes at one end of a relation.
+    """The numbers by which existing pairs name the nodes at one end of a relation. They are
+    positions in the pool of the end. Where it has no times, these are the original ids."""
 
-    They are positions in the pool of the end. Where it has no times, these are the original ids.
-
-    Attributes:
-        bounds: [ranks + 1] int64, the slice of the numbers that each rank answers for.
-        own: [n] int64, the number of each of this rank's own nodes of the type, by row.
-    """
-
-    bounds: Tensor
-    own: Tensor
+    bounds: Tensor  # [ranks + 1] int64, the slice of the numbers that each rank answers for
+    own: Tensor  # [n] int64, the number of each of this rank's own nodes of the type, by row
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,17 +75,16 @@ class RelationEnds:
 def spread_by_target(
     ends: RelationEnds, part: Part, comm: Communicator, sources: NodePool, targets: NodePool
 ) -> ExistingPairs:
-    """Returns the pairs (target, source) whose targets this rank answers for. Collective.
-
-    With them come the pairs of the few targets of other ranks that a search for a target with a
-    free source may lead to, whatever target and limits it begins with.
-    """
+    """Returns the pairs (target, source) whose targets this rank answers for. Collective. With them
+    come the pairs of the few targets of other ranks that a search for a target with a free source
+    may lead to, whatever target and limits it begins with."""
     source, target = ends.pairs(part, comm)
     bounds = ends.targets.bounds
     own = _held(comm, target, source, bounds, targets.num_nodes, sources.num_nodes)
     slice_of_rank = torch.arange(int(bounds[comm.rank]), int(bounds[comm.rank + 1]))
     entries = slice_of_rank[_entries(own, slice_of_rank, sources, targets)]
-    codes = torch.cat([own.code[:0], *(_codes_of(own, int(held)) for held in entries)])
+    of_held = (own.others(held) + held * own.num_others for held in map(int, entries))
+    codes = torch.cat([own.code[:0], *of_held])
     known, others = (_of_all_ranks(comm, values) for values in (entries, codes))
     return ExistingPairs(
         torch.cat([own.code, others]).unique(), own.num_others, torch.cat([slice_of_rank, known]).unique()
@@ -119,10 +112,6 @@ def _of_all_ranks(comm: Communicator, own: Tensor) -> Tensor:  # collective; in 
     for rows in own_rounds(comm, own.numel(), own.itemsize):
         pieces.append(comm.all_gather(own[rows.start : rows.stop], MessageKind.PARTITION).rows)
     return torch.cat(pieces)
-
-
-def _codes_of(pairs: ExistingPairs, held: int) -> Tensor:
-    return pairs.others(held) + held * pairs.num_others
 
 
 def _entries(pairs: ExistingPairs, held: Tensor, sources: NodePool, targets: NodePool) -> Tensor:
@@ -164,17 +153,13 @@ def _first_free(pairs: ExistingPairs, held: Tensor, sources: NodePool) -> Tensor
 
 @dataclass(frozen=True, eq=False)
 class RankPlan:
-    """The rule by which the negatives of one relation are drawn over ranks.
+    """The rule by which the negatives of one relation are drawn over ranks."""
 
-    Attributes:
-        plan: the rule. Its existing pairs are those that this rank answers for.
-        orders: by end, the order of the nodes that it is drawn from; None by original id.
-        answers: [ranks + 1] int64, the held ends of existing pairs that each rank answers for; None
-            if negatives may be edges.
-    """
-
-    plan: NegativePlan
+    plan: NegativePlan  # the rule. Its existing pairs are those that this rank answers for.
+    # By end, the order of the nodes that it is drawn from; None by original id.
     orders: Mapping[End, NodeOrder | None]
+    # [ranks + 1] int64, the held ends of existing pairs that each rank answers for; None if
+    # negatives may be edges.
     answers: Tensor | None
 
 
@@ -261,11 +246,8 @@ class RankPlanner:
 
 
 class Column(enum.IntEnum):
-    """The words of a question.
-
-    A question is about a candidate of a binary negative, whose target is the held end, or about a
-    whole triplet negative, whose source is the held end.
-    """
+    """The words of a question. A question is about a candidate of a binary negative, whose target
+    is the held end, or about a whole triplet negative, whose source is the held end."""
 
     RELATION = 0  # the number of the relation among those whose negatives avoid edges
     HELD = 1  # the held end
@@ -295,14 +277,9 @@ class EdgeQuestions:
     def ask(
         self, draws: Sequence[tuple[Relation, NegativeDraw]], header: Header
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Draws negatives. Collective, two rounds.
-
-        Returns:
-            The positions of sources, none for triplets, and of targets, for each drawing.
-
-        Raises:
-            ValueError: a negative cannot be drawn. The message names its link.
-        """
+        """Draws negatives. Collective, two rounds. Returns the positions of sources, none for
+        triplets, and of targets, for each drawing. Raises ValueError if a negative cannot be drawn.
+        The message names its link."""
         rows, to = [torch.empty(0, len(Column), dtype=torch.int64)], [torch.empty(0, dtype=torch.int64)]
         for relation, draw in draws:
             asked = _questions(draw)
@@ -316,10 +293,8 @@ class EdgeQuestions:
         return (_chosen(draw, answer) for (_, draw), answer in zip(draws, parts, strict=True))
 
     def _answer(self, rows: Tensor) -> Tensor:
-        """Returns the held and the other end of a pair that is no edge, for each question.
-
-        They are `NOTHING` where a candidate is an edge, or where nothing is free.
-        """
+        """Returns the held and the other end of a pair that is no edge, for each question. They are
+        `NOTHING` where a candidate is an edge, or where nothing is free."""
         found = torch.empty(len(rows), 2, dtype=torch.int64)
         for number, plan in enumerate(self._plans.values()):
             which = (rows[:, Column.RELATION] == number).nonzero().view(-1)

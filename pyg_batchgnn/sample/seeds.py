@@ -20,16 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ExcludedPairs:
-    """Pairs of nodes of one relation; their edges are left out of a minibatch.
+    """Pairs of nodes of one relation; their edges are left out of a minibatch."""
 
-    Attributes:
-        pairs: [2, n] int64, sources above targets, ids within their types. All parallel edges of a
-            pair are excluded.
-        example: [n] int64, the number of the example that each pair is excluded for; None: for all.
-            Ignored unless sampling is disjoint.
-    """
-
+    # [2, n] int64, sources above targets, ids within their types. All parallel edges of a pair are
+    # excluded.
     pairs: Tensor
+    # [n] int64, the number of the example that each pair is excluded for; None: for all. Ignored
+    # unless sampling is disjoint.
     example: Tensor | None = None
 
 
@@ -143,12 +140,8 @@ def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seed
 
 
 def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.SampledSeeds:
-    """Returns the seeds of all minibatches, checked, as one list.
-
-    Args:
-        disjoint: True if every seed belongs to an example.
-        timed: True if every seed has a time.
-    """
+    """Returns the seeds of all minibatches, checked, as one list. ``disjoint``: True if every seed
+    belongs to an example. ``timed``: True if every seed has a time."""
     parts, ptr = _nodes(seeds)
     return ops.SampledSeeds(
         torch.cat(parts) if parts else _NONE,
@@ -163,10 +156,8 @@ def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.Sam
 
 
 def _nodes(seeds: Sequence[Seeds]) -> tuple[list[Tensor], Tensor]:
-    """Returns the seeds by minibatch and type, and where each minibatch and type begins.
-
-    Types without seeds take no time of their own.
-    """
+    """Returns the seeds by minibatch and type, and where each minibatch and type begins. Types
+    without seeds take no time of their own."""
     parts, places, sizes, first = [], [], [], 1
     for one in seeds:
         for number in sorted(one.types):
@@ -236,14 +227,9 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
 
 
 def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> Seeds:
-    """Returns the seeds of a minibatch by internal id.
-
-    The ends of excluded pairs are found among the seeds.
-
-    Args:
-        seeds: the seeds by original id.
-        internal: [S] int64, their internal ids, by type in the order of the schema.
-    """
+    """Returns the seeds of a minibatch by internal id. The ends of excluded pairs are found among
+    the seeds. ``seeds``: the seeds by original id. ``internal``: [S] int64, their internal ids, by
+    type in the order of the schema."""
     what, book = f"seeds of minibatch {number}", part.book
     internal = internal.contiguous() if isinstance(internal, Tensor) else internal
     ops.check_vector(what, internal, (torch.int64,))

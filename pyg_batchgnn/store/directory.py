@@ -103,17 +103,11 @@ def even_bounds(count: int, ranks: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """A table whose entries are numbered from 0. Each rank has a range of them.
+    """A table whose entries are numbered from 0. Each rank has a range of them."""
 
-    Attributes:
-        name: what the numbers are, for errors.
-        bounds: [ranks + 1] int64, the first number of each rank, then the number of entries.
-        own: this rank's entries, integers.
-    """
-
-    name: str
-    bounds: Tensor
-    own: Tensor
+    name: str  # what the numbers are, for errors
+    bounds: Tensor  # [ranks + 1] int64, the first number of each rank, then the number of entries
+    own: Tensor  # this rank's entries, integers
 
     def holder(self, number: Tensor) -> Tensor:
         """Returns the ranks that have some entries, [n] int64."""

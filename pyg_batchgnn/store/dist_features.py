@@ -215,10 +215,8 @@ class DistFeatureStore(FeatureStore):
         return {name: ops.gather_rows(block, place[inverse]) for name, block in blocks.items()}
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        """Overwrites rows in the tables of their owners.
-
-        If several ranks give a row for the same id, the last row of the highest rank stays.
-        """
+        """Overwrites rows in the tables of their owners. If several ranks give a row for the same
+        id, the last row of the highest rank stays."""
         table, index, group = self._table(attr), self._ids(attr), self._group(attr)
         if (str(group), str(attr.attr_name)) in self._on_disk:
             raise ValueError(
@@ -398,11 +396,8 @@ def same_rows(one: TensorAttr, other: TensorAttr) -> bool:
 
 
 def ids_of(attr: TensorAttr, lookup: RowLookup) -> Tensor:
-    """Returns the index of an attribute as ids, [n] int64, that exist in its group.
-
-    Raises:
-        IndexError, TypeError, ValueError: the index is missing, of another type or out of range.
-    """
+    """Returns the index of an attribute as ids, [n] int64, that exist in its group. Raises
+    IndexError, TypeError or ValueError if the index is missing, of another type or out of range."""
     index = attr.index
     if index is None:
         raise ValueError(

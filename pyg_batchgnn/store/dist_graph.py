@@ -108,10 +108,8 @@ class DistGraphStore(GraphStore):
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
         """Returns the sources and the destinations of this rank's edges of a relation. Collective.
-
         Edges are ordered by destination, ids are original ones. All ranks together have every edge
-        once.
-        """
+        once."""
         if edge_attr.layout is not EdgeLayout.COO:
             raise ValueError(
                 f"the graph is spread over ranks: a rank's own edges can be had in layout 'coo', not in "
@@ -152,17 +150,11 @@ def _named(counts: list[int]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class OwnEdges:
-    """The edges of a relation into a rank's own nodes.
+    """The edges of a relation into a rank's own nodes."""
 
-    Attributes:
-        index: [2, m] int64, sources above targets, original ids within their types.
-        edge: [m] int64, their input edge ids, ascending.
-        total: the number of edges of the relation in the whole graph.
-    """
-
-    index: Tensor
-    edge: Tensor
-    total: int
+    index: Tensor  # [2, m] int64, sources above targets, original ids within their types
+    edge: Tensor  # [m] int64, their input edge ids, ascending
+    total: int  # the number of edges of the relation in the whole graph
 
 
 def own_edges(part: Part, comm: Communicator, relation: int) -> OwnEdges:

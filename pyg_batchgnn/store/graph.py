@@ -25,19 +25,15 @@ class TypedGraph:
 
     All relations get one dtype of source ids.
 
-    Attributes:
-        schema: the node types and the relations.
-        num_nodes: the number of nodes of each type.
-        relations: the in-edges of each relation. Row i belongs to node i of the target type;
-            ``indices`` are ids within the source type.
-
     Raises:
         ValueError: the numbers of types, relations or rows are not those of the schema.
         TypeError, ValueError, IndexError: the arrays of a relation do not fit together.
     """
 
-    schema: Schema
-    num_nodes: tuple[int, ...]
+    schema: Schema  # the node types and the relations
+    num_nodes: tuple[int, ...]  # the number of nodes of each type
+    # The in-edges of each relation. Row i belongs to node i of the target type; ``indices`` are ids
+    # within the source type.
     relations: tuple[InEdges, ...]
 
     def __post_init__(self) -> None:
@@ -144,12 +140,9 @@ class CscGraph:
     The in-edges of a node are in ascending input edge id, the canonical order of the sampling
     contract. The arrays are checked when the graph is made, and again by samplers if torch has
     written to them since.
-
-    Attributes:
-        in_edges: the in-edges of all nodes; row i is node i.
     """
 
-    in_edges: InEdges
+    in_edges: InEdges  # the in-edges of all nodes; row i is node i
 
     def __post_init__(self) -> None:
         remedy = "use graph_from_pyg(data) for a Data, CscGraph.from_edge_index for an edge list"

@@ -22,15 +22,11 @@ from pyg_batchgnn.types import Group, Schema
 
 @dataclass(frozen=True, eq=False)
 class HybridTopology:
-    """The edges of a whole graph. The ranks of a host share one copy.
+    """The edges of a whole graph. The ranks of a host share one copy."""
 
-    Attributes:
-        graph: by original ids, with input edge ids.
-        internal: for each node type, [N_t] ``book.id_dtype``, the internal id of each node, by
-            which its attributes are found.
-    """
-
-    graph: TypedGraph
+    graph: TypedGraph  # by original ids, with input edge ids
+    # For each node type, [N_t] ``book.id_dtype``, the internal id of each node, by which its
+    # attributes are found.
     internal: tuple[Tensor, ...]
 
 
@@ -130,11 +126,9 @@ class HybridArrays:
 
 
 class TopologyWriter:
-    """Writes parts that other ranks send, all nodes before the first edge.
-
-    The targets of a relation are counted here in order of their internal ids, so those of a part
-    are a contiguous range.
-    """
+    """Writes parts that other ranks send, all nodes before the first edge. The targets of a
+    relation are counted here in order of their internal ids, so those of a part are a contiguous
+    range."""
 
     def __init__(self, schema: Schema, book: PartitionBook, arrays: HybridArrays) -> None:
         self._schema, self._book, self._arrays = schema, book, arrays
@@ -149,11 +143,8 @@ class TopologyWriter:
         ]
 
     def nodes(self, part: int, first: int, columns: Tensor) -> None:
-        """Writes nodes.
-
-        ``columns``: [n, 1 + w], original ids, and the numbers of in-edges of each relation into the
-        node's type.
-        """
+        """Writes nodes. ``columns``: [n, 1 + w], original ids, and the numbers of in-edges of each
+        relation into the node's type."""
         self._original[first : first + len(columns)] = columns[:, 0]
         for node_type, relations in enumerate(self._schema.relations_into):
             own = self._book.nodes_of(part, node_type)

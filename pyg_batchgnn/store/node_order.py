@@ -21,26 +21,18 @@ _SHOWN = 64
 
 @dataclass(frozen=True, eq=False)
 class NodeOrder:
-    """The nodes of a type in ascending order of (time, original id). Each rank has a slice.
+    """The nodes of a type in ascending order of (time, original id). Each rank has a slice."""
 
-    Attributes:
-        internal, original: the internal and the original ids of the nodes by position.
-        position: [n] int64, the position of each of this rank's own nodes of the type, by row.
-        time: [n] int64, the times of these nodes in ascending order.
-    """
-
+    # internal, original: the internal and the original ids of the nodes by position.
     internal: Slices
     original: Slices
-    position: Tensor
-    time: Tensor
+    position: Tensor  # [n] int64, the position of each of this rank's own nodes of the type, by row
+    time: Tensor  # [n] int64, the times of these nodes in ascending order
 
     @classmethod
     def of(cls, part: Part, comm: Communicator, node_type: int, time: Tensor) -> NodeOrder:
-        """Sorts the nodes of a type. Collective; counts as `MessageKind.PARTITION`.
-
-        Args:
-            time: [n] int64, the time of each own node of the type, by row.
-        """
+        """Sorts the nodes of a type. Collective; counts as `MessageKind.PARTITION`. ``time``: [n]
+        int64, the time of each own node of the type, by row."""
         own = part.nodes_of(node_type)
         keys = torch.stack([time, part.original_ids(node_type)], dim=1)
         rows = torch.cat([keys, torch.arange(own.start, own.stop).unsqueeze(1)], dim=1)

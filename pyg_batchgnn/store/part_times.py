@@ -44,14 +44,11 @@ class PartTimes:
     """The times of a partitioned graph. All methods are collective.
 
     What comes from other ranks comes in bounded pieces and counts as `MessageKind.PARTITION`.
-
-    Attributes:
-        store: the attributes of the partitioned graph.
-        own: the times of the rank's own rows. Those of edges are by position in the rank's in-edges
-            of their relation.
     """
 
-    store: DistFeatureStore
+    store: DistFeatureStore  # the attributes of the partitioned graph
+    # The times of the rank's own rows. Those of edges are by position in the rank's in-edges of
+    # their relation.
     own: Times
 
     @classmethod
@@ -106,17 +103,11 @@ class PartTimes:
 
 @dataclass(frozen=True, eq=False)
 class SeedTimes:
-    """The own times of the nodes that minibatches may begin with, whoever owns them.
+    """The own times of the nodes that minibatches may begin with, whoever owns them."""
 
-    Attributes:
-        times: those of the rank's own rows.
-        node: by group, [n] int64 original ids, ascending.
-        time: by group, [n] int64, the times of these nodes.
-    """
-
-    times: Times
-    node: Mapping[Group, Tensor]
-    time: Mapping[Group, Tensor]
+    times: Times  # those of the rank's own rows
+    node: Mapping[Group, Tensor]  # by group, [n] int64 original ids, ascending
+    time: Mapping[Group, Tensor]  # by group, [n] int64, the times of these nodes
 
     def of_seeds(self, group: Group, node: Tensor) -> Tensor:
         """Returns the seeds' own times, [S] int64."""
@@ -217,17 +208,11 @@ def own_sums(
 
 @dataclass(frozen=True, eq=False)
 class OwnRows:
-    """The nodes of a list that are among some nodes of their type, such as those that a rank owns.
+    """The nodes of a list that are among some nodes of their type, such as a rank's own ones."""
 
-    Attributes:
-        position: [k] int64, their positions in the list, ascending.
-        row: [k] int64, their rows among the nodes of their type.
-        missing: [n - k] int64, the positions of the nodes that are not among them, ascending.
-    """
-
-    position: Tensor
-    row: Tensor
-    missing: Tensor
+    position: Tensor  # [k] int64, their positions in the list, ascending
+    row: Tensor  # [k] int64, their rows among the nodes of their type
+    missing: Tensor  # [n - k] int64, the positions of the nodes that are not among them, ascending
 
 
 class OwnRowFinder:
@@ -241,11 +226,8 @@ class OwnRowFinder:
         self._sorted: dict[int, SortedNodes] = {}
 
     def find(self, node_type: int, nodes: Tensor) -> OwnRows:
-        """Finds those nodes of a list that the rank owns.
-
-        Args:
-            nodes: [n] int64 original ids, in any order.
-        """
+        """Finds those nodes of a list that the rank owns. ``nodes``: [n] int64 original ids, in any
+        order."""
         if node_type not in self._sorted:
             self._sorted[node_type] = SortedNodes.of(self._part.original_ids(node_type))
         return self._sorted[node_type].find(nodes)
@@ -253,16 +235,11 @@ class OwnRowFinder:
 
 @dataclass(frozen=True, eq=False)
 class SortedNodes:
-    """Nodes of one type in ascending order.
+    """Nodes of one type in ascending order."""
 
-    Attributes:
-        node: [n] int64 original ids, ascending.
-        order: [n] int64, their rows before they were sorted, or None if they were ascending
-            already. A rank's nodes are, unless a saved partition was loaded by another number of
-            ranks.
-    """
-
-    node: Tensor
+    node: Tensor  # [n] int64 original ids, ascending
+    # [n] int64, their rows before they were sorted, or None if they were ascending already. A
+    # rank's nodes are, unless a saved partition was loaded by another number of ranks.
     order: Tensor | None
 
     @classmethod
@@ -291,10 +268,8 @@ T = TypeVar("T")
 
 
 def own_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
-    """Returns a rank's own rows of an attribute, by group; groups without it are left out.
-
-    Nodes are in the order of the part, edges in the order of its in-edges.
-    """
+    """Returns a rank's own rows of an attribute, by group; groups without it are left out. Nodes
+    are in the order of the part, edges in the order of its in-edges."""
     return {group: tables[name] for group, tables in store.own.attributes.items() if name in tables}
 
 

@@ -238,11 +238,8 @@ def is_typed_pair(graph: GraphStore) -> bool:
 
 
 def read_graph_store(features: Any, graph: GraphStore) -> TypedGraph:
-    """Returns the graph of a pair of stores.
-
-    Raises:
-        TypeError, ValueError, IndexError: there are no edges, or the arrays do not fit together.
-    """
+    """Returns the graph of a pair of stores. Raises TypeError, ValueError or IndexError if there
+    are no edges, or the arrays do not fit together."""
     attrs = graph.get_all_edge_attrs()
     if not attrs:
         raise ValueError("the graph store holds no edges: put some with put_edge_index")

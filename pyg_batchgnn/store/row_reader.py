@@ -22,15 +22,11 @@ from pyg_batchgnn.types import Group
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of a request, in its order.
+    """The rows of a request, in its order."""
 
-    Attributes:
-        blocks: by group; rows that the caller fills lie behind those that were requested.
-        fetched: by group, how many rows came from other hosts.
-    """
-
+    # By group; rows that the caller fills lie behind those that were requested.
     blocks: dict[Group, RowBlock]
-    fetched: dict[Group, int]
+    fetched: dict[Group, int]  # by group, how many rows came from other hosts
 
 
 #: The requests of one rank to another: one request per group of a reader, in the reader's order.

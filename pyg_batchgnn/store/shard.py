@@ -25,17 +25,11 @@ from pyg_batchgnn.types import Group
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """A table whose rows are read from its file.
+    """A table whose rows are read from its file."""
 
-    Attributes:
-        table: [rows, ...] mapped from the file, a `QuantizedTensor` where it holds codes; not read.
-        reader: reads its rows past the page cache.
-        counters: all that was read.
-    """
-
-    table: Tensor
-    reader: DiskReader
-    counters: ReadCounters = field(default_factory=ReadCounters)
+    table: Tensor  # [rows, ...] mapped from the file, a `QuantizedTensor` where it holds codes; not read
+    reader: DiskReader  # reads its rows past the page cache
+    counters: ReadCounters = field(default_factory=ReadCounters)  # all that was read
 
     def place(self) -> Tensor:
         """Returns where the table lies, as a text in bytes; `at` opens it again."""
@@ -44,11 +38,7 @@ class FileRows:
 
     @classmethod
     def at(cls, place: Tensor) -> FileRows:
-        """Opens the table that `place` names.
-
-        Raises:
-            OSError: the file cannot be read here.
-        """
+        """Opens the table that `place` names. Raises OSError if the file cannot be read here."""
         table = DiskTable.from_json(json.loads(bytes(place.tolist())))
         return cls(table.map(), DiskReader(table))
 
@@ -57,12 +47,9 @@ class FileRows:
         return replace(self, table=ops.rows_like(table, self.table))
 
     def put(self, out: Tensor, index: Tensor) -> None:
-        """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or to its bytes
-        [n, bytes], which may have gaps between rows.
-
-        Raises:
-            OSError: the file cannot be read; it names the byte.
-        """
+        """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or to its bytes [n,
+        bytes], which may have gaps between rows. Raises OSError if the file cannot be read; it
+        names the byte."""
         table = self.reader.table
         row, place = index.to(torch.int64), None
         if not ops.is_ascending(row):
@@ -87,18 +74,12 @@ class LocalShard:
 
     Tables of codes are `QuantizedTensor`s. Their codes are what lies in shared memory, is read from
     files and travels.
-
-    Attributes:
-        original: by group of nodes, [n_t] ``book.id_dtype``, original ids.
-        attributes: by group and name, [rows, ...] each.
-        index: by group, the index that finds its rows.
-        disk: the tables among them whose rows are read from their files.
     """
 
-    original: dict[Group, Tensor]
-    attributes: dict[Group, dict[str, Tensor]]
-    index: dict[Group, RowIndex]
-    disk: tuple[FileRows, ...] = ()
+    original: dict[Group, Tensor]  # by group of nodes, [n_t] ``book.id_dtype``, original ids
+    attributes: dict[Group, dict[str, Tensor]]  # by group and name, [rows, ...] each
+    index: dict[Group, RowIndex]  # by group, the index that finds its rows
+    disk: tuple[FileRows, ...] = ()  # the tables among them whose rows are read from their files
 
     def block(self, group: Group, columns: Columns) -> RowBlock:
         """Returns all rows of some columns, without a copy."""
@@ -187,11 +168,9 @@ class LocalShard:
 
 
 def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
-    """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``).
-
-    The part's tables are used where they lie, unless ``floats`` converts floating-point
-    attributes. Codes stay codes, and are decoded into ``floats``.
-    """
+    """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``). The part's
+    tables are used where they lie, unless ``floats`` converts floating-point attributes. Codes stay
+    codes, and are decoded into ``floats``."""
 
     part.check()
     schema = part.schema
@@ -225,12 +204,8 @@ def _mask(count: int, index: Tensor) -> Tensor:
 
 
 def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
-    """Copies a rank's shard to memory that its host shares; returns the host's shards by rank.
-    Collective.
-
-    Returns:
-        The shards of this host's ranks, by rank.
-    """
+    """Copies a rank's shard to memory that its host shares. Collective. Returns the shards of this
+    host's ranks, by rank."""
     if len(set(comm.hosts)) == comm.size:
         return {comm.rank: own}  # nobody has anybody to share with
     alone = len(comm.ranks_of_host) == 1
@@ -247,15 +222,12 @@ class RowRequest:
 
     A rank owns the rows of its nodes and of their in-edges. So a node's row is found by the node's
     id, and an edge's row by the edge's id among the in-edges of its destination.
-
-    Attributes:
-        node: [n] int64, the nodes themselves or the destinations of the edges. A reader takes
-            ascending internal ids; `split` gives rows of the owners' parts.
-        edge: [n] int64, the input ids of the edges; None for nodes.
     """
 
+    # [n] int64, the nodes themselves or the destinations of the edges. A reader takes ascending
+    # internal ids; `split` gives rows of the owners' parts.
     node: Tensor
-    edge: Tensor | None = None
+    edge: Tensor | None = None  # [n] int64, the input ids of the edges; None for nodes
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -271,11 +243,8 @@ class RowRequest:
         return RowRequest(*(column[order] for column in self.columns))
 
     def split(self, book: PartitionBook, node_type: int = 0) -> list[RowRequest]:
-        """Cuts ascending internal ids of one node type where the owner changes.
-
-        Returns:
-            One request per part, its ``node`` counted from the part's first node of the type.
-        """
+        """Cuts ascending internal ids of one node type where the owner changes. Returns one request
+        per part, its ``node`` counted from the part's first node of the type."""
         if not len(self):
             return [self] * book.parts
         own = [book.nodes_of(part, node_type) for part in range(book.parts)]
@@ -291,15 +260,10 @@ class RowRequest:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a group's rows that are read.
+    """The columns of a group's rows that are read."""
 
-    Attributes:
-        attributes: names.
-        original_ids: True if the original ids of nodes are read too.
-    """
-
-    attributes: Sequence[str] = ()
-    original_ids: bool = False
+    attributes: Sequence[str] = ()  # names
+    original_ids: bool = False  # True if the original ids of nodes are read too
 
 
 # Indices ##########################################################################################
@@ -313,8 +277,7 @@ class RowIndex(Protocol):
 
     def find(self, request: RowRequest) -> Tensor:
         """Returns the positions [n] of rows in the group's tables, from the part's first node
-        on.
-        """
+        on."""
 
     @property
     def arrays(self) -> dict[str, Tensor]:
@@ -387,16 +350,12 @@ _ORIGINAL_IDS, _ATTRIBUTE = "original", "attribute/"
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Some rows of one group.
+    """Some rows of one group."""
 
-    Attributes:
-        attributes: by name, [n, ...] each; a `QuantizedTensor` where the rows are codes.
-        original: [n] int32 or int64, original ids of nodes, where they are read; else None.
-        disk: by name, the attributes whose rows are read from their files.
-    """
-
-    attributes: dict[str, Tensor]
+    attributes: dict[str, Tensor]  # by name, [n, ...] each; a `QuantizedTensor` where the rows are codes
+    # [n] int32 or int64, original ids of nodes, where they are read; else None.
     original: Tensor | None = None
+    # By name, the attributes whose rows are read from their files.
     disk: Mapping[str, FileRows] = field(default_factory=dict)
 
     @property

@@ -14,16 +14,12 @@ from pyg_batchgnn.ops import InEdges
 
 @dataclass(frozen=True, eq=False)
 class TimeOrder:
-    """The edges of each adjacency list in ascending order of (time, input edge id).
+    """The edges of each adjacency list in ascending order of (time, input edge id)."""
 
-    Attributes:
-        position: [E] int32 or int64, the place in ``indices`` of each edge in this order; empty
-            where every list lies in this order there.
-        time: [E] int64, the times in this order.
-    """
-
+    # [E] int32 or int64, the place in ``indices`` of each edge in this order; empty where every
+    # list lies in this order there.
     position: Tensor
-    time: Tensor
+    time: Tensor  # [E] int64, the times in this order
 
     @classmethod
     def of(cls, edges: InEdges, time: Tensor) -> TimeOrder:
@@ -64,9 +60,7 @@ class TimeOrder:
 
 def first_fall(edges: InEdges, time: Tensor) -> int | None:
     """Returns the first position whose edge is older than the one before it in the same list.
-
-    ``time``: [E] int64, by position in ``edges``. None if every list ascends.
-    """
+    ``time``: [E] int64, by position in ``edges``. None if every list ascends."""
     falls = time[1:] < time[:-1]
     starts = edges.indptr[1:-1]
     falls[starts[(starts > 0) & (starts < time.numel())] - 1] = False  # between two lists
@@ -82,16 +76,11 @@ class WeightSums:
     and not on the part of the graph that holds it.
 
     Places are positions in the CSC, or in the time order if there is one.
-
-    Attributes:
-        sums: [E] float64, the sum of the weights of a list up to and including each place.
-        weight: [E] float64, the weight at each place.
-        positive: [E + 1] int64, the number of positive weights before each place; empty if all are
-            positive.
     """
 
-    sums: Tensor
-    weight: Tensor
+    sums: Tensor  # [E] float64, the sum of the weights of a list up to and including each place
+    weight: Tensor  # [E] float64, the weight at each place
+    # [E + 1] int64, the number of positive weights before each place; empty if all are positive.
     positive: Tensor
 
     @classmethod

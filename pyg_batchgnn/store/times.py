@@ -38,16 +38,12 @@ class Times:
     """The times of all nodes of some types, and of all edges of some relations.
 
     An edge that has a time, and whose source has one too, is as late as the later of the two.
-
-    Attributes:
-        name: the attribute's name.
-        level: which rows have a time.
-        by_group: [rows] int64, for each node type or relation that has the attribute. Edges are by
-            input edge id.
     """
 
-    name: str
-    level: TimeLevel
+    name: str  # the attribute's name
+    level: TimeLevel  # which rows have a time
+    # [rows] int64, for each node type or relation that has the attribute. Edges are by input edge
+    # id.
     by_group: Mapping[Group, Tensor]
 
     @classmethod
@@ -127,10 +123,8 @@ def later_of(own: Tensor | None, of_source: Tensor | None) -> Tensor | None:
 
 
 def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *, by_target: bool) -> None:
-    """Raises ValueError unless edges are sorted as the user promises.
-
-    ``by_target``: True if the user's list of edges is sorted by target.
-    """
+    """Raises ValueError unless edges are sorted as the user promises. ``by_target``: True if the
+    user's list of edges is sorted by target."""
     at = first_fall(edges, time) if by_target else None
     if by_target and at is None:
         return

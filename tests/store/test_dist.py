@@ -209,7 +209,7 @@ STAGES: dict[str, tuple[Any, str, int]] = {
     "save": (save, "write_tensor", 4),
     "load": (load, "map_tensor", 3),
     "topology": (hybrid, "_send_edges", 0),
-    "tables": (host_memory, "_hand_out", 0),
+    "tables": (host_memory, "_swap", 0),
 }
 
 

@@ -32,14 +32,7 @@ from pyg_batchgnn.nn.layer_edges import (
     layer_graph,
     num_sampled_layers,
 )
-from pyg_batchgnn.nn.layer_loop import (
-    LayerEnd,
-    ModelOutput,
-    fuses_relu,
-    model_output,
-    run_layers,
-    wrong_hops,
-)
+from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, fuses_relu, model_output, run_layers, wrong_hops
 from pyg_batchgnn.nn.linear import Linear
 from pyg_batchgnn.nn.native_conv import input_columns, positive, probability
 from pyg_batchgnn.nn.norm import BatchNorm, native_norm
@@ -52,19 +45,15 @@ _JK_MODES = ("last", "cat", "max", "lstm")
 
 @dataclass(frozen=True)
 class LayerEdges:
-    """The edges of one layer of a model, as its convolution takes them.
+    """The edges of one layer of a model, as its convolution takes them."""
 
-    Attributes:
-        edges: a minibatch, a `LayerGraph`, or [2, E] int64 with sources above targets.
-        layer: the number of the layer in the minibatch, 0 if its input is `Aggregated`; None
-            without a minibatch.
-        values: the convolution's arguments of one value per edge.
-        halo: the pass that the rows of halo nodes come from, or None without halo nodes.
-    """
-
-    edges: Edges
+    edges: Edges  # a minibatch, a `LayerGraph`, or [2, E] int64 with sources above targets
+    # The number of the layer in the minibatch, 0 if its input is `Aggregated`; None without a
+    # minibatch.
     layer: int | None
+    # The convolution's arguments of one value per edge.
     values: Mapping[str, Tensor] = field(default_factory=dict)
+    # The pass that the rows of halo nodes come from, or None without halo nodes.
     halo: HaloPass | None = None
 
     def apply(self, conv: torch.nn.Module, x: Any, **options: Any) -> Any:

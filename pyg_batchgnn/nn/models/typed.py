@@ -41,11 +41,8 @@ def typed_inputs(
     relations: Sequence[Relation],
     num_layers: int,
 ) -> tuple[Mapping[Any, Any], SampledMinibatch | Mapping[Relation, Tensor]]:
-    """Returns the features by type, and the edges.
-
-    Args:
-        source, edge_index, x: as in `TypedModel.forward`.
-    """
+    """Returns the features by type, and the edges. ``source``, ``edge_index``, ``x``: as in
+    `TypedModel.forward`."""
     if not is_typed(source):
         if not isinstance(source, Mapping) or edge_index is None or x is not None:
             raise TypeError(
@@ -202,9 +199,8 @@ class TypedModel(torch.nn.Module):
         """Returns the logits of all nodes by node type, each from all its in-neighbours, layer by
         layer.
 
-        It is `NativeModel.inference` for several types: collective over ranks, and each rank
-        fetches the rows of its halo nodes, of all types in one exchange, once per layer and piece.
-        The other arguments are those of that method.
+        It is `NativeModel.inference` for several types, with its other arguments. Halo rows of all
+        types travel in one exchange.
 
         Args:
             node_types: the types whose logits are wanted; all where None. Types that these do not

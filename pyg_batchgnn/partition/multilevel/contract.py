@@ -32,11 +32,8 @@ class CoarseLevel:
 
 
 def contract(graph: RankGraph, clusters: Clusters) -> CoarseLevel:
-    """Returns the graph whose nodes are the clusters. Collective.
-
-    It has at most half as many entries as the finer graph on each rank, or a million: the lightest
-    edges are dropped.
-    """
+    """Returns the graph whose nodes are the clusters. Collective. It has at most half as many
+    entries as the finer graph on each rank, or a million: the lightest edges are dropped."""
     comm, nodes = graph.comm, graph.lists.num_nodes
     names, row = ops.number_ghosts(clusters.label[:nodes].contiguous(), range(0), graph.total)
     found, _ = Ghosts.of(comm, names, graph.bounds, torch.empty(0, dtype=torch.int64))
@@ -75,10 +72,8 @@ class Clusters:
 
 
 def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
-    """Returns clusters within limits. Collective.
-
-    ``limit``: [k] int64, the largest weights of a cluster of several nodes.
-    """
+    """Returns clusters within limits. Collective. ``limit``: [k] int64, the largest weights of a
+    cluster of several nodes."""
     found = Clusters(graph.ids(), graph.lists.node_weight.clone())
     pieces = _pieces(graph)
     for number in range(PASSES):
@@ -119,19 +114,15 @@ def _move(
 
 
 def _room_in(graph: RankGraph, found: Clusters, limit: Tensor, names: Tensor) -> Tensor:
-    """Returns the share of this rank in the room of clusters, [x, k] int64. Collective.
-
-    It works in place: there are many clusters, and each has several weights.
-    """
+    """Returns the share of this rank in the room of clusters, [x, k] int64. Collective. It works in
+    place: there are many clusters, and each has several weights."""
     room = pull(graph.comm, graph.remote(found.weight), names, most=graph.total).to(torch.int64)
     return room.neg_().add_(limit).div_(graph.comm.size, rounding_mode="floor")
 
 
 def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
     """Returns the clusters that nodes left or joined, and how much each grew, [x, k] int32.
-
-    ``before``, ``now``: [n] int32, the clusters of the nodes, in [0, clusters).
-    """
+    ``before``, ``now``: [n] int32, the clusters of the nodes, in [0, clusters)."""
     moved = (before != now).nonzero().flatten()
     moving = weight[moved]
     changed, row = ops.number_ghosts(torch.cat([before[moved], now[moved]]), range(0), clusters)
@@ -143,10 +134,8 @@ def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple
 
 
 def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
-    """Returns the lists of some of this rank's nodes as a graph, and its ghosts.
-
-    The ghosts are all other nodes in these lists, by their numbers in ``graph``.
-    """
+    """Returns the lists of some of this rank's nodes as a graph, and its ghosts. The ghosts are all
+    other nodes in these lists, by their numbers in ``graph``."""
     lists = graph.lists
     if len(nodes) == lists.num_nodes:
         return lists, torch.arange(len(nodes), lists.num_all, dtype=torch.int32)
@@ -185,10 +174,8 @@ class _Chunks:
 
 
 def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.MergedLists:
-    """Returns the lists of this rank's coarse nodes. Collective.
-
-    ``bounds``: [ranks + 1] int64, where each rank's range of coarse nodes begins.
-    """
+    """Returns the lists of this rank's coarse nodes. Collective. ``bounds``: [ranks + 1] int64,
+    where each rank's range of coarse nodes begins."""
     comm = graph.comm
     chunks = _cut_into_chunks(graph, coarse, bounds)
     most = max(FEWEST, graph.lists.num_edges // 2)
@@ -207,10 +194,7 @@ def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.Merged
 
 def _cut_into_chunks(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> _Chunks:
     """Cuts every rank's coarse nodes where the same number of finer entries lies between.
-    Collective.
-
-    There is one chunk if all edges of all ranks fit one round.
-    """
+    Collective. There is one chunk if all edges of all ranks fit one round."""
     comm, own = graph.comm, coarse[: graph.lists.num_nodes]
     edge_bytes = 3 * coarse.dtype.itemsize
     if graph.total_entries <= rows_per_round(edge_bytes, 1):
@@ -285,11 +269,8 @@ _OFTEN = 8
 
 
 class HeaviestEdges:
-    """Collects the lists of consecutive nodes, piece by piece, and keeps the heaviest edges.
-
-    Where there are more edges than ``limit``, the lightest are dropped, from the lists of both
-    ends.
-    """
+    """Collects the lists of consecutive nodes, piece by piece, and keeps the heaviest edges. Where
+    there are more edges than ``limit``, the lightest are dropped, from the lists of both ends."""
 
     def __init__(self, first: int, limit: int | None) -> None:
         self.limit, self.least = limit, 0

@@ -62,11 +62,9 @@ Cut = Callable[[RankGraph, Balance, int], Tensor]
 
 
 def cut_by_hosts(graph: RankGraph, balance: Balance, hosts: int, key: int, cut: Cut) -> Tensor:
-    """Returns the parts of this rank's nodes, [n] int32. Collective.
-
-    Hosts get equally many parts, in order. A host may exceed the mean by half of what a part may,
-    so that the cut inside it has room as well.
-    """
+    """Returns the parts of this rank's nodes, [n] int32. Collective. Hosts get equally many parts,
+    in order. A host may exceed the mean by half of what a part may, so that the cut inside it has
+    room as well."""
     if hosts == 1 or hosts == balance.parts:
         return cut(graph, balance, key)
     host = cut(graph, Balance.of(hosts, balance.total, balance.slack.sqrt()), fold_key(key, hosts))
@@ -85,11 +83,8 @@ def cut_by_hosts(graph: RankGraph, balance: Balance, hosts: int, key: int, cut: 
 
 
 def hosts_of_parts(comm: Communicator, parts: int) -> int:
-    """Returns the number of hosts that get parts in order, as many each.
-
-    It is the number of the ranks' hosts if there is a part per rank. It is 1 where the ranks are
-    spread in another way.
-    """
+    """Returns the number of hosts that get parts in order, as many each. It is the number of the
+    ranks' hosts if there is a part per rank. It is 1 where the ranks are spread in another way."""
     hosts = len(set(comm.hosts))
     even = parts == comm.size and parts % hosts == 0
     first = [comm.hosts.index(host) for host in dict.fromkeys(comm.hosts)]
@@ -108,8 +103,7 @@ def _graph_of(graph: RankGraph, own: Tensor) -> RankGraph:
 
 def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLists:
     """Returns the lists of the nodes ``own`` [n] bool, by each node's new ``number``, -1 for
-    none.
-    """
+    none."""
     degrees, ids, weights = list[Tensor](), list[Tensor](), list[Tensor]()
     marks = torch.arange(0, lists.num_edges + _EDGES, _EDGES)
     cuts = torch.searchsorted(lists.indptr, marks).clamp(max=lists.num_nodes).tolist()

@@ -84,10 +84,8 @@ def _joined(rows: Tensor, counts: list[int], told: Sequence[Tensor]) -> tuple[Te
 
 @dataclass(frozen=True, eq=False)
 class RankGraph:
-    """A rank's share of an undirected graph with weights.
-
-    The nodes of the whole graph have ids from 0 on, and each rank has a range of them.
-    """
+    """A rank's share of an undirected graph with weights. The nodes of the whole graph have ids
+    from 0 on, and each rank has a range of them."""
 
     comm: Communicator  # the communicator of all ranks
     bounds: Tensor  # [ranks + 1] int64, where each rank's range begins
@@ -150,10 +148,8 @@ class RankGraph:
 
 
 def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
-    """Returns the weights of the edges; None if all weigh the same on all ranks.
-
-    ``uniform``: what all edges of each rank weigh, 0 where they differ, -1 without edges.
-    """
+    """Returns the weights of the edges; None if all weigh the same on all ranks. ``uniform``: what
+    all edges of each rank weigh, 0 where they differ, -1 without edges."""
     found = set(uniform) - {-1}
     if 0 not in found and len(found) <= 1:
         return None
@@ -167,8 +163,7 @@ def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
 
 def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
     """Gathers the whole graph on some ranks, in one exchange. Others get an empty one.
-    Collective.
-    """
+    Collective."""
     lists, comm = graph.lists, graph.comm
     if comm.size == 1:
         return lists
@@ -204,11 +199,9 @@ class _Ends(NamedTuple):
 
 
 def symmetric_graph(comm: Communicator, part: ReadingSlice, node_weight: Tensor) -> RankGraph:
-    """Returns the undirected graph. Collective.
-
-    An edge of any direction and relation makes two nodes neighbours. Its weight counts these edges,
-    so that the weight of a cut is the number of stored edges cut. ``node_weight`` is [n, k] int32.
-    """
+    """Returns the undirected graph. Collective. An edge of any direction and relation makes two
+    nodes neighbours. Its weight counts these edges, so that the weight of a cut is the number of
+    stored edges cut. ``node_weight`` is [n, k] int32."""
     bounds, own = part.book.part_offsets, part.book.nodes_of(part.rank)
     indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
     for ends in _pieces(comm, part):

@@ -36,10 +36,8 @@ def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
 
 
 def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
-    """Returns ever coarser graphs, the last small enough for one rank. Collective.
-
-    Several ranks never gather the graph itself.
-    """
+    """Returns ever coarser graphs, the last small enough for one rank. Collective. Several ranks
+    never gather the graph itself."""
     comm, levels = graph.comm, list[CoarseLevel]()
     if comm.size == 1:
         return levels
@@ -68,11 +66,9 @@ _QUALITY = 4
 
 
 def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tensor:
-    """Returns the parts of this rank's nodes, [n] int32. Collective.
-
-    The first ranks cut the whole graph, each with a key of its own. The best partition is taken:
-    the one with the least excess over the limits, and among these the one that cuts the least.
-    """
+    """Returns the parts of this rank's nodes, [n] int32. Collective. The first ranks cut the whole
+    graph, each with a key of its own. The best partition is taken: the one with the least excess
+    over the limits, and among these the one that cuts the least."""
     comm = graph.comm
     tries = min(max(TRIES, ENTRIES // max(graph.total_entries, 1)), comm.size)
     whole = gather_graph(graph, range(tries))
@@ -127,9 +123,7 @@ def _excess(room: Tensor) -> int:
 
 def _refresh_and_sum(graph: RankGraph, known: Tensor, numbers: Tensor) -> Tensor:
     """Refreshes the parts of ghosts [n + ghosts] int32, and sums numbers over ranks along with it.
-
-    Collective. The numbers are int64 of any shape.
-    """
+    Collective. The numbers are int64 of any shape."""
     own = numbers.flatten().view(torch.int32)
     told = graph.refresh_and_tell(known, [own] * graph.comm.size)
     return torch.stack(told).view(torch.int64).sum(0).view(numbers.shape)
