@@ -46,6 +46,15 @@ def sizes() -> dict[str, int]:
     }
 
 
+def rooms() -> dict[str, int]:
+    """Returns the lines of each room of the package."""
+    found: dict[str, list[Path]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        inside = path.relative_to(PACKAGE).parts
+        found.setdefault(inside[0] if len(inside) > 1 else "top level", []).append(path)
+    return {f"lines of {name}": _lines(paths) for name, paths in found.items()}
+
+
 def crossed() -> dict[str, int]:
     """Returns how many files of the package some calls cross. Each call has run once before."""
     return {
@@ -172,7 +181,7 @@ def main() -> None:
     """Prints the figures beside their bounds."""
     from tests.house_bounds import BOUNDS
 
-    for name, value in {**sizes(), **crossed(), **loaded()}.items():
+    for name, value in {**sizes(), **rooms(), **crossed(), **loaded()}.items():
         print(f"{name:45} {value:>10,} of {BOUNDS[name]:,}")
 
 
