@@ -444,6 +444,8 @@ class Capture:
         changed = {id(self.place(one)) for one in sources if one is not None}
         found = set()
         for number, module in self.modules.items():
+            if id(module._parameters) in changed:
+                raise Refusal(f"it writes to the parameters of a {rules.kind_of(module).__name__}")
             parts = [
                 each for one in module.modules() for each in (one, one._parameters, one._buffers, vars(one))
             ]
@@ -483,7 +485,7 @@ def _check_code(capture: Capture) -> None:
             one for one in list(sys.modules.values()) if str(getattr(one, "__file__", "")).endswith(file)
         ]
         if any(isinstance(vars(one).get(name), functools._lru_cache_wrapper) for one in homes):
-            raise Refusal(f"{name} remembers what it returned, which PyTorch's tracer does not ({place})")
+            raise Refusal(f"{name} has a cache, which PyTorch's tracer does not know ({place})")
     for name in _UNGUARDED:
         if name in names:
             raise Refusal(f"it reads {name}, whose changes PyTorch's tracer does not see ({names[name]})")

@@ -47,7 +47,7 @@ from pyg_batchgnn.port.translate import translate
 
 #: Graphs that a model may have.
 _MOST_GRAPHS = 16
-_TOO_MANY = f"it was captured {_MOST_GRAPHS} times for other arguments and attributes"
+_TOO_MANY = "it was captured {} times for other arguments and attributes"
 
 
 @dataclass
@@ -366,7 +366,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
         return Plain(None if "plain" in tracing.warned else refusal.reason, cuts=False)
     modes = torch.is_grad_enabled(), tuple(one.training for one in model.modules())
     if modes in entry.refused:
-        return Plain(cuts=entry.refused[modes] == _TOO_MANY)
+        return Plain(cuts=entry.refused[modes] == _TOO_MANY.format(_MOST_GRAPHS))
     forward: Any = model.users_forward
     try:
         call = Call(model, tracing, bound)
@@ -375,8 +375,8 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
             return entry.function.run(forward, model, arguments, call)
         except Miss:
             if len(tracing.graphs) >= _MOST_GRAPHS:
-                entry.refused[modes] = _TOO_MANY
-                return Plain(None if "plain" in tracing.warned else _TOO_MANY)
+                entry.refused[modes] = _TOO_MANY.format(_MOST_GRAPHS)
+                return Plain(None if "plain" in tracing.warned else entry.refused[modes])
         return entry.function.capture(forward, model, arguments, call.described(), call, tracing.trims)
     except Miss:
         entry.refused[modes] = "TorchDynamo is turned off"

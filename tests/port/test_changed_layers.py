@@ -24,6 +24,7 @@ from torch.nn.utils import parametrizations, parametrize, prune
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import accelerate
 from tests.support.ported_models import CLASSES, FEATURES, HIDDEN, assert_same, batch_of, results, stirred
+from tests.support.tiers import each
 
 Module = torch.nn.Module
 #: What undoes changes that are not of the layer alone.
@@ -413,6 +414,7 @@ def _changed(module: Any, conv: Any, change: str, call: Callable[..., Tensor]) -
         return _outcome(module, call)
 
 
+@each
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("place", PLACES)

@@ -40,7 +40,7 @@ from tests.support.recorded_models import (
     gradients,
     pair,
 )
-from tests.support.tiers import examples
+from tests.support.tiers import each, examples
 from tests.support.typed_graphs import TypedCase, typed_cases
 
 FANOUTS = ((4, 3), (3,), (3, 2, 2), (2, 2, 2, 2))
@@ -303,6 +303,7 @@ def test_one_tensor_in_two_places() -> None:
     assert found_in(ours).reasons == []
 
 
+@each
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("export", ["pyg", "native"])
 def test_forms_of_typed_models(name: str, export: str) -> None:

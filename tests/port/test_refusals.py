@@ -673,6 +673,7 @@ CASES: dict[str, Case] = {
         lambda model, _, h: h * int(model.beta) * model.tau,
         prepare=lambda model: setattr(model, "beta", np.int64(2)),
         change=_set(beta=(np.int64(3), np.float64(4.0))),
+        why="NumPy",
     ),
     "part in a list": Case(
         lambda model, _, h: model.functions[0](h),
@@ -704,12 +705,12 @@ CASES: dict[str, Case] = {
     "freezes": Case(freezes, why="not a constant"),
     "registers": Case(lambda model, _, h: (model.register_buffer("rate", h.detach().mean(dim=0)), h)[1]),
     # FAULT: what forward writes to a leaf before it calls it is not seen, in silence.
-    "sets an option": Case(sets_option, why="writes|option|leaf|norm|drop|lazy"),
-    "sets an option back": Case(sets_option_back, why="writes|option|leaf|norm|drop|lazy"),
-    "stops dropping": Case(stops_dropping, why="writes|option|leaf|norm|drop|lazy"),
-    "ties weights": Case(ties_weights, why="writes|option|leaf|norm|drop|lazy"),
-    "with other weights": Case(with_other_weights, why="writes|option|leaf|norm|drop|lazy"),
-    "weighs by hand": Case(weighs_by_hand, why="writes|option|leaf|norm|drop|lazy"),
+    "sets an option": Case(sets_option, why="writes|option|leaf|norm|drop|lazy|parameters"),
+    "sets an option back": Case(sets_option_back, why="writes|option|leaf|norm|drop|lazy|parameters"),
+    "stops dropping": Case(stops_dropping, why="writes|option|leaf|norm|drop|lazy|parameters"),
+    "ties weights": Case(ties_weights, why="writes|option|leaf|norm|drop|lazy|parameters"),
+    "with other weights": Case(with_other_weights, why="writes|option|leaf|norm|drop|lazy|parameters"),
+    "weighs by hand": Case(weighs_by_hand, why="writes|option|leaf|norm|drop|lazy|parameters"),
     # Gradients.
     "reverses": Case(lambda _, __, h: Reversed.apply(h * 2), why="autograd.Function|mark_dirty"),
     "reverses in place": Case(
