@@ -472,7 +472,8 @@ _UNGUARDED = ("vars", "__dict__", "lru_cache", "cache_info", "environ", "getenv"
 def _check_code(capture: Capture) -> None:
     """Raises Refusal if a ``forward`` reads what Dynamo follows but does not guard."""
     names: dict[str, str] = {}
-    for code in torch._guards.TracingContext.get_traced_code() or ():
+    traced = getattr(torch._guards.TracingContext, "get_traced_code", lambda: None)  # not in all releases
+    for code in traced() or ():
         file = code.co_filename
         if file.endswith("/torch/nn/utils/stateless.py"):
             raise Refusal("it calls a layer with other parameters than its own (functional_call)")

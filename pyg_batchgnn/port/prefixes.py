@@ -120,8 +120,11 @@ class PrefixEdges:
             rest = indptr.new_full((targets + 1 - indptr.numel(),), edges)
             indptr = torch.cat([indptr, rest])
         keyed = layer > 0 and self.keys is not None
+        in_edges = ops.InEdges(indptr, self.in_edges.indices[:edges])
+        in_edges.check(num_sources=self.sources(hops))
+        in_edges.note_checked(self.sources(hops), of_graph=False)  # operators need not read them again
         return nn.LayerGraph(
-            ops.InEdges(indptr, self.in_edges.indices[:edges]),
+            in_edges,
             num_sources=self.sources(hops),
             node=self.of_targets.ids(targets) if keyed else None,
             key=self.keys.of_layer(layer) if keyed and self.keys is not None else None,
