@@ -457,8 +457,8 @@ class Capture:
     def place(self, source: Any) -> Any:
         """Returns what a source of Dynamo's stands for; None of what is none of the arguments or
         the model."""
-        name = source.name() if callable(source.name) else source.name
         try:
+            name = source.name() if callable(source.name) else source.name
             return eval(name, {}, {"L": {"model": self.model, "arguments": self.arguments}})
         except Exception:  # it names globals, or other objects
             return None
@@ -573,6 +573,8 @@ def _returned(tree: Any) -> Any:
         return RETURNED(tree)
     if type(tree) is dict:
         return {name: _returned(one) for name, one in tree.items()}
+    if type(tree) is collections.OrderedDict:
+        return collections.OrderedDict([(name, _returned(one)) for name, one in tree.items()])
     if type(tree) in (tuple, list):
         return type(tree)([_returned(one) for one in tree])
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -226,6 +227,12 @@ class TracedModel(torch.nn.Module):
             )
         result = run(self, tracing, bound)
         if not isinstance(result, Plain):
+            if bound.seeds is not None and not _is_cut(result):
+                tracing.warn(
+                    "uncut",
+                    f"{type(self).__name__}.forward returns a {type(result).__name__}, whose rows model(batch) "
+                    f"does not cut to those of the seeds; return tensors, or tuples and dicts of them",
+                )
             return result
         plain = result
         try:
@@ -275,6 +282,15 @@ class TracedModel(torch.nn.Module):
                 return TracedModel.forward(self, *args, **kwargs)
 
             cls.forward = forward  # type: ignore[method-assign]
+
+
+def _is_cut(result: Any) -> bool:
+    """Returns whether a result is of a form whose tensors are cut."""
+    if isinstance(result, (tuple, list)):
+        return all(map(_is_cut, result))
+    if type(result) in (dict, OrderedDict):
+        return all(map(_is_cut, result.values()))
+    return isinstance(result, (Tensor, *_SCALARS))
 
 
 def _is_sparse(one: Any) -> bool:

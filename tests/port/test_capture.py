@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -325,3 +327,26 @@ def test_a_batch_of_two_types_of_one_size() -> None:
         found, wanted = ours(batch), plain(batch.x_dict, batch.edge_index_dict)[: batch["a"].batch_size]
         assert_close(found, wanted)
         assert_close(gradients(ours, found), gradients(plain, wanted))
+
+
+@dataclass
+class Out:
+    rows: Tensor
+
+
+def test_results_of_other_forms_are_cut_or_said() -> None:
+    class Named(torch.nn.Module):
+        def __init__(self, make: Callable[[Tensor], Any]) -> None:
+            super().__init__()
+            self.conv, self.make = pyg.SAGEConv(FEATURES, CLASSES), make
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+            return self.make(self.conv(x, edge_index))
+
+    batch = batches()[0]
+    ours, plain = pair(Named(lambda h: OrderedDict(rows=h)))
+    wanted = plain(batch.x, batch.edge_index)["rows"][: batch.batch_size]
+    assert_close(ours(batch)["rows"], wanted)
+    ours, plain = pair(Named(Out))
+    with said("whose rows model(batch) does not cut"):
+        assert_close(ours(batch).rows, plain(batch.x, batch.edge_index).rows)
