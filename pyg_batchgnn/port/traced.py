@@ -230,8 +230,8 @@ class TracedModel(torch.nn.Module):
             if bound.seeds is not None and not _is_cut(result):
                 tracing.warn(
                     "uncut",
-                    f"{type(self).__name__}.forward returns a {type(result).__name__}, whose rows model(batch) "
-                    f"does not cut to those of the seeds; return tensors, or tuples and dicts of them",
+                    f"{type(self).__name__} returns a {type(result).__name__}, whose rows model(batch) does "
+                    f"not cut to those of the seeds; return tensors, or tuples and dicts of them",
                 )
             return result
         plain = result
