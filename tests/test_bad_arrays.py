@@ -30,14 +30,7 @@ from pyg_batchgnn.partition import (
     report_partition,
     save_partition,
 )
-from pyg_batchgnn.sample import (
-    HGTSampler,
-    MacrobatchSampler,
-    Minibatch,
-    PygLinkSampler,
-    SamplingPlan,
-    Seeds,
-)
+from pyg_batchgnn.sample import HGTSampler, MacrobatchSampler, Minibatch, PygLinkSampler, SamplingPlan, Seeds
 from pyg_batchgnn.store import (
     Columns,
     CscGraph,
@@ -110,7 +103,6 @@ def _data() -> Data:
 
 
 def _rows(group: Group, **columns: Tensor) -> None:
-    """Reads rows of a group, from a shard and over ranks."""
     with Communicator.create("rows") as comm:
         part = partition(_data(), comm=comm)
         shard, name = shard_of(part, None), "x" if group.is_node else "w"
@@ -122,7 +114,6 @@ def _rows(group: Group, **columns: Tensor) -> None:
 
 
 def _links(amount: str, **ends: Tensor) -> None:
-    """Samples links with negatives that avoid edges."""
     given = {"row": torch.arange(3), "col": torch.arange(3)} | ends
     sampler = PygLinkSampler(_data(), [2], exclude_existing=True)
     sampler.sample_from_edges(EdgeSamplerInput(torch.arange(3), **given), NegativeSampling(amount))
@@ -160,7 +151,6 @@ def _calls() -> Calls:
 
 
 def _layouts() -> list[Callable[[], Any]]:
-    """Calls with packed rows that do not fit."""
     layout = RowLayout({"x": Field(torch.float32, (4,)), "y": Field(torch.int64)})
     packed = layout.empty(N)
     form, tables = RowFormat(RowBlock({"x": torch.ones(N, 4)})), RowBlock({"x": torch.ones(N, 4)})
@@ -203,7 +193,6 @@ def _is_harmless(name: str, key: str, kind: str) -> bool:
 
 
 def run_all() -> None:
-    """Prints the cases that were not refused."""
     print_accepted(_calls(), _is_harmless, _layouts())
 
 

@@ -80,7 +80,6 @@ with namespaces.hosts(1, namespaces.UNLIMITED):
 
 
 def standing() -> set[str]:
-    """Returns the names of all namespaces and links."""
     spaces, links = (
         subprocess.run(["ip", *words], capture_output=True, text=True, check=True).stdout.splitlines()
         for words in (("netns", "list"), ("-o", "link"))

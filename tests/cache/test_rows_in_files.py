@@ -57,7 +57,6 @@ def all_in_memory() -> Iterator[None]:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of rows of each read from a file."""
     counts, read = [], DiskReader.read
 
     def counted(self: DiskReader, row: Tensor, *rest: Any, **options: Any) -> Any:

@@ -97,7 +97,6 @@ def rows_fetched(comm: Communicator) -> None:
 
 
 def _asked_of(comm: Communicator, remote: list[int], part: Part) -> list[int]:
-    """Returns the number of rows that each rank asks this one for."""
     return [
         sum(part.first <= node < part.first + part.num_nodes for node in theirs)
         for theirs in comm.all_gather_json(remote)
@@ -105,7 +104,6 @@ def _asked_of(comm: Communicator, remote: list[int], part: Part) -> list[int]:
 
 
 def saved(comm: Communicator, folder: str) -> None:
-    """Writes a cache."""
     cache = AggregationCache.build(stores_on(part_with_loops(CASES[0], comm), comm), "sum")
     cache.save(folder)
     with pytest.raises(DatasetError, match="exists already"):

@@ -316,7 +316,6 @@ def sub_groups(rank: int, ranks: int) -> None:
 
 @case
 def many_groups(rank: int, ranks: int) -> None:
-    """Groups that were destroyed leave room for others."""
     for _ in range(10):
         group = dist.new_group(list(range(ranks)))
         tensor = rows(rank, 5)
@@ -352,8 +351,6 @@ def futures_that_wait_for_others(rank: int, ranks: int) -> None:
 
 @case
 def data_parallel(rank: int, ranks: int) -> None:
-    """DistributedDataParallel averages the gradients of all ranks, each from its own rows."""
-
     def network() -> torch.nn.Module:
         torch.manual_seed(3)
         return torch.nn.Sequential(torch.nn.Linear(6, 40), torch.nn.ReLU(), torch.nn.Linear(40, 2))

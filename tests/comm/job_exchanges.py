@@ -78,7 +78,6 @@ def every_dtype(limit: int | None = None, most: int = 4, dtypes: int = len(DTYPE
 
 
 def counted() -> list[dict[str, Any]]:
-    """A few exchanges whose counts the test knows."""
     with Communicator.create("counted", timeout=20) as comm:
         before = comm.counters.snapshot()
         # rank r sends r + 1 rows of 12 bytes to each rank, itself included
@@ -137,14 +136,12 @@ class Calls:
 
 
 def mailbox_of(comm: Communicator) -> Mailbox:
-    """Returns the mailbox, and checks that it is the one for the places of the ranks."""
     mailbox = comm._channel._link.mailbox
     assert isinstance(mailbox, SharedMailbox if len(set(comm.hosts)) == 1 else BackendMailbox)
     return mailbox
 
 
 def message(source: int, to: int, size: int) -> Tensor:
-    """Returns bytes that are different for every pair."""
     return torch.randint(
         0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(97 * source + to)
     )
@@ -427,7 +424,6 @@ def two_at_once() -> None:
 
 
 def without_memory() -> tuple[str, list[Any]]:
-    """One rank has no memory to share."""
     refused = OSError(28, "No space left on device")
     faults = {"side_effect": refused} if os.environ["RANK"] == "1" else {"wraps": os.posix_fallocate}
     with mock.patch("os.posix_fallocate", **faults), Communicator.create("poor", timeout=20) as comm:
@@ -470,11 +466,7 @@ def killed_while_sharing() -> tuple[str, str]:
 
 
 def all_cases(backend: str, refused: list[str]) -> dict[str, str]:
-    """Runs every case; what went wrong, by case.
-
-    Args:
-        refused: cases that the backend is known to refuse: it must do so, on every rank.
-    """
+    """Runs every case; what went wrong, by case."""
     dist.init_process_group(backend, timeout=timedelta(seconds=60))
     rank, ranks = dist.get_rank(), dist.get_world_size()
     wrong: dict[str, str] = {}

@@ -220,7 +220,6 @@ def _wrap(
 
 
 def _check_first(model: torch.nn.Module, comm: Communicator, seeds: list[int]) -> None:
-    """The gradient of the mean over all ranks' nodes."""
     generators = [torch.Generator().manual_seed(rank) for rank in range(comm.size)]
     parts = [torch.randn(seeds[rank], 8, generator=one) for rank, one in enumerate(generators)]
     model_grads = [parameter.grad.clone() for parameter in model.parameters()]

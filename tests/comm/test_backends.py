@@ -32,10 +32,7 @@ from tests.support.tiers import in_all
 JOBS = "tests.comm.job_exchanges"
 
 #: What a backend is known to refuse.
-REFUSED = {
-    "gloo": ["all_reduce_unsigned", "all_gather_uneven", "all_to_all_uneven"],
-    "ccl": [],
-}
+REFUSED = {"gloo": ["all_reduce_unsigned", "all_gather_uneven", "all_to_all_uneven"], "ccl": []}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -206,7 +206,6 @@ def mailboxes(ranks: int, timeout: float = 30.0) -> list[SharedMailbox]:
 
 
 def content(source: int, to: int, turn: int, room: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Returns the numbers and the data of a message."""
     words = np.arange(NUMBERS + room // 8) * 3 + (turn << 20) + (source << 10) + to
     return words[:NUMBERS], words[NUMBERS:].view(np.uint8)
 

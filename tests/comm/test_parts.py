@@ -62,8 +62,7 @@ def test_a_header_survives_the_wire() -> None:
 
 
 @pytest.mark.parametrize(
-    "numbers",
-    [[0] * 9, Purpose(1, Operation.BARRIER, Header(MessageKind.CONTROL)).numbers()[:2] + [99] * 7],
+    "numbers", [[0] * 9, Purpose(1, Operation.BARRIER, Header(MessageKind.CONTROL)).numbers()[:2] + [99] * 7]
 )
 def test_nonsense_from_a_peer_is_described(numbers: list[int]) -> None:
     assert "something" in describe(numbers)

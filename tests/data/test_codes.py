@@ -462,7 +462,6 @@ def test_transforms_get_floats(number: int) -> None:
 
 
 def plain(value: object) -> object:
-    """Returns a tensor of codes or of another layout as a dense one of floats."""
     if isinstance(value, QuantizedTensor):
         return value.dequantize()
     return value.to_dense() if isinstance(value, Tensor) and value.layout != torch.strided else value

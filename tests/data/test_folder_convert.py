@@ -42,7 +42,6 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 def assert_sorted(folder: Path, index: Tensor, sources: int, targets: int, ids: bool) -> None:
-    """The folder has what sorting the whole list in memory gives."""
     found, wanted = read_folder(folder).edge_sets[0].csc, ops.build_csc(index, targets, sources)
     assert found is not None
     assert equal(found.indptr, wanted.indptr)

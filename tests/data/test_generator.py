@@ -98,7 +98,6 @@ def test_splits_have_their_shares() -> None:
 
 
 def ridge_accuracy(x: torch.Tensor, dataset: Dataset) -> float:
-    """Returns the test accuracy of ridge regression to one-hot labels."""
     x = torch.cat([x, torch.ones(len(x), 1)], dim=1).double()
     train, test = dataset.split("train"), dataset.split("test")
     target = torch.nn.functional.one_hot(dataset.nodes.tables["y"], dataset.num_classes).double()

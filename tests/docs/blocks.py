@@ -57,12 +57,10 @@ class Block:
 
     @property
     def reason(self) -> str | None:
-        """The reason for which the block is not run, or None."""
         return self.note.removeprefix("not run:").strip() if self.note.startswith("not run") else None
 
 
 def blocks_of(page: str) -> list[Block]:
-    """Returns the code blocks of a page, in order, each with the output that follows it."""
     found = list(_FENCE.finditer(page))
     blocks = []
     for at, match in enumerate(found):

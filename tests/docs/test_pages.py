@@ -27,7 +27,7 @@ from benchmark import ranks
 from benchmark.papers.others import DISTDGL
 from benchmark.papers.page import Stored
 from benchmark.report import GAINS_PAGES, with_gains
-from benchmark.summary import PLOT, table
+from benchmark.summary import table
 from benchmark.support.cli import RESULTS
 from benchmark.support.tables import FOR_A_MEDIAN, typical
 from benchmark.support.world import summary
@@ -239,14 +239,6 @@ python two.py
 """
 
 
-def test_blocks_are_found() -> None:
-    first, second, third, fourth = blocks_of(_SAMPLE)
-    assert (first.language, first.line, first.output) == ("python", 3, "one\n")
-    assert (second.reason, second.output) == ("needs a cluster", None)
-    assert third.note == "file: two.py"
-    assert fourth.output == "2\n"
-
-
 def test_a_wrong_output_is_seen(tmp_path: Path) -> None:
     page = Page("sample", tmp_path)
     *before, last = blocks_of(_SAMPLE)
@@ -393,7 +385,6 @@ ALL_PAGES = [*ROOT.glob("*.md"), *SITE.rglob("*.md"), *(ROOT / "benchmark").rglo
 
 
 def few_rounds(text: str) -> list[str]:
-    """Returns what a text says of medians of fewer than nine rounds."""
     found = re.finditer(r"[Mm]edians?\s+of\s+(\d+)\b[^.;|]{0,30}", text)
     return [one[0] for one in found if int(one[1]) < FOR_A_MEDIAN]
 
@@ -413,10 +404,6 @@ def test_stored_medians_are_of_nine_rounds_or_more() -> None:
             for one in series.get("contestants", {}).values():
                 if walls := one.get("walls"):
                     assert one["figures"]["wall_per_minibatch"] == typical(walls), file
-
-
-def test_the_plot_is_small() -> None:
-    assert PLOT.stat().st_size < 60_000
 
 
 def test_constants_of_the_sampling_contract_are_those_of_the_reference() -> None:
@@ -449,7 +436,6 @@ def test_the_first_page_leads_to_every_page() -> None:
 
 
 def without_blocks(text: str) -> str:
-    """Returns a page without its code blocks."""
     return re.sub(r"^(`{3,}).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -498,15 +484,6 @@ def test_paths_in_docstrings_become_links_of_the_site() -> None:
     html = "<p>too (docs/how-to/disk.md), " + "docs/" + 'no.md <a href="https://x/docs/how-to/disk.md">'
     made = docs_hooks.on_page_content(html, mock.Mock(), mock.Mock(), Pages({"how-to/disk.md": disk}))  # type: ignore[arg-type]
     assert made == html.replace("(docs/how-to/disk.md)", '(<a href="../../how-to/disk.html">disk</a>)')
-
-
-def test_a_broken_link_is_seen() -> None:
-    page, other = SITE / "how-to" / "one.md", SITE / "two.md"
-    text = "# One page\n[a](../two.md#its-end) [b](#one-page) [c](https://x.org/y.md) `[d](e.md)`\n"
-    others = {page: text, other: "## Its `end`\n"}
-    assert broken_links(page, text, others) == []
-    wrong = "[a](../three.md) [b](../two.md#end) [c](#its-end) [d](../../README.md)\n[e]: four.md\n"
-    assert broken_links(page, wrong, others) == [*re.findall(r"\((.*?)\)", wrong), "four.md"]
 
 
 def test_docstrings_cite_pages_that_are_there() -> None:

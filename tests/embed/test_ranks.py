@@ -75,7 +75,6 @@ class Training:
         self.optimizer = EmbeddingOptimizer(self.embedding, rule)
 
     def loss(self, batch: Any, weight: float) -> Tensor:
-        """Returns the weighted loss of a minibatch, whose rows are read."""
         return loss_of(self.embedding(batch)["node"], batch) * weight
 
     def step(self, batch: Any) -> None:
@@ -97,12 +96,7 @@ class Training:
 
 
 def replay(case: Case, make: Any, epochs: list[list[list[list[list[int]]]]], ahead: bool = False) -> Tensor:
-    """Returns the rows of one process that replays the minibatches of all ranks.
-
-    Args:
-        epochs: the seeds by epoch, rank, step and batch of the step, whose gradients are added.
-        ahead: True if each batch is read before the update of the one before.
-    """
+    """Returns the rows of one process that replays the minibatches of all ranks."""
     data = whole(case)
     table = make_table(HOMOGENEOUS, 0, torch.arange(case.nodes), F, torch.float32)
     InitialRows(5).fill(table, HOMOGENEOUS)
@@ -246,7 +240,6 @@ def counters(graph: Communicator, comm: Communicator) -> None:
 
 
 def piece(asked: Tensor, begin: int, size: int) -> bool:
-    """Returns whether anything is asked in a macrobatch."""
     return bool(asked[begin : begin + size].sum())
 
 

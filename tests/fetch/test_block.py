@@ -261,7 +261,6 @@ def vectors(string: list[set[int]]) -> list[Tensor]:
 
 
 def use_after(string: list[set[int]], row: int, number: int) -> int:
-    """Returns the next unit after one that needs a row, or a large number."""
     later = (at for at in range(number + 1, len(string)) if row in string[at])
     return next(later, NEVER)
 
@@ -349,10 +348,7 @@ def test_no_other_choice_reads_fewer(string: list[set[int]], capacity: int) -> N
 
 
 @given(
-    st.lists(strings, min_size=1, max_size=3),
-    st.integers(0, SWEPT + 1),
-    st.integers(1, 6),
-    st.integers(0, 2),
+    st.lists(strings, min_size=1, max_size=3), st.integers(0, SWEPT + 1), st.integers(1, 6), st.integers(0, 2)
 )
 def test_slots_hold_the_rows_of_their_units(
     epochs: list[list[set[int]]], capacity: int, period: int, in_use: int

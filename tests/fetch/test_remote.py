@@ -472,7 +472,6 @@ def test_probability_of_an_edge(replacement: Replacement, fanout: int) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_probability_of_an_edge_of_a_share(dtype: torch.dtype) -> None:
-    """0.1 of 30 is 3, as in the sampler, and never less than one."""
     degree = torch.tensor([1, 5, 30, 31], dtype=dtype)
     found = taken_probability(degree, 0.1, Replacement.WITHOUT)
     assert found.tolist() == pytest.approx([1, 1 / 5, 3 / 30, 4 / 31], rel=1e-6)

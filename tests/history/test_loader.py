@@ -69,25 +69,21 @@ class Rank:
         self.caches.end_epoch()
 
     def step(self, epoch: int, step: int, rows: Tensor) -> HistoricalMinibatch:
-        """Begins a step with the minibatch of some rows of the part."""
         made = self.minibatch(rows, epoch)
         self.caches.begin_step(epoch, step, made.key)
         return made
 
     def minibatch(self, rows: Tensor, epoch: int) -> HistoricalMinibatch:
-        """Returns the minibatch of some rows of the part."""
         seeds = MacrobatchSeeds(epoch, 0, [self.part.node[rows]], [rows + self.part.first])
         (made,) = self._fetcher.fetch(FetchGroup(self._sampler.sample_macrobatch(seeds))).minibatches
         assert isinstance(made, HistoricalMinibatch)
         return made
 
     def exact(self, minibatch: Minibatch) -> Minibatch:
-        """Returns the minibatch of the same seeds in the exact mode."""
         return exact_minibatch(self.data, self.plan, minibatch)
 
 
 def exact_minibatch(data: Data, plan: SamplingPlan, like: Minibatch) -> Minibatch:
-    """Returns the minibatch of the whole graph that has the seeds of another."""
     sampler = MacrobatchSampler(graph_from_pyg(data), plan, like.seed, layout=Layout.CSC)
     (sampled,) = sampler.sample([like.node[: like.batch_size]], like.epoch)
     return Minibatch.in_place(sampled, {"x": data.x, "y": data.y})
@@ -305,7 +301,6 @@ def loaded(comm: Communicator, pushes: Communicator) -> None:
 
 
 def refusals(comm: Communicator, pushes: Communicator) -> list[str]:
-    """Asks for what is not possible."""
     texts = []
     case = CASES[0]
     part = part_of(case, comm.size, comm.rank)
@@ -417,7 +412,6 @@ def rows(*values: float) -> Tensor:
 
 
 def read(cache: EmbeddingCache, step: int, *node: int) -> dict[int, float]:
-    """Returns the rows that a search finds, by node."""
     found = cache.search(ids(*node), step)
     if not found.found:
         return {}
@@ -479,7 +473,6 @@ TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 @st.composite
 def pushes(draw: st.DrawFn) -> list[PushedRows]:
-    """Draws the rows of some layers."""
     random = torch.Generator().manual_seed(draw(st.integers(0, 2**32 - 1)))
     layers = []
     for _ in range(draw(st.integers(0, 4))):

@@ -45,7 +45,6 @@ def typed() -> HeteroData:
 
 
 def loaders() -> Iterator[tuple[str, Any]]:
-    """Yields every kind of loader, each in every way."""
     for way, options in WAYS.items():
         given: dict[str, Any] = {"seed": 0, "batch_size": 8, "macrobatch_size": 2, **options}
         yield f"node, {way}", MacrobatchNeighborLoader(make_data(), [4, 3], **given)

@@ -208,7 +208,6 @@ def test_a_call_reads_too(tmp_path: Path) -> None:
 
 
 def folders(tmp_path: Path, dataset: Dataset) -> list[Any]:
-    """Returns the same graph from a folder with a list of edges, and from one by destination."""
     listed = read_folder(write_folder(dataset, tmp_path / "list"))
     by_target = read_folder(write_folder(by_destination(dataset), tmp_path / "csc"))
     return [listed.to_pyg(), by_target.to_pyg()]

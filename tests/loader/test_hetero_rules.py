@@ -99,7 +99,6 @@ LAST = {"temporal_strategy": "last"}
 
 
 def in_edges(data: HeteroData, time_attr: str | None, weight_attr: str | None) -> Any:
-    """The in-edges of every node, with the time of the edge or of its source."""
     found: dict[Any, dict[int, list[Edge]]] = {}
     for relation in data.edge_types:
         lists: dict[int, list[Edge]] = {node: [] for node in range(data[relation[2]].num_nodes)}

@@ -234,7 +234,6 @@ def test_batches_that_are_kept_do_not_change(prefetch: int, tmp_path: Path) -> N
 
 
 def units(loader: Any, sizes: dict[str, int]) -> list[torch.Tensor]:
-    """The distinct nodes of each fetch group of an epoch."""
     nodes = [batch.n_id for batch in loader]
     groups = []
     for begin in range(0, len(nodes), sizes["macrobatch_size"]):

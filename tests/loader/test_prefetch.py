@@ -31,7 +31,6 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def helpers() -> tuple[list[str], list[Any]]:
-    """The package's threads, and child processes."""
     threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("macrobatch")]
     return threads, multiprocessing.active_children()
 
@@ -191,7 +190,6 @@ TAGS = ["pid", "worker", "threads", "cores", "noise"]
 
 @pytest.fixture
 def start_method() -> Iterator[None]:
-    """Restores the default way to start processes."""
     before = torch.multiprocessing.get_start_method()
     yield
     torch.multiprocessing.set_start_method(before, force=True)

@@ -128,7 +128,6 @@ def folders(comm: Communicator, folder: str) -> None:
 
 
 def stores(comm: Communicator) -> None:
-    """Rows of a store, and writes that it refuses."""
     data = quantize(plain())
     part = partition(data, "random", comm=comm)
     store, _ = stores_of(part, comm)

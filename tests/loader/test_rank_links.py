@@ -127,7 +127,6 @@ def links_of(graph: str, links: str) -> Any:
 
 
 def counts_of(links: Any) -> Any:
-    """Returns the number of links, by relation for several."""
     if isinstance(links, Mapping):
         return {relation: index.size(1) for relation, index in links.items()}
     return (links[1] if isinstance(links, tuple) else links).size(1)
@@ -235,7 +234,6 @@ def _check(graphs: SpreadGraphs, reference: OneProcess, setting: Mapping[str, An
 
 
 def positions(batch: Any, links: Any) -> Tensor:
-    """Returns the positions of a batch's links in the loader's input, relation by relation."""
     if isinstance(batch, Minibatch):
         ids = [one.input_id for one in batch.links]
     elif isinstance(links, Mapping):
@@ -259,7 +257,6 @@ def _owner_of_links(setting: Mapping[str, Any], ranks: int) -> list[int]:
 
 
 def _check_counts(epoch: RankEpoch, setting: Mapping[str, Any]) -> None:
-    """Checks rounds, and the rows of lookups."""
     comm, counts, plan = epoch.comm, epoch.counts, epoch.loader._setup.plan
     macrobatches = -(-len(epoch.batches) // epoch.loader.sizes.macrobatch)
     assert counts[MessageKind.PARTITION].rounds == 0

@@ -189,7 +189,6 @@ def _groups(macrobatch: list[Any], size: int) -> Iterator[list[Any]]:
 
 
 def _nodes(batch: Any, number: int) -> Tensor:
-    """Returns the original ids of a batch's nodes of one type."""
     if isinstance(batch, Minibatch):
         return batch.nodes[number].node
     if hasattr(batch, "node_types"):

@@ -309,7 +309,6 @@ TIMED = {"edge_label_index": EDGES, "edge_label_time": LABELS % 9 + 3, "time_att
 
 
 def weighted(**weights: Any) -> dict[str, Any]:
-    """Returns the arguments of links with times and negatives that are drawn by weight."""
     ones = torch.ones(GRAPHS["plain"].num_nodes)
     both = {"src_weight": ones, "dst_weight": ones, **weights}
     return {**TIMED, "neg_sampling": NegativeSampling("binary", 1, **both)}

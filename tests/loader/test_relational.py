@@ -40,7 +40,6 @@ def tables() -> HeteroData:
 
 
 def late_by_type(batch: HeteroData, seed_time: Tensor) -> dict[str, Tensor]:
-    """The nodes of each type with a time that are later than the seed that they belong to."""
     return {name: time > seed_time[batch[name].batch] for name, time in batch.time_dict.items()}
 
 

@@ -259,7 +259,6 @@ def test_settings_and_resuming() -> None:
 
 
 def sampled_pairs(batch: HeteroData, relation: Any) -> list[tuple[int, int]]:
-    """The sampled edges of a relation, by the nodes' own ids."""
     ends = batch[relation].edge_index
     return pairs(torch.stack([batch[relation[0]].n_id[ends[0]], batch[relation[2]].n_id[ends[1]]]))
 

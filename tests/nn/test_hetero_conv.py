@@ -50,7 +50,6 @@ def _widths(relation: Relation) -> tuple[int, int]:
 
 
 def _gin(room: Any, relation: Relation) -> Any:
-    """Sums of both ends need one width."""
     return room.GINConv(_perceptron(WIDTHS[relation[0]]), train_eps=True)
 
 

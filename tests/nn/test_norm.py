@@ -51,7 +51,6 @@ def assert_same_state(ours: torch.nn.Module, torchs: torch.nn.Module) -> None:
 
 
 def statistics(norm: torch.nn.Module, x: Tensor) -> dict[str, Tensor]:
-    """Returns the output and, as outputs too, the running statistics after the call."""
     out = norm(x)
     kept = {key: one.clone() for key, one in norm.named_buffers() if one.is_floating_point()}
     return {"output": out, **kept}

@@ -296,7 +296,6 @@ def _is_harmless(name: str, key: str, kind: str) -> bool:
 
 
 def run_all() -> None:
-    """Prints the cases that were not refused."""
     print_accepted(_calls(), _is_harmless)
 
 

@@ -146,7 +146,6 @@ def test_a_source_that_is_none_of_a_layer(source: int) -> None:
 
 
 def peers_of(lists: Sequence[dict[int, int]], ranks: int) -> HaloPeers:
-    """Returns the peers of each row, from the degree by peer."""
     sizes = torch.tensor([0, *map(len, lists)])
     peers = [peer for one in lists for peer in sorted(one)]
     degrees = [one[peer] for one in lists for peer in sorted(one)]
@@ -265,7 +264,6 @@ def test_rows_of_two_tables_are_gathered(columns: int) -> None:
 
 
 def changes_of(row: Tensor, source: Tensor, count: int) -> RowChanges:
-    """The changes of rows that occur in any order, sources of one row in order."""
     order = torch.argsort(row, stable=True)
     unique, counts = row.unique(return_counts=True)
     ptr = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])

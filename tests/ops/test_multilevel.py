@@ -28,7 +28,6 @@ def random_graph(seed: int, nodes: int, edges: int, constraints: int = 2) -> Wei
 
 
 def graph_of(table: Tensor, node_weight: Tensor) -> WeightedGraph:
-    """The graph of a symmetric matrix of weights."""
     node, other = table.nonzero(as_tuple=True)
     indptr = torch.cat([torch.zeros(1).long(), torch.bincount(node, minlength=len(table)).cumsum(0)])
     return WeightedGraph(indptr, other.int(), node_weight, table[node, other].int())
@@ -206,7 +205,6 @@ def test_own_nodes_move_towards_ghosts_that_stay(seed: int, nodes: int, edges: i
 
 
 def communities(count: int, size: int) -> WeightedGraph:
-    """Cliques in a ring, each joined to the next by one edge."""
     nodes = count * size
     group = torch.arange(nodes) // size
     table = (group[:, None] == group[None, :]).long().fill_diagonal_(0)

@@ -145,7 +145,6 @@ def test_a_forked_child_may_be_the_first_to_import() -> None:
 
 
 def everyone(count: int) -> list[Turns]:
-    """Returns the turns as each of some processes sees them."""
     words = list(torch.zeros(count, 1, dtype=torch.int32))
     return [Turns(word, [*words[:at], *words[at + 1 :]]) for at, word in enumerate(words)]
 
@@ -230,7 +229,6 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 
 
 def with_gradients(call: Callable[..., Any], leaves: Sequence[Tensor]) -> list[Tensor]:
-    """Returns the results of a call, and the gradients of the first of them."""
     found = call(*(one.requires_grad_() for one in leaves))
     out, *more = found if isinstance(found, tuple) else (found,)
     weights = torch.linspace(-1, 1, out.numel()).view_as(out).to(out.dtype)

@@ -167,7 +167,6 @@ def several_limits(comm: Communicator) -> list[list[Any]]:
 
 
 def _with_a_hub() -> Dataset:
-    """A graph in which one node has half of all in-edges."""
     ends = torch.arange(3000)
     other = torch.where(ends % 2 == 0, 7, (ends * 37) % 600)
     whole = graph(1, 600, 0)
@@ -249,7 +248,6 @@ def mistakes(comm: Communicator) -> list[str]:
 
 
 def fault(how: str, stage: str, victim: int, timeout: float) -> dict[str, Any]:
-    """A rank that dies or stops as a stage begins."""
     comm = Communicator.create("partition", timeout=timeout)
 
     def misbehave(doing: str) -> None:

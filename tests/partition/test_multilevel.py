@@ -207,7 +207,6 @@ def given_owners(comm: Communicator, file: str) -> None:
 
 
 def metis(comm: Communicator) -> dict[str, float]:
-    """The cut and the balance by METIS."""
     report = report_partition(partition(communities(), "metis", comm=comm), comm)
     return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}
 

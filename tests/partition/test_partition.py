@@ -99,7 +99,6 @@ def loads_of(weights: Weights) -> list[list[int]]:
 
 
 def fullest(offsets: list[int], sums: list[list[int]]) -> float:
-    """The fullest range's load, in means."""
     ranks = len(offsets) - 1
     found = [
         (load[end] - load[begin]) * ranks / load[-1]

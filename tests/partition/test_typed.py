@@ -47,7 +47,6 @@ from tests.support.typed_datasets import CASES, typed_dataset, typed_datasets
 
 
 def data_sets() -> list[Dataset]:
-    """Returns graphs with types, and without."""
     typed = [typed_dataset(*case) for case in CASES]
     return typed + [
         graph(seed, nodes, edges, skew=skew, attributes=seed % 4 != 0) for seed, nodes, edges, skew in PLAIN
@@ -69,7 +68,6 @@ def owners_of(dataset: Dataset, policy: str, parts: int, seed: int) -> list[Tens
 
 
 def by_remainder(node: Tensor, found: Neighbours, state: StreamState) -> Tensor:
-    """A policy of one's own that checks what it is given."""
     assert found.indptr.numel() == node.numel() + 1
     known = found.owner >= 0
     wanted = (found.node + found.node_type) % state.parts
@@ -82,7 +80,6 @@ def by_remainder(node: Tensor, found: Neighbours, state: StreamState) -> Tensor:
 
 
 def equals_the_obvious(comm: Communicator, rounds: list[int]) -> None:
-    """Every case and policy, with rounds of several sizes."""
     for round_bytes in rounds:
         move.ROUND_BYTES = round_bytes
         for dataset in data_sets():
@@ -136,7 +133,6 @@ def many_relations(comm: Communicator) -> None:
 
 
 def in_relations(dataset: Dataset, count: int) -> Dataset:
-    """Spreads the edges of each relation over several."""
     spread = [
         EdgeSet((one.relation[0], f"{one.relation[1]}_{at}", one.relation[2]), one.edge_index[:, at::count])
         for one in dataset.edge_sets
@@ -223,7 +219,6 @@ def compare_policies(comm: Communicator) -> dict[str, dict[str, float]]:
 
 
 def counted(dataset: Dataset, owners: Sequence[Tensor], name: str, rank: int) -> PartCounts:
-    """The counts of one type in one part, by looking at all edges."""
     schema = dataset.schema
     own, edges, cut, halo = owners[schema.type_number(name)] == rank, 0, 0, []
     for source, target, one in zip(schema.source_types, schema.target_types, dataset.edge_sets, strict=True):

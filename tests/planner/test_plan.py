@@ -68,7 +68,6 @@ ARGUMENTS = {"num_neighbors": [5, 4, 3], "batch_size": 64, "replace": True}
 
 
 def made(graph: Dataset, **given: Any) -> Plan:
-    """Plans for a known network and machine."""
     usual: dict[str, Any] = {"network": PlannerNetwork(1e8), "machine": PlannerMachine(), "hidden": 0}
     return pyg_batchgnn.plan(graph, **{**usual, **given})
 

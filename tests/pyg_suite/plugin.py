@@ -57,11 +57,9 @@ class SparseTensor:
         return SparseTensor(found[0][kept], found[1][kept], value[kept])
 
     def nnz(self) -> int:
-        """Returns the number of entries."""
         return self._entries[0].numel()
 
     def coo(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns rows, columns and values."""
         return self._entries
 
 
@@ -81,7 +79,6 @@ class Planetoid:
         self._data = Data(x=x.float(), edge_index=edges)
 
     def __getitem__(self, number: int) -> Data:
-        """Returns the graph."""
         return self._data
 
 
@@ -191,7 +188,6 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_download() -> Iterator[None]:
-    """Replaces the one data set that PyG would download."""
     with mock.patch.object(torch_geometric.datasets, "Planetoid", Planetoid):
         yield
 

@@ -88,8 +88,6 @@ def fault(how: str, victim: int, timeout: float) -> dict[str, Any]:
 
 
 def _misbehave(how: str, sampler: PartitionedSampler) -> None:
-    """Fails between the questions and the answers."""
-
     def instead(*_arguments: Any) -> Any:
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)

@@ -82,7 +82,6 @@ class BudgetReference:
         return self._with_edges(key, node, per_hop)
 
     def _neighbours(self, key: int, relation: Relation, node: int) -> list[Edge]:
-        """The in-edges of a node that count, in ascending input edge id."""
         edges = self.graph.in_edges[relation].get(node, [])
         relation_key = self._named(fold(key, 0), relation)
         cap = -1 if self.plan.neighbor_cap is None else self.plan.neighbor_cap
@@ -104,7 +103,6 @@ class BudgetReference:
     def _with_edges(
         self, key: int, node: dict[str, list[int]], per_hop: dict[str, list[int]]
     ) -> ReferenceMinibatch:
-        """Adds all edges that count between the sampled nodes."""
         relations = self.graph.schema.relations
         out = ReferenceMinibatch(
             {t: [(0, v) for v in nodes] for t, nodes in node.items()},
@@ -219,7 +217,6 @@ def stars(sources: Sequence[int]) -> TypedGraph:
 
 
 def around_hubs(graph: TypedGraph, leaves: int, cap: int | None, epochs: int) -> list[SampledMinibatch]:
-    """Returns one minibatch for each hub and epoch."""
     plan = plan_of({"leaf": [leaves], "hub": [0]}, cap)
     seeds = [Seeds.of(STAR, {"hub": torch.tensor([hub])}) for hub in range(HUBS)]
     sampler = HGTSampler(graph, plan, seed=5)
@@ -231,7 +228,6 @@ def found_leaves(batches: Sequence[SampledMinibatch]) -> Ints:
 
 
 def chances(weights: Sequence[float], order: Sequence[int]) -> float:
-    """The probability of a sequence of different draws in proportion to weights."""
     chance, left = 1.0, sum(weights)
     for place in order:
         chance *= weights[place] / left

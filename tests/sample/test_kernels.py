@@ -94,10 +94,7 @@ def test_allowed_by_time(kind: str, count: int, ask: Ask) -> None:
     expected = [
         end
         for latest, window in questions
-        for end in (
-            0 if window < 0 else bisect_left(times, latest - window),
-            bisect_right(times, latest),
-        )
+        for end in (0 if window < 0 else bisect_left(times, latest - window), bisect_right(times, latest))
     ]
     assert found == expected
 

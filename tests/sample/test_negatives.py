@@ -37,7 +37,6 @@ BINARY, TRIPLET = NegativeMode.BINARY, NegativeMode.TRIPLET
 def pools(
     num_nodes: int, time: list[int] | None, weight: list[float] | None
 ) -> tuple[NodePool, ReferencePool]:
-    """The same pool twice."""
     tensors = (
         None if time is None else torch.tensor(time),
         None if weight is None else torch.tensor(weight).double(),
@@ -48,7 +47,6 @@ def pools(
 def graph_of(
     pairs: set[tuple[int, int]], sources: NodePool, targets: NodePool, mode: NegativeMode
 ) -> ExistingPairs:
-    """The existing pairs of a relation that has each edge twice."""
     num_sources, num_targets = sources.num_nodes, targets.num_nodes
     edges = torch.tensor(sorted(pairs) * 2, dtype=torch.int64).view(-1, 2).t()
     whole = build_csc(edges.contiguous(), max(num_sources, num_targets))

@@ -149,13 +149,11 @@ def random_edges(sources: int, targets: int, count: int) -> Tensor:
 
 
 def plain() -> Data:
-    """Returns a graph with times and weights of edges."""
     edges = random_edges(USERS, USERS, 200)
     return Data(x=torch.rand(USERS, 2), edge_index=edges, stamp=torch.arange(200) % 9, weight=torch.rand(200))
 
 
 def typed() -> HeteroData:
-    """Returns users who buy items."""
     data = HeteroData()
     data["user"].x, data["item"].x = torch.rand(USERS, 2), torch.rand(ITEMS, 2)
     data[BUYS].edge_index = random_edges(USERS, ITEMS, 120)
@@ -420,13 +418,7 @@ def test_what_several_types_have_apart(name: str, instead: str) -> None:
 
 @pytest.mark.parametrize(
     ("window", "error"),
-    [
-        (2**70, ValueError),
-        (-1, ValueError),
-        (1.5, TypeError),
-        (True, TypeError),
-        (np.True_, TypeError),
-    ],
+    [(2**70, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError), (np.True_, TypeError)],
 )
 def test_windows_that_cannot_be(window: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="time_window must be"):

@@ -73,7 +73,6 @@ def test_half_of_all_permutations_are_odd(n: int) -> None:
 
 
 def is_odd(permutation: list[int]) -> bool:
-    """Returns whether an odd number of swaps sorts the permutation."""
     swaps, left = 0, list(permutation)
     for i in range(len(left)):
         while left[i] != i:

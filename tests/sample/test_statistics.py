@@ -270,7 +270,6 @@ def halves(table: Ints, axis: int) -> tuple[Ints, Ints]:
 @pytest.mark.parametrize("axis", range(5), ids=["seeds", "epochs", "minibatches", "nodes", "picks"])
 @pytest.mark.parametrize("degree", [8, 5000])
 def test_parts_of_the_key(axis: int, degree: int) -> None:
-    """With replacement, all picks of 8 seeds x 8 epochs x 16 minibatches x 8 nodes."""
     table = picks_table(Hubs(degree, FEW_HUBS), 4, Replacement.WITH, SEEDS, EPOCHS, FEW_MARKS)
     assert_uniform(p_of_joint(*halves(table * 8 // degree, axis), EIGHT))
     assert_uniform(p_of_joint(*halves(table % 8, axis), EIGHT))
@@ -305,12 +304,7 @@ def one_hop(plan: SamplingPlan, seed_lists: list[list[int]], node: int) -> Ints:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [
-        ([0, 1], [1, 0]),
-        ([0], [0, 0]),
-        ([0], [0, 1]),
-        ([0, 1, 1], [0, 0, 1]),
-    ],
+    [([0, 1], [1, 0]), ([0], [0, 0]), ([0], [0, 1]), ([0, 1, 1], [0, 0, 1])],
     ids=["order", "repetition", "prefix", "multiset"],
 )
 def test_seed_lists_that_are_nearly_the_same(one: list[int], other: list[int]) -> None:
@@ -383,7 +377,6 @@ def weighted(weights: Floats, fanout: int, replacement: Replacement, rounds: int
 
 
 def law_of_successive_draws(weights: Floats, fanout: int) -> dict[tuple[int, ...], float]:
-    """The probability of each sequence of different picks."""
     law = {}
     for order in itertools.permutations(np.flatnonzero(weights), fanout):
         chance, left = 1.0, weights.sum()
@@ -475,7 +468,6 @@ def test_weights_within_a_window() -> None:
 
 
 def unshift(z: int, shift: int) -> int:
-    """The x with x ^ (x >> shift) == z."""
     x = z
     for _ in range(64 // shift):
         x = z ^ (x >> shift)
@@ -483,7 +475,6 @@ def unshift(z: int, shift: int) -> int:
 
 
 def unmix(z: int) -> int:
-    """The inverse of mix."""
     z = unshift(z, 31) * pow(0x94D049BB133111EB, -1, WORD) % WORD
     z = unshift(z, 27) * pow(0xBF58476D1CE4E5B9, -1, WORD) % WORD
     return unshift(z, 30)

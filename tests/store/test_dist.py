@@ -81,7 +81,6 @@ def some_ids(size: int, rank: int, how: str) -> torch.Tensor:
 
 
 def no_columns(comm: Communicator) -> None:
-    """An attribute without columns has no bytes to send."""
     part = part_of(CASES[0], comm.size, comm.rank)
     part.attributes[NODES]["none"] = torch.empty(part.num_nodes, 0)
     store = DistFeatureStore(part, comm, share=False)
@@ -214,7 +213,6 @@ STAGES: dict[str, tuple[Any, str, int]] = {
 
 
 def fault(how: str, stage: str, victim: int, timeout: float, folder: str) -> dict[str, Any]:
-    """Returns what the other ranks are told."""
     comm = Communicator.create("parts", timeout=timeout)
     module, name, after = STAGES[stage]
     clock = AwakeClock()
@@ -296,7 +294,6 @@ TIMEOUT = 8.0  # for starting, too: a machine may stand still for seconds
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two parts, which three ranks cut anew."""
     folder = tmp_path_factory.mktemp("saved")
     with Communicator.create("alone") as comm:
         save_partition(partition_parts(graph(1, 300, 3000), "random", 2, comm=comm), folder / "parts", comm)
@@ -343,7 +340,6 @@ RANKS = 2
 
 
 def sums_of_rank(comm: Communicator, tables: Tables, hybrid: bool) -> Tensor:
-    """Returns the sums of weights of the in-edges that a rank has, which are all if hybrid."""
     part = typed_part(GRAPH, [torch.tensor([0, 0, 1, 1])], RANKS, comm.rank, tables)
     store = DistFeatureStore(part, comm)
     if hybrid:
@@ -376,7 +372,6 @@ LOOKED_UP, OWNERS = 9, 3
 
 
 def part_without_edges(owner: Tensor, order: Tensor, rank: int) -> Part:
-    """Returns a rank's part of a graph without edges, whose nodes are in any order."""
     graph = CscGraph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), LOOKED_UP).typed
     return part_in_order(graph, [order], book_of([owner], OWNERS), rank)
 

@@ -169,7 +169,6 @@ USER, BUYS = "user", ("user", "buys", "item")
 
 
 def hashed(high: int) -> torch.Tensor:
-    """Edges of which one source has a large id."""
     edges = EDGES.clone()
     edges[0, 2] = min(high, 2**63 - 1)
     return edges

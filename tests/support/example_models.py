@@ -87,7 +87,6 @@ def typed_batches(seeds: str = ITEM, **options: Any) -> list[Any]:
 
 
 def timed_batches() -> list[Any]:
-    """Every batch has the times of its seeds."""
     return typed_batches(
         input_time=torch.arange(50, 74), time_attr="time", disjoint=True, temporal_strategy="uniform"
     )

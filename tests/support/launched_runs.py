@@ -60,6 +60,5 @@ def write_links(path: Path) -> Path:
 
 
 def arguments(folder: Path | str, run: Path, *more: object) -> list[str]:
-    """Returns a command that trains on links."""
     fixed = ["train", folder, "--task", "link", *SMALL, "--batch-size", 64, "--dropout", 0, "--run", run]
     return [str(one) for one in (*fixed, "--set", "run.matrix_product=native", *more)]

@@ -30,7 +30,6 @@ def nothing_is_left() -> Iterator[None]:
 
 
 def shared_memory() -> set[Path]:
-    """Names in shared memory."""
     return set(Path("/dev/shm").iterdir())
 
 

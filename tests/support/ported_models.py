@@ -75,12 +75,10 @@ def stirred(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def accelerated(model: torch.nn.Module, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
-    """An accelerated copy."""
     return accelerate(copy.deepcopy(model).to(dtype))
 
 
 def report_of(model: torch.nn.Module) -> AccelerationReport:
-    """Accelerates a model and returns the report."""
     found: list[AccelerationReport] = []
     accelerate(model, found.append)
     return found[0]

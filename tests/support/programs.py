@@ -38,7 +38,6 @@ def quick_programs() -> dict[str, str]:
 
 
 def run_text(program: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs the text of a Python program as a fork, with variables added to its environment."""
     environment = {**os.environ, **quick_programs(), **variables}
     command = ["python", "-c", program, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)

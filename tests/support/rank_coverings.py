@@ -27,10 +27,6 @@ def pairwise(
     """Returns settings, the same for the same arguments, such that every allowed pair is in one.
 
     Of some settings with a pair that is left, the one with the most such pairs is taken.
-
-    Args:
-        factors: the values of each factor.
-        allowed: returns whether some factors may have these values together.
     """
     draw, rows = random.Random(0), []
     left = dict.fromkeys(_pairs(factors, allowed))
@@ -143,7 +139,6 @@ def settings_of(
     first: Sequence[str],
     full: bool,
 ) -> list[Setting]:
-    """Returns the settings of some factors, those with equal values of the ``first`` in a row."""
     rows = (product if full else pairwise)(factors, allowed)
     return sorted(rows, key=lambda row: [factors[name].index(row[name]) for name in first])
 

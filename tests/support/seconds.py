@@ -32,11 +32,7 @@ def used() -> float:
 
 
 def by_folder(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Returns the seconds of each folder of tests, and of the files outside folders together.
-
-    Args:
-        seconds: the seconds of test functions, such as ``tests/ops/test_norm.py::test_moments``.
-    """
+    """Returns the seconds of each folder of tests, and of the files outside folders together."""
     found: dict[str, float] = defaultdict(float)
     for name, value in seconds.items():
         parts = name.partition("::")[0].split("/")

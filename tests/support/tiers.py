@@ -92,12 +92,7 @@ WORLDS = [*in_all((1, [0]), (2, [0, 1])), (3, [0, 1, 1]), *in_all((4, [0, 1, 2, 
 
 
 def examples(number: int = MANY, **options: Any) -> settings:
-    """Returns settings of Hypothesis: at most `FEW` examples, in `make test-all` at least `MANY`.
-
-    Args:
-        number: how many examples a test needs that is run by itself.
-        options: other settings.
-    """
+    """At most `FEW` examples, in `make test-all` at least `MANY`."""
     return settings(max_examples=max(number, MANY) if ALL else min(number, FEW), **options)
 
 
@@ -127,12 +122,7 @@ def chosen(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def covering(cases: list[dict[str, Hashable]], strength: int) -> set[int]:
-    """Returns the places of cases that have every choice of values of some parameters.
-
-    Args:
-        cases: of each case the value of each parameter.
-        strength: of how many parameters.
-    """
+    """Returns the places of cases that have every choice of values of some parameters."""
     if any(len(case) <= strength for case in cases):
         return set(range(len(cases)))
     choices = [set(itertools.combinations(case.items(), strength)) for case in cases]

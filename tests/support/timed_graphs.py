@@ -29,11 +29,7 @@ def bank(labels: str = "labels") -> Dataset:
     time = torch.randint(1000, (PAYMENTS,), generator=draw)
     card = torch.randint(CARDS, (PAYMENTS,), generator=draw)
     x = torch.randn(PAYMENTS, 4, generator=draw)
-    y = {
-        "labels": (x[:, :1] > 0.8),
-        "classes": torch.arange(PAYMENTS) % 3,
-        "values": x[:, 0] * 2,
-    }[labels]
+    y = {"labels": (x[:, :1] > 0.8), "classes": torch.arange(PAYMENTS) % 3, "values": x[:, 0] * 2}[labels]
     splits = {"train": time < 600, "val": (time >= 600) & (time < 800), "test": time >= 800}
     payments = NodeSet(
         "payment",

@@ -160,7 +160,6 @@ def write_csv(path: Path, rows: Any) -> None:
 
 
 def write_ogb_splits(folder: Path, split: str, dataset: Dataset) -> None:
-    """Writes split/SPLIT/{train,valid,test}.csv.gz."""
     for part, name in (("train", "train"), ("valid", "val"), ("test", "test")):
         write_csv(folder / "split" / split / f"{part}.csv.gz", dataset.split(name).tolist())
 
@@ -252,7 +251,6 @@ def link_splits(sources: int, targets: int, seed: int = 0) -> dict[str, LinkSpli
 
 
 def typed_links() -> Dataset:
-    """Returns users who buy items, with links of that relation."""
     buys = EdgeSet(("user", "buys_", "item"), pairs(12, 6, 4, 1), {}, link_splits(6, 4))
     back = EdgeSet(("item", "rev_buys", "user"), buys.edge_index.flip(0).clone())
     return Dataset("shop", (NodeSet("user", 6), NodeSet("item", 4)), (buys, back), "Made up for tests.")
@@ -329,7 +327,6 @@ def tables(draw: st.DrawFn, rows: int, names: st.SearchStrategy[str] = NAMES) ->
 
 @st.composite
 def edges(draw: st.DrawFn, nodes: int) -> Tensor:
-    """[2, E] int32 or int64."""
     pairs = draw(st.lists(st.tuples(*[st.integers(0, nodes - 1)] * 2), max_size=20))
     dtype = draw(st.sampled_from([torch.int32, torch.int64]))
     return torch.tensor(pairs, dtype=dtype).reshape(-1, 2).T.contiguous()

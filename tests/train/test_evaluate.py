@@ -326,7 +326,6 @@ class Watched:
 
 
 def shop() -> Dataset:
-    """Returns users and items whose edges do not matter."""
     none = torch.zeros(2, 0, dtype=torch.int64)
     nodes = NodeSet("user", USERS), NodeSet("item", ITEMS)
     return Dataset("shop", nodes, (EdgeSet(("user", "buys", "item"), none),))

@@ -101,7 +101,6 @@ def _check_reports(run: Path, ranks: int) -> None:
 
 
 def _check_figures(run: Path, historical: bool) -> None:
-    """Asserts that the result of a run has figures of historical embeddings if it had them."""
     figures = json.loads((run / "result.json").read_text())["historical"]
     assert (figures is not None) == historical
     if figures is not None:
@@ -162,7 +161,6 @@ def test_another_number_of_ranks_goes_on_with_the_same_minibatches(
 
 
 def _in_turns(seen: list[dict[str, Any]]) -> list[list[int]]:
-    """Minibatches of all ranks in the order of steps, and of ranks within a step."""
     return [seeds for step in zip(*(one["seeds"] for one in seen), strict=True) for seeds in step]
 
 

@@ -175,7 +175,6 @@ def test_curves_by_epoch_and_over_time(
 
 
 def tasks() -> dict[str, Any]:
-    """The tasks with each of their metrics."""
     found: dict[str, Any] = {}
     for metric in Metric:
         made: list[Any] = [ClassTask(4, metric), LabelTask(4, metric)]

@@ -52,7 +52,6 @@ def undisturbed_runs(graph_folder: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def undisturbed(undisturbed_runs: Callable[[str], Path]) -> Path:
-    """Returns the undisturbed run of native GraphSAGE."""
     return undisturbed_runs("sage")
 
 
@@ -259,7 +258,6 @@ def restarted(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> d
 
 @pytest.fixture(scope="module")
 def undisturbed_restart(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that the launches end as."""
     run = tmp_path_factory.mktemp("undisturbed") / "run"
     (seen,) = launch(2, {"arguments": train(graph_folder, run, *RESTARTS_RUN)})
     assert {one["status"] for one in seen} == {0}

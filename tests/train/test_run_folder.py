@@ -245,7 +245,6 @@ RUN = [*SMALL, "--batch-size", "64", "--seed", "5"]
 
 
 def tensorboard_of(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """The steps and figures in TensorBoard's files, by name."""
     found = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = found.EventAccumulator(str(folder)).Reload()
     return {

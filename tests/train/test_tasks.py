@@ -248,7 +248,6 @@ def slow_rank(link: float, negatives: list[float]) -> float:
 
 
 def hits_of_list(links: list[float], negatives: list[float], k: int) -> list[bool]:
-    """Returns whether each link is above the k-th highest negative of all."""
     if len(negatives) < k:
         return [True] * len(links)
     limit = sorted((INF if math.isnan(one) else one for one in negatives), reverse=True)[k - 1]

@@ -58,7 +58,6 @@ def test_no_node_of_a_minibatch_is_later_than_its_seed() -> None:
 
 
 def scores_of(dataset: Dataset, split: str, *changes: str) -> Tensor:
-    """Returns the scores of the links of a split and of their negatives, by an untrained model."""
     config = assign(TrainConfig(), [*OF_LINKS, *changes])
     job, links = job_alone(config, dataset), PredictedLinks.of(dataset, config.task)
     measured = MeasuredTimedLinks.of(dataset, links, split, job.network, job.graph, job.task)  # type: ignore[arg-type]

@@ -62,7 +62,6 @@ def test_a_second_interrupt_is_not_polite() -> None:
 
 @pytest.fixture(scope="module")
 def folders(small_graph: Dataset, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The graph with several labels, and with values."""
     folder = tmp_path_factory.mktemp("tasks")
     for name, graph in (("labels", with_labels(small_graph)), ("values", with_values(small_graph))):
         write_folder(graph, folder / name)

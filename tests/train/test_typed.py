@@ -31,7 +31,6 @@ def predicted(run: Path, out: Path, *options: str) -> np.ndarray:
 
 
 def rows(run: Path) -> dict[str, bytes]:
-    """Returns the bytes of all learned rows and of what the optimizer keeps, by file."""
     files = (run / "embeddings").rglob("*.npy")
     return {str(path.relative_to(run)): path.read_bytes() for path in files}
 

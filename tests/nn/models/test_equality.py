@@ -119,7 +119,6 @@ def both_kinds(
 def assert_same(
     native: nn.NativeModel, reference: Any, found: Tensor, wanted: Tensor, tolerance: float
 ) -> None:
-    """Compares outputs and the gradients of all parameters."""
     assert found.shape == wanted.shape and distance(found, wanted) < tolerance
     assert_near(gradients(native, found), gradients(reference, wanted), tolerance)
 

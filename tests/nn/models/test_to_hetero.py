@@ -15,14 +15,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.data import Schema
 from tests.support.accuracy import assert_as_pygs
 from tests.support.ported_models import stirred
-from tests.support.typed_layers import (
-    CITES,
-    SCHEMA,
-    rows_of,
-    typed_cases,
-    typed_minibatch,
-    with_tables,
-)
+from tests.support.typed_layers import CITES, SCHEMA, rows_of, typed_cases, typed_minibatch, with_tables
 
 CASES = typed_cases()
 METADATA = (list(SCHEMA.node_types), list(SCHEMA.relations))
