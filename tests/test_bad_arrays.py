@@ -1,8 +1,4 @@
-"""Public classes refuse arrays that would lead a kernel out of bounds, and things of wrong types.
-
-The operators have a test of their own. All bad arrays are tried in one process, which must end by
-itself.
-"""
+"""Public classes refuse arrays that would lead a kernel out of bounds, and wrong types."""
 
 from __future__ import annotations
 

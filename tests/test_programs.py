@@ -51,12 +51,6 @@ def test_a_signal_reaches_the_program(tmp_path: Path) -> None:
         assert program.wait(timeout=120) == 7
 
 
-def test_a_program_ends_by_the_signal_that_ended_its_fork(tmp_path: Path) -> None:
-    with start(tmp_path, _WAITS) as program:
-        os.kill(started(tmp_path), signal.SIGKILL)
-        assert program.wait(timeout=120) == -signal.SIGKILL
-
-
 def test_a_killed_program_leaves_no_fork(tmp_path: Path) -> None:
     with start(tmp_path, _WAITS) as program:
         pid = started(tmp_path)

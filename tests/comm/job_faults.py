@@ -178,10 +178,7 @@ def suspended(timeout: float, ready: str, backend: str) -> int:
 
 
 def train(steps: int, resume_at: int, seeds: list[list[int]]) -> list[list[float]]:
-    """Trains a small network; wrapped anew at ``resume_at``, as after a resume.
-
-    Returns its weights.
-    """
+    """Trains a small network; wrapped anew at ``resume_at``, as after a resume."""
     torch.manual_seed(1)
     model = torch.nn.Sequential(
         *(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.Linear(64, 3))

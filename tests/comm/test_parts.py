@@ -311,10 +311,7 @@ def test_packed_rows_of_another_layout_are_told() -> None:
 
 
 def meet(stores: Sequence[Store], order: Sequence[int], timeout: float = 20.0) -> list[str]:
-    """Returns what rank 0 wrote in the namespace, as each rank reads it.
-
-    Ranks come in ``order``.
-    """
+    """Returns what rank 0 wrote in the namespace, as each rank reads it."""
     size = len(stores)
 
     def rank(number: int) -> str:

@@ -29,7 +29,7 @@ from pyg_batchgnn.data import (
     verify_folder,
 )
 from pyg_batchgnn.data.generator import papers, typed
-from pyg_batchgnn.data.generator.edges import BLOCK_NODES, IdPermutation, coprime_strides, make_communities
+from pyg_batchgnn.data.generator.edges import BLOCK_NODES, IdPermutation, make_communities
 from pyg_batchgnn.data.generator.papers import class_means, scale_of_degrees, to_bfloat16
 from pyg_batchgnn.data.generator.progress import ProgressBar
 from tests.data.test_folder import assert_same
@@ -191,11 +191,6 @@ def test_communities_nest(nodes: int, classes: int) -> None:
     assert np.isin(made.group_start, made.leaf_start).all() and made.group_start[-1] == nodes
     assert set(made.group_class) == set(range(classes))
     assert (np.gcd(made.group_stride, np.diff(made.group_start)) == 1).all()
-
-
-def test_strides_are_coprime() -> None:
-    sizes = np.arange(1, 3000)
-    assert (np.gcd(coprime_strides(sizes), sizes) == 1).all()
 
 
 def test_half_precision_and_more_classes_than_features() -> None:

@@ -370,8 +370,3 @@ def test_damaged_files_give_arrays_or_an_error(path: Path, is_zip: bool, data: s
         assert all(isinstance(values, np.ndarray) for values in found.values())
     except DatasetError as error:
         assert str(path) in str(error)
-
-
-def test_a_file_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match="download the data set again"):
-        read_split_file(tmp_path / "gone.pt")

@@ -420,11 +420,6 @@ def test_flaw_is_named(changes: dict[str, Any], array: str, fact: str) -> None:
     assert "; " in message and "\n" not in message
 
 
-def test_names_the_data_set_without_a_file() -> None:
-    with pytest.raises(DatasetError, match=r"^tiny: y: "):
-        check_dataset(changed(tiny_dataset(), {"nodes/y": torch.zeros(3, dtype=torch.int64)}))
-
-
 @pytest.mark.parametrize(
     "changes",
     [

@@ -122,11 +122,6 @@ def test_damaged_gzip_is_named(tmp_path: Path, kind: str) -> None:
     assert str(error.value).startswith(f"{path}: edge_index: truncated or damaged gzip")
 
 
-def test_absent(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match=r"t\.csv\.gz: y: the file does not exist"):
-        read_csv_gz(tmp_path / "t.csv.gz", "y", np.int64)
-
-
 # Ogb download #####################################################################################
 
 
@@ -419,13 +414,6 @@ def test_flaws_of_binary_files_are_named(tmp_path: Path, changes: dict[str, Any]
     with pytest.raises(DatasetError) as error:
         read_ogb("ogbn-papers100M", tmp_path)
     assert fact in str(error.value)
-
-
-def test_truncated_binary_is_named(tmp_path: Path) -> None:
-    folder, _ = write_ogb_binary(tmp_path)
-    cut_bytes(folder / "raw" / "data.npz", 200)
-    with pytest.raises(DatasetError, match=r"data\.npz: num_nodes_list: truncated or damaged archive"):
-        read_ogb("ogbn-papers100M", tmp_path)
 
 
 def test_absent_and_not_to_be_downloaded(nowhere: Path) -> None:

@@ -23,14 +23,12 @@ import torch._dynamo
 import typer
 import yaml
 
-from benchmark import ranks
 from benchmark.papers.others import DISTDGL
 from benchmark.papers.page import Stored
 from benchmark.report import GAINS_PAGES, with_gains
 from benchmark.summary import table
 from benchmark.support.cli import RESULTS
 from benchmark.support.tables import FOR_A_MEDIAN, typical
-from benchmark.support.world import summary
 from build_tools import docs_hooks, files_page
 from build_tools.docs_hooks import command_line
 from pyg_batchgnn.train.cli import app
@@ -114,32 +112,6 @@ def test_the_tutorial_shows_lines_of_the_script() -> None:
 
 
 # Peer tables ######################################################################################
-
-
-def _part() -> dict[str, Any]:
-    """Returns two rounds of two ranks; the slowest rank of the faster round counts."""
-    theirs: dict[str, Any] = {"sample": 2.0, "features": 1.0, "forward": 3.0, "backward": 2.0}
-    theirs = {"phases": theirs, "remote_rows": 900}
-    ours = {"phases": {"prepare": 1.0, "forward": 2.0, "backward": 1.0}, "rows_fetched": 300}
-    ours |= {"stats": {"rows_fetched": 600}}
-    series = [
-        {"round": number, "setting": setting, **summary([{"wall": wall + number, **side} for wall in walls])}
-        for number in range(2)
-        for setting, side, walls in (("DistDGL", theirs, (7.5, 7.0)), ("B = all", ours, (3.0, 3.5)))
-    ]
-    return {"series": series}
-
-
-def test_training_compares_seconds_and_rows_of_an_epoch() -> None:
-    theirs, ours = ranks.against_dist_dgl(_part()).splitlines()[2:]
-    assert theirs == "| DistDGL | 7.50 | 3.00 | 3.00 | 2.00 | 900 | 1.0x | 1.0x | 1.0x |"
-    assert ours == "| B = all | 3.50 | 1.00 | 2.00 | 1.00 | 300 | 2.1x | 3.0x | 3.0x |"
-
-
-def test_preparation_compares_seconds_and_rows() -> None:
-    theirs, ours = ranks.preparation_against_dist_dgl(_part()).splitlines()[2:]
-    assert theirs == "| DistDGL | 7.50 | 900 | 1.0x | 1.0x |"
-    assert ours == "| B = all | 3.50 | 300 | 2.1x | 3.0x |"
 
 
 def test_the_gain_of_embeddings_is_over_the_faster_of_torchs(tmp_path: Path) -> None:
@@ -448,10 +420,7 @@ def anchors_of(text: str) -> set[str]:
 
 
 def broken_links(page: Path, text: str, others: Mapping[Path, str]) -> list[str]:
-    """Returns the links of a page that lead to no file, no heading, or out of the site.
-
-    ``others``: the contents of all pages; those outside have no anchors that are known.
-    """
+    """Returns the links of a page that lead to no file, no heading, or out of the site."""
     inline = r"\]\(<?([^)>\s]+)[^)]*\)|^\[[^]^]+\]:\s+(\S+)|(?:src|href)=\"([^\"]+)\""
     prose = re.sub(r"`[^`\n]*`", "", without_blocks(text))
     links = ["".join(found) for found in re.findall(inline, prose, re.MULTILINE)]

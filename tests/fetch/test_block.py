@@ -272,10 +272,7 @@ def comes_back(row: int, number: int, period: int) -> int:
 
 
 def by_hand(string: list[set[int]], capacity: int, period: int, in_use: int) -> list[int] | None:
-    """Returns how many rows are read before each unit, in plain Python.
-
-    None if they do not fit, or if that is not for the rule alone to say.
-    """
+    """Returns how many rows are read before each unit, in plain Python."""
     here: set[int] = set()
     reads = []
     for number, needed in enumerate(string):

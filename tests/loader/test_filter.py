@@ -296,15 +296,6 @@ def test_native_batches_ask_once_a_fetch_group() -> None:
     assert features.requests == [3] * 5
 
 
-def test_no_attribute_beyond_pygs() -> None:
-    data = make_data()
-    batch = next(iter(make_loader(stores_of(data, "coo"), input_nodes=torch.arange(50))))
-    assert contents(batch).keys() == {
-        *("edge_index", "num_nodes", "x", "y", "edge_attr", "n_id", "e_id", "num_sampled_nodes"),
-        *("num_sampled_edges", "input_id", "batch_size"),
-    }
-
-
 def test_custom_class() -> None:
     class Mine(Data):
         pass

@@ -1,7 +1,4 @@
-"""Batches on a device: bit for bit those of the ordinary loader, through the whole queue.
-
-The device is the CPU here, which goes the same way; `tests/device` has the parts.
-"""
+"""Batches on a device: bit for bit those of the ordinary loader, through the whole queue."""
 
 from __future__ import annotations
 

@@ -199,13 +199,6 @@ def test_input_id_of_the_users_own(given: Tensor) -> None:
     )
 
 
-@pytest.mark.parametrize("given", [None, MASK, IDS, IDS.flip(0)])
-def test_input_id_is_pygs(given: Any) -> None:
-    data = make_data()
-    theirs = NodeLoader(data, PygNeighborSampler(graph_from_pyg(data), [4, 3], seed=7), given, batch_size=32)
-    assert_same(make_loader(data, input_nodes=given), theirs)
-
-
 # Other arguments ##################################################################################
 
 

@@ -138,10 +138,7 @@ def each(links: Any, make: Any) -> Any:
 
 
 def link_times(count: int, early: bool) -> Tensor:
-    """Returns the times of links. With ``early`` some are earlier than all nodes and edges.
-
-    Such links may have no negative that is no edge: the earliest nodes may have one.
-    """
+    """Returns the times of links. With ``early`` some are earlier than all nodes and edges."""
     times = torch.arange(count) * 5 % 9 + 3
     times[::13] -= 20 * early
     return times
@@ -337,12 +334,3 @@ def test_minibatches_over_ccl_are_those_of_one_process() -> None:
 
 def test_impossible_links_are_refused() -> None:
     run_ranks(refusals, 2, hosts=[0, 1])
-
-
-def test_settings_of_links_have_the_whole_product_of_the_main_factors() -> None:
-    every = factors(2)
-    names = (*MAIN, "schedule")
-    wanted = product({name: every[name] for name in names}, allowed)
-    made = settings(True, 2)
-    assert all(map(allowed, made))
-    assert [{name: one[name] for name in names} for one in made] == wanted

@@ -26,7 +26,6 @@ from tests.support.rank_coverings import (
     TIMEOUT,
     Covering,
     over_ranks,
-    product,
     run_covering,
     run_settings,
     settings_of,
@@ -139,10 +138,7 @@ def _owner_of_inputs(loader: Any, setting: Mapping[str, Any], ranks: int) -> lis
 
 
 def _check_counts(epoch: RankEpoch, setting: Mapping[str, Any]) -> None:
-    """Checks rounds, and rows of native batches, whose nodes and edges are as they were sampled.
-
-    An induced subgraph does not have the edges of its hops.
-    """
+    """Checks rounds, and rows of native batches, whose nodes and edges are as they were sampled."""
     comm, loader, made, counts = epoch.comm, epoch.loader, epoch.batches, epoch.counts
     plan, sizes = loader._setup.plan, loader.sizes
     macrobatches = [made[first : first + sizes.macrobatch] for first in range(0, len(made), sizes.macrobatch)]
@@ -376,10 +372,3 @@ def test_two_ranks(job: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(("ranks", "hosts"), WORLDS[1:3], ids=str)
 def test_graphs_of_odd_shapes(ranks: int, hosts: Sequence[int]) -> None:
     run_ranks(odd_graphs, ranks, {"first": 100 * ranks, "count": 25}, hosts=hosts)
-
-
-def test_settings_of_nodes_are_the_whole_product() -> None:
-    names = [tuple(one.items()) for one in product(factors(2), allowed)]
-    settings = settings_of(factors(2), allowed, IN_ONE_PROCESS, full=True)
-    made = [tuple(one.items()) for one in settings]
-    assert len(made) == len(names) and set(made) == set(names)

@@ -17,9 +17,8 @@ from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import AgreementError, BrokenCommunicatorError, CommError, Communicator
 from pyg_batchgnn.device import tensors_of
 from tests.support.partitioned_graphs import CASES, whole
-from tests.support.rank_coverings import Covering
 from tests.support.rank_epochs import BATCH, assert_same, one_process, stores
-from tests.support.rank_graphs import GRAPHS, POLICIES, owners, stores_of
+from tests.support.rank_graphs import GRAPHS, stores_of
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
 
@@ -260,31 +259,6 @@ def test_a_global_schedule_goes_on_at_another_number_of_ranks(drop_last: bool) -
     end, _ = dealt(1, 100, state)
     together = [*begun, *more, *end]
     assert list(itertools.takewhile(bool, together)) == alone
-
-
-# Rank coverings ###################################################################################
-
-
-@pytest.mark.parametrize("count", [0, 6, 7, 1000])
-def test_slices_have_every_setting_once(count: int) -> None:
-    settings = [{"number": number} for number in range(count)]
-    texts = [f"{piece}/7" for piece in range(1, 8)]
-    slices = [Covering.parse(text, every=5).take(settings) for text in texts]
-    assert [*itertools.chain.from_iterable(slices)] == settings
-    assert Covering.parse("1", every=5).take(settings) == settings
-    assert max(map(len, slices)) - min(map(len, slices)) <= 1
-    assert Covering.parse("", every=5).take(settings) == settings[::5]
-
-
-@pytest.mark.parametrize("text", ["0", "2", "0/3", "4/3", "1/0", "1/", "x", "-1/3"])
-def test_what_is_neither_all_nor_a_slice_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="a slice like 3/8, not"):
-        Covering.parse(text, every=1)
-
-
-def test_policies_do_not_differ_on_one_rank() -> None:
-    for policy in POLICIES:
-        assert not any(own.any() for own in owners((60, 40, 1, 7), policy, 1))
 
 
 # Rank agreement ###################################################################################

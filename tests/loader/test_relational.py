@@ -21,10 +21,7 @@ CUSTOMERS, PRODUCTS, REVIEWS, LAST = 2_000, 300, 30_000, 10_000
 
 @pytest.fixture(scope="module")
 def tables() -> HeteroData:
-    """Returns customers, products and reviews, joined in both directions by keys.
-
-    Products and reviews have times. The first seeds are earlier than all products.
-    """
+    """Returns customers, products and reviews, joined in both directions by keys."""
     draw = torch.Generator().manual_seed(3)
     graph = HeteroData()
     graph["customer"].num_nodes = CUSTOMERS

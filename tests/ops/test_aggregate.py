@@ -350,12 +350,6 @@ def test_edge_ids_are_positions_unless_they_are_given() -> None:
     assert InEdges(indptr, indices, edge_ids).explicit_edge_ids() is edge_ids
 
 
-def test_nothing_is_copied() -> None:
-    arrays = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1]), torch.tensor([2, 0, 1])
-    found = InEdges.checked(*arrays)
-    assert found.indptr is arrays[0] and found.indices is arrays[1] and found.edge_ids is arrays[2]
-
-
 @pytest.mark.parametrize(
     ("sources", "options", "error", "text"),
     [

@@ -221,10 +221,6 @@ def test_populated_memory_is_there_and_keeps_its_contents() -> None:
     assert int(memory[5000]) == 7 and int(memory.sum()) == 7 + (32 << 20) // mmap.PAGESIZE
 
 
-def test_the_processor_is_known() -> None:
-    assert ops.simd_level() in (0, 256, 512)
-
-
 def test_sizes_around_the_limit_of_a_class_map_no_memory_again() -> None:
     draw, limit = random.Random(0), 20 << 20
     ops.empty_cache()

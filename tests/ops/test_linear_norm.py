@@ -235,10 +235,7 @@ def moments_example(
 
 
 def check(x: Tensor, weight: Tensor, bias: Tensor | None, threads: int = 2) -> Tensor:
-    """The product's bits are those without moments; the moments are those of the product.
-
-    Returns them.
-    """
+    """The product's bits are those without moments; the moments are those of the product."""
     y, mean, variance = kernels.linear_moments(x, None, weight, bias, weight.dtype, threads)
     assert torch.equal(y, ops.linear([x], [weight], bias))
     wide = y.double()

@@ -330,11 +330,7 @@ def test_mistakes_are_refused(call: Callable[[], object], error: type[Exception]
 
 
 def test_opcheck() -> None:
-    """What is written to is what the schemas say.
-
-    Lengths of results depend on values and nobody traces these operators, so they have no fake
-    kernels.
-    """
+    """What is written to is what the schemas say."""
 
     def check(operator: Any, *arguments: Any) -> None:
         checks = ("test_schema", "test_autograd_registration")

@@ -64,11 +64,7 @@ class SparseTensor:
 
 
 class Planetoid:
-    """A random undirected graph of Cora's size, where PyG would download Cora.
-
-    Args:
-        root, name: ignored.
-    """
+    """A random undirected graph of Cora's size, where PyG would download Cora."""
 
     num_features, num_classes = 1433, 7
 

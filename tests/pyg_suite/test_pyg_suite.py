@@ -20,13 +20,7 @@ _NO_PACKAGE = re.compile(r"Packages? .* not found")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one test.
-
-    Attributes:
-        test: its id, a path in the checkout and a name.
-        result: "passed", "failed" or "skipped".
-        reason: says why it failed or was skipped.
-    """
+    """The outcome of one test."""
 
     test: str
     result: str
@@ -39,11 +33,7 @@ class Outcome:
 
 
 def read_exceptions(path: Path) -> dict[str, str]:
-    """Returns the tests that need not pass, and the reason of each.
-
-    Each line is ``test id | reason``. Empty lines and those that begin with ``#`` say nothing. An
-    id without parameters stands for all cases of the test.
-    """
+    """Returns the tests that need not pass, and the reason of each."""
     lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
     found = {}
     for line in lines:

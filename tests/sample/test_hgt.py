@@ -47,10 +47,7 @@ HGT = int.from_bytes(b"hgt", "little")
 
 @dataclass
 class BudgetReference:
-    """Samples minibatches of one graph by one plan in plain Python, the definition of right ones.
-
-    It can be read beside docs/concepts/sampling-contract.md.
-    """
+    """Samples minibatches by one plan in plain Python, the definition of right ones."""
 
     graph: ReferenceGraph
     plan: HGTPlan

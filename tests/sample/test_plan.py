@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from torch_geometric.sampler import NumNeighbors
 from pyg_batchgnn.sample import (
     MacrobatchSampler,
     NeighborChoice,
-    Replacement,
     SamplingPlan,
     fanouts_by_relation,
     keyed_permutation,
@@ -51,20 +49,6 @@ def sample(seeds: Any, threads: int | None = None) -> None:
 def test_fanouts(fanouts: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         SamplingPlan(fanouts)
-
-
-def test_replacement_must_be_an_enum() -> None:
-    with pytest.raises(TypeError, match="'with'"):
-        SamplingPlan((2,), "with")  # type: ignore[arg-type]
-
-
-def test_plan_is_a_frozen_value() -> None:
-    plan = SamplingPlan((15, 10, 5))
-    assert plan == SamplingPlan((15, 10, 5), Replacement.WITHOUT, edge_ids=True)
-    assert hash(plan) == hash(SamplingPlan((15, 10, 5)))
-    assert plan != SamplingPlan((15, 10, 5), Replacement.WITH)
-    with pytest.raises(FrozenInstanceError):
-        plan.fanouts = (1,)  # type: ignore[misc]
 
 
 def test_fanouts_may_be_any_integers() -> None:

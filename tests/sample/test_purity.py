@@ -1,7 +1,4 @@
-"""A minibatch depends on nothing but its contract.
-
-Not on threads, not on grouping, not on earlier calls, not on what became of other batches.
-"""
+"""A minibatch depends on nothing but its contract."""
 
 from __future__ import annotations
 

@@ -171,11 +171,7 @@ def test_every_subset(degree: int, fanout: int) -> None:
     ("degree", "fanout", "draws"), [(11, 10, 20_000), (100, 10, 40_000), (201, 200, 20_000)]
 )
 def test_order_of_floyd(degree: int, fanout: int, draws: int) -> None:
-    """Picks number s + 1 is j = d - k + s with probability (s + 1) / (j + 1), else uniform below j.
-
-    The order is part of the contract, though no order of the neighbours changes what a layer
-    computes.
-    """
+    """Pick s + 1 is j = d - k + s with probability (s + 1) / (j + 1), else uniform below j."""
     picks = draw_picks(degree, fanout, WITHOUT, draws)
     for s in range(0, fanout, max(1, fanout // 10)):
         j = degree - fanout + s

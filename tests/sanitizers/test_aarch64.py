@@ -1,7 +1,4 @@
-"""The kernels give the same bits on aarch64 as on the processor at hand, at the baseline.
-
-A cross compiler makes the programs, and an emulator runs them. No hardware is needed.
-"""
+"""The kernels give the same bits on aarch64 as on the processor at hand, at the baseline."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Damaged arrays, and a process of its own in which callables meet them.
-
-A callable that trusts an array may read or write foreign memory. So a test runs all its cases in
-one process, which must end by itself.
-"""
+"""Damaged arrays, and a process of its own in which callables meet them."""
 
 from __future__ import annotations
 

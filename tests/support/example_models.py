@@ -1,8 +1,4 @@
-"""Models of the shapes that PyG's examples with neighbour loaders have, and graphs for them.
-
-A model here has the structure of the one in a script: the arguments, the layers, what is between
-them, and what is cut where.
-"""
+"""Models of the shapes that PyG's examples with neighbour loaders have, and graphs for them."""
 
 from __future__ import annotations
 

@@ -98,10 +98,7 @@ def gradients(module: torch.nn.Module, out: Tensor, *inputs: Tensor) -> list[Ten
 def assert_attention_as_pygs(
     ours: Any, pygs: Any, minibatch: SampledMinibatch, layers: Sequence[int]
 ) -> None:
-    """Fails unless a layer with attention gives what PyG's gives on layers of a minibatch.
-
-    Edges have attributes where the layer takes them.
-    """
+    """Fails unless a layer with attention gives what PyG's gives on layers of a minibatch."""
     dtype = next(ours.parameters()).dtype
     attributes = []
     if ours.edge_dim is not None:

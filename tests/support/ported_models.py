@@ -104,11 +104,7 @@ def results(model: torch.nn.Module, out: Tensor, *inputs: Tensor) -> dict[str, T
 
 
 def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
-    """Fails unless every result is near the wanted one.
-
-    A difference is compared with the largest absolute value, at least a tenth of that of all
-    results: the bias before a batch norm, for example, has no gradient but rounding errors.
-    """
+    """Fails unless every result is near the wanted one."""
     assert list(found) == list(wanted)
     least = max(float(value.abs().max()) for value in wanted.values() if value.numel()) / 10
     for name, value in wanted.items():

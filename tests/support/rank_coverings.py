@@ -1,8 +1,4 @@
-"""Runs of jobs that go through the combinations of options of loaders over ranks.
-
-`make test-all` goes through all of them, or a slice (`tiers`), `make test` through a few that have
-every pair of values.
-"""
+"""Runs of jobs that go through the combinations of options of loaders over ranks."""
 
 from __future__ import annotations
 
@@ -24,10 +20,7 @@ from tests.support.tiers import ALL, VARIABLE, Slice, in_all
 def pairwise(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Mapping[str, Any]], bool]
 ) -> list[dict[str, Any]]:
-    """Returns settings, the same for the same arguments, such that every allowed pair is in one.
-
-    Of some settings with a pair that is left, the one with the most such pairs is taken.
-    """
+    """Returns settings, the same for the same arguments, such that every allowed pair is in one."""
     draw, rows = random.Random(0), []
     left = dict.fromkeys(_pairs(factors, allowed))
     while left:
@@ -94,11 +87,7 @@ class Covering:
 
     @classmethod
     def parse(cls, text: str, every: int) -> Covering:
-        """Returns what a value of the environment variable asks for; empty: every n-th setting.
-
-        Raises:
-            ValueError: the text is neither empty nor 1 nor a slice.
-        """
+        """Returns what a value of the environment variable asks for; empty: every n-th setting."""
         if not text:
             return cls(every=every)
         part = Slice.parse(text)

@@ -121,12 +121,7 @@ def run_ranks(
     environment: dict[str, str] | None = None,
     whole_end: bool = False,
 ) -> list[RankResult]:
-    """Runs ``function`` in every rank, in an empty folder of its own, with torchrun's environment.
-
-    Raises:
-        AssertionError: a rank failed (``check``), not all ended in time, or one left a process
-            behind.
-    """
+    """Runs ``function`` in every rank, in a folder of its own, with torchrun's environment."""
     needed = set(range(ranks)) - set(never_end)
     options: dict[str, Any] = {"store": store, "hosts": hosts, "environment": environment}
     with launch(function, ranks, arguments, whole_end=whole_end, **options) as job:

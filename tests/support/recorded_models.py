@@ -80,10 +80,7 @@ def gradients(model: torch.nn.Module, output: Any, inputs: Sequence[Tensor] = ()
 
 
 def assert_close(found: Any, wanted: Any, tolerance: float = 1e-10) -> None:
-    """Fails unless both have the same form, and every tensor differs by little.
-
-    A difference is compared with the largest value of all tensors.
-    """
+    """Fails unless both have the same form, and every tensor differs by little."""
     assert type(found) is type(wanted) and _keys(found) == _keys(wanted)
     pairs = list(zip(tensors(found), tensors(wanted), strict=True))
     largest = max((float(one.detach().abs().max()) for _, one in pairs if one.numel()), default=0.0)

@@ -1,8 +1,4 @@
-"""The processor time of tests, by folder, beside a budget for each.
-
-`make test` prints a table at its end. ``RECORD=1`` writes what it measured into ``seconds.json``.
-Nothing here makes a test fail.
-"""
+"""The processor time of tests, by folder, beside a budget for each."""
 
 from __future__ import annotations
 

@@ -43,10 +43,7 @@ def tiny_dataset(seed: int = 0) -> Dataset:
 
 
 def changed(dataset: Dataset, changes: Mapping[str, Any]) -> Dataset:
-    """Returns a data set with some arrays (named as in `arrays_of`) replaced; None omits one.
-
-    Fields are changed by their names.
-    """
+    """Returns a data set with some arrays (named as in `arrays_of`) replaced; None omits one."""
     fields = {name: value for name, value in changes.items() if name in ("name", "num_nodes", "num_classes")}
     arrays = {**arrays_of(dataset), **changes}
     tables: dict[Group, dict[str, Tensor]] = {NODE_GROUP: {}, EDGE_GROUP: {}}

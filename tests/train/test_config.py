@@ -32,7 +32,7 @@ from pyg_batchgnn.train.config import (
     preset,
     read_config,
 )
-from pyg_batchgnn.train.decisions import _common_level, choose_product, configure_malloc, product_shapes
+from pyg_batchgnn.train.decisions import _common_level, choose_product, product_shapes
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
 from tests.support.training_runs import SMALL, batchgnn, mistake
@@ -303,10 +303,6 @@ def test_kept_memory_takes_no_page_faults() -> None:
     for choice, (kept, faults) in seen.items():
         assert kept == str(choice == Malloc.KEEP.value)
         assert (faults < 100) is (choice == Malloc.KEEP.value), seen
-
-
-def test_leaving_the_allocator_alone_does_nothing() -> None:
-    assert configure_malloc(Malloc.DEFAULT) is False
 
 
 PAIRS, INTEL, OLD = ["pairs", "widened", "pairs"], ["widened", "widened", "pairs"], ["widened", "widened"]

@@ -435,26 +435,6 @@ def test_a_run_of_pygs_layers_is_refused_with_one_sentence(
         assert f"{old}/" in error and "model.layers is pyg: " in error
 
 
-def test_all_nodes_with_embeddings(drawn_run: Path, small_graph: Dataset, tmp_path: Path) -> None:
-    out = tmp_path / "deep" / "out"
-    assert batchgnn("predict", drawn_run, "--embeddings", "--out", out) == 0
-    found = arrays(out)
-    assert np.array_equal(found["node_ids"], np.arange(small_graph.num_nodes))
-    assert found["embeddings"].shape == (small_graph.num_nodes, 16)
-    assert found["embeddings"].std() > 0
-    assert [path.name for path in out.parent.iterdir()] == ["out"]
-
-
-def test_chosen_nodes_in_the_order_given(drawn_run: Path, tmp_path: Path) -> None:
-    chosen = np.array([7, 3, 7, 1999, 0], dtype=np.int32)
-    np.save(tmp_path / "ids.npy", chosen)
-    out = tmp_path / "out"
-    assert batchgnn("predict", drawn_run, "--nodes", tmp_path / "ids.npy", "--out", out) == 0
-    found = arrays(out)
-    assert np.array_equal(found["node_ids"], chosen)
-    assert np.array_equal(found["probabilities"][0], found["probabilities"][2])
-
-
 @pytest.mark.parametrize(
     ("ids", "message"),
     [

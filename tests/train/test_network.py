@@ -171,10 +171,7 @@ def test_classes_labels_and_values_are_learned(
 
 
 def test_what_the_predicted_nodes_depend_on_has_a_gradient_in_every_minibatch() -> None:
-    """A type without nodes, a relation without edges, and nodes of which no edge leads on.
-
-    Ranks sum the gradients of all parameters that are trained, so each must have one.
-    """
+    """A type without nodes, a relation without edges, and nodes of which no edge leads on."""
     none = torch.empty(2, 0, dtype=torch.int64)
     sets = (
         NodeSet("a", 4, {"y": torch.tensor([0, 1, 0, 1])}, {"train": torch.arange(4)}, 2),

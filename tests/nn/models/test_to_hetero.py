@@ -92,10 +92,7 @@ def test_a_graph_held_whole(name: str, aggr: str) -> None:
 )
 @pytest.mark.parametrize("name", MODELS)
 def test_the_seeds_of_a_minibatch(name: str, case: str, dtype: torch.dtype) -> None:
-    """In evaluation every row is computed by itself, so PyG's whole forward has the rows too.
-
-    Layers of an induced subgraph compute all rows, in training as well.
-    """
+    """In evaluation every row is computed by itself, so PyG's whole forward has the rows too."""
     minibatch = CASES[case]
     ours, pygs = (one.train(not minibatch.has_layers) for one in pair(name, dtype=dtype))
     seeds = {name: minibatch.nodes_of(name).nodes_per_hop[0] for name in SCHEMA.node_types}
