@@ -168,9 +168,6 @@ def test_a_room_imports_only_rooms_to_its_left() -> None:
     assert not found, "\n".join(found)
 
 
-# Front doors, circles, names ######################################################################
-
-
 def past_the_door(package: Package, module: str) -> dict[str, int]:
     """The files inside other rooms that a module imports, with the line of the import."""
     found = {}
@@ -241,8 +238,6 @@ def test_the_rules_of_files_see_violations(tmp_path: Path) -> None:
     assert circles(package.graph()) != []
     assert shared_names(package) == {"Step": ["pyg_batchgnn.data.graph", "pyg_batchgnn.store.rows"]}
 
-
-# Kernels ##########################################################################################
 
 STANDARD = frozenset(
     re.findall(

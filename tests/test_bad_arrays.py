@@ -196,9 +196,6 @@ def test_every_damaged_array_is_refused() -> None:
     assert_all_refused("tests.test_bad_arrays")
 
 
-# Wrong types ######################################################################################
-
-
 @pytest.fixture(scope="module")
 def comm() -> Communicator:
     return Communicator.create("types")

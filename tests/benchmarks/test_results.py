@@ -46,8 +46,6 @@ def test_every_result_keeps_its_machine(tmp_path: Path, monkeypatch: pytest.Monk
     assert machine(found) == before
 
 
-# Namespaces #######################################################################################
-
 OTHER = """
 import os
 from benchmark.support import namespaces
@@ -89,8 +87,6 @@ def test_a_run_removes_its_own_hosts_and_those_of_dead_processes() -> None:
         assert ours <= standing() and not theirs & standing()
 
 
-# Batches on a device ##############################################################################
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -122,8 +118,6 @@ def test_the_tiny_run(tmp_path: Path) -> None:
     cached = rows["host, a cache of a fifth"]["per_minibatch"]
     assert cached["rows_from_device_cache"] > 0 and cached["rows_over_bus"] > 0
 
-
-# Rows of one byte #################################################################################
 
 WRITTEN = [f"{name}, written" for name in jobs.LOADED]
 FORMS = {"loading": ["none", *jobs.LOADED, *WRITTEN], "steps": list(jobs.FORMS)}
@@ -160,17 +154,12 @@ def test_levels_train_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(levels.plot(result).axes[0].lines) == 2
 
 
-# Graphs on disk ###################################################################################
-
 NODES = 12_000
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return generate_papers_folder(PapersSpec(nodes=NODES), tmp_path_factory.mktemp("disk") / "papers")
-
-
-# Meters ###########################################################################################
 
 
 def test_reads_are_noted_with_the_least_time_of_all_gaps(
@@ -199,9 +188,6 @@ def test_distinct_pages_are_those_of_the_rows(folder: Path) -> None:
     offset, size = table.offset, table.row_bytes
     touched = {(offset + node * size + byte) // 4096 for node in batch.node.tolist() for byte in range(size)}
     assert found["pages"] == len(touched) and found["rows"] == batch.node.numel()
-
-
-# Parts ############################################################################################
 
 
 def test_parts_are_measured_and_shown_together(

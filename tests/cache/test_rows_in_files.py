@@ -216,9 +216,6 @@ def test_what_fits_is_held(tmp_path: Path, reads: list[int], monkeypatch: pytest
     assert not reads
 
 
-# Memory and files #################################################################################
-
-
 def test_tables_share_half_of_the_budget() -> None:
     memory = PassMemory(1000, None)
     first = memory.new_rows((100,), torch.float32).finish()[0]

@@ -17,9 +17,6 @@ import torch.distributed.checkpoint
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-# Registry #########################################################################################
-
-
 DTYPES = [
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool),
@@ -52,9 +49,6 @@ def same(got: Tensor, wanted: Tensor, what: Any = None) -> None:
         got.flatten()[:9],
         wanted.flatten()[:9],
     )
-
-
-# Gathers ##########################################################################################
 
 
 @case
@@ -104,9 +98,6 @@ def all_gather_into_tensor(rank: int, ranks: int) -> None:
         out = torch.empty(ranks * size)
         dist.all_gather_into_tensor(out, rows(rank, size))
         same(out, torch.cat([rows(other, size) for other in range(ranks)]))
-
-
-# Reductions #######################################################################################
 
 
 UNSIGNED = [torch.uint16, torch.uint32, torch.uint64]
@@ -176,9 +167,6 @@ def reduce_scatter_uneven(rank: int, ranks: int) -> None:
     out = torch.empty(10 * rank)
     dist.reduce_scatter(out, [rows(rank, 10 * part) for part in range(ranks)])
     same(out, sum((rows(other, 10 * rank) for other in range(ranks)), torch.zeros(10 * rank)))
-
-
-# Exchanges ########################################################################################
 
 
 def count(source: int, to: int, pattern: str) -> int:
@@ -264,9 +252,6 @@ def send_and_receive(rank: int, ranks: int) -> None:
     for work in dist.batch_isend_irecv(operations):
         work.wait()
     same(out, rows(before, 5))
-
-
-# Uses #############################################################################################
 
 
 @case

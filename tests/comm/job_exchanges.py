@@ -31,8 +31,6 @@ from pyg_batchgnn.comm import (
 from pyg_batchgnn.comm.mailbox import BackendMailbox, Mailbox, SharedMailbox
 from tests.comm.collective_cases import CASES
 
-# Rows #############################################################################################
-
 DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64),
@@ -100,8 +98,6 @@ def counted() -> list[dict[str, Any]]:
         assert comm.counters.snapshot().total.rounds == 0
         return [(after - before).as_dict(), {"total": (after - before).total.rounds}]
 
-
-# Small data #######################################################################################
 
 T = TypeVar("T")
 #: A sum of more bytes goes in pieces out and in sums back, after the counts.
@@ -313,9 +309,6 @@ def divergence() -> None:
     assert torch.equal(own, torch.full((8,), 3.0))
 
 
-# Sums #############################################################################################
-
-
 def term(rank: int, size: int, dtype: torch.dtype) -> Tensor:
     """Returns numbers of very different magnitudes, so that another order of addition shows."""
     generator = torch.Generator().manual_seed(rank)
@@ -420,9 +413,6 @@ def two_at_once() -> None:
     gradients.close()
 
 
-# Mailbox ##########################################################################################
-
-
 def without_memory() -> tuple[str, list[Any]]:
     refused = OSError(28, "No space left on device")
     faults = {"side_effect": refused} if os.environ["RANK"] == "1" else {"wraps": os.posix_fallocate}
@@ -460,9 +450,6 @@ def killed_while_sharing() -> tuple[str, str]:
     except CommError as error:
         return type(error).__name__, str(error)
     return "none", ""
-
-
-# Backends #########################################################################################
 
 
 def all_cases(backend: str, refused: list[str]) -> dict[str, str]:

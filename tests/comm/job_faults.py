@@ -27,8 +27,6 @@ from pyg_batchgnn.comm import (
 )
 from tests.support.faults import AwakeClock, stop_for_good, told
 
-# Faults ###########################################################################################
-
 
 def misbehave(how: str, comm: Communicator, other: Communicator, timeout: float) -> None:
     """Does something else than the sixth exchange, on the victim."""
@@ -174,9 +172,6 @@ def suspended(timeout: float, ready: str, backend: str) -> int:
         return number
 
 
-# Hook #############################################################################################
-
-
 def train(steps: int, resume_at: int, seeds: list[list[int]]) -> list[list[float]]:
     """Trains a small network; wrapped anew at ``resume_at``, as after a resume."""
     torch.manual_seed(1)
@@ -239,9 +234,6 @@ def killed_in_training(timeout: float) -> dict[str, Any]:
         except CommError as error:
             return told(error, clock)
     raise AssertionError
-
-
-# Memory ###########################################################################################
 
 
 def shared(sizes: list[int]) -> list[int]:

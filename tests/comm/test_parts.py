@@ -51,8 +51,6 @@ from pyg_batchgnn.comm.serial_executor import SerialExecutor
 from tests.support.limits import wait_until
 from tests.support.tiers import examples
 
-# Parts ############################################################################################
-
 
 def test_a_header_survives_the_wire() -> None:
     purpose = Purpose(7, Operation.EXCHANGE, Header(MessageKind.FEATURES, 1, 2), 400, 8)
@@ -238,9 +236,6 @@ def test_rows_that_cannot_be_exchanged_break_nothing(
         comm.barrier()
 
 
-# Layouts of rows ##################################################################################
-
-
 DTYPES = [torch.uint8, torch.bool, torch.int16, torch.bfloat16, torch.float32, torch.int64, torch.complex128]
 FIELDS = st.builds(Field, st.sampled_from(DTYPES), st.lists(st.integers(0, 3), max_size=2).map(tuple))
 
@@ -305,9 +300,6 @@ def test_packed_rows_of_another_layout_are_told() -> None:
             layout.views(packed)
     with pytest.raises(ValueError, match="at least one field"):
         RowLayout({})
-
-
-# Rendezvous #######################################################################################
 
 
 def meet(stores: Sequence[Store], order: Sequence[int], timeout: float = 20.0) -> list[str]:

@@ -257,8 +257,6 @@ def test_writing_never_overwrites_and_leaves_nothing_behind(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
-# Typed folder #####################################################################################
-
 WRITES = ("author", "writes", "paper")
 
 

@@ -53,9 +53,6 @@ def assert_sorted(folder: Path, index: Tensor, sources: int, targets: int, ids: 
         assert equal(found.edge_ids, wanted.edge_ids)
 
 
-# Forms ############################################################################################
-
-
 def write_list(folder: Path, index: np.ndarray) -> None:
     save_arrays(folder, edge_index=index)
 
@@ -151,9 +148,6 @@ def test_attributes_of_edges_in_parquet(tmp_path: Path) -> None:
     assert after.num_classes == 2
 
 
-# Other files ######################################################################################
-
-
 @pytest.mark.parametrize("links", [True, False])
 def test_everything_else_stays_as_it_is(tmp_path: Path, links: bool) -> None:
     dataset = tiny_dataset()
@@ -198,8 +192,6 @@ def test_a_folder_by_destination_stays(tmp_path: Path) -> None:
     assert made.edges == {}
     assert bytes_of(tmp_path / "again") == bytes_of(tmp_path / "csc")
 
-
-# Kills and full disks #############################################################################
 
 JOB = """
 import os, signal, sys
@@ -267,8 +259,6 @@ def test_a_full_disk_keeps_what_was_there(
     assert bytes_of(tmp_path / "csc") == bytes_of(tmp_path / "whole")
     assert writes < 100 or len(done) - first < len(done)  # what was complete was not done again
 
-
-# Memory and mistakes ##############################################################################
 
 MEASURED = """
 import re, sys

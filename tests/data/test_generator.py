@@ -228,8 +228,6 @@ def test_piece_must_be_positive(tmp_path: Path) -> None:
         generate_folder(GeneratorSpec(nodes=1000), tmp_path / "g", piece_nodes=0)
 
 
-# Typed generator ##################################################################################
-
 SPEC = TypedGeneratorSpec(papers=3000, seed=2, classes=5, features=12)
 CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")
 
@@ -289,8 +287,6 @@ def test_the_smallest_graph() -> None:
     made = generate_typed(TypedGeneratorSpec(papers=1, classes=1, features=1))
     assert [nodes.num_nodes for nodes in made.node_sets] == [1, 1, 1, 1]
 
-
-# Graphs like papers100M ###########################################################################
 
 PAPERS = PapersSpec(nodes=40_000, classes=8, features=8, seed=3)
 

@@ -126,9 +126,6 @@ def test_features_and_splits_of_nodes_stay() -> None:
     assert replace(held, edge_sets=tiny.edge_sets).num_edges == tiny.num_edges
 
 
-# Link splits ######################################################################################
-
-
 def plain_links() -> Dataset:
     tiny = tiny_dataset()
     return replace(tiny, edge_sets=(replace(tiny.edges, links=link_splits(NODES, NODES)),))
@@ -261,8 +258,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetNotFoundError, match=r"test.pt"):
         load_dataset("ogbl-citation2", tmp_path)
 
-
-# Split file #######################################################################################
 
 KINDS = st.one_of(
     arrays_of_numpy.integer_dtypes(), arrays_of_numpy.unsigned_integer_dtypes(),

@@ -190,8 +190,6 @@ def test_memory_mapped_features_are_not_copied_on_load(tmp_path: Path) -> None:
     assert np.shares_memory(again.nodes.tables["x"].numpy(), again.to_pyg().x.numpy())
 
 
-# Parquet ##########################################################################################
-
 SRC, DST = np.array([0, 3, 2, 1], np.int32), np.array([1, 1, 0, 2], np.int32)
 
 
@@ -358,9 +356,6 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(DatasetError, match="pip install pyarrow"):
         read_folder(tmp_path)
-
-
-# Checks ###########################################################################################
 
 
 INF, NAN = float("inf"), float("nan")

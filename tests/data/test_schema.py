@@ -39,9 +39,6 @@ def test_names_must_fit_together() -> None:
         HOMOGENEOUS.relation_number(CITES)
 
 
-# To PyG and back ##################################################################################
-
-
 def test_to_pyg_has_masks_and_types() -> None:
     dataset = tiny_dataset()
     data = dataset.to_pyg()

@@ -310,8 +310,6 @@ def test_gradients_that_were_dropped_move_nothing(comm: Communicator) -> None:
     assert torch.allclose(embedding.table_of().weight, wanted) and not embedding._read
 
 
-# Folder ###########################################################################################
-
 NODES = 12
 
 

@@ -32,8 +32,6 @@ from tests.support.rank_graphs import GRAPHS, arguments_of, stores_of
 from tests.support.ranks import ROOT, run_ranks
 from tests.support.tiers import in_all
 
-# Jobs of ranks ####################################################################################
-
 F, CLASSES = 6, 7
 WEIGHT = torch.randn(F, CLASSES, generator=torch.Generator().manual_seed(0))
 RULES: tuple[tuple[UpdateRule, Any], ...] = (
@@ -371,9 +369,6 @@ def refusals(graph: Communicator, comm: Communicator) -> None:
         Embedding(whole(case), F, comm=comm)
 
 
-# Typed graphs #####################################################################################
-
-
 def loaders(ids: Communicator, comm: Communicator) -> None:
     """Loaders of typed graphs, with times and disjoint too, tell which rows they need. Rows of all
     types come and change together, in one exchange each."""
@@ -430,9 +425,6 @@ def run() -> str:
     return out.getvalue()
 
 
-# Ranks ############################################################################################
-
-
 @pytest.mark.parametrize("ranks", [*in_all(1), 2, *in_all(4)])
 def test_training_equals_one_process(ranks: int) -> None:
     run_ranks(equals_one_process, ranks)
@@ -479,9 +471,6 @@ def test_what_cannot_be_is_refused() -> None:
 @pytest.mark.parametrize("ranks", [*in_all(2), 3])
 def test_rows_of_all_types_travel_together(ranks: int) -> None:
     run_ranks(loaders, ranks)
-
-
-# Example ##########################################################################################
 
 
 def test_it_learns_over_ranks() -> None:

@@ -69,8 +69,6 @@ def test_an_unknown_attribute_is_named() -> None:
         ready.attribute("z")
 
 
-# In place #########################################################################################
-
 TABLE_NODES = 6
 
 
@@ -153,8 +151,6 @@ def test_files_are_told_from_memory(tmp_path: Path) -> None:
     assert not is_mapped(torch.randn(5000).share_memory_())
     assert are_mapped([torch.randn(10), mapped, torch.empty(0), mapped[1000:]]) == [False, True, False, True]
 
-
-# Access ###########################################################################################
 
 OTHER = Group(RowKind.NODE, "other")
 ROWS = 9
@@ -247,9 +243,6 @@ def test_an_epoch_is_longer_than_what_was_sampled() -> None:
     found = Frequencies.of([minibatch() for _ in range(64)], len(probability))
     expected = (1 - (1 - probability) ** 1000).sum()
     assert found.distinct(1000) == pytest.approx(expected, rel=0.13)
-
-
-# Sweeps ###########################################################################################
 
 
 SWEPT = 12
@@ -417,9 +410,6 @@ def test_a_longer_sweep_reads_the_file_less_often() -> None:
         )
         passes[capacity] = 1 + (len(units) - 1) / period
     assert list(passes) == sorted(passes) and list(passes)[-1] < 500
-
-
-# Leases ###########################################################################################
 
 
 def test_a_lease_lives_as_long_as_any_view_of_it() -> None:

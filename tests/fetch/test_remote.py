@@ -37,8 +37,6 @@ from tests.support.tiers import WORLDS, in_all
 from tests.support.typed_datasets import CASES as TYPED
 from tests.support.typed_datasets import typed_dataset
 
-# Jobs of ranks ####################################################################################
-
 #: Graphs of one type: an ordinary one, one of a single node, one without edges.
 PLAIN = [(7, HOMOGENEOUS, (60,), (300,)), (8, HOMOGENEOUS, (1,), (3,)), (9, HOMOGENEOUS, (30,), (0,))]
 PLAN = SamplingPlan((3, 2), Replacement.WITH)
@@ -165,9 +163,6 @@ def _check_contents(
                 assert torch.equal(found, table[_edges(sample, number)])
 
 
-# Caches ##########################################################################################
-
-
 def caches(comm: Communicator) -> None:
     """A cache changes no bit, and holds the rows that are worth most, which are not fetched."""
     for case, own, plan in itertools.product(TYPED, (True, False), (PLAN, OWN_FANOUTS)):
@@ -250,9 +245,6 @@ def _likelihood(
         found = [(1 - one.exp()) * rest for one, rest in zip(missed, left, strict=True)]
         left = [rest - one for one, rest in zip(found, left, strict=True)]
     return [1 - one for one in left]
-
-
-# Rows #############################################################################################
 
 
 def steady(comm: Communicator) -> list[int]:
@@ -405,9 +397,6 @@ def _needed(comm: Communicator, loader: Any, features: DistFeatureStore, case: C
     return times
 
 
-# Remote ###########################################################################################
-
-
 @pytest.mark.parametrize(("ranks", "hosts"), WORLDS, ids=str)
 def test_groups_hold_what_the_whole_graph_holds(ranks: int, hosts: Sequence[int]) -> None:
     run_ranks(groups, ranks, hosts=hosts)
@@ -422,9 +411,6 @@ def test_the_steady_state_takes_no_memory() -> None:
     # load. Buffers that are not kept would cost a call in each of the fourteen fetches at least.
     for result in run_ranks(steady, 2, hosts=[0, 1]):
         assert result.value[-1] - result.value[1] <= 3
-
-
-# Cache ############################################################################################
 
 
 @pytest.mark.parametrize(

@@ -204,9 +204,6 @@ def test_a_call_reads_too(tmp_path: Path) -> None:
     assert loaders[1].stats().total.topology_edges
 
 
-# Edges by destination #############################################################################
-
-
 def folders(tmp_path: Path, dataset: Dataset) -> list[Any]:
     listed = read_folder(write_folder(dataset, tmp_path / "list"))
     by_target = read_folder(write_folder(by_destination(dataset), tmp_path / "csc"))

@@ -92,8 +92,6 @@ def test_bidirectional() -> None:
         assert pairs(batch, likes) == pairs(one, likes) and "e_id" in batch[likes]
 
 
-# Hetero reference #################################################################################
-
 FANOUTS = (3, 0.5)
 LAST = {"temporal_strategy": "last"}
 
@@ -157,8 +155,6 @@ def test_the_same_as_the_reference(plan: SamplingPlan, kwargs: dict[str, Any]) -
             assert batch[relation].num_sampled_edges == right.edges_per_hop[relation]
         assert torch.equal(batch[CITES].edge_attr, data[CITES].edge_attr[batch[CITES].e_id])
 
-
-# Real typed graph #################################################################################
 
 GRAPHS = Path(os.environ.get("PYG_BATCHGNN_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 NAME = "oewn_hetero"

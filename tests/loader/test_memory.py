@@ -230,8 +230,6 @@ def test_interpreter_teardown() -> None:
     assert "Traceback" not in done.stderr and "Error" not in done.stderr, done.stderr
 
 
-# Huge pages #######################################################################################
-
 LARGE = 17 << 20
 HUGE_PAGES_ROOT = Path(__file__).parents[2]
 

@@ -182,8 +182,6 @@ def test_gradient_mode_is_the_users() -> None:
     assert all(batch.x.requires_grad for batch in make_loader(data, prefetch=2))
 
 
-# Worker processes #################################################################################
-
 #: What `tag` adds.
 TAGS = ["pid", "worker", "threads", "cores", "noise"]
 

@@ -40,8 +40,6 @@ from tests.support.rank_epochs import assert_same as assert_same_batch
 from tests.support.ranks import run_ranks
 from tests.support.tiers import in_all
 
-# Jobs of ranks ####################################################################################
-
 COLUMNS = 32
 
 
@@ -182,8 +180,6 @@ def historical(comm: Communicator, pushes: Communicator) -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
-# Tests ############################################################################################
-
 NARROW = ("x", "edge_attr")
 
 
@@ -214,9 +210,6 @@ def in_files(data: Any, folder: Path) -> Any:
             if isinstance(value, QuantizedTensor):
                 store[name] = value.with_codes(mapped(value.codes, folder / f"{name}-{number}.npy"))
     return found
-
-
-# One process ######################################################################################
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -283,9 +276,6 @@ def test_feature_stores(export: str) -> None:
     assert_same(make_loader(found, export=export), make_loader(wanted, export=export))
 
 
-# Files ############################################################################################
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("budget", [NOTHING, "1GiB", None])
 @pytest.mark.parametrize("export", ["pyg", "native"])
@@ -320,9 +310,6 @@ def test_codes_in_memory_beside_a_table_in_a_file(tmp_path: Path) -> None:
         assert torch.equal(batch.attribute("other"), other.attribute("other"))
 
 
-# What is refused or decoded #######################################################################
-
-
 def test_codes_that_were_written_to_are_refused(tmp_path: Path) -> None:
     data = in_files(narrow(timed()), tmp_path)
     loader = make_loader(data, export="native", memory_budget=NOTHING)
@@ -355,9 +342,6 @@ def test_changed_tables_are_seen() -> None:
     data.x = quantize(torch.randn(*data.x.shape))
     for batch in loader:
         assert torch.equal(batch.x, data.x.dequantize()[batch.node])
-
-
-# Ranks ############################################################################################
 
 
 @pytest.mark.parametrize("job", [counts, caches, stores, historical])

@@ -314,9 +314,6 @@ def refusals(comm: Communicator) -> None:
     assert loader.stats().total.late_negatives == count > 0
 
 
-# Rank links #######################################################################################
-
-
 @own_slices
 @pytest.mark.timeout(TIMEOUT)
 @over_ranks

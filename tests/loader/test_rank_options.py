@@ -347,9 +347,6 @@ def times_in_pieces(comm: Communicator) -> None:
             assert_same(batch, reference(batch.input_id))
 
 
-# Rank options #####################################################################################
-
-
 @own_slices
 @pytest.mark.timeout(TIMEOUT)
 @over_ranks

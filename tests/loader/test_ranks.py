@@ -22,8 +22,6 @@ from tests.support.rank_graphs import GRAPHS, stores_of
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
 
-# Jobs of ranks ####################################################################################
-
 
 def automatic_sizes(comm: Communicator) -> None:
     """Ranks without seed nodes do not decide how large a macrobatch is."""
@@ -217,9 +215,6 @@ def refusals(comm: Communicator) -> None:
         iter(loader)
 
 
-# Ranks ############################################################################################
-
-
 @pytest.mark.parametrize("job", [bfloat16, automatic_sizes])
 def test_three_ranks(job: Callable[..., Any]) -> None:
     run_ranks(job, 3, hosts=[0, 1, 1])
@@ -227,9 +222,6 @@ def test_three_ranks(job: Callable[..., Any]) -> None:
 
 def test_impossible_arguments_are_refused() -> None:
     run_ranks(refusals, 3, hosts=[0, 1, 1])
-
-
-# Rank stops #######################################################################################
 
 
 @pytest.mark.parametrize("job", [stopping, dropped])
@@ -260,8 +252,6 @@ def test_a_global_schedule_goes_on_at_another_number_of_ranks(drop_last: bool) -
     together = [*begun, *more, *end]
     assert list(itertools.takewhile(bool, together)) == alone
 
-
-# Rank agreement ###################################################################################
 
 MASK = GRAPHS["plain"].train_mask
 #: By name, the arguments of the first rank and of the second one.

@@ -122,9 +122,6 @@ def named(minibatch: Any) -> Any:
     return zip(SCHEMA.node_types, minibatch.nodes, strict=True)
 
 
-# Hetero conv ######################################################################################
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", LAYERS)
@@ -302,9 +299,6 @@ def test_layers_without_rows_of_targets() -> None:
     every = rows_of(minibatch, 1, torch.float64)
     wanted = pyg_layer({one: pygs.convs[one] for one in kept}, "sum", every, minibatch, 1)
     assert all(distance(found[key], wanted[key]) < 1e-10 for key in wanted)
-
-
-# Hetero conv refusals #############################################################################
 
 
 def _edges(minibatch: Any) -> dict[Relation, Tensor]:

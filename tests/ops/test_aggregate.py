@@ -249,9 +249,6 @@ def test_refused(call: Callable[[], Tensor], error: type[Exception], words: str)
         call()
 
 
-# By source ########################################################################################
-
-
 @pytest.mark.parametrize("degree", [0, 3, 50])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_transpose_is_a_stable_sort_by_source(degree: int, threads: int) -> None:
@@ -262,9 +259,6 @@ def test_transpose_is_a_stable_sort_by_source(degree: int, threads: int) -> None
     order = indices.long().argsort(stable=True)
     assert torch.equal(by_source.edge.long(), order) and torch.equal(by_source.targets.long(), target[order])
     assert torch.equal(by_source.ptr.diff(), torch.bincount(indices.long(), minlength=700))
-
-
-# First rows #######################################################################################
 
 
 @pytest.mark.parametrize("rows", [0, 2, 5])
@@ -324,9 +318,6 @@ def test_relations_read_one_after_the_other(
         loss = torch.stack([(out * weight).sum() for out, weight, is_used in outs if is_used]).sum()
         grads += torch.autograd.grad(loss, [x])
     assert torch.allclose(grads[0], grads[1], rtol=0, atol=1e-12)
-
-
-# In edges #########################################################################################
 
 
 @given(st.lists(st.lists(st.integers(0, 5), max_size=4), max_size=6), st.data())
@@ -398,9 +389,6 @@ def test_ids_that_fit_32_bits(count: int, fits: bool) -> None:
 )
 def test_digests_are_printed_as_sixteen_digits(value: int, text: str) -> None:
     assert ops.digest_text(value) == text
-
-
-# Self loops #######################################################################################
 
 
 def test_degree_scale() -> None:

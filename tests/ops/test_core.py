@@ -233,8 +233,6 @@ def test_sizes_around_the_limit_of_a_class_map_no_memory_again() -> None:
     ops.empty_cache()
 
 
-# Bad arrays #######################################################################################
-
 # Every operator refuses arrays that would lead its kernel out of bounds.
 #
 # All cases run in one process of their own, which must end by itself.
@@ -299,8 +297,6 @@ def test_every_damaged_array_is_refused() -> None:
     assert_all_refused("tests.ops.test_core")
 
 
-# Writes that torch does not see ###################################################################
-
 #: Calls that read a table through ids: of edges, [3] of int64, or of one of the rows 0 to 3 each.
 READS: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
     "sum": lambda x, indptr, ids: ops.aggregate(x, indptr, ids),
@@ -364,8 +360,6 @@ def test_arrays_of_a_graph_are_checked_by_operators() -> None:
         ops.aggregate(torch.ones(4, 5), graph.indptr, graph.indices)
 
 
-# First order ######################################################################################
-
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
 LOSSES: list[Callable[[Tensor], Tensor]] = [torch.sum, lambda out: out.pow(2).sum()]
 
@@ -398,8 +392,6 @@ def test_lists_and_missing_gradients_are_guarded() -> None:
     with torch.no_grad():
         assert not ops.first_order(backward)(None, torch.ones(2))[0].requires_grad
 
-
-# Transforms #######################################################################################
 
 # torch.func and forward-mode differentiation: native layers refuse them, accelerated ones leave
 # them to PyG.

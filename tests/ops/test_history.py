@@ -224,9 +224,6 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         LineTable(2).store(torch.zeros(1, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
 
 
-# Embeddings #######################################################################################
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_initial_rows_are_those_of_the_definition(dtype: torch.dtype) -> None:
     node, key, bound = torch.tensor([0, 7, 2**40]), 12345, 0.25

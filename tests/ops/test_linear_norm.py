@@ -14,8 +14,6 @@ from pyg_batchgnn.ops.library import kernels
 from tests.support.accuracy import distance
 from tests.support.tiers import every_level
 
-# Folded norm ######################################################################################
-
 #: Largest error allowed, as a part of the reference's largest magnitude.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11, torch.bfloat16: 4e-2}
 SIZES = [(40, 6, 3), (65, 5, 7), (700, 20, 47), (3000, 100, 256), (1500, 130, 33), (9000, 33, 64)]
@@ -215,8 +213,6 @@ def test_refused(call: Callable[[Tensor, Tensor], Any], kind: type[Exception], w
         call(torch.randn(5, 3), torch.randn(4, 3))
     assert all(word in str(caught.value) for word in words), caught.value
 
-
-# Linear moments ###################################################################################
 
 MOMENTS_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 # Rows are taken in blocks of 96 and the first 8 of each are their centre; vectors have 4 to 16

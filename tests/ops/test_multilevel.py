@@ -221,9 +221,6 @@ def test_communities_are_found(parts: int) -> None:
     assert found.cut == parts and found.excess == 0
 
 
-# Owners ###########################################################################################
-
-
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("groups", [1, 3, 16, 17, 40])
 def test_rows_are_grouped_stably(groups: int, dtype: torch.dtype) -> None:

@@ -141,9 +141,6 @@ def test_a_forked_child_may_be_the_first_to_import() -> None:
                 os.killpg(parent.pid, signal.SIGKILL)
 
 
-# Turns ############################################################################################
-
-
 def everyone(count: int) -> list[Turns]:
     words = list(torch.zeros(count, 1, dtype=torch.int32))
     return [Turns(word, [*words[:at], *words[at + 1 :]]) for at, word in enumerate(words)]
@@ -220,8 +217,6 @@ def test_refused(word: torch.Tensor, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         Turns(right, [word])
 
-
-# The same bits ####################################################################################
 
 #: Computes something, and its gradients.
 Run = Callable[[], Sequence[Tensor]]
@@ -323,8 +318,6 @@ def test_the_same_bits_on_any_number_of_threads(case: str) -> None:
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
-
-# Levels ###########################################################################################
 
 PROGRAM = """
 import sys

@@ -124,9 +124,6 @@ CASES = [
 ]
 
 
-# Streaming ########################################################################################
-
-
 def communities(seed: int = 0) -> Dataset:
     """24 communities of 200 nodes in random order; nine edges of ten stay within one."""
     draw = torch.Generator().manual_seed(seed)
@@ -189,9 +186,6 @@ def _worst(parts: list[Part], comm: Communicator, price: Tensor, val: Tensor) ->
     return dict(zip(("nodes", "edges", "val", "price"), worst, strict=True))
 
 
-# Memory ###########################################################################################
-
-
 class Peak(threading.Thread):
     """The most memory of its own that the process has had, pages of mapped files apart."""
 
@@ -219,9 +213,6 @@ def memory(comm: Communicator, folder: str, round_bytes: int) -> list[int]:
     part = partition(open_folder(folder), "ldg", comm=comm)
     most = peak.bytes - peak.first
     return [sum(array.numel() * array.element_size() for array in arrays_of(part).values()), most]
-
-
-# Mistakes and faults ##############################################################################
 
 
 def mistakes(comm: Communicator) -> list[str]:

@@ -45,8 +45,6 @@ from tests.partition.job_partition import (
 from tests.support.ranks import run_ranks
 from tests.support.tiers import in_all
 
-# Jobs of ranks ####################################################################################
-
 
 def everywhere_valid(comm: Communicator) -> None:
     """Every node has an owner, parts are those of the owners, and a second run is the same."""
@@ -256,9 +254,6 @@ def typed_communities() -> Dataset:
     )
 
 
-# Tests ############################################################################################
-
-
 @pytest.mark.parametrize("ranks", [*in_all(1), 3])
 def test_every_node_has_an_owner_and_runs_repeat(ranks: int) -> None:
     run_ranks(everywhere_valid, ranks)
@@ -335,8 +330,6 @@ def test_every_node_type_is_balanced_apart(ranks: int, tmp_path: Path) -> None:
     assert max(found.values()) <= 1.05, found
     assert (tmp_path / "report.png").stat().st_size > 10_000
 
-
-# Metis ############################################################################################
 
 #: A path of three nodes.
 PATH = WeightedGraph(

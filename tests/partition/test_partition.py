@@ -65,9 +65,6 @@ def test_a_rank_that_is_lost_is_named(how: str, stage: str) -> None:
         assert "partition" in result.value["text"]
 
 
-# Balanced #########################################################################################
-
-
 @pytest.mark.parametrize(
     ("slack", "says"),
     [
@@ -86,8 +83,6 @@ def test_no_limit_is_more_than_there_is() -> None:
     balance = Balance.of(4, total, torch.tensor([1.0, 1.5, 1e300, 1e300], dtype=torch.float64))
     assert balance.limit.tolist() == [3, 3, 10, 0]
 
-
-# Ranges ###########################################################################################
 
 Weights = list[tuple[int, int]]
 
@@ -129,9 +124,6 @@ def test_one_heavy_node_does_not_leave_one_range_with_nearly_all_others() -> Non
     offsets = cut(weights, 4)
     sizes = [end - begin for begin, end in pairwise(offsets)]
     assert max(sizes) <= 600 and fullest(offsets, loads_of(weights)) < 3.7
-
-
-# Moves ############################################################################################
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])

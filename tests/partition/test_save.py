@@ -190,8 +190,6 @@ def test_what_could_not_be_written_is_taken_away(saved: Path, tmp_path: Path) ->
         load_partition(tmp_path, comm)
 
 
-# Part #############################################################################################
-
 SIZES = st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=5)
 
 
@@ -280,9 +278,6 @@ def test_a_part_that_does_not_fit_its_schema(typed: Part) -> None:
         replace(typed, edge_counts=(3,)).check()
     with pytest.raises(ValueError, match="attributes of venue came, which is not in the schema"):
         replace(typed, attributes={Group(RowKind.NODE, "venue"): {}}).check()
-
-
-# Split ############################################################################################
 
 
 @pytest.mark.parametrize("offsets", [[], [0], [1, 2], [0, 3, 2], [-1, 4]])

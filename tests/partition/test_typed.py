@@ -43,8 +43,6 @@ from tests.support.reference_partition import graph_of, orders_of, part_in_order
 from tests.support.tiers import fixed, in_all
 from tests.support.typed_datasets import CASES, typed_dataset, typed_datasets
 
-# Jobs of ranks ####################################################################################
-
 
 def data_sets() -> list[Dataset]:
     typed = [typed_dataset(*case) for case in CASES]
@@ -141,8 +139,6 @@ def in_relations(dataset: Dataset, count: int) -> Dataset:
     return Dataset("in relations", dataset.node_sets, tuple(spread))
 
 
-# Saving and loading ###############################################################################
-
 PARTS = (1, 2, 3)
 
 
@@ -173,8 +169,6 @@ def load(comm: Communicator, folder: str) -> None:
                 saved = PartitionBook(read_partition_meta(path).book.offsets, dataset.schema.num_types)
                 assert found.book == saved
 
-
-# Reports ##########################################################################################
 
 COMMUNITIES = 24
 
@@ -230,9 +224,6 @@ def counted(dataset: Dataset, owners: Sequence[Tensor], name: str, rank: int) ->
             halo.append(one.edge_index[0][away])
     train = int(own[dataset.split("train", name)].sum())
     return PartCounts(int(own.sum()), edges, train, cut, torch.cat(halo).unique().numel())
-
-
-# Tests ############################################################################################
 
 
 @pytest.mark.parametrize("ranks", [*in_all(1), 2, *in_all(4)])

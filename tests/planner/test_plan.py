@@ -47,8 +47,6 @@ from tests.support.training_runs import batchgnn, figures_drawn, mistake
 from tests.support.typed_datasets import CASES as TYPED_CASES
 from tests.support.typed_datasets import typed_dataset
 
-# Plan #############################################################################################
-
 GRAPH = "generated:nodes=6000,features=32,classes=4,seed=3"
 SETTINGS = [
     PlannerSetting(1),
@@ -355,8 +353,6 @@ def test_rates() -> None:
     with pytest.raises(TrainError, match="not a rate"):
         parse_rate("0gbit")
 
-
-# Historical #######################################################################################
 
 WORK = Workload(
     "graph", (TypeRows("node", 400_000, 400, 8),), 8_000_000, 80_000, (15, 10, 5), parameters=10**5

@@ -35,8 +35,6 @@ from pyg_batchgnn import (
     PygNeighborSampler,
 )
 
-# Stand-ins ########################################################################################
-
 
 class SparseTensor:
     """A sparse matrix of which rows and columns are selected, as torch-sparse's."""
@@ -76,9 +74,6 @@ class Planetoid:
 
     def __getitem__(self, number: int) -> Data:
         return self._data
-
-
-# Plugin ###########################################################################################
 
 
 #: The companions of PyG that this package does without.

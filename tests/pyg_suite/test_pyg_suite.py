@@ -81,9 +81,6 @@ def _entry(outcome: Outcome, exceptions: Mapping[str, str]) -> str | None:
     return next((one for one in (outcome.test, outcome.test.partition("[")[0]) if one in exceptions), None)
 
 
-# PyG's tests ######################################################################################
-
-
 EXCEPTIONS = Path(__file__).with_name("exceptions.txt")
 FILES = (
     "test/loader/test_neighbor_loader.py",
@@ -146,9 +143,6 @@ def test_pygs_tests_pass_but_for_the_exceptions(tmp_path: Path, capsys: pytest.C
         print(f"\n{summary(outcomes, exceptions)}")
     found = complaints(outcomes, exceptions)
     assert not found, "\n".join(found)
-
-
-# Verdict ##########################################################################################
 
 
 LISTED = {"a.py::test_one": "reason", "a.py::test_two[x]": "reason"}

@@ -18,8 +18,6 @@ from pyg_batchgnn.sample import PartitionedSampler, SampledMinibatch, SamplingPl
 from tests.support.faults import AwakeClock, stop_for_good, told
 from tests.support.reference_partition import internal_ids, split_graph
 
-# Counts ###########################################################################################
-
 
 def counted(edge_ids: bool, seeds_are_own: bool, minibatches: int) -> dict[str, Any]:
     nodes, fanouts = 3000, (4, 3, 2)
@@ -57,9 +55,6 @@ def _remote(got: list[SampledMinibatch], part: Part, seeds_are_own: bool) -> tup
             edges += int(batch.indptr.diff()[first:last][away].sum())
             blocks += owner[first:last][away].unique().numel()
     return nodes, edges, blocks
-
-
-# Faults ###########################################################################################
 
 
 def ring(comm: Communicator, **options: Any) -> tuple[Part, PartitionedSampler]:

@@ -40,8 +40,6 @@ from tests.support.typed_reference import (
     weighted_picks,
 )
 
-# Reference ########################################################################################
-
 HGT = int.from_bytes(b"hgt", "little")
 
 
@@ -115,9 +113,6 @@ class BudgetReference:
                         out.edge[relation].append(edge.number)
                 out.ends[relation].append(len(out.source[relation]))
         return out
-
-
-# Equality #########################################################################################
 
 
 def plan_of(
@@ -202,9 +197,6 @@ def test_names_of_one_type_and_one_relation_do_not_matter() -> None:
     assert torch.equal(plain.node, other.node) and torch.equal(plain.edge_index, other.edge_index)
 
 
-# Laws #############################################################################################
-
-
 def stars(sources: Sequence[int]) -> TypedGraph:
     """Returns a graph of HUBS nodes, each with one edge from each of some leaves."""
     leaves = torch.tensor(sources)
@@ -264,9 +256,6 @@ def test_edges_are_those_through_which_nodes_were_found() -> None:
 def test_the_default_cap_is_pygs() -> None:
     (one,) = around_hubs(stars(range(80)), -1, plan_of({"leaf": [1]}).neighbor_cap, epochs=1)[:1]
     assert one.nodes_of("leaf").node.numel() == 50
-
-
-# Seeds and rules ##################################################################################
 
 
 def test_a_seed_that_occurs_twice_has_its_edges_twice_and_counts_once() -> None:

@@ -201,9 +201,6 @@ def test_no_links(mode: NegativeMode | None, disjoint: bool) -> None:
     )
 
 
-# The edges of links ###############################################################################
-
-
 def excluded(start: LinkStart) -> dict[tuple[str, str, str], tuple[list[list[int]], list[int] | None]]:
     return {
         TYPED.relations[number]: (one.pairs.tolist(), None if one.example is None else one.example.tolist())

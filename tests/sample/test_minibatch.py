@@ -34,9 +34,6 @@ from tests.support.layer_cases import batch_cases, layer_edges, sampled, small_g
 from tests.support.sampling_cases import assert_same
 from tests.support.typed_layers import CITES, SCHEMA, WRITES, tables, typed_minibatch, with_tables
 
-# Minibatch ########################################################################################
-
-
 NODE_COUNT = 50
 
 
@@ -138,9 +135,6 @@ def test_rows_are_those_of_torch(
         torch.set_num_threads(4)  # from which on the kernel copies rows of one number, too
         monkeypatch.setattr(torch.Tensor, "index_select", None)
         assert torch.equal(rows.gather("y"), table[row])
-
-
-# Layers ###########################################################################################
 
 
 def homogeneous() -> Minibatch:
@@ -245,9 +239,6 @@ def test_refused() -> None:
         layer.rows({"author": torch.zeros(1, 2), "paper": torch.zeros(100, 2)})
     with pytest.raises(ValueError, match="is an induced subgraph, there is no layer 0"):
         Minibatch.in_place(batch_cases()["induced subgraph"], {}).layer(0)
-
-
-# Parts ############################################################################################
 
 
 def test_parts_are_a_sequence() -> None:

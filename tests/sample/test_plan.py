@@ -20,9 +20,6 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import CscGraph
 from tests.support.sampling_cases import star
 
-# Plan #############################################################################################
-
-
 NODES = 6
 
 
@@ -117,9 +114,6 @@ def test_minibatch_key_wants_int64() -> None:
 def test_seeds_and_epochs_are_taken_modulo_two_to_the_64(seed: int) -> None:
     same = seed % 2**64
     assert torch.equal(keyed_permutation(50, seed, -2), keyed_permutation(50, same, 2**64 - 2))
-
-
-# Fanouts ##########################################################################################
 
 
 AB, BA = ("a", "to", "b"), ("b", "rev_to", "a")

@@ -34,9 +34,6 @@ from tests.support.loader_cases import assert_same
 from tests.support.reference_sampler import reference_sample
 from tests.support.sampling_cases import Coo
 
-# Pyg sampler ######################################################################################
-
-
 NUM_NODES, NUM_EDGES = 120, 900
 
 
@@ -135,8 +132,6 @@ def test_it_is_a_base_sampler(data: Data) -> None:
     with pytest.raises(ValueError, match="time_attr"):
         sampler.sample_from_nodes(inputs)
 
-
-# Pyg samplers backward ############################################################################
 
 USERS, ITEMS = 30, 20
 BUYS, BACK = ("user", "buys", "item"), ("item", "rev_buys", "user")
@@ -284,9 +279,6 @@ def test_backward_without_times() -> None:
         PygNeighborSampler(plain(), [2], sample_direction="sideways")
 
 
-# Pyg samplers of links ############################################################################
-
-
 OPTIONS = [
     {},
     {"replace": True},
@@ -355,9 +347,6 @@ def test_one_sampler_serves_several_kinds_of_links() -> None:
         assert len(out.metadata) == (5 if negatives is many else 4)
         assert out.metadata[0].tolist() == [0, 1, 2, 3]
     assert torch.equal(found[0].metadata[1], found[4].metadata[1])
-
-
-# Fanouts and epochs ###############################################################################
 
 
 def test_fanouts_can_be_assigned() -> None:

@@ -118,8 +118,6 @@ def test_requests_are_cut_by_owner() -> None:
     assert [part.node.tolist() for part in own] == [[0, 1], [0]]
 
 
-# Row format #######################################################################################
-
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int16, torch.uint8, torch.bool]
 
 
@@ -172,9 +170,6 @@ def test_rows_are_views() -> None:
     part.attributes["x"].fill_(1)
     assert block.attributes["x"].sum(1).tolist() == [0, 2, 2, 0]
     assert part.original is not None and part.original.tolist() == [1, 2]
-
-
-# Sharing ##########################################################################################
 
 
 def make_data() -> Data:

@@ -21,9 +21,6 @@ Module = torch.nn.Module
 IN, HIDDEN, OUT = 6, 8, 4
 
 
-# Of one type ######################################################################################
-
-
 class Encoder(Module):
     """An encoder that cuts to the seeds itself."""
 
@@ -52,8 +49,6 @@ def polynormer(attends: bool) -> Module:
     model._global = attends
     return model
 
-
-# Of several types #################################################################################
 
 USER, ITEM = "user", "item"
 TO, BACK, AMONG = (USER, "to", ITEM), (ITEM, "rev_to", USER), (ITEM, "to", ITEM)

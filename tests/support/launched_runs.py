@@ -12,8 +12,6 @@ from pyg_batchgnn.data import GeneratorSpec, LinkSplit, generate, hold_out_links
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import SMALL, weights
 
-# Launched runs ####################################################################################
-
 RUN = "tests.train.job_ranks:run"
 BASE = [*SMALL, "--batch-size", "48", "--epochs", "2", "--seed", "5", "--set", "run.matrix_product=native"]
 
@@ -44,8 +42,6 @@ def assert_same_tensors(one: Path, other: Path) -> None:
     for name, tensor in expected.items():
         assert torch.equal(tensor, found[name]), name
 
-
-# Link runs ########################################################################################
 
 NODES = 120
 

@@ -13,9 +13,6 @@ from pyg_batchgnn.nn import Update
 from pyg_batchgnn.sample import Subgraph
 from tests.support.accuracy import assert_as_pygs
 
-# Cases ############################################################################################
-
-
 FEATURES = 12
 
 
@@ -70,9 +67,6 @@ def layer_edges(minibatch: SampledMinibatch, layer: int) -> tuple[Tensor, int, i
     hops = len(minibatch.edges_per_hop) - layer + 1
     edges = minibatch.edge_index[:, : sum(minibatch.edges_per_hop[:hops])]
     return edges, sum(minibatch.nodes_per_hop[: hops + 1]), sum(minibatch.nodes_per_hop[:hops])
-
-
-# Pairs ############################################################################################
 
 
 def both(ours: type, pygs: type, *arguments: Any, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:

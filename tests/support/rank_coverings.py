@@ -14,8 +14,6 @@ import pytest
 from tests.support.ranks import run_ranks
 from tests.support.tiers import ALL, VARIABLE, Slice, in_all
 
-# Pairwise #########################################################################################
-
 
 def pairwise(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Mapping[str, Any]], bool]
@@ -66,8 +64,6 @@ def _pairs(
 def _pairs_of(row: Mapping[str, Any]) -> set[tuple[Any, ...]]:
     return set(itertools.combinations(row.items(), 2))
 
-
-# Rank coverings ###################################################################################
 
 Setting = dict[str, Any]
 R = TypeVar("R")

@@ -18,8 +18,6 @@ from tests.support.loader_cases import contents, equal
 from tests.support.partitioned_graphs import Case, part_of, whole
 from tests.support.rank_graphs import assert_shared
 
-# Rank epochs ######################################################################################
-
 EPOCH = 2
 #: Returns the positions of a batch's seeds in the input of its loader.
 Positions = Callable[[Any], Tensor]
@@ -157,8 +155,6 @@ def some_positions(loader: Any, rank: int) -> Tensor:
     return (torch.arange(4) * 5 + rank) % len(loader.dataset)
 
 
-# Resumed epochs ###################################################################################
-
 Check = Callable[[Any, Any], object]
 
 
@@ -197,8 +193,6 @@ def resumed_at(
                 check(batch, right)
         yield Resumed(other, state)
 
-
-# Rank loaders #####################################################################################
 
 BATCH = 8
 

@@ -122,9 +122,6 @@ def compare_plain_calls(ours: torch.nn.Module, plain: torch.nn.Module, tolerance
             assert_close(gradients(ours, found), gradients(plain, wanted), tolerance)
 
 
-# What was recorded ################################################################################
-
-
 @dataclass(frozen=True)
 class Found:
     """The graphs that were recorded of an accelerated model's calls, or why there are none."""
@@ -181,8 +178,6 @@ def as_data(x: Tensor, edge_index: Tensor, nodes: list[int], edges: list[int], *
         **values,
     )
 
-
-# Models ###########################################################################################
 
 #: What a model does with the rows between its convolutions: of the model, the input and the rows.
 Middle = Callable[[Any, Tensor, Tensor], Tensor]

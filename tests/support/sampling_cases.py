@@ -24,9 +24,6 @@ from pyg_batchgnn.store import CscGraph
 from tests.support.reference_sampler import ReferenceMinibatch, reference_csc, reference_sample
 from tests.support.tiers import fixed as fixed
 
-# Strategies #######################################################################################
-
-
 INDEX_DTYPES = (torch.int32, torch.int64)
 
 
@@ -141,9 +138,6 @@ def seed_lists(num_nodes: int, max_lists: int = 5, max_seeds: int = 8) -> st.Sea
 random_seeds = st.one_of(st.integers(0, 9), st.integers(-(2**63), 2**64 - 1))
 epochs = st.one_of(st.integers(0, 9), st.integers(0, 2**40))
 thread_counts = st.sampled_from([None, 1, 2, 3, 4, 8, 16])
-
-
-# Comparisons ######################################################################################
 
 
 Lists = tuple[Sequence[int], Sequence[int], Sequence[int] | None]

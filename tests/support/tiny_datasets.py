@@ -21,8 +21,6 @@ from pyg_batchgnn.data import NODES as NODE_GROUP
 from pyg_batchgnn.data import Dataset, EdgeSet, Group, LinkSplit, NodeSet, attribute_of, split_of
 from pyg_batchgnn.data.folder_write import arrays_of
 
-# Tiny datasets ####################################################################################
-
 NODES, EDGES, FEATURES, CLASSES = 20, 60, 5, 3
 
 
@@ -227,9 +225,6 @@ def write_ogb_typed(root: Path) -> Path:
     return folder
 
 
-# Tiny links #######################################################################################
-
-
 def pairs(count: int, sources: int, targets: int, seed: int) -> torch.Tensor:
     """Returns [2, count] random pairs."""
     generator = torch.Generator().manual_seed(seed)
@@ -297,8 +292,6 @@ def _as_ogb_has_it(links: LinkSplit) -> dict[str, np.ndarray]:
         content["target_node_neg"] = links.negative_targets.numpy()
     return content
 
-
-# Dataset strategies ###############################################################################
 
 DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),

@@ -217,8 +217,6 @@ def test_links_of_a_model_stay_edges_of_new_tables(converted: Converted, tmp_pat
     assert made.edges["u", "buys", "i"] == 99
 
 
-# Labels and splits ################################################################################
-
 USERS = '[nodes.user]\nfiles = "users.parquet"\nkey = "id"\n'
 
 

@@ -410,8 +410,6 @@ def test_not_bytes(text: str) -> None:
         parse_size(text)
 
 
-# Golden files #####################################################################################
-
 # Help texts and saved configurations that must stay as they are. `python -m tests.train.test_cli`
 # writes the help texts anew, where a change of them is wanted. The configurations were written by
 # runs of an earlier version, and are never written again.

@@ -196,8 +196,6 @@ def test_historical_embeddings_go_with_what_they_can(text: str, remedy: str) -> 
         assign(config, [text])
 
 
-# Matrix product ###################################################################################
-
 FOUND = ProductChoice("torch", native_rate=50.0, torch_rate=70.0, threads=1, torch_same_bits=True)
 
 
@@ -269,8 +267,6 @@ def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: p
     assert choose_product(config, small_graph.num_features, 4, Ranks.join(config.ranks)) == (config, None)
     assert current_products() == name
 
-
-# Malloc ###########################################################################################
 
 _PROBE = """
 import os, resource, torch

@@ -93,8 +93,6 @@ def test_no_nodes_give_no_metrics(small_graph: Dataset) -> None:
     assert evaluate(job.network, loader, job.graph, job.task, Ranks.join(config.ranks)) is None
 
 
-# Exact ############################################################################################
-
 OPTIONS = [*SMALL, "--batch-size", 64, "--epochs", 2, "--model", "gcn"]
 
 
@@ -274,8 +272,6 @@ def test_a_rank_that_is_killed_leaves_no_predictions(trained: Path, tmp_path: Pa
     assert victim == 0 or not any(tmp_path.iterdir())
 
 
-# Link scores ######################################################################################
-
 USERS, ITEMS, COLUMNS, TOP = 31, 45, 6, 7
 SCORES = st.sampled_from([-math.inf, -2.0, -0.0, 0.0, 1.0, 3.5, math.inf, math.nan, -math.nan])
 
@@ -383,9 +379,6 @@ def test_ranks_score_what_one_process_scores(
     order = expected[wanted].argsort(dim=1, descending=True, stable=True)[:, :TOP]
     assert torch.equal(partners, order), "of equal scores the lower ids come first"
     torch.testing.assert_close(best, expected[wanted].gather(1, order), atol=1e-6, rtol=1e-6)
-
-
-# Predictions ######################################################################################
 
 
 @pytest.fixture(scope="module")

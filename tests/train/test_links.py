@@ -243,8 +243,6 @@ def test_the_reverse_of_a_predicted_relation_is_found_by_name(prefix: str) -> No
     assert PredictedLinks.of(shop, config).reverse == reverse
 
 
-# Link ranks #######################################################################################
-
 #: The fixture `launched` runs many commands on two ranks.
 pytestmark = pytest.mark.timeout(500)
 

@@ -105,9 +105,6 @@ def test_native_minibatches_carry_nothing_that_is_not_read(small_graph: Dataset)
         assert batch.block["x"] is job.train_loader.data.x
 
 
-# Typed net ########################################################################################
-
-
 @pytest.fixture(scope="module")
 def papers() -> Dataset:
     """Papers of 3 classes with features, authors with 3 labels, fields and institutions."""

@@ -49,8 +49,6 @@ def test_the_first_rank_reports_an_error_of_any_rank(failing: tuple[int, ...], r
     assert isinstance(ends[1], FirstRankError) and isinstance(ends[2], FirstRankError)
 
 
-# Ranks ############################################################################################
-
 STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
 
 #: Ranks, who is asked to stop, options: running statistics, dropout, ranks of
@@ -270,8 +268,6 @@ def test_every_training_node_is_trained_whatever_the_number_of_saved_parts(
     trained = sorted(chain.from_iterable(chain.from_iterable(one["seeds"] for one in seen)))
     assert trained == small_graph.split("train").sort().values.tolist()
 
-
-# Rank faults ######################################################################################
 
 TIMEOUT = 6
 

@@ -211,8 +211,6 @@ def test_a_level_of_products_that_a_processor_has_not(
         ops.set_bfloat16_level(before)
 
 
-# Restarts #########################################################################################
-
 RESTARTS_RUN = ["--epochs", 3, "--batch-size", 16]
 RESTARTS_STEPS = 38  # of an epoch
 #: What becomes of a rank, and what the others say.

@@ -166,8 +166,6 @@ def test_weights_of_labels() -> None:
     assert task.weight(targets) == NODES
 
 
-# Metrics ##########################################################################################
-
 #: Few distinct scores, so that many are equal.
 nodes = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40)
 
@@ -223,8 +221,6 @@ def test_f1() -> None:
     true, false, missed = torch.tensor([3, 0, 0]), torch.tensor([1, 2, 0]), torch.tensor([2, 1, 0])
     assert f1_score(true, false, missed).tolist() == [6 / 9, 0.0, 0.0]
 
-
-# Link metrics #####################################################################################
 
 NAN, INF = math.nan, math.inf
 #: Scores with many equal ones, and some that are not finite.

@@ -37,8 +37,6 @@ from tests.support.bare_graphs import with_labels, with_values
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
 from tests.support.training_runs import SMALL, batchgnn, job_alone, mistake, records, weights
 
-# Stop #############################################################################################
-
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_a_request(number: signal.Signals) -> None:
@@ -55,9 +53,6 @@ def test_a_second_interrupt_is_not_polite() -> None:
     with StopRequest(), pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
-
-
-# Training #########################################################################################
 
 
 @pytest.fixture(scope="module")

@@ -139,9 +139,6 @@ def test_feature_types() -> None:
         to_features(np.zeros((2, 2), complex), "f", "x")
 
 
-# Npy write ########################################################################################
-
-
 @pytest.mark.parametrize("cuts", [(), (0,), (1, 4), (2, 2, 5)])
 def test_rows_appended_are_the_rows_read(tmp_path: Path, cuts: tuple[int, ...]) -> None:
     values = np.arange(21, dtype=np.float16).reshape(7, 3)

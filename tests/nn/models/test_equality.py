@@ -19,9 +19,6 @@ from tests.support.layer_cases import FEATURES, batch_cases, gradients, sampled,
 from tests.support.model_pairs import CLASSES, HIDDEN, PAIRS, both, on_prefixes, with_features
 from tests.support.typed_layers import assert_near
 
-# Equality #########################################################################################
-
-
 CASES = batch_cases()
 
 
@@ -67,9 +64,6 @@ def test_one_layer_has_the_features_for_hidden() -> None:
     model = nn.SAGE(12, 16, 1, 5)
     batch = with_features(sampled([3, 4], (5,)))
     assert torch.equal(model.outputs(batch).hidden, table()[[3, 4]])
-
-
-# As pyg ###########################################################################################
 
 
 LAYERS = 3
@@ -222,9 +216,6 @@ def test_who_watches_the_activation_sees_it() -> None:
         assert distance(native(x, small_edges()), reference(x, small_edges())) < 1e-9
         assert len(seen) == (LAYERS - 1 + LAYERS if kind == "gin" else LAYERS - 1)
         assert all(isinstance(value, Tensor) and bool((value >= 0).all()) for value in seen)
-
-
-# GIN of many rows #################################################################################
 
 
 @pytest.fixture
