@@ -40,8 +40,6 @@ from tests.support.ranks import run_ranks
 from tests.support.tiers import Stamp, all_only
 from tests.support.two_hosts import Ran, TwoHosts, missing_for_two_hosts
 
-# Jobs of ranks ####################################################################################
-
 SCRIPT = ROOT / "examples" / "distributed.py"
 
 
@@ -55,8 +53,6 @@ def run(commands: list[list[str]]) -> list[str]:
         printed.append(out.getvalue())
     return printed
 
-
-# Command line page ################################################################################
 
 GROUP: Any = typer.main.get_command(app)
 
@@ -76,8 +72,6 @@ def test_markup_of_the_terminal_is_gone() -> None:
     assert "[bold]" not in page and "\b" not in page
     assert page.count("```") % 2 == 0
 
-
-# Distributed example ##############################################################################
 
 PAGE = ROOT / "docs" / "tutorials" / "your-own-script.md"
 
@@ -111,9 +105,6 @@ def test_the_tutorial_shows_lines_of_the_script() -> None:
         assert block.code in script, f"{PAGE.name}:{block.line} differs from {SCRIPT.name}"
 
 
-# Peer tables ######################################################################################
-
-
 def test_the_gain_of_embeddings_is_over_the_faster_of_torchs(tmp_path: Path) -> None:
     def gains() -> list[str]:
         shown = {table.title: table for table in DISTDGL.tables(Stored(tmp_path))}["Learned embeddings"]
@@ -124,8 +115,6 @@ def test_the_gain_of_embeddings_is_over_the_faster_of_torchs(tmp_path: Path) -> 
     (tmp_path / "embeddings.json").write_text(json.dumps({"seconds": seconds}))
     assert gains() == ["8.0x", "5.0x"]
 
-
-# Code blocks ######################################################################################
 
 PAGES = sorted(["README.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))])
 PAGES_WITH_CODE = [page for page in PAGES if blocks_of((ROOT / page).read_text(encoding="utf-8"))]
@@ -220,8 +209,6 @@ def test_a_wrong_output_is_seen(tmp_path: Path) -> None:
         page.run(last)
 
 
-# Deployment #######################################################################################
-
 DEPLOY = ROOT / "deploy"
 SMALL = ["generated:nodes=2000,seed=1", "--fanout", "5,3", "--hidden", "16", "--epochs", "2"]
 #: Stand-ins of Slurm's programs: each of the two hosts runs the whole script.
@@ -294,9 +281,6 @@ def test_the_image_has_the_tested_torch() -> None:
     needed = re.findall(r"^!(\S+)", (DEPLOY / "Dockerfile.dockerignore").read_text(), re.MULTILINE)
     for name in needed:
         assert (ROOT / name).exists(), f"deploy/Dockerfile.dockerignore keeps {name}, which does not exist"
-
-
-# Claims ###########################################################################################
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])

@@ -37,8 +37,6 @@ from tests.support.rank_graphs import GRAPHS, stores_of
 from tests.support.ranks import run_ranks
 from tests.support.tiers import examples, in_all
 
-# Jobs of ranks ####################################################################################
-
 UNBOUNDED = HistoricalSettings(lines=None, life_span=None, push=None, delay=1)
 
 
@@ -347,8 +345,6 @@ def refusals(comm: Communicator, pushes: Communicator) -> list[str]:
     return texts
 
 
-# Loader ###########################################################################################
-
 REFUSED = [
     "use export='native'",
     "use schedule='local'",
@@ -382,9 +378,6 @@ def test_what_is_not_possible_is_refused() -> None:
             assert wanted in found
 
 
-# Limits ###########################################################################################
-
-
 @pytest.mark.parametrize(("graphs", "hosts"), [*in_all((1, [0])), (5, [0, 1]), (2, [0, 1, 1])], ids=str)
 def test_full_caches_are_the_exact_mode(graphs: int, hosts: Sequence[int]) -> None:
     run_ranks(full_caches, len(hosts), {"graphs": graphs}, hosts=hosts)
@@ -398,9 +391,6 @@ def test_pushes_are_bounded_and_counted() -> None:
 @pytest.mark.parametrize("stop", [3, 4, 6])
 def test_runs_repeat_and_resume(stop: int) -> None:
     run_ranks(repeated, 2, {"stop": stop})
-
-
-# Embedding cache ##################################################################################
 
 
 def ids(*node: int) -> Tensor:
@@ -465,8 +455,6 @@ def test_settings_that_cannot_be(changed: dict[str, Any], error: type[Exception]
     with pytest.raises(error, match=text):
         HistoricalSettings(**changed)
 
-
-# Message ##########################################################################################
 
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 

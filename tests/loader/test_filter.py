@@ -242,9 +242,6 @@ def test_a_sparse_table_is_refused_when_the_loader_is_made(export: str) -> None:
         make_loader(changed, export="native", attributes=["x"])
 
 
-# Sources ##########################################################################################
-
-
 def sorted_data(layout: str) -> Data:
     data = make_data()
     if layout != "coo":
@@ -375,9 +372,6 @@ def test_native_batches_have_the_attributes_of_the_moment() -> None:
     assert torch.equal((fourth := next(batches)).x, data.x[fourth.node])
     data.x[:] = -1.0  # in place
     assert (next(batches).x == -1).all()
-
-
-# In place #########################################################################################
 
 
 def native(data: Any, **kwargs: Any) -> Any:

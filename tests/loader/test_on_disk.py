@@ -83,8 +83,6 @@ def typed() -> HeteroData:
     return data
 
 
-# Equality #########################################################################################
-
 MODES: dict[str, Any] = {
     "plain": lambda data, **sizes: make_loader(data, shuffle=True, **sizes),
     "replace": lambda data, **sizes: make_loader(data, replace=True, **sizes),
@@ -228,9 +226,6 @@ def test_batches_that_are_kept_do_not_change(prefetch: int, tmp_path: Path) -> N
             for number, rows, row in kept:
                 wanted = expected[number][row > 0]
                 assert torch.equal(rows[row[row > 0] - 1], wanted)
-
-
-# What is read #####################################################################################
 
 
 def units(loader: Any, sizes: dict[str, int]) -> list[torch.Tensor]:
@@ -388,9 +383,6 @@ def test_a_forecast_by_what_a_disk_keeps_up() -> None:
     assert [fast.first_seconds, fast.seconds, fast.least_later_seconds] == pytest.approx([1.6, 4.0, 2.4])
 
 
-# The first pass, beside looking ahead #############################################################
-
-
 @pytest.mark.parametrize("period", [1, 3, 7, 1000])
 @pytest.mark.parametrize("prefetch", [0, 1])
 def test_a_first_pass_beside_looking_ahead_reads_the_same(prefetch: int, period: int, tmp_path: Path) -> None:
@@ -507,9 +499,6 @@ def test_nothing_is_read_for_an_epoch_that_does_not_come(tmp_path: Path) -> None
             ValueError, match=f"epochs must be an integer of at least 1, or None, got {wrong!r}"
         ):
             loader.epochs = wrong
-
-
-# Faults ###########################################################################################
 
 
 def test_a_table_that_was_written_to_is_read_from_memory(tmp_path: Path) -> None:

@@ -25,9 +25,6 @@ from tests.support.chi_square import (
 from tests.support.reference_sampler import GAMMA, WORD, fold, fold_all, mix, reference_key, words
 from tests.support.sampling_cases import check_graph, expected_minibatches, star
 
-# Statistics #######################################################################################
-
-
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 FANOUTS = [1, 10, 200]
 
@@ -248,8 +245,6 @@ class TestTheTestsCanFail:
         assert rejected(p_of_unordered_pairs(pair_of_each_draw(picks, 5), 100, partitions(100, 20)[0]))
 
 
-# Independence #####################################################################################
-
 # Picks that differ in any part of the key have nothing to do with each other. Every test counts
 # pairs of picks, one under each of two keys, in a table of 8 x 8 or 10 x 10 cells, which must be
 # uniform. Pairs are disjoint: no pick is counted twice.
@@ -342,9 +337,6 @@ def test_one_key_for_all_nodes_is_rejected() -> None:
     """Returns the table of a minibatch's nodes for a sampler whose key leaves the node out."""
     table = one_key_for_all_nodes(10, draws=2000, nodes=FEW_HUBS)
     assert rejected(p_of_joint(*halves(table, 1), TEN))
-
-
-# Rule statistics ##################################################################################
 
 
 HUBS = 4000
@@ -452,8 +444,6 @@ def test_weights_within_a_window() -> None:
     assert counts[[0, 1, 5]].sum() == 0
     assert_uniform(p_of_cells(counts[2:5], WEIGHTS[2:5] / WEIGHTS[2:5].sum()))
 
-
-# Rejection ########################################################################################
 
 # The branch of Lemire's method that a random test never meets: a word that must be rejected, met
 # on purpose.

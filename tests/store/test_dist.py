@@ -69,8 +69,6 @@ from tests.support.thread_ranks import run_threads
 from tests.support.tiers import each, in_all
 from tests.support.tiny_datasets import equal
 
-# Jobs of ranks ####################################################################################
-
 
 def some_ids(size: int, rank: int, how: str) -> torch.Tensor:
     """Returns ids with repetitions, others on each rank; sometimes none."""
@@ -248,9 +246,6 @@ def _lost(how: str, function: Callable[..., Any], after: int) -> Callable[..., A
     return until_then
 
 
-# Dist #############################################################################################
-
-
 @pytest.mark.parametrize(
     ("ranks", "hosts"), [*in_all((1, [0])), (2, [0, 1]), (3, [0, 1, 1]), *in_all((4, [0, 1, 0, 2]))], ids=str
 )
@@ -263,9 +258,6 @@ def test_two_ranks(job: Callable[..., Any]) -> None:
     run_ranks(job, 2)
 
 
-# Hybrid ###########################################################################################
-
-
 @pytest.mark.parametrize(
     ("hosts", "round_bytes"), [*in_all(([0], 1 << 24)), ([0, 0, 1], 3_000), *in_all(([0, 1, 0, 1], 1 << 24))]
 )
@@ -273,16 +265,11 @@ def test_every_rank_reads_the_whole_topology(hosts: list[int], round_bytes: int)
     run_ranks(everywhere, len(hosts), {"round_bytes": round_bytes}, hosts=hosts)
 
 
-# Typed ############################################################################################
-
-
 @pytest.mark.parametrize("ranks", [*in_all(1), 3])
 @pytest.mark.parametrize("job", [job_typed.reads_and_writes, job_typed.rows_of_all_groups, job_typed.lookups])
 def test_stores(job: Callable[..., Any], ranks: int) -> None:
     run_ranks(job, ranks)
 
-
-# Rank faults ######################################################################################
 
 # A rank is killed or stopped while parts are written, read again or shared.
 #
@@ -332,8 +319,6 @@ def test_what_a_save_left_whose_ranks_all_died_is_no_partition(tmp_path: Path) -
         assert load_partition(tmp_path / "parts", comm).num_nodes == 300
 
 
-# Rank weights #####################################################################################
-
 #: A graph of as many edges as nodes.
 GRAPH = CscGraph.from_edge_index(torch.tensor([[0, 1, 2, 3], [1, 1, 3, 3]]), 4).typed
 RANKS = 2
@@ -365,8 +350,6 @@ def test_weights_are_those_of_edges_where_nodes_have_the_attribute_too(hybrid: b
     wanted = [0.5, 0.75, 1.0, 3.0]
     assert [own.tolist() for own in found] == ([wanted] * 2 if hybrid else [wanted[:2], wanted[2:]])
 
-
-# Own rows #########################################################################################
 
 LOOKED_UP, OWNERS = 9, 3
 
@@ -405,8 +388,6 @@ def test_a_part_is_looked_through_once() -> None:
             assert nodes.find(0, torch.tensor([node])).row.tolist() == [LOOKED_UP - 1 - node]
     assert look.call_count == 1
 
-
-# Jobs of ranks ####################################################################################
 
 OPTIONS: tuple[dict[str, Any], ...] = (
     {"schedule": "local", "macrobatch_size": 3, "fetch_size": 2, "export": "native", "prefetch": 1},
@@ -515,9 +496,6 @@ def a_file_is_cut(comm: Communicator, folder: str) -> None:
         list(loader)
     told = str(raised.value)
     assert "rank 1" in told if comm.rank == 0 else "since it was opened" in told, told
-
-
-# Tests ############################################################################################
 
 
 @pytest.mark.parametrize(

@@ -225,8 +225,6 @@ def test_compressed_csv_and_empty_tables(tmp_path: Path) -> None:
         convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "other")
 
 
-# Killed conversions ###############################################################################
-
 #: Converts, and kills itself before a step, given by number, or while features are written.
 JOB = """
 import os, signal, sys
@@ -332,8 +330,6 @@ def test_two_processes_do_not_make_one_folder(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="exists already"):
         convert(said, tmp_path / "data")
 
-
-# Bad rows #########################################################################################
 
 USERS = '[nodes.user]\nfiles = "users.parquet"\nkey = "id"\n'
 LINKS = '[edges."user,knows,user"]\nfiles = "links.parquet"\nsource = "a"\ntarget = "b"\nreverse = false\n'
