@@ -23,7 +23,6 @@ class Import:
 
 @functools.cache
 def imports_of(source: str, module: str, is_package: bool = False) -> list[Import]:
-    """Returns what a module imports, at the top, inside functions or for type checking."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -63,7 +62,6 @@ class Package:
         return inner if inner in self.files else item.module
 
     def graph(self) -> dict[str, set[str]]:
-        """Returns for each module the modules that it imports."""
         return {
             module: {
                 target
@@ -75,7 +73,6 @@ class Package:
 
 
 def circles(graph: dict[str, set[str]]) -> list[str]:
-    """Returns the nodes that lie on circles or lead to one, in order."""
     left = dict(graph)
     while free := [node for node, others in left.items() if not others & left.keys()]:
         for node in free:

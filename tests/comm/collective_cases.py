@@ -384,7 +384,6 @@ def a_wait_that_ends_first(rank: int, ranks: int) -> None:
 
 @case
 def mistakes(rank: int, ranks: int) -> None:
-    """Every rank refuses mistakes with a reason, and nothing is broken afterwards."""
     for wrong in (
         lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3), [1] * ranks, [3] + [1] * (ranks - 1)),
         lambda: dist.all_gather_into_tensor(torch.empty(ranks * 3 + 1), torch.empty(3)),

@@ -232,7 +232,6 @@ def nothing() -> None:
 
 
 def values() -> None:
-    """Checks that small values take one call, errors included."""
     with Communicator.create("values", timeout=20) as comm:
         calls = Calls(comm)
         assert calls.of(lambda: comm.max(comm.rank)) == (1, comm.size - 1)
@@ -375,7 +374,6 @@ def summed_values() -> dict[str, Any]:
 
 
 def one_rank() -> None:
-    """Everything works without a launcher, in a world of one rank."""
     for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     with Communicator.create("alone") as comm:
@@ -396,7 +394,6 @@ def one_rank() -> None:
 
 
 def two_at_once() -> None:
-    """One communicator works beside another one, on two threads."""
     sampling, gradients = Communicator.create("sampling"), Communicator.create("gradients")
     assert sampling.group is not gradients.group
     handles = []

@@ -91,7 +91,6 @@ def fault(how: str, victim: int, timeout: float, backend: str = "gloo") -> dict[
 
 
 def _again(comm: Communicator) -> list[Any]:
-    """A broken communicator says so at once, and can be closed."""
     started = time.monotonic()
     try:
         comm.barrier()
@@ -103,7 +102,6 @@ def _again(comm: Communicator) -> list[Any]:
 
 
 def absent(victim: int, timeout: float) -> dict[str, Any]:
-    """One rank never makes the communicator, or makes another one."""
     clock = AwakeClock()
     try:
         first = Communicator.create("first", timeout=timeout)

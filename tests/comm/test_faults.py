@@ -466,7 +466,6 @@ def test_nothing_is_left_when_all_ranks_are_killed(after: float | None, tmp_path
 
 
 def _ours() -> set[Any]:
-    """Names of ours in shared memory and in the abstract namespace of sockets."""
     lines = Path("/proc/net/unix").read_text().splitlines()
     sockets = {line.split()[-1] for line in lines if "pyg_batchgnn" in line}
     return {*Path("/dev/shm").glob("*pyg_batchgnn*"), *sockets}

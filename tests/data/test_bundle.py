@@ -68,8 +68,6 @@ def test_projection_is_the_dense_product_and_depends_on_its_seed(tmp_path: Path)
 
 
 def about(change: Callable[[str], str]) -> Callable[[Path], object]:
-    """Returns what changes the text of the description beside a bundle."""
-
     def rewrite(path: Path) -> object:
         file = path.with_suffix(".json")
         return file.write_text(change(file.read_text()))

@@ -84,7 +84,6 @@ class Page:
         self._namespace: dict[str, Any] = {"__name__": "__main__"}
 
     def run(self, block: Block) -> None:
-        """Runs one block and asserts that it prints what the page shows."""
         if block.reason is not None:
             return
         if block.note.startswith("file: "):
@@ -142,7 +141,6 @@ def environment(*, quick: bool = False) -> dict[str, str]:
 
 
 def is_shown(printed: str, shown: str) -> bool:
-    """Returns whether a program's output is the one that a page shows."""
     pattern = []
     for line in shown.rstrip("\n").split("\n"):
         if line.strip() == "...":

@@ -404,7 +404,6 @@ def anchors_of(text: str) -> set[str]:
 
 
 def broken_links(page: Path, text: str, others: Mapping[Path, str]) -> list[str]:
-    """Returns the links of a page that lead to no file, no heading, or out of the site."""
     inline = r"\]\(<?([^)>\s]+)[^)]*\)|^\[[^]^]+\]:\s+(\S+)|(?:src|href)=\"([^\"]+)\""
     prose = re.sub(r"`[^`\n]*`", "", without_blocks(text))
     links = ["".join(found) for found in re.findall(inline, prose, re.MULTILINE)]

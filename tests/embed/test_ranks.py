@@ -76,7 +76,6 @@ class Training:
         return loss_of(self.embedding(batch)["node"], batch) * weight
 
     def step(self, batch: Any) -> None:
-        """Trains on a minibatch as scripts with DistributedDataParallel do."""
         self.loss(batch, self.loader.loss_weight).backward()
         self.optimizer.step()
 
@@ -319,7 +318,6 @@ def weights(graph: Communicator, comm: Communicator) -> None:
 
 
 def inference(graph: Communicator, comm: Communicator) -> None:
-    """Layers of all nodes read learned rows beside the features."""
     case = CASES[0]
     for share in (True, False):
         part = part_of(case, comm.size, comm.rank, edge_attributes=False)

@@ -388,7 +388,6 @@ def likely(comm: Communicator) -> list[list[float]]:
 
 
 def _needed(comm: Communicator, loader: Any, features: DistFeatureStore, case: Case) -> Tensor:
-    """Counts how many minibatches of some epochs need each remote node."""
     times = torch.zeros(case.nodes, dtype=torch.int64)
     for _ in range(6):
         for batch in loader:

@@ -60,7 +60,6 @@ class Rank:
         self._fetcher = OwnRowFetcher(features, list(features.fields[NODES]), self.caches)
 
     def epoch(self, epoch: int) -> Iterator[HistoricalMinibatch]:
-        """Yields an epoch in which every node of the part is a seed."""
         order = torch.randperm(self.part.num_nodes, generator=torch.Generator().manual_seed(epoch))
         for step, rows in enumerate(order.tensor_split(self.steps)):
             yield self.step(epoch, step, rows)
@@ -142,7 +141,6 @@ def _difference(one: Tensor, other: Tensor) -> float:
 
 
 def _passed(model: NativeModel, minibatch: Any) -> tuple[Tensor, list[Tensor]]:
-    """Returns logits, and the gradients of the sum of their squares."""
     model.zero_grad()
     logits = model(minibatch)
     (logits**2).sum().backward()

@@ -65,7 +65,6 @@ def can_collapse() -> bool:
 
 
 def counted(tensor: Tensor, *names: str) -> int:
-    """Returns the sum of some counts of the mappings of a tensor, in bytes."""
     total, inside = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):

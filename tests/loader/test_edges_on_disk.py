@@ -33,7 +33,6 @@ WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
 
 @pytest.fixture(autouse=True)
 def _no_room_for_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Edges are read only where the page cache cannot hold them."""
     monkeypatch.setattr(local_setup, "cache_holds", lambda *_: False)
 
 

@@ -31,10 +31,6 @@ class Positions(Data):
         return 1 if key == "wide" else super().__cat_dim__(key, value, *args, **kwargs)
 
 
-def noncontiguous() -> Tensor:
-    return torch.randn(8, NODES).t()[:, ::2]
-
-
 NODE_ATTRIBUTES: dict[str, Any] = {
     "float16": torch.randn(NODES, 3).half(),
     "bfloat16": torch.randn(NODES, 3).bfloat16(),
@@ -47,7 +43,7 @@ NODE_ATTRIBUTES: dict[str, Any] = {
     "negative view": torch.randn(NODES, 2, dtype=torch.complex64).conj().imag,
     "three dimensions": torch.randn(NODES, 2, 5),
     "zero width": torch.randn(NODES, 0),
-    "not contiguous": noncontiguous(),
+    "not contiguous": torch.randn(8, NODES).t()[:, ::2],
     "expanded": torch.randn(1, 4).expand(NODES, 4),
     "one column": torch.randn(NODES, 1),
     "numpy": np.random.default_rng(0).normal(size=(NODES, 3)),

@@ -73,7 +73,6 @@ def test_one_type_and_one_relation_are_the_same_data(export: str) -> None:
 
 
 def whole_neighbourhood(data: HeteroData, papers: list[int], hops: int) -> dict[Any, set[int]]:
-    """The nodes of each type within some hops of papers, and the edges that lead there."""
     found: dict[Any, set[int]] = {name: set() for name in (*data.node_types, *data.edge_types)}
     found["paper"] |= set(papers)
     expanded: set[tuple[str, int]] = set()

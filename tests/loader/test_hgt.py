@@ -32,7 +32,6 @@ def make_hgt(data: Any = None, samples: Any = (6, 5), **kwargs: Any) -> Macrobat
 
 
 def induced(data: HeteroData, batch: HeteroData, relation: tuple[str, str, str]) -> Tensor:
-    """The ids of all edges of a relation between the nodes of a batch, ascending."""
     source, _, target = relation
     row, col = data[relation].edge_index
     between = torch.isin(row, batch[source].n_id) & torch.isin(col, batch[target].n_id)

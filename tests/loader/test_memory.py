@@ -35,7 +35,6 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def no_collector() -> Iterator[None]:
-    """The memory of batches must not wait for the garbage collector."""
     gc.collect()
     gc.disable()
     yield

@@ -56,7 +56,6 @@ def rows_of(loader: Any) -> DiskRows:
 
 
 def with_room(loader: Any, nbytes: int, period: int | None = 2, likely: int | None = None) -> Any:
-    """Returns the loader, of which rows in memory may take these bytes."""
     sizes, prefetch = loader.sizes, loader._options.prefetch
     window = Window(prefetch, -(-sizes.macrobatch // sizes.fetch))
     rows_of(loader).set_capacity(nbytes, window, period, likely)

@@ -54,7 +54,6 @@ def plain() -> Data:
 
 
 def train(data: Data) -> Tensor:
-    """The training nodes, whose positions are a batch's input ids."""
     return data.train_mask.nonzero().view(-1)
 
 

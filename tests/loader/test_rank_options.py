@@ -117,7 +117,6 @@ def _check(graphs: SpreadGraphs, reference: OneProcess, setting: Mapping[str, An
 
 
 def positions(batch: Any, nodes: Any) -> Tensor:
-    """Returns the positions of a batch's seeds in the loader's input, type by type."""
     if isinstance(batch, Minibatch):
         counts = [batch.nodes[number].nodes_per_hop[0] for number in batch.seed_types]
         assert batch.input_id is not None

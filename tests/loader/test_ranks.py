@@ -24,7 +24,6 @@ from tests.support.thread_ranks import run_threads
 
 
 def automatic_sizes(comm: Communicator) -> None:
-    """Ranks without seed nodes do not decide how large a macrobatch is."""
     for case in CASES[2:4]:
         loader = MacrobatchNeighborLoader(
             stores(comm, case), [3, 2], whole(case).train_mask, batch_size=4, seed=1
@@ -48,7 +47,6 @@ def bfloat16(comm: Communicator) -> None:
 
 
 def first_steps(comm: Communicator, steps: int, state: Any = None, drop_last: bool = False) -> dict[str, Any]:
-    """The seeds of a few steps of a global schedule, and the state after them."""
     case = CASES[0]
     loader = MacrobatchNeighborLoader(
         stores(comm, case, edges=False),
@@ -152,7 +150,6 @@ def dropped() -> None:
 
 
 def raising_ahead() -> str:
-    """A rank that raises in what it prepares ahead is named, with its error, on the others."""
     try:
         with Communicator.create("loader", timeout=30) as comm:
             loader = MacrobatchNeighborLoader(
@@ -179,7 +176,6 @@ def raising_ahead() -> str:
 
 
 def refusals(comm: Communicator) -> None:
-    """Checks that impossible arguments are refused on every rank."""
     both, data = stores(comm, CASES[0]), whole(CASES[0])
     for text, arguments in (
         ("keyed permutation", {"shuffle": True, "generator": torch.Generator()}),

@@ -41,7 +41,6 @@ def _perceptron(width: int) -> torch.nn.Module:
 
 
 def _each(make: Callable[[Any, Relation], Any]) -> Callable[[Any], dict[Relation, Any]]:
-    """The same layer for every relation, of our module or of PyG's."""
     return lambda room: {one: make(room, one) for one in SCHEMA.relations}
 
 
@@ -87,7 +86,6 @@ LAYERS: dict[str, Callable[[Any], dict[Relation, Any]]] = {
 
 
 def pair(name: str, aggr: str | None = "sum", dtype: torch.dtype = torch.float64) -> tuple[Any, Any]:
-    """Ours and PyG's with the same weights, which went both ways."""
     torch.manual_seed(3)
     ours = nn.HeteroConv(LAYERS[name](nn), aggr).to(dtype)
     pygs = pyg.HeteroConv(LAYERS[name](pyg), aggr).to(dtype)

@@ -58,7 +58,6 @@ class ReferenceCache:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[int, list[list[int]]]:
-    """Draws a number of lines, and the nodes that each step stores."""
     nodes = draw(st.sampled_from([3, 12, 1 << 40]))
     node = st.one_of(st.integers(0, nodes - 1), st.integers(0, 5))
     return draw(st.integers(0, 9)), draw(st.lists(st.lists(node, max_size=25), max_size=12))

@@ -36,7 +36,6 @@ def example(
 def results(
     x: Tensor, parameters: list[Tensor], grad: Tensor, threads: int | None = None, **options: Any
 ) -> list[Tensor]:
-    """Returns output, mean, variance, and the gradients of all parameters and maybe of x."""
     leaves = [one.clone().requires_grad_() for one in parameters]
     wanted = [*leaves, x] if x.requires_grad else leaves
     with ops.thread_limit(threads):

@@ -102,7 +102,6 @@ def _assert_equal(name: str, got: Tensor, want: Tensor) -> None:
 
 
 def owners_everywhere(parts: Sequence[Part], comm: Communicator) -> list[Tensor]:
-    """Returns who owns every node by type, put together from all parts."""
     found = []
     schema, book = parts[0].schema, parts[0].book
     for number in range(schema.num_types):

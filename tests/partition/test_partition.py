@@ -88,7 +88,6 @@ Weights = list[tuple[int, int]]
 
 
 def loads_of(weights: Weights) -> list[list[int]]:
-    """Returns the running sums of nodes, edges and training nodes."""
     columns = [[1] * len(weights), *([row[k] for row in weights] for k in (0, 1))]
     return [[0, *accumulate(column)] for column in columns]
 

@@ -128,7 +128,6 @@ def test_a_damaged_file_is_named(
 
 
 def rewrite(folder: Path, array: str, at: int, value: int) -> None:
-    """Puts a number into an array and the checksum into META.json."""
     file = folder / f"{array}.npy"
     values = np.load(file)
     values[at] = value

@@ -117,7 +117,6 @@ def any_number_of_parts(comm: Communicator) -> None:
 
 
 def many_relations(comm: Communicator) -> None:
-    """The same edges in more relations give the same owners in as many rounds."""
     whole = communities()
     owners, rounds = list[list[Tensor]](), list[int]()
     for dataset in (whole, in_relations(whole, 24)):

@@ -281,7 +281,6 @@ def test_the_printed_command_trains_a_graph_with_names(
 
 
 def of_one_named_type() -> Dataset:
-    """A homogeneous graph whose node type and relation have names."""
     whole = load_dataset("generated:nodes=300,features=8,seed=1")
     papers = replace(whole.nodes, name="paper")
     cites = replace(whole.edges, relation=("paper", "cites", "paper"))

@@ -96,7 +96,6 @@ class Repeater:
 
 
 def wrapped(module: torch.nn.Module) -> torch.nn.Module:
-    """Returns a model of the same parameters, in which a layer stands."""
     if not isinstance(module, MessagePassing):
         return module
     names = list(inspect.signature(module.forward).parameters.values())

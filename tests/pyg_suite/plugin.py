@@ -44,7 +44,6 @@ class SparseTensor:
         self.storage = SimpleNamespace(row=lambda: row, col=lambda: col, value=lambda: value)
 
     def __getitem__(self, at: tuple[Tensor, Tensor]) -> SparseTensor:
-        """Returns the matrix of some rows and some columns, in their order."""
         *places, value = self._entries
         found = []
         for place, chosen in zip(places, at, strict=True):
@@ -172,7 +171,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Imports the test files while PyG's names lead to this package."""
     with replaced():
         return (yield)
 

@@ -28,12 +28,10 @@ class Outcome:
 
     @property
     def lacks_package(self) -> bool:
-        """True if the test was skipped because an optional package is not installed."""
         return self.result == "skipped" and _NO_PACKAGE.search(self.reason) is not None
 
 
 def read_exceptions(path: Path) -> dict[str, str]:
-    """Returns the tests that need not pass, and the reason of each."""
     lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
     found = {}
     for line in lines:

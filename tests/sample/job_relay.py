@@ -92,7 +92,6 @@ def _misbehave(how: str, sampler: PartitionedSampler) -> None:
 
 
 def refusals() -> dict[str, str]:
-    """Checks that wrong arguments are refused before any exchange."""
     said = {}
     with Communicator.create("sampling", timeout=20) as comm:
         part, sampler = ring(comm, seeds_are_own=True)

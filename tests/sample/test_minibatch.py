@@ -137,10 +137,6 @@ def test_rows_are_those_of_torch(
         assert torch.equal(rows.gather("y"), table[row])
 
 
-def homogeneous() -> Minibatch:
-    return Minibatch.in_place(sampled([3, 1, 4, 3]), {"x": table()})
-
-
 @pytest.mark.parametrize("subgraph", Subgraph)
 @pytest.mark.parametrize("layout", Layout)
 def test_a_layer_is_a_prefix(layout: Layout, subgraph: Subgraph) -> None:
@@ -162,7 +158,7 @@ def test_pygs_layers_compute_what_native_ones_do() -> None:
     ours = nn.SAGE(12, 8, 3, 5)
     pygs = pyg.GraphSAGE(12, 8, 3, 5)
     pygs.load_state_dict(ours.state_dict())
-    minibatch, x = homogeneous(), None
+    minibatch, x = Minibatch.in_place(sampled([3, 1, 4, 3]), {"x": table()}), None
     for number, conv in enumerate(pygs.convs, 1):
         layer = minibatch.layer(number)
         x = conv(layer.rows(x), layer.edge_index)

@@ -79,7 +79,6 @@ def test_rejected_words_are_drawn_again() -> None:
 
 @st.composite
 def cases(draw: st.DrawFn) -> dict[str, object]:
-    """A small relation, its pools, links with times and a plan."""
     num_sources, num_targets = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     node = lambda n: st.integers(0, n - 1)  # noqa: E731
     links = draw(st.lists(st.tuples(node(num_sources), node(num_targets)), min_size=1, max_size=7))

@@ -99,7 +99,6 @@ def test_pairs_of_positions(n: int) -> None:
 
 
 def p_of_difference(permutations: Ints, other: int) -> float:
-    """Returns the p-value of differences modulo n of the values at two positions."""
     n = permutations.shape[1]
     difference = (permutations[:, other] - permutations[:, 0]) % n
     counts = np.bincount(difference, minlength=n)

@@ -36,7 +36,6 @@ def sampler(schema: Schema = SCHEMA, plan: SamplingPlan | None = None, **rules: 
 
 
 def picked(batch: SampledMinibatch) -> dict[Any, list[int]]:
-    """The input ids of the picked edges of each relation, in any order."""
     return {
         relation: sorted(edges.edge.tolist())
         for relation, edges in zip(batch.schema.relations, batch.edges, strict=True)

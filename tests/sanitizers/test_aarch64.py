@@ -30,7 +30,6 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def digests(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]:
-    """Returns the output of each program, by processor and program."""
     environment = {**os.environ, "PYG_BATCHGNN_SIMD": "baseline"}
     folder = {kind: tmp_path_factory.mktemp(kind) for kind in PROCESSORS}
     for kind in PROCESSORS:

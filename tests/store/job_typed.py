@@ -74,7 +74,6 @@ def reads_and_writes(comm: Communicator) -> None:
 
 
 def rows_of_all_groups(comm: Communicator) -> None:
-    """One reader reads rows of all types and relations in two rounds."""
     for dataset, part in parts(comm):
         internal = all_internal_ids(owners(dataset, comm.size), part.book)
         store = DistFeatureStore(part, comm, share=False)

@@ -482,7 +482,6 @@ def stores_of_files(comm: Communicator, folder: str) -> None:
 
 
 def a_file_is_cut(comm: Communicator, folder: str) -> None:
-    """The rank whose file is cut names it, and the others name the rank."""
     _, part = next(parts_in_files(folder, comm))
     features = DistFeatureStore(part, comm, share=False, memory_budget=1)
     loader = MacrobatchNeighborLoader(

@@ -22,7 +22,6 @@ from pyg_batchgnn.store import (
     RowBlock,
     RowFormat,
     RowRequest,
-    TypedGraph,
     typed_graph_from_pyg,
 )
 from pyg_batchgnn.store.dist_features import group_name
@@ -123,7 +122,6 @@ DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int16, torch.uint8
 
 @st.composite
 def blocks(draw: st.DrawFn) -> RowBlock:
-    """Draws some attributes of some rows, with or without original ids."""
     rows, seed = draw(st.integers(1, 6)), draw(st.integers(0, 99))
     random = torch.Generator().manual_seed(seed)
     attributes = {}
@@ -226,10 +224,6 @@ def test_what_no_loader_uses_is_released() -> None:
     assert [one() for one in held] == [None, None, None]
 
 
-def graphs_of(make: Any) -> tuple[TypedGraph, TypedGraph]:
-    return typed_graph_from_pyg(make()), typed_graph_from_pyg(make())
-
-
 def test_edges_in_the_users_memory_are_shared_if_it_is_the_same() -> None:
     ends, sources = torch.tensor([0, 2, 3]), torch.tensor([1, 0, 1])
     adj_t = torch.sparse_csr_tensor(ends, sources, torch.ones(3), size=(2, 2))
@@ -240,7 +234,7 @@ def test_edges_in_the_users_memory_are_shared_if_it_is_the_same() -> None:
         return MyFeatureStore(), graph
 
     for make in (lambda: Data(adj_t=adj_t, num_nodes=2), stores):
-        one, other = graphs_of(make)
+        one, other = typed_graph_from_pyg(make()), typed_graph_from_pyg(make())
         assert one.relations[0] is other.relations[0]
     mine = typed_graph_from_pyg(Data(adj_t=adj_t, num_nodes=2))
     copied = typed_graph_from_pyg(Data(adj_t=adj_t.clone(), num_nodes=2))

@@ -22,7 +22,6 @@ from tests.tables.conftest import Converted
 
 
 def encoded(said: ColumnFeature, train: Any, values: Any) -> np.ndarray:
-    """Fits an encoder to some values in two chunks, and encodes others."""
     train, values = pa.chunked_array([pa.array(train)]), pa.chunked_array([pa.array(values)])
     learning = encoder_of("here", said, len(train))
     for at in range(0, len(train), 2):

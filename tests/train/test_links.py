@@ -58,7 +58,6 @@ def slow_metrics(scores: Tensor, negatives: Tensor, is_shared: bool) -> dict[str
 
 
 def best_rows(run: Path, dataset: Dataset) -> tuple[LinkNetwork, Tensor]:
-    """Returns the best model, and the rows of one forward pass on the whole graph."""
     checkpoint = Checkpoint.load(RunFolder(run).checkpoint)
     graph = WholeGraph.of(dataset, checkpoint.config)
     network = build_network(checkpoint.config, graph.inputs, checkpoint.config.model.hidden)

@@ -55,7 +55,6 @@ def run(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A note of each read from a file and of each write to a new one."""
     seen: list[str] = []
     for kind, name in ((DiskReader, "read"), (ScratchTable, "append")):
         plain = getattr(kind, name)

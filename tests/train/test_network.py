@@ -41,7 +41,6 @@ def config(kind: ModelKind, **model: float) -> TrainConfig:
 
 
 def losses(job: TrainingJob) -> list[float]:
-    """Returns the losses of the first few steps, by minibatch."""
     seen, before = [], 0.0
     progress = RunProgress()
     job.network.model.train()
@@ -107,7 +106,6 @@ def test_native_minibatches_carry_nothing_that_is_not_read(small_graph: Dataset)
 
 @pytest.fixture(scope="module")
 def papers() -> Dataset:
-    """Papers of 3 classes with features, authors with 3 labels, fields and institutions."""
     return generate_typed(TypedGeneratorSpec(papers=400, seed=2, classes=3, features=8))
 
 

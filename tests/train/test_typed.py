@@ -19,7 +19,6 @@ from tests.support.training_runs import batchgnn, records
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Papers of 3 classes with features, authors with 3 labels, fields and institutions."""
     path = tmp_path_factory.mktemp("typed") / "graph"
     return generate_typed_folder(TypedGeneratorSpec(papers=300, seed=1, classes=3, features=8), path)
 

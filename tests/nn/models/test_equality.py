@@ -97,7 +97,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def both_kinds(
     kind: str, dtype: torch.dtype = torch.float64, hidden: int = HIDDEN, **options: Any
 ) -> tuple[nn.NativeModel, Any]:
-    """Returns the native model and PyG's, with the same weights and statistics."""
     ours, pygs = MODELS[kind]
     heads = {"heads": 4} if kind.startswith("gat") and options.get("out_channels", 0) is not None else {}
     arguments = {"num_layers": LAYERS, "out_channels": CLASSES, **heads, **options}

@@ -42,7 +42,6 @@ WIDTH = 4
 def pair(
     name: str, aggr: str = "sum", metadata: Any = METADATA, dtype: torch.dtype = torch.float64
 ) -> tuple[nn.TypedModel, torch.nn.Module]:
-    """Both models with the same weights, which went both ways."""
     ours, pygs, options = MODELS[name]
     arguments = (WIDTH, 8, 2, 3)
     one = nn.to_hetero(ours(*arguments, **options), metadata, aggr).to(dtype)
