@@ -312,10 +312,8 @@ def test_nothing_is_read_twice_where_all_fits(string: list[set[int]], period: in
 
 
 def fewest(string: list[set[int]], capacity: int) -> int:
-    """Returns the fewest rows that any choice of what leaves reads, by trying all.
-
-    The whole file is passed before each unit, and no unit but the one that is prepared is in use.
-    """
+    """Returns the fewest rows that any choice of what leaves reads, by trying all. The whole file
+    is passed before each unit, and no unit but the one that is prepared is in use."""
     costs = {frozenset[int](): 0}
     for needed in string:
         after: dict[frozenset[int], int] = {}

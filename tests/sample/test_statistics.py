@@ -473,9 +473,7 @@ def unfold(h: int, value: int) -> int:
 
 def seed_for_word(word: int, t: int, node: int, seeds: list[int]) -> tuple[int, int]:
     """A (seed, epoch) for which `word` is word `t` of `node` at hop 0 of the minibatch of `seeds`.
-
-    The seed is below 2^63.
-    """
+    The seed is below 2^63."""
     node_key = (unmix(word) - (t + 1) * GAMMA) % WORD
     epoch_key = unfold(unfold(unfold(node_key, node), 0), reference_key(seeds))
     for epoch in range(100):

@@ -36,10 +36,8 @@ class Outcome(NamedTuple):
 
 
 def outcome(module: torch.nn.Module, call: Callable[..., Any], inputs: Sequence[Tensor]) -> Outcome:
-    """Returns what ``call(module, *inputs)`` gives, a tensor or tensors by name.
-
-    The gradients are those of a loss that weighs every element differently.
-    """
+    """Returns what ``call(module, *inputs)`` gives, a tensor or tensors by name. The gradients are
+    those of a loss that weighs every element differently."""
     given = [one.detach().clone().requires_grad_() for one in inputs]
     out = call(module, *given)
     outputs = out if isinstance(out, Mapping) else {"output": out}

@@ -72,9 +72,7 @@ R = TypeVar("R")
 @dataclass(frozen=True)
 class Covering:
     """The share of all settings that a run goes through: every n-th of slice ``piece``, from 1.
-
-    ``full``: settings are all that are allowed, or else some that have every pair of values.
-    """
+    ``full``: settings are all that are allowed, or else some that have every pair of values."""
 
     full: bool = False
     every: int = 1
@@ -134,11 +132,8 @@ def run_settings(
     begin: Callable[[Setting], R],
     check: Callable[[R, Setting], None],
 ) -> int:
-    """Checks settings and returns their number.
-
-    ``begin`` makes what settings with equal values of the ``first`` factors share; these must be in
-    a row.
-    """
+    """Checks settings and returns their number. ``begin`` makes what settings with equal values of
+    the ``first`` factors share; these must be in a row."""
     for _, group in itertools.groupby(settings, lambda one: [one[name] for name in first]):
         alike = list(group)
         shared = begin(alike[0])

@@ -54,9 +54,7 @@ def assert_equal(left: dict[Any, Any], right: dict[Any, Any]) -> None:
 
 class OneProcess:
     """The minibatches of a loader in one process. Each is made once, however often it is asked for.
-
-    ``loader`` has macrobatches of one minibatch.
-    """
+    ``loader`` has macrobatches of one minibatch."""
 
     def __init__(self, loader: Any, positions: Positions) -> None:
         self._loader, self.positions = loader, positions
@@ -86,10 +84,8 @@ class OneProcess:
 
 @dataclass(frozen=True, eq=False)
 class RankEpoch:
-    """An epoch of a loader on one rank.
-
-    By batch, ``places`` has the positions of its seeds, ``weights`` the loader's ``loss_weight``.
-    """
+    """An epoch of a loader on one rank. By batch, ``places`` has the positions of its seeds,
+    ``weights`` the loader's ``loss_weight``."""
 
     comm: Communicator
     loader: Any

@@ -131,9 +131,7 @@ class SpreadGraphs:
 
 def assert_shared(owner: Sequence[int], seeds: Sequence[Sequence[int]], schedule: str) -> None:
     """Asserts that ranks train each position of a loader's input once, as a schedule says.
-
-    ``owner``: of each position. Balanced: equally many a rank, and no more moved than needed.
-    """
+    ``owner``: of each position. Balanced: equally many a rank, and no more moved than needed."""
     assert sorted(itertools.chain.from_iterable(seeds)) == list(range(len(owner)))
     trained_by_owners = sum(owner[seed] == rank for rank, own in enumerate(seeds) for seed in own)
     if schedule == "local":

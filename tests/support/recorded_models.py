@@ -103,9 +103,7 @@ def compare(
     **named: Any,
 ) -> None:
     """Fails unless ``ours(batch)`` gives the plain model's rows of the seeds, and their gradients.
-
-    ``call``: calls the plain model with a batch. ``named``: arguments beside the batch.
-    """
+    ``call``: calls the plain model with a batch. ``named``: arguments beside the batch."""
     for batch in batches() if given is None else given:
         found, wanted = ours(batch, **named), cut(call(plain, batch), batch.batch_size)
         assert_close(found, wanted, tolerance)

@@ -159,10 +159,8 @@ def split_graph(
     edge_tables: Mapping[str, Tensor] | None = None,
     splits: Mapping[str, Tensor] | None = None,
 ) -> Part:
-    """Returns part ``number`` of a homogeneous graph; see `part_in_order`.
-
-    ``edge_index``: [2, E] sources above destinations; positions are edge ids. ``owner``: [N].
-    """
+    """Returns part ``number`` of a homogeneous graph; see `part_in_order`. ``edge_index``: [2, E]
+    sources above destinations; positions are edge ids. ``owner``: [N]."""
     graph = TypedGraph(HOMOGENEOUS, (owner.numel(),), (in_edges_of(edge_index, owner.numel()),))
     attributes = {NODES: tables or {}, EDGES: edge_tables or {}}
     return typed_part(graph, [owner], parts, number, attributes, {NODES: splits or {}})

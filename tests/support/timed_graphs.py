@@ -21,10 +21,8 @@ BACK: Relation = ("item", "rev_buys", "user")
 
 
 def bank(labels: str = "labels") -> Dataset:
-    """Returns payments with a time, in no order, and the cards they were made with.
-
-    ``labels``: "labels", "classes" or "values".
-    """
+    """Returns payments with a time, in no order, and the cards they were made with. ``labels``:
+    "labels", "classes" or "values"."""
     draw = torch.Generator().manual_seed(3)
     time = torch.randint(1000, (PAYMENTS,), generator=draw)
     card = torch.randint(CARDS, (PAYMENTS,), generator=draw)
@@ -86,9 +84,7 @@ def with_edges(dataset: Dataset, kept: torch.Tensor) -> Dataset:
 
 def write_keyed(dataset: Dataset, path: Path) -> Path:
     """Writes a data set with keys: strings of payments, users and items, and two columns of cards.
-
-    The time counts hours of 2024, in seconds; classes are words.
-    """
+    The time counts hours of 2024, in seconds; classes are words."""
     write_folder(dataset, path)
     (path / "keys").mkdir()
     for nodes in dataset.node_sets:

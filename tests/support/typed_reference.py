@@ -63,10 +63,8 @@ class ReferenceMinibatch:
 
 @dataclass
 class ReferenceSampler:
-    """Samples minibatches of one graph by one plan.
-
-    ``excluded`` holds (relation, example or None for all, source, target).
-    """
+    """Samples minibatches of one graph by one plan. ``excluded`` holds (relation, example or None
+    for all, source, target)."""
 
     graph: ReferenceGraph
     plan: SamplingPlan
