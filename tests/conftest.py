@@ -81,14 +81,7 @@ def _end_later(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is not in this tier, and puts the tests that wait for compilers first: they
-    take longest of the parallel files.
-
-    Where PYG_BATCHGNN_TEST_TENTH is set, nine tenths of the tests are left out: always the same
-    ones.
-
-    Raises:
-        pytest.UsageError: a test may take longer than what ends its process.
-    """
+    take longest of the parallel files. PYG_BATCHGNN_TEST_TENTH leaves out nine tenths."""
     last_resort = float(config.getini("faulthandler_timeout"))
     for item in items:
         timeout = item.get_closest_marker("timeout")

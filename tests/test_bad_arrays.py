@@ -1,8 +1,4 @@
-"""Public classes refuse arrays that would lead a kernel out of bounds, and things of wrong types.
-
-The operators have a test of their own. All bad arrays are tried in one process, which must end by
-itself.
-"""
+"""Public classes refuse arrays that would lead a kernel out of bounds, and wrong types."""
 
 from __future__ import annotations
 
@@ -30,14 +26,7 @@ from pyg_batchgnn.partition import (
     report_partition,
     save_partition,
 )
-from pyg_batchgnn.sample import (
-    HGTSampler,
-    MacrobatchSampler,
-    Minibatch,
-    PygLinkSampler,
-    SamplingPlan,
-    Seeds,
-)
+from pyg_batchgnn.sample import HGTSampler, MacrobatchSampler, Minibatch, PygLinkSampler, SamplingPlan, Seeds
 from pyg_batchgnn.store import (
     Columns,
     CscGraph,
@@ -110,7 +99,6 @@ def _data() -> Data:
 
 
 def _rows(group: Group, **columns: Tensor) -> None:
-    """Reads rows of a group, from a shard and over ranks."""
     with Communicator.create("rows") as comm:
         part = partition(_data(), comm=comm)
         shard, name = shard_of(part, None), "x" if group.is_node else "w"
@@ -122,7 +110,6 @@ def _rows(group: Group, **columns: Tensor) -> None:
 
 
 def _links(amount: str, **ends: Tensor) -> None:
-    """Samples links with negatives that avoid edges."""
     given = {"row": torch.arange(3), "col": torch.arange(3)} | ends
     sampler = PygLinkSampler(_data(), [2], exclude_existing=True)
     sampler.sample_from_edges(EdgeSamplerInput(torch.arange(3), **given), NegativeSampling(amount))
@@ -160,7 +147,6 @@ def _calls() -> Calls:
 
 
 def _layouts() -> list[Callable[[], Any]]:
-    """Calls with packed rows that do not fit."""
     layout = RowLayout({"x": Field(torch.float32, (4,)), "y": Field(torch.int64)})
     packed = layout.empty(N)
     form, tables = RowFormat(RowBlock({"x": torch.ones(N, 4)})), RowBlock({"x": torch.ones(N, 4)})
@@ -203,15 +189,11 @@ def _is_harmless(name: str, key: str, kind: str) -> bool:
 
 
 def run_all() -> None:
-    """Prints the cases that were not refused."""
     print_accepted(_calls(), _is_harmless, _layouts())
 
 
 def test_every_damaged_array_is_refused() -> None:
     assert_all_refused("tests.test_bad_arrays")
-
-
-# Wrong types ######################################################################################
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,3 @@ from tests.support import house
 def test_the_house_is_within_its_bounds(measure: Callable[[], dict[str, int]]) -> None:
     over = {name: value for name, value in measure().items() if value > BOUNDS[name]}
     assert not over, f"{over} where tests/house_bounds.py allows {[BOUNDS[name] for name in over]}"
-
-
-def test_files_are_counted_that_a_call_crosses() -> None:
-    found = house.files_crossed(house._make_loader)
-    assert found and all(name.startswith(str(house.PACKAGE)) for name in found)
-    assert house.files_crossed(lambda: None) == set()

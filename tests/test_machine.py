@@ -69,8 +69,6 @@ def test_limits_bound_what_a_process_uses(monkeypatch: pytest.MonkeyPatch) -> No
     assert machine.memory().total == psutil.virtual_memory().total
 
 
-# Levels of instructions ###########################################################################
-
 PROGRAM = """
 import torch
 from pyg_batchgnn import CscGraph, MacrobatchSampler, SamplingPlan, ops

@@ -103,9 +103,6 @@ def test_rooms_are_imported_when_they_are_used() -> None:
     assert answer.stdout == "module 'pyg_batchgnn' has no attribute 'neural'\n", answer.stderr
 
 
-# Versions #########################################################################################
-
-
 @pytest.mark.parametrize(
     ("version", "older"),
     [
@@ -165,8 +162,6 @@ def test_the_commands_install_the_tested_releases() -> None:
     for package, command in versions.COMMANDS.items():
         assert f"{package}=={versions.TESTED[package]}" in command
 
-
-# The page of a package index ######################################################################
 
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
 TARGET = re.compile(r"\]\(([^)]+)\)")

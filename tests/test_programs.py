@@ -44,23 +44,11 @@ def test_arguments_folder_environment_and_files(tmp_path: Path) -> None:
     assert out == f"['a b', '-u c'] blue {tmp_path} said\n"
 
 
-def test_an_error_is_printed(tmp_path: Path) -> None:
-    program = start(tmp_path, "1 / 0")
-    _, err = program.communicate(timeout=120)
-    assert program.returncode == 1 and err.endswith("ZeroDivisionError: division by zero\n")
-
-
 def test_a_signal_reaches_the_program(tmp_path: Path) -> None:
     with start(tmp_path, _WAITS) as program:
         started(tmp_path)
         program.send_signal(signal.SIGTERM)
         assert program.wait(timeout=120) == 7
-
-
-def test_a_program_ends_by_the_signal_that_ended_its_fork(tmp_path: Path) -> None:
-    with start(tmp_path, _WAITS) as program:
-        os.kill(started(tmp_path), signal.SIGKILL)
-        assert program.wait(timeout=120) == -signal.SIGKILL
 
 
 def test_a_killed_program_leaves_no_fork(tmp_path: Path) -> None:
@@ -72,11 +60,3 @@ def test_a_killed_program_leaves_no_fork(tmp_path: Path) -> None:
             return
         time.sleep(0.01)
     raise AssertionError("the fork lives on")
-
-
-def test_one_that_is_killed_while_it_starts_does_no_harm(tmp_path: Path) -> None:
-    for number in range(30):
-        with start(tmp_path, "import time\ntime.sleep(100)") as program:
-            time.sleep(0.004 * number)
-            program.kill()
-    test_an_error_is_printed(tmp_path)

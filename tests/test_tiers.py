@@ -25,11 +25,6 @@ def test_every_choice_of_values_is_kept(strength: int, sizes: tuple[int, ...]) -
     assert (len(kept) < len(cases)) == (strength < len(sizes))
 
 
-def test_cases_of_one_list_are_all_kept() -> None:
-    assert covering([{"a": 1}, {"a": 2}, {"a": 1}], 2) == {0, 1, 2}
-    assert covering([{}], 2) == {0}
-
-
 def test_slices_have_everything_once() -> None:
     names = [f"tests/test_x.py::test_{number}" for number in range(200)]
     slices = [Slice.parse(f"{piece}/3") for piece in (1, 2, 3)]

@@ -19,8 +19,7 @@ struct Operator {
   const char* schema;
   void (*boxed)(StableIValue*, uint64_t, uint64_t);
 
-  // Torch chooses a kernel by the device of the tensor arguments. Lists and optional tensors do not
-  // count: they may be empty.
+  // Torch chooses a kernel by the device of the tensor arguments, lists and optional ones apart.
   constexpr bool takes_tensor() const {
     const std::string_view text = schema;
     const std::string_view arguments = text.substr(0, text.find("->"));

@@ -1,5 +1,4 @@
-// What sampling operators share: their arguments as the kernels take them, their scratch memory and
-// their results.
+// What sampling operators share: arguments as the kernels take them, scratch memory, results.
 #pragma once
 
 #include <algorithm>
@@ -135,8 +134,7 @@ ObjectPool<Scratch<Index>>& scratches() {
   return process_pool<Scratch<Index>>();
 }
 
-// The form of sampled edges: PyG's edge_index of int64, or the native form, which takes half of the
-// memory.
+// The form of sampled edges: PyG's edge_index of int64, or the native form of half the memory.
 struct EdgeForm {
   bool coo;
   bool edge_ids;
@@ -183,8 +181,7 @@ inline Minibatches collect(std::vector<SampledMinibatch> sampled, EdgeForm form)
   return {std::move(arrays), adopt(std::move(counts), {rows, rows == 0 ? 0 : count / rows})};
 }
 
-// Samples each minibatch with sample(seeds). Threads work on different minibatches (BatchGNN,
-// appendix D.3).
+// Samples each minibatch with sample(seeds), several at a time (BatchGNN, appendix D.3).
 template <class Sample>
 Minibatches sample_each(const SeedLists& lists, EdgeForm form, int64_t threads, const Sample& sample) {
   std::vector<SampledMinibatch> sampled(static_cast<size_t>(lists.minibatches));

@@ -1,5 +1,4 @@
-// Converts between torch's tensors and the kernels' pointers. Python has checked shapes, dtypes and
-// ranges.
+// Converts between torch's tensors and the kernels' pointers. Python has checked the arguments.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -35,8 +34,7 @@ constexpr ScalarType kScalarType = std::is_same_v<T, double>  ? ScalarType::Doub
                                    : sizeof(T) == 4           ? ScalarType::Int
                                                               : ScalarType::Byte;
 
-// Returns a tensor over a block. The block returns to the cache with the last tensor that shares
-// it.
+// Returns a tensor over a block, which returns to the cache with the last tensor over it.
 inline Tensor adopt_block(void* block, const std::vector<int64_t>& sizes, ScalarType dtype) {
   std::vector<int64_t> strides(sizes.size());
   int64_t stride = 1;

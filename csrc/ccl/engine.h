@@ -27,8 +27,7 @@ class Engine {
   // Returns the process's engine, which is never destroyed.
   static Engine& get();
 
-  // Holds oneCCL's lock for a block. Throws if it cannot take the lock in time, because a thread is
-  // stuck inside oneCCL.
+  // Holds oneCCL's lock for a block. Throws if a thread that is stuck inside oneCCL keeps it.
   class Locked {
    public:
     explicit Locked(Clock::time_point deadline);

@@ -93,8 +93,7 @@ void keep_transport(const std::shared_ptr<Group>& group) {
   if (!*first) *first = group;
 }
 
-// oneCCL prints the settings that are not its defaults to standard output. With CCL_LOG_LEVEL=error
-// the output is suppressed.
+// oneCCL prints the settings that are not its defaults, unless CCL_LOG_LEVEL is error.
 void start_library() {
   const char* level = std::getenv("CCL_LOG_LEVEL");
   const bool quiet = level != nullptr && std::string_view(level) == "error";

@@ -28,8 +28,7 @@ class Group {
   // Returns why the group cannot be used any more, or "". Needs the engine's lock.
   const std::string& broken() const { return broken_; }
 
-  // From now on nothing of the group is waited for or destroyed, because oneCCL would wait for
-  // peers that do not come.
+  // From now on nothing of the group is waited for or destroyed: oneCCL would wait for its peers.
   void abandon(const std::string& why);
 
   const int rank, size;

@@ -57,8 +57,7 @@ struct Task {
   std::vector<::ccl::event> events;
   size_t ended = 0;  // of the events, from the first
 
-  // Returns the tensor's memory for oneCCL to read. It is contiguous, kept to the end and never
-  // null.
+  // Returns the tensor's memory for oneCCL to read: contiguous, kept to the end and never null.
   void* read(const at::Tensor& tensor);
 
   // Returns memory for oneCCL to write. At the end it is copied to the tensor.

@@ -47,8 +47,7 @@ Sharing sharing_of(uintptr_t start, uintptr_t end) {
   return Sharing::kNone;
 }
 
-// Returns zeroed pages, aligned to a huge page if `bytes` is at least that large. Throws
-// std::bad_alloc.
+// Returns zeroed pages, aligned to a huge page if `bytes` fill one. Throws std::bad_alloc.
 void* map_pages(size_t bytes) {
   const bool huge = bytes >= kHugePage;
   const size_t slack = huge ? kHugePage : 0;

@@ -42,8 +42,7 @@ void empty_cache() noexcept;
 AllocationStats allocation_stats() noexcept;
 void reset_peak() noexcept;
 
-// A typed array on a block. It only grows. Growing keeps the first `keep` entries; the others are
-// undefined.
+// A typed array on a block. It only grows, which keeps the first `keep` entries alone.
 template <class T>
 class Buffer {
  public:

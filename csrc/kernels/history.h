@@ -26,8 +26,7 @@ struct CacheLines {
   int64_t lines;
 };
 
-// Writes the line of each node, or kNoLine for a node without one or with one that was stored
-// before the step `since`.
+// Writes the line of each node, or kNoLine for one that was not stored since the step `since`.
 void search_lines(const CacheLines& cache, const int64_t* node, int64_t count, int64_t since, int32_t* line,
                   int64_t threads);
 
@@ -38,8 +37,7 @@ void store_lines(CacheLines& cache, const int64_t* node, const int64_t* step, in
 // Writes the lines in use, the oldest first.
 void list_lines(const CacheLines& cache, int32_t* line);
 
-// table[line[i]] = rows[i] for rows of `row_bytes`; rows without a line are left out. No line comes
-// twice.
+// table[line[i]] = rows[i] of `row_bytes`; rows without a line are left out. No line comes twice.
 void put_lines(const char* rows, int64_t row_bytes, const int32_t* line, int64_t count, char* table,
                int64_t threads);
 
@@ -60,8 +58,7 @@ struct HaloLayer {
 // are left out. Returns false if a source is none of the layer.
 bool count_rows_of_halo(const HaloLayer& layer, int64_t* indptr, int64_t threads);
 
-// Writes the sources of these edges as rows, cached rows behind the own ones, and the place that
-// each edge had.
+// Writes the sources of these edges as rows, cached ones behind own ones, and each edge's place.
 void fill_rows_of_halo(const HaloLayer& layer, const int64_t* indptr, int32_t* source, int64_t* place,
                        int64_t threads);
 

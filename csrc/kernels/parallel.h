@@ -44,8 +44,7 @@ using ThreadPool = bool (*)(int64_t slots, void (*work)(void* context, int64_t s
 // Sets the pool that run_tasks uses instead of its own threads; null for none.
 void offer_thread_pool(ThreadPool pool);
 
-// Cuts [0, total) into at most `threads` ranges of at least `grain` and runs body(begin, end) on
-// each.
+// Cuts [0, total) into at most `threads` ranges of at least `grain`, and runs body(begin, end).
 void run_ranges(int64_t total, int64_t grain, int64_t threads, TaskBody body);
 
 }  // namespace pyg_batchgnn

@@ -13,8 +13,7 @@ namespace pyg_batchgnn {
 
 constexpr uint64_t kGamma = 0x9E3779B97F4A7C15u;
 
-// The SplitMix64 finaliser (Steele, Lea and Flood 2014): a bijection in which every output bit
-// depends on every input bit.
+// The SplitMix64 finaliser (Steele, Lea and Flood 2014), a bijection that mixes all bits.
 inline uint64_t mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;

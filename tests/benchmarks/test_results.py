@@ -9,14 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from benchmark import disk, levels, narrow
-from benchmark.accuracy import absences
+from benchmark import disk, levels
 from benchmark.disk import jobs as disk_jobs
-from benchmark.disk import measure, meters, page
+from benchmark.disk import measure
 from benchmark.narrow import jobs
 from benchmark.report import machine
 from benchmark.support import cli, namespaces, ranks
@@ -48,28 +46,6 @@ def test_every_result_keeps_its_machine(tmp_path: Path, monkeypatch: pytest.Monk
     assert machine(found) == before
 
 
-def test_every_part_keeps_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part is measured anew elsewhere; the file had one machine for all."""
-    path, here = tmp_path / "disk.json", describe()
-    old = {"benchmark": "disk", "parts": {"epoch": {}, "reads": {}}, "machine": {**here, "cpu": "First"}}
-    cli.write_json(path, old)
-    monkeypatch.setattr(cli, "describe", lambda: {**here, "cpu": "Second"})
-    cli.write_part(path, "reads", [], {"name": "papers-like"}, {})
-    text = " ".join(machine(cli.read_json(path)).split())
-    assert text.startswith("epoch: First, ") and " reads: Second, " in text
-
-
-def test_what_was_not_asked_for_stays_absent() -> None:
-    stored = {"cora pyg": "no pyg-lib", "cora ours": "killed", "arxiv pyg": "no pyg-lib"}
-    asked = [("cora", "ours"), ("cora", "pyg"), ("pubmed", "pyg")]
-    assert absences(stored, {"cora pyg": "too old"}, asked) == {
-        "arxiv pyg": "no pyg-lib",
-        "cora pyg": "too old",
-    }
-
-
-# Namespaces #######################################################################################
-
 OTHER = """
 import os
 from benchmark.support import namespaces
@@ -80,7 +56,6 @@ with namespaces.hosts(1, namespaces.UNLIMITED):
 
 
 def standing() -> set[str]:
-    """Returns the names of all namespaces and links."""
     spaces, links = (
         subprocess.run(["ip", *words], capture_output=True, text=True, check=True).stdout.splitlines()
         for words in (("netns", "list"), ("-o", "link"))
@@ -111,8 +86,6 @@ def test_a_run_removes_its_own_hosts_and_those_of_dead_processes() -> None:
     with namespaces.hosts(1, namespaces.UNLIMITED):
         assert ours <= standing() and not theirs & standing()
 
-
-# Batches on a device ##############################################################################
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -145,8 +118,6 @@ def test_the_tiny_run(tmp_path: Path) -> None:
     cached = rows["host, a cache of a fifth"]["per_minibatch"]
     assert cached["rows_from_device_cache"] > 0 and cached["rows_over_bus"] > 0
 
-
-# Rows of one byte #################################################################################
 
 WRITTEN = [f"{name}, written" for name in jobs.LOADED]
 FORMS = {"loading": ["none", *jobs.LOADED, *WRITTEN], "steps": list(jobs.FORMS)}
@@ -183,74 +154,12 @@ def test_levels_train_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(levels.plot(result).axes[0].lines) == 2
 
 
-def test_the_page_shows_what_was_measured() -> None:
-    seconds = {"float32": [0.2, 0.3], "bfloat16": [0.1], "int8": [0.15], "int8, bfloat16": [0.12]}
-    wire = [
-        {"form": form, "features": {"bytes": size}, "wall": wall, "row_bytes": row}
-        for form, size, wall, row in (("float32", 4e6, 2.0, 404), ("int8", 1e6, 0.6, 104))
-    ]
-    accuracy = {"setting": "cora", "model": "sage", "seeds": 20, "mean": {"int8": 81.0, "float32": 81.1}}
-    accuracy |= {"mean_difference": -0.1, "lower_95": -0.3}
-    result = {
-        "parts": {
-            "steps": {"series": [{"setting": "1 thread", "model": "gcn", "seconds": seconds}]},
-            "wire": {"series": wire},
-            "accuracy": {"series": [accuracy]},
-        }
-    }
-    text = narrow.table(result)
-    assert "| GCN, 1 thread | int8 | 150.0 | 1.50 | at most 1.0 |" in text
-    assert "| int8 | 104 | 1.0 | 0.60 |" in text and "float32: 0.30, asked" in text
-    assert "| cora, SAGE | 20 | 81.00 | 81.10 | -0.10 | -0.30 |" in text
-    assert "Not measured: loading." in text
-    assert narrow.plot(result).axes
-
-
-# Graphs on disk ###################################################################################
-
 NODES = 12_000
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return generate_papers_folder(PapersSpec(nodes=NODES), tmp_path_factory.mktemp("disk") / "papers")
-
-
-# Meters ###########################################################################################
-
-
-def test_folded_memory_is_the_same_memory_again_and_again() -> None:
-    size, times = 4 * os.sysconf("SC_PAGE_SIZE"), 3
-    found = meters.folded_memory(size, times)
-    found[:size] = np.random.default_rng(0).integers(256, size=size)
-    assert np.array_equal(found, np.tile(found[:size].copy(), times))
-    found[size + 5] += 1
-    assert found[5] == found[size + 5] == found[2 * size + 5]
-
-
-def test_folded_rows_are_those_of_the_file_modulo_a_tenth(tmp_path: Path) -> None:
-    values = np.random.default_rng(0).integers(-99, 99, size=(80_003, 3), dtype=np.int16)
-    np.save(tmp_path / "x.npy", values)
-    labels = torch.arange(len(values))
-    x, y = disk_jobs.folded(torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c")), labels)
-    rows = 2 * disk_jobs.PAGE  # the least number of whole pages of rows above a tenth
-    assert np.array_equal(x.numpy(), values[np.arange(len(values)) % rows])
-    assert torch.equal(y, labels % rows)
-
-
-def test_pages_in_the_page_cache_are_counted(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(bytes(10 * meters.mmap.PAGESIZE + 1))
-    assert meters.cached_pages(path) == 11
-
-
-def test_a_peak_is_at_least_what_is_held() -> None:
-    peak = meters.PeakMemory()
-    before = peak.sample()
-    held = np.ones(64 << 20, np.uint8)
-    assert peak.sample() - before > held.nbytes // 2
-    assert peak.bytes == sum(peak.by_kind.values()) > 0
-    peak.close()
 
 
 def test_reads_are_noted_with_the_least_time_of_all_gaps(
@@ -279,9 +188,6 @@ def test_distinct_pages_are_those_of_the_rows(folder: Path) -> None:
     offset, size = table.offset, table.row_bytes
     touched = {(offset + node * size + byte) // 4096 for node in batch.node.tolist() for byte in range(size)}
     assert found["pages"] == len(touched) and found["rows"] == batch.node.numel()
-
-
-# Parts ############################################################################################
 
 
 def test_parts_are_measured_and_shown_together(
@@ -314,9 +220,3 @@ def test_parts_are_measured_and_shown_together(
     assert "| the mean of 4 epochs, over the larger of" in text
     assert "Not measured: reads, mapped, peer, sort, limited." in text
     assert "seconds of the same steps with rows held" in text and "| tensor |" in text
-
-
-def test_an_epoch_is_bounded_by_steps_and_by_bytes() -> None:
-    read = {"seconds": 100.0, "steps": 50, "epoch": 50, "stats": {"disk_bytes": 4e9}}
-    one = {"read": read, "held": {"seconds": 10.0, "steps": 10}, "rates": [1e9, 3e9]}
-    assert page.bounds(one) == (50.0, 2.0)

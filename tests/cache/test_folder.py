@@ -137,8 +137,6 @@ def test_another_aggregation_is_refused(data: Data, tmp_path: Path) -> None:
         AggregationCache.load(tmp_path, data)
 
 
-# Pieces ###########################################################################################
-
 RELATIONS = 3
 
 

@@ -57,7 +57,6 @@ def all_in_memory() -> Iterator[None]:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of rows of each read from a file."""
     counts, read = [], DiskReader.read
 
     def counted(self: DiskReader, row: Tensor, *rest: Any, **options: Any) -> Any:
@@ -215,9 +214,6 @@ def test_what_fits_is_held(tmp_path: Path, reads: list[int], monkeypatch: pytest
     for budget in (None, "10MB"):
         assert not is_mapped(rows_of(MODELS["sage"](), data, memory_budget=budget))
     assert not reads
-
-
-# Memory and files #################################################################################
 
 
 def test_tables_share_half_of_the_budget() -> None:

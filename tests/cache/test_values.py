@@ -40,8 +40,6 @@ from tests.support.reference_aggregates import KINDS, close, with_loops
 from tests.support.reference_partition import split_graph
 from tests.support.tiers import WORLDS
 
-# Jobs of ranks ####################################################################################
-
 
 def part_with_loops(case: Case, comm: Communicator, seed: int = 0) -> Part:
     data = with_loops(whole(case))
@@ -97,7 +95,6 @@ def rows_fetched(comm: Communicator) -> None:
 
 
 def _asked_of(comm: Communicator, remote: list[int], part: Part) -> list[int]:
-    """Returns the number of rows that each rank asks this one for."""
     return [
         sum(part.first <= node < part.first + part.num_nodes for node in theirs)
         for theirs in comm.all_gather_json(remote)
@@ -105,7 +102,6 @@ def _asked_of(comm: Communicator, remote: list[int], part: Part) -> list[int]:
 
 
 def saved(comm: Communicator, folder: str) -> None:
-    """Writes a cache."""
     cache = AggregationCache.build(stores_on(part_with_loops(CASES[0], comm), comm), "sum")
     cache.save(folder)
     with pytest.raises(DatasetError, match="exists already"):
@@ -146,9 +142,6 @@ def files(comm: Communicator, folder: str) -> None:
             assert bool(features.disk_reads.rows) == (budget is not None)
         for one, other in zip(*found, strict=True):
             assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
-
-
-# Values ###########################################################################################
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -236,8 +229,6 @@ def test_what_cannot_be_cached(data: object, kind: str, error: type[Exception], 
         AggregationCache.build(data, kind)
 
 
-# All nodes ########################################################################################
-
 PLAIN = ("node", "to", "node")
 
 
@@ -305,8 +296,6 @@ def test_features_that_cannot_be_read(x: torch.Tensor | None, error: type[Except
         AllNodes(data)
 
 
-# Bytes ############################################################################################
-
 DATA = Data(x=torch.randn(4, 2), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
 
 
@@ -351,9 +340,6 @@ def test_refused_budgets(budget: Any, error: type[Exception], words: str) -> Non
         AggregationCache.build(DATA, "mean", memory_budget=budget)
     with pytest.raises(error, match=words):
         AllNodes(DATA, memory_budget=budget)
-
-
-# Jobs of ranks ####################################################################################
 
 
 def epochs(comm: Communicator) -> None:
@@ -439,9 +425,6 @@ def counts(comm: Communicator) -> None:
     with pytest.raises(AgreementError, match="cache"):
         MacrobatchNeighborLoader(both, [3, 2], aggregation_cache=cache if comm.rank else other, **common)
     comm.check_agreement({"end": torch.__version__})
-
-
-# Tests ############################################################################################
 
 
 @pytest.mark.parametrize("replace", [False, True])

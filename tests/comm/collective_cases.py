@@ -17,9 +17,6 @@ import torch.distributed.checkpoint
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-# Registry #########################################################################################
-
-
 DTYPES = [
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool),
@@ -52,9 +49,6 @@ def same(got: Tensor, wanted: Tensor, what: Any = None) -> None:
         got.flatten()[:9],
         wanted.flatten()[:9],
     )
-
-
-# Gathers ##########################################################################################
 
 
 @case
@@ -104,9 +98,6 @@ def all_gather_into_tensor(rank: int, ranks: int) -> None:
         out = torch.empty(ranks * size)
         dist.all_gather_into_tensor(out, rows(rank, size))
         same(out, torch.cat([rows(other, size) for other in range(ranks)]))
-
-
-# Reductions #######################################################################################
 
 
 UNSIGNED = [torch.uint16, torch.uint32, torch.uint64]
@@ -176,9 +167,6 @@ def reduce_scatter_uneven(rank: int, ranks: int) -> None:
     out = torch.empty(10 * rank)
     dist.reduce_scatter(out, [rows(rank, 10 * part) for part in range(ranks)])
     same(out, sum((rows(other, 10 * rank) for other in range(ranks)), torch.zeros(10 * rank)))
-
-
-# Exchanges ########################################################################################
 
 
 def count(source: int, to: int, pattern: str) -> int:
@@ -266,9 +254,6 @@ def send_and_receive(rank: int, ranks: int) -> None:
     same(out, rows(before, 5))
 
 
-# Uses #############################################################################################
-
-
 @case
 def barrier(rank: int, ranks: int) -> None:
     arrived = Path("..", "rank 0 has come")  # ranks have folders beside each other
@@ -316,7 +301,6 @@ def sub_groups(rank: int, ranks: int) -> None:
 
 @case
 def many_groups(rank: int, ranks: int) -> None:
-    """Groups that were destroyed leave room for others."""
     for _ in range(10):
         group = dist.new_group(list(range(ranks)))
         tensor = rows(rank, 5)
@@ -352,8 +336,6 @@ def futures_that_wait_for_others(rank: int, ranks: int) -> None:
 
 @case
 def data_parallel(rank: int, ranks: int) -> None:
-    """DistributedDataParallel averages the gradients of all ranks, each from its own rows."""
-
     def network() -> torch.nn.Module:
         torch.manual_seed(3)
         return torch.nn.Sequential(torch.nn.Linear(6, 40), torch.nn.ReLU(), torch.nn.Linear(40, 2))
@@ -402,7 +384,6 @@ def a_wait_that_ends_first(rank: int, ranks: int) -> None:
 
 @case
 def mistakes(rank: int, ranks: int) -> None:
-    """Every rank refuses mistakes with a reason, and nothing is broken afterwards."""
     for wrong in (
         lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3), [1] * ranks, [3] + [1] * (ranks - 1)),
         lambda: dist.all_gather_into_tensor(torch.empty(ranks * 3 + 1), torch.empty(3)),

@@ -31,8 +31,6 @@ from pyg_batchgnn.comm import (
 from pyg_batchgnn.comm.mailbox import BackendMailbox, Mailbox, SharedMailbox
 from tests.comm.collective_cases import CASES
 
-# Rows #############################################################################################
-
 DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64),
@@ -78,7 +76,6 @@ def every_dtype(limit: int | None = None, most: int = 4, dtypes: int = len(DTYPE
 
 
 def counted() -> list[dict[str, Any]]:
-    """A few exchanges whose counts the test knows."""
     with Communicator.create("counted", timeout=20) as comm:
         before = comm.counters.snapshot()
         # rank r sends r + 1 rows of 12 bytes to each rank, itself included
@@ -101,8 +98,6 @@ def counted() -> list[dict[str, Any]]:
         assert comm.counters.snapshot().total.rounds == 0
         return [(after - before).as_dict(), {"total": (after - before).total.rounds}]
 
-
-# Small data #######################################################################################
 
 T = TypeVar("T")
 #: A sum of more bytes goes in pieces out and in sums back, after the counts.
@@ -137,14 +132,12 @@ class Calls:
 
 
 def mailbox_of(comm: Communicator) -> Mailbox:
-    """Returns the mailbox, and checks that it is the one for the places of the ranks."""
     mailbox = comm._channel._link.mailbox
     assert isinstance(mailbox, SharedMailbox if len(set(comm.hosts)) == 1 else BackendMailbox)
     return mailbox
 
 
 def message(source: int, to: int, size: int) -> Tensor:
-    """Returns bytes that are different for every pair."""
     return torch.randint(
         0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(97 * source + to)
     )
@@ -239,7 +232,6 @@ def nothing() -> None:
 
 
 def values() -> None:
-    """Checks that small values take one call, errors included."""
     with Communicator.create("values", timeout=20) as comm:
         calls = Calls(comm)
         assert calls.of(lambda: comm.max(comm.rank)) == (1, comm.size - 1)
@@ -316,9 +308,6 @@ def divergence() -> None:
     assert torch.equal(own, torch.full((8,), 3.0))
 
 
-# Sums #############################################################################################
-
-
 def term(rank: int, size: int, dtype: torch.dtype) -> Tensor:
     """Returns numbers of very different magnitudes, so that another order of addition shows."""
     generator = torch.Generator().manual_seed(rank)
@@ -385,7 +374,6 @@ def summed_values() -> dict[str, Any]:
 
 
 def one_rank() -> None:
-    """Everything works without a launcher, in a world of one rank."""
     for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     with Communicator.create("alone") as comm:
@@ -406,7 +394,6 @@ def one_rank() -> None:
 
 
 def two_at_once() -> None:
-    """One communicator works beside another one, on two threads."""
     sampling, gradients = Communicator.create("sampling"), Communicator.create("gradients")
     assert sampling.group is not gradients.group
     handles = []
@@ -423,11 +410,7 @@ def two_at_once() -> None:
     gradients.close()
 
 
-# Mailbox ##########################################################################################
-
-
 def without_memory() -> tuple[str, list[Any]]:
-    """One rank has no memory to share."""
     refused = OSError(28, "No space left on device")
     faults = {"side_effect": refused} if os.environ["RANK"] == "1" else {"wraps": os.posix_fallocate}
     with mock.patch("os.posix_fallocate", **faults), Communicator.create("poor", timeout=20) as comm:
@@ -466,15 +449,8 @@ def killed_while_sharing() -> tuple[str, str]:
     return "none", ""
 
 
-# Backends #########################################################################################
-
-
 def all_cases(backend: str, refused: list[str]) -> dict[str, str]:
-    """Runs every case; what went wrong, by case.
-
-    Args:
-        refused: cases that the backend is known to refuse: it must do so, on every rank.
-    """
+    """Runs every case; what went wrong, by case."""
     dist.init_process_group(backend, timeout=timedelta(seconds=60))
     rank, ranks = dist.get_rank(), dist.get_world_size()
     wrong: dict[str, str] = {}

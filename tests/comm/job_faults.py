@@ -27,8 +27,6 @@ from pyg_batchgnn.comm import (
 )
 from tests.support.faults import AwakeClock, stop_for_good, told
 
-# Faults ###########################################################################################
-
 
 def misbehave(how: str, comm: Communicator, other: Communicator, timeout: float) -> None:
     """Does something else than the sixth exchange, on the victim."""
@@ -93,7 +91,6 @@ def fault(how: str, victim: int, timeout: float, backend: str = "gloo") -> dict[
 
 
 def _again(comm: Communicator) -> list[Any]:
-    """A broken communicator says so at once, and can be closed."""
     started = time.monotonic()
     try:
         comm.barrier()
@@ -105,7 +102,6 @@ def _again(comm: Communicator) -> list[Any]:
 
 
 def absent(victim: int, timeout: float) -> dict[str, Any]:
-    """One rank never makes the communicator, or makes another one."""
     clock = AwakeClock()
     try:
         first = Communicator.create("first", timeout=timeout)
@@ -174,14 +170,8 @@ def suspended(timeout: float, ready: str, backend: str) -> int:
         return number
 
 
-# Hook #############################################################################################
-
-
 def train(steps: int, resume_at: int, seeds: list[list[int]]) -> list[list[float]]:
-    """Trains a small network; wrapped anew at ``resume_at``, as after a resume.
-
-    Returns its weights.
-    """
+    """Trains a small network; wrapped anew at ``resume_at``, as after a resume."""
     torch.manual_seed(1)
     model = torch.nn.Sequential(
         *(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.Linear(64, 3))
@@ -220,7 +210,6 @@ def _wrap(
 
 
 def _check_first(model: torch.nn.Module, comm: Communicator, seeds: list[int]) -> None:
-    """The gradient of the mean over all ranks' nodes."""
     generators = [torch.Generator().manual_seed(rank) for rank in range(comm.size)]
     parts = [torch.randn(seeds[rank], 8, generator=one) for rank, one in enumerate(generators)]
     model_grads = [parameter.grad.clone() for parameter in model.parameters()]
@@ -243,9 +232,6 @@ def killed_in_training(timeout: float) -> dict[str, Any]:
         except CommError as error:
             return told(error, clock)
     raise AssertionError
-
-
-# Memory ###########################################################################################
 
 
 def shared(sizes: list[int]) -> list[int]:

@@ -27,15 +27,10 @@ from tests.support.programs import run_python
 from tests.support.ranks import run_ranks
 from tests.support.tiers import in_all
 
-# Backends #########################################################################################
-
 JOBS = "tests.comm.job_exchanges"
 
 #: What a backend is known to refuse.
-REFUSED = {
-    "gloo": ["all_reduce_unsigned", "all_gather_uneven", "all_to_all_uneven"],
-    "ccl": [],
-}
+REFUSED = {"gloo": ["all_reduce_unsigned", "all_gather_uneven", "all_to_all_uneven"], "ccl": []}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -84,8 +79,6 @@ def test_a_process_ends_well_with_a_thread_at_work() -> None:
     for result in run_ranks(f"{JOBS}:ends_with_a_thread_at_work", 2, arguments, check=False, whole_end=True):
         assert (result.code, result.value) == (0, 2), result.stderr
 
-
-# Ccl choices ######################################################################################
 
 RANK = RankFacts(host=0, name="a", machine="m", room=1 << 30, master="127.0.0.1", shared=None, asked="")
 OTHER_HOST = replace(RANK, host=1, name="b", machine="n", master="10.0.0.1")

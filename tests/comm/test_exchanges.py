@@ -18,8 +18,6 @@ from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
 from tests.support.tiers import in_all
 
-# Rows #############################################################################################
-
 JOBS = "tests.comm.job_exchanges"
 
 
@@ -105,8 +103,6 @@ def test_counts_are_exact(hosts: list[int]) -> None:
         assert total == {"total": 7}
 
 
-# Small data #######################################################################################
-
 #: The host of every rank. Ranks of one host share memory.
 HOSTS = [*in_all([0, 0]), [0, 1], *in_all([0, 0, 0, 0], [0, 1, 1, 2]), [0, 1, 1]]
 
@@ -165,9 +161,6 @@ def test_a_message_has_room_behind_its_numbers() -> None:
     assert torch.equal(out, data)
 
 
-# Sums #############################################################################################
-
-
 @pytest.mark.parametrize("hosts", [[0, 0], [0, 1, 2], *in_all([0] * 4)])
 def test_sums_have_the_bits_of_adding_in_the_order_of_ranks(hosts: list[int]) -> None:
     run_ranks(f"{JOBS}:sums", len(hosts), hosts=hosts)
@@ -194,8 +187,6 @@ def test_two_communicators_work_beside_each_other() -> None:
     run_ranks(f"{JOBS}:two_at_once", 2)
 
 
-# Mailbox ##########################################################################################
-
 # Messages through shared memory: whole, of the right turn, and through the backend where there is
 # no memory.
 
@@ -206,7 +197,6 @@ def mailboxes(ranks: int, timeout: float = 30.0) -> list[SharedMailbox]:
 
 
 def content(source: int, to: int, turn: int, room: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Returns the numbers and the data of a message."""
     words = np.arange(NUMBERS + room // 8) * 3 + (turn << 20) + (source << 10) + to
     return words[:NUMBERS], words[NUMBERS:].view(np.uint8)
 

@@ -37,8 +37,6 @@ from tests.support.ranks import launch, run_ranks
 from tests.support.thread_ranks import run_threads
 from tests.support.tiers import all_only, in_all
 
-# Faults ###########################################################################################
-
 JOBS = "tests.comm.job_faults"
 TIMEOUT = 6.0
 
@@ -211,9 +209,6 @@ def test_a_process_that_ends_in_the_middle_does_not_hang(backend: str) -> None:
     run_ranks(f"{JOBS}:ends_with_work_under_way", 2, {"backend": backend}, timeout=20, whole_end=True)
 
 
-# Hook #############################################################################################
-
-
 @pytest.mark.parametrize("ranks", [*in_all(2), 3, *in_all(4)])
 def test_weights_are_the_same_after_a_resume_and_on_every_rank(ranks: int) -> None:
     seeds = [[4, 7, 1, 3], [5, 0, 2, 2], [0, 6, 1, 1]]
@@ -229,9 +224,6 @@ def test_a_peer_killed_before_its_backward_pass_is_named() -> None:
         assert result.code == 0, result.stderr
         assert result.value["error"] == "PeerError" and result.value["ranks"] == [1]
         assert "gradients" in result.value["text"] and result.value["seconds"] < 6.0
-
-
-# Together #########################################################################################
 
 
 def work(failing: tuple[int, ...], rank: int) -> int:
@@ -284,9 +276,6 @@ def test_values_are_not_taken_for_arguments() -> None:
             comm.check_agreement({"seed": 1}) if comm.rank else comm.all_gather_json("no room")
 
     run_threads(meet, 2)
-
-
-# Status lines #####################################################################################
 
 
 def lines(ranks: int) -> list[StatusLines]:
@@ -350,9 +339,6 @@ def test_a_reader_sees_whole_statuses_only() -> None:
     assert reader.read(0) == (19_999, "exchange 19999 of all" * 2)
 
 
-# Store reader #####################################################################################
-
-
 @pytest.fixture
 def reader() -> StoreReader:
     store = HashStore()
@@ -402,9 +388,6 @@ def test_threads_ask_at_the_same_time(reader: StoreReader) -> None:
     finally:
         sys.setswitchinterval(interval)
     assert answers == [b"value"] * 400
-
-
-# Memory of a host #################################################################################
 
 
 def test_ranks_of_a_host_see_each_others_blocks() -> None:
@@ -483,7 +466,6 @@ def test_nothing_is_left_when_all_ranks_are_killed(after: float | None, tmp_path
 
 
 def _ours() -> set[Any]:
-    """Names of ours in shared memory and in the abstract namespace of sockets."""
     lines = Path("/proc/net/unix").read_text().splitlines()
     sockets = {line.split()[-1] for line in lines if "pyg_batchgnn" in line}
     return {*Path("/dev/shm").glob("*pyg_batchgnn*"), *sockets}

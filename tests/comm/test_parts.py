@@ -51,8 +51,6 @@ from pyg_batchgnn.comm.serial_executor import SerialExecutor
 from tests.support.limits import wait_until
 from tests.support.tiers import examples
 
-# Parts ############################################################################################
-
 
 def test_a_header_survives_the_wire() -> None:
     purpose = Purpose(7, Operation.EXCHANGE, Header(MessageKind.FEATURES, 1, 2), 400, 8)
@@ -62,8 +60,7 @@ def test_a_header_survives_the_wire() -> None:
 
 
 @pytest.mark.parametrize(
-    "numbers",
-    [[0] * 9, Purpose(1, Operation.BARRIER, Header(MessageKind.CONTROL)).numbers()[:2] + [99] * 7],
+    "numbers", [[0] * 9, Purpose(1, Operation.BARRIER, Header(MessageKind.CONTROL)).numbers()[:2] + [99] * 7]
 )
 def test_nonsense_from_a_peer_is_described(numbers: list[int]) -> None:
     assert "something" in describe(numbers)
@@ -239,9 +236,6 @@ def test_rows_that_cannot_be_exchanged_break_nothing(
         comm.barrier()
 
 
-# Layouts of rows ##################################################################################
-
-
 DTYPES = [torch.uint8, torch.bool, torch.int16, torch.bfloat16, torch.float32, torch.int64, torch.complex128]
 FIELDS = st.builds(Field, st.sampled_from(DTYPES), st.lists(st.integers(0, 3), max_size=2).map(tuple))
 
@@ -308,14 +302,8 @@ def test_packed_rows_of_another_layout_are_told() -> None:
         RowLayout({})
 
 
-# Rendezvous #######################################################################################
-
-
 def meet(stores: Sequence[Store], order: Sequence[int], timeout: float = 20.0) -> list[str]:
-    """Returns what rank 0 wrote in the namespace, as each rank reads it.
-
-    Ranks come in ``order``.
-    """
+    """Returns what rank 0 wrote in the namespace, as each rank reads it."""
     size = len(stores)
 
     def rank(number: int) -> str:

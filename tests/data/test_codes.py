@@ -144,9 +144,6 @@ def test_values_beyond_float32_are_named() -> None:
         quantize(torch.tensor([[0.0], [1e300]], dtype=torch.float64))
 
 
-# Percentiles ######################################################################################
-
-
 @pytest.mark.parametrize("percentile", [50, 90.0, 99.9, 99])
 def test_a_percentile_leaves_out_what_it_says(percentile: float) -> None:
     generator = torch.Generator().manual_seed(1)
@@ -187,9 +184,6 @@ def test_results_do_not_depend_on_pieces_or_files(tmp_path: Path) -> None:
         assert torch.equal(one.codes, other.codes) and torch.equal(one.decoding, other.decoding)
     whole = quantize(values)
     assert torch.equal(whole.decoding, quantize(values[torch.randperm(len(values))]).decoding)
-
-
-# Data #############################################################################################
 
 
 def test_a_data_keeps_everything_else() -> None:
@@ -240,9 +234,6 @@ def test_an_empty_table() -> None:
     assert quantize(torch.empty(3, 0), percentile=99).shape == (3, 0)
 
 
-# Saving and sending ###############################################################################
-
-
 def test_files_copies_and_processes() -> None:
     table = quantize(torch.randn(20, 3), dtype=torch.bfloat16)
     stream = io.BytesIO()
@@ -264,9 +255,6 @@ def test_a_narrow_table_in_bfloat16_has_the_bits_of_the_rounded_one() -> None:
     assert isinstance(narrow, QuantizedTensor)
     assert torch.equal(narrow.dequantize(), table.dequantize().to(torch.bfloat16))
     assert type(narrow.to(torch.float32)) is Tensor
-
-
-# Folders ##########################################################################################
 
 
 def typed_dataset() -> Dataset:
@@ -423,8 +411,6 @@ def test_links_that_are_held_out_and_edges_made_undirected_stay_codes() -> None:
         assert isinstance(found, QuantizedTensor) and torch.equal(found.dequantize(), other)
 
 
-# PyG's transforms #################################################################################
-
 TRANSFORMS: list[Callable[[Data], Data]] = [
     NormalizeFeatures(),
     ToUndirected(),
@@ -462,7 +448,6 @@ def test_transforms_get_floats(number: int) -> None:
 
 
 def plain(value: object) -> object:
-    """Returns a tensor of codes or of another layout as a dense one of floats."""
     if isinstance(value, QuantizedTensor):
         return value.dequantize()
     return value.to_dense() if isinstance(value, Tensor) and value.layout != torch.strided else value

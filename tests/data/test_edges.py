@@ -103,9 +103,6 @@ def test_a_symmetric_graph_has_the_reverse_of_each_edge_as_often(
     assert is_symmetric(edge_index) is is_symmetric(edge_index.int()) is wanted
 
 
-# Reversed #########################################################################################
-
-
 def test_every_relation_without_a_reverse_gets_one() -> None:
     edges = torch.tensor([[0, 1, 1], [2, 0, 2]], dtype=torch.int32)
     time = torch.tensor([5, 6, 7])
@@ -135,9 +132,6 @@ def test_a_stored_reverse_is_found_from_both_sides() -> None:
     assert [stored_reverse(schema, one) for one in schema.relations] == [back, there, None, None]
     odd = Schema(("a", "b"), (alone, ("b", "rev_rev_of", "a")))
     assert [stored_reverse(odd, one) for one in odd.relations] == [*reversed(odd.relations)]
-
-
-# By destination ###################################################################################
 
 
 def by_destination(dataset: Dataset) -> Dataset:

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from pyg_batchgnn.data import (
     Dataset,
     DatasetError,
-    DatasetNotFoundError,
     Group,
     RowKind,
     read_folder,
@@ -143,13 +142,6 @@ def test_files_that_nothing_reads_are_named(tmp_path: Path) -> None:
     assert said[3].startswith("node: the folder is not read. Is nodes/ meant?")
 
 
-def test_edges_are_mapped_not_read(tmp_path: Path) -> None:
-    path = write_folder(tiny_dataset(), tmp_path / "set")
-    dataset = read_folder(path)
-    dataset.edge_index[0, 0] = 3  # this process's copy only
-    assert same(read_folder(path), tiny_dataset())
-
-
 BY_HAND: list[tuple[str, str, dict[str, Any], str]] = [
     ("edge_index", "edge_index", {"edge_index": EDGE_INDEX.astype(float)}, "dtype is float64"),
     ("edge_index", "edge_index", {"edge_index": EDGE_INDEX.T}, "shape is [60, 2]"),
@@ -255,13 +247,6 @@ def test_verify_counts_files_and_needs_checksums(tmp_path: Path) -> None:
         verify_folder(save_arrays(tmp_path / "bare", edge_index=EDGE_INDEX))
 
 
-def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match="no such folder"):
-        read_folder(tmp_path / "absent")
-    with pytest.raises(DatasetNotFoundError, match="edge_index: the folder has no edges"):
-        read_folder(tmp_path)
-
-
 def test_writing_never_overwrites_and_leaves_nothing_behind(tmp_path: Path) -> None:
     write_folder(tiny_dataset(), tmp_path / "set")
     with pytest.raises(DatasetError, match="exists already"):
@@ -271,8 +256,6 @@ def test_writing_never_overwrites_and_leaves_nothing_behind(tmp_path: Path) -> N
         raise RuntimeError("stop")
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
-
-# Typed folder #####################################################################################
 
 WRITES = ("author", "writes", "paper")
 

@@ -42,7 +42,6 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 def assert_sorted(folder: Path, index: Tensor, sources: int, targets: int, ids: bool) -> None:
-    """The folder has what sorting the whole list in memory gives."""
     found, wanted = read_folder(folder).edge_sets[0].csc, ops.build_csc(index, targets, sources)
     assert found is not None
     assert equal(found.indptr, wanted.indptr)
@@ -52,9 +51,6 @@ def assert_sorted(folder: Path, index: Tensor, sources: int, targets: int, ids: 
     else:
         assert found.edge_ids is not None
         assert equal(found.edge_ids, wanted.edge_ids)
-
-
-# Forms ############################################################################################
 
 
 def write_list(folder: Path, index: np.ndarray) -> None:
@@ -152,9 +148,6 @@ def test_attributes_of_edges_in_parquet(tmp_path: Path) -> None:
     assert after.num_classes == 2
 
 
-# Other files ######################################################################################
-
-
 @pytest.mark.parametrize("links", [True, False])
 def test_everything_else_stays_as_it_is(tmp_path: Path, links: bool) -> None:
     dataset = tiny_dataset()
@@ -199,8 +192,6 @@ def test_a_folder_by_destination_stays(tmp_path: Path) -> None:
     assert made.edges == {}
     assert bytes_of(tmp_path / "again") == bytes_of(tmp_path / "csc")
 
-
-# Kills and full disks #############################################################################
 
 JOB = """
 import os, signal, sys
@@ -268,8 +259,6 @@ def test_a_full_disk_keeps_what_was_there(
     assert bytes_of(tmp_path / "csc") == bytes_of(tmp_path / "whole")
     assert writes < 100 or len(done) - first < len(done)  # what was complete was not done again
 
-
-# Memory and mistakes ##############################################################################
 
 MEASURED = """
 import re, sys

@@ -29,7 +29,7 @@ from pyg_batchgnn.data import (
     verify_folder,
 )
 from pyg_batchgnn.data.generator import papers, typed
-from pyg_batchgnn.data.generator.edges import BLOCK_NODES, IdPermutation, coprime_strides, make_communities
+from pyg_batchgnn.data.generator.edges import BLOCK_NODES, IdPermutation, make_communities
 from pyg_batchgnn.data.generator.papers import class_means, scale_of_degrees, to_bfloat16
 from pyg_batchgnn.data.generator.progress import ProgressBar
 from tests.data.test_folder import assert_same
@@ -98,7 +98,6 @@ def test_splits_have_their_shares() -> None:
 
 
 def ridge_accuracy(x: torch.Tensor, dataset: Dataset) -> float:
-    """Returns the test accuracy of ridge regression to one-hot labels."""
     x = torch.cat([x, torch.ones(len(x), 1)], dim=1).double()
     train, test = dataset.split("train"), dataset.split("test")
     target = torch.nn.functional.one_hot(dataset.nodes.tables["y"], dataset.num_classes).double()
@@ -194,11 +193,6 @@ def test_communities_nest(nodes: int, classes: int) -> None:
     assert (np.gcd(made.group_stride, np.diff(made.group_start)) == 1).all()
 
 
-def test_strides_are_coprime() -> None:
-    sizes = np.arange(1, 3000)
-    assert (np.gcd(coprime_strides(sizes), sizes) == 1).all()
-
-
 def test_half_precision_and_more_classes_than_features() -> None:
     dataset = generate(GeneratorSpec(nodes=1000, half=1, classes=20, features=3))
     assert dataset.nodes.tables["x"].dtype == torch.float16 and dataset.nodes.tables["x"].shape == (1000, 3)
@@ -233,8 +227,6 @@ def test_piece_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="piece_nodes is 0"):
         generate_folder(GeneratorSpec(nodes=1000), tmp_path / "g", piece_nodes=0)
 
-
-# Typed generator ##################################################################################
 
 SPEC = TypedGeneratorSpec(papers=3000, seed=2, classes=5, features=12)
 CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")
@@ -295,8 +287,6 @@ def test_the_smallest_graph() -> None:
     made = generate_typed(TypedGeneratorSpec(papers=1, classes=1, features=1))
     assert [nodes.num_nodes for nodes in made.node_sets] == [1, 1, 1, 1]
 
-
-# Graphs like papers100M ###########################################################################
 
 PAPERS = PapersSpec(nodes=40_000, classes=8, features=8, seed=3)
 

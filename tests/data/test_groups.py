@@ -6,18 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyg_batchgnn.data import EDGES, NODES, Group, RowKind
-
-
-def test_the_groups_of_a_homogeneous_graph() -> None:
-    assert (NODES.kind, NODES.name) == (RowKind.NODE, "node")
-    assert (EDGES.kind, EDGES.name) == (RowKind.EDGE, ("node", "to", "node"))
-    assert (NODES.is_node, NODES.is_edge) == (True, False)
-    assert (EDGES.is_node, EDGES.is_edge) == (False, True)
-
-
-def test_groups_print_as_one_word() -> None:
-    assert f"{NODES} {EDGES}" == "node node__to__node"
+from pyg_batchgnn.data import Group, RowKind
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,6 @@ def test_features_and_splits_of_nodes_stay() -> None:
     assert replace(held, edge_sets=tiny.edge_sets).num_edges == tiny.num_edges
 
 
-# Link splits ######################################################################################
-
-
 def plain_links() -> Dataset:
     tiny = tiny_dataset()
     return replace(tiny, edge_sets=(replace(tiny.edges, links=link_splits(NODES, NODES)),))
@@ -262,8 +259,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_dataset("ogbl-citation2", tmp_path)
 
 
-# Split file #######################################################################################
-
 KINDS = st.one_of(
     arrays_of_numpy.integer_dtypes(), arrays_of_numpy.unsigned_integer_dtypes(),
     arrays_of_numpy.floating_dtypes(sizes=(16, 32, 64)), arrays_of_numpy.boolean_dtypes(),
@@ -370,8 +365,3 @@ def test_damaged_files_give_arrays_or_an_error(path: Path, is_zip: bool, data: s
         assert all(isinstance(values, np.ndarray) for values in found.values())
     except DatasetError as error:
         assert str(path) in str(error)
-
-
-def test_a_file_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match="download the data set again"):
-        read_split_file(tmp_path / "gone.pt")

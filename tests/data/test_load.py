@@ -190,8 +190,6 @@ def test_memory_mapped_features_are_not_copied_on_load(tmp_path: Path) -> None:
     assert np.shares_memory(again.nodes.tables["x"].numpy(), again.to_pyg().x.numpy())
 
 
-# Parquet ##########################################################################################
-
 SRC, DST = np.array([0, 3, 2, 1], np.int32), np.array([1, 1, 0, 2], np.int32)
 
 
@@ -360,9 +358,6 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         read_folder(tmp_path)
 
 
-# Checks ###########################################################################################
-
-
 INF, NAN = float("inf"), float("nan")
 
 
@@ -418,11 +413,6 @@ def test_flaw_is_named(changes: dict[str, Any], array: str, fact: str) -> None:
     assert message.startswith(f"some/file.npy: {array.rpartition('/')[2]}: ")
     assert fact in message
     assert "; " in message and "\n" not in message
-
-
-def test_names_the_data_set_without_a_file() -> None:
-    with pytest.raises(DatasetError, match=r"^tiny: y: "):
-        check_dataset(changed(tiny_dataset(), {"nodes/y": torch.zeros(3, dtype=torch.int64)}))
 
 
 @pytest.mark.parametrize(

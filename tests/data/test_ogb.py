@@ -43,8 +43,6 @@ from tests.support.tiny_datasets import (
     write_ogb_typed,
 )
 
-# Ogb csv ##########################################################################################
-
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -120,14 +118,6 @@ def test_damaged_gzip_is_named(tmp_path: Path, kind: str) -> None:
     with pytest.raises(DatasetError) as error:
         read_csv_gz(path, "edge_index", np.int64)
     assert str(error.value).startswith(f"{path}: edge_index: truncated or damaged gzip")
-
-
-def test_absent(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match=r"t\.csv\.gz: y: the file does not exist"):
-        read_csv_gz(tmp_path / "t.csv.gz", "y", np.int64)
-
-
-# Ogb download #####################################################################################
 
 
 def install_ogb(monkeypatch: pytest.MonkeyPatch, download_url: Any) -> None:
@@ -224,9 +214,6 @@ def test_without_ogb_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monk
     assert str(tmp_path / "ogbn_papers100M") in message
 
 
-# Ogb npz ##########################################################################################
-
-
 @pytest.mark.parametrize("piece_bytes", [8, 24, 1 << 20])
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_pieces_are_the_array(tmp_path: Path, save: object, piece_bytes: int) -> None:
@@ -284,9 +271,6 @@ def test_a_member_of_another_length_than_its_header_says(tmp_path: Path, extra: 
         open_member(tmp_path / "data.npz", "x") as member,
     ):
         member.read()
-
-
-# Ogb read #########################################################################################
 
 
 def same_nodes(read: Dataset, written: Dataset) -> bool:
@@ -421,19 +405,9 @@ def test_flaws_of_binary_files_are_named(tmp_path: Path, changes: dict[str, Any]
     assert fact in str(error.value)
 
 
-def test_truncated_binary_is_named(tmp_path: Path) -> None:
-    folder, _ = write_ogb_binary(tmp_path)
-    cut_bytes(folder / "raw" / "data.npz", 200)
-    with pytest.raises(DatasetError, match=r"data\.npz: num_nodes_list: truncated or damaged archive"):
-        read_ogb("ogbn-papers100M", tmp_path)
-
-
 def test_absent_and_not_to_be_downloaded(nowhere: Path) -> None:
     with pytest.raises(DatasetNotFoundError, match=str(nowhere / "ogbn_arxiv")):
         load_dataset("ogbn-arxiv:download=never")
-
-
-# Several node types ###############################################################################
 
 
 def test_mag_has_four_types(tmp_path: Path) -> None:

@@ -142,9 +142,6 @@ def test_other_objects() -> None:
         from_pyg(Data(x=torch.zeros(2, 2)))
 
 
-# Typed graphs #####################################################################################
-
-
 @fixed(30)
 @given(typed_datasets())
 def test_hetero_data_and_back(dataset: Dataset) -> None:

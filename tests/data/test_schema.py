@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Schema, from_pyg
+from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Schema
 from tests.support import tiny_datasets
-from tests.support.tiny_datasets import CLASSES, FEATURES, same, tiny_dataset
+from tests.support.tiny_datasets import FEATURES, tiny_dataset
 
 CITES = ("paper", "cites", "paper")
 WRITES = ("author", "writes", "paper")
@@ -39,9 +39,6 @@ def test_names_must_fit_together() -> None:
         HOMOGENEOUS.relation_number(CITES)
 
 
-# To PyG and back ##################################################################################
-
-
 def test_to_pyg_has_masks_and_types() -> None:
     dataset = tiny_dataset()
     data = dataset.to_pyg()
@@ -55,11 +52,6 @@ def test_to_pyg_has_masks_and_types() -> None:
 
 def test_to_pyg_converts_features_on_request() -> None:
     assert tiny_dataset().to_pyg(torch.float16).x.dtype == torch.float16
-
-
-def test_pyg_and_back() -> None:
-    dataset = tiny_dataset()
-    assert same(dataset, from_pyg(dataset.to_pyg(), num_classes=CLASSES))
 
 
 def test_sizes_and_repr() -> None:

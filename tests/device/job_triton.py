@@ -38,7 +38,6 @@ def kernel() -> None:
 
 
 def loaders() -> None:
-    """The whole way of batches whose rows the kernel reads."""
     device_stage.lane_of = lambda _: CpuLane(reads_host=True)  # type: ignore[assignment]
     makes = [CASES[name] for name in ("plain", "typed", "binary links", "bfloat16")]
     for make in [*makes, nodes(lambda: narrow(wide()))]:

@@ -1,8 +1,4 @@
-"""The way to a GPU without one: streams, events and registering of pages are made up.
-
-What is asked of them is recorded. Whether CUDA does it is tested where there is a GPU. The kernel
-that reads rows of the host is interpreted where Triton is installed.
-"""
+"""The way to a GPU without one: streams, events and registering of pages are made up."""
 
 from __future__ import annotations
 

@@ -20,9 +20,6 @@ from pyg_batchgnn.device.pinned import PinnedBlock, described_limit, lock_pages
 from pyg_batchgnn.ops import QuantizedTensor
 from tests.support.loader_cases import equal
 
-# Pinned memory ####################################################################################
-
-
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -212,9 +209,6 @@ def test_dropping_a_pool_frees_its_memory() -> None:
     assert locked_bytes() == 64 * KIB
     del pool
     assert locked_bytes() == 0
-
-
-# Parcels ##########################################################################################
 
 
 DTYPES = (torch.int64, torch.int32, torch.float32, torch.bfloat16, torch.bool, torch.uint8, torch.complex64)

@@ -113,9 +113,6 @@ def test_other_threads_run_meanwhile(tmp_path: Path) -> None:
     assert turns > 1000
 
 
-# Faults ###########################################################################################
-
-
 def test_a_file_that_is_too_short(table: DiskTable) -> None:
     with pytest.raises(OSError, match=r"ends at byte 660260, but the file has 660128.*x\.npy"):
         DiskReader(replace(table, rows=ROWS + 1))
@@ -163,9 +160,6 @@ def test_a_disk_that_fails(table: DiskTable, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(file, "read_rows", lambda *_: ReadRows(512, 1, errno.EIO, False, 8192))
     with pytest.raises(OSError, match=r"Input/output error, at byte 8192 of the file.*x\.npy"):
         reader.read(torch.tensor([9]), torch.empty(1, WIDTH))
-
-
-# The page cache ###################################################################################
 
 
 def test_the_page_cache_stays_as_it_is(table: DiskTable) -> None:

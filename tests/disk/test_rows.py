@@ -61,7 +61,6 @@ def operations(rows: RowFile, row: Sequence[int], rule: RunRule) -> list[tuple[i
 
 @st.composite
 def reads(draw: st.DrawFn) -> tuple[RowFile, list[int], RunRule]:
-    """Draws rows of the file, and how they are read."""
     row_bytes = draw(st.one_of(st.integers(1, 64), st.integers(1, 9000)))
     offset = draw(st.one_of(st.just(0), st.integers(0, 5000)))
     rows = (SIZE - offset) // row_bytes

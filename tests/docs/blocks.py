@@ -58,12 +58,10 @@ class Block:
 
     @property
     def reason(self) -> str | None:
-        """The reason for which the block is not run, or None."""
         return self.note.removeprefix("not run:").strip() if self.note.startswith("not run") else None
 
 
 def blocks_of(page: str) -> list[Block]:
-    """Returns the code blocks of a page, in order, each with the output that follows it."""
     found = list(_FENCE.finditer(page))
     blocks = []
     for at, match in enumerate(found):
@@ -87,7 +85,6 @@ class Page:
         self._script = ModuleType("__main__")
 
     def run(self, block: Block) -> None:
-        """Runs one block and asserts that it prints what the page shows."""
         if block.reason is not None:
             return
         if block.note.startswith("file: "):
@@ -147,7 +144,6 @@ def environment(*, quick: bool = False) -> dict[str, str]:
 
 
 def is_shown(printed: str, shown: str) -> bool:
-    """Returns whether a program's output is the one that a page shows."""
     pattern = []
     for line in shown.rstrip("\n").split("\n"):
         if line.strip() == "...":

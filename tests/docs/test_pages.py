@@ -23,14 +23,12 @@ import torch._dynamo
 import typer
 import yaml
 
-from benchmark import ranks
 from benchmark.papers.others import DISTDGL
 from benchmark.papers.page import Stored
 from benchmark.report import GAINS_PAGES, with_gains
-from benchmark.summary import PLOT, table
+from benchmark.summary import table
 from benchmark.support.cli import RESULTS
 from benchmark.support.tables import FOR_A_MEDIAN, typical
-from benchmark.support.world import summary
 from build_tools import docs_hooks, files_page
 from build_tools.docs_hooks import command_line
 from pyg_batchgnn.train.cli import app
@@ -41,8 +39,6 @@ from tests.support.programs import real_programs
 from tests.support.ranks import run_ranks
 from tests.support.tiers import Stamp, all_only
 from tests.support.two_hosts import Ran, TwoHosts, missing_for_two_hosts
-
-# Jobs of ranks ####################################################################################
 
 SCRIPT = ROOT / "examples" / "distributed.py"
 
@@ -57,8 +53,6 @@ def run(commands: list[list[str]]) -> list[str]:
         printed.append(out.getvalue())
     return printed
 
-
-# Command line page ################################################################################
 
 GROUP: Any = typer.main.get_command(app)
 
@@ -78,8 +72,6 @@ def test_markup_of_the_terminal_is_gone() -> None:
     assert "[bold]" not in page and "\b" not in page
     assert page.count("```") % 2 == 0
 
-
-# Distributed example ##############################################################################
 
 PAGE = ROOT / "docs" / "tutorials" / "your-own-script.md"
 
@@ -113,35 +105,6 @@ def test_the_tutorial_shows_lines_of_the_script() -> None:
         assert block.code in script, f"{PAGE.name}:{block.line} differs from {SCRIPT.name}"
 
 
-# Peer tables ######################################################################################
-
-
-def _part() -> dict[str, Any]:
-    """Returns two rounds of two ranks; the slowest rank of the faster round counts."""
-    theirs: dict[str, Any] = {"sample": 2.0, "features": 1.0, "forward": 3.0, "backward": 2.0}
-    theirs = {"phases": theirs, "remote_rows": 900}
-    ours = {"phases": {"prepare": 1.0, "forward": 2.0, "backward": 1.0}, "rows_fetched": 300}
-    ours |= {"stats": {"rows_fetched": 600}}
-    series = [
-        {"round": number, "setting": setting, **summary([{"wall": wall + number, **side} for wall in walls])}
-        for number in range(2)
-        for setting, side, walls in (("DistDGL", theirs, (7.5, 7.0)), ("B = all", ours, (3.0, 3.5)))
-    ]
-    return {"series": series}
-
-
-def test_training_compares_seconds_and_rows_of_an_epoch() -> None:
-    theirs, ours = ranks.against_dist_dgl(_part()).splitlines()[2:]
-    assert theirs == "| DistDGL | 7.50 | 3.00 | 3.00 | 2.00 | 900 | 1.0x | 1.0x | 1.0x |"
-    assert ours == "| B = all | 3.50 | 1.00 | 2.00 | 1.00 | 300 | 2.1x | 3.0x | 3.0x |"
-
-
-def test_preparation_compares_seconds_and_rows() -> None:
-    theirs, ours = ranks.preparation_against_dist_dgl(_part()).splitlines()[2:]
-    assert theirs == "| DistDGL | 7.50 | 900 | 1.0x | 1.0x |"
-    assert ours == "| B = all | 3.50 | 300 | 2.1x | 3.0x |"
-
-
 def test_the_gain_of_embeddings_is_over_the_faster_of_torchs(tmp_path: Path) -> None:
     def gains() -> list[str]:
         shown = {table.title: table for table in DISTDGL.tables(Stored(tmp_path))}["Learned embeddings"]
@@ -152,8 +115,6 @@ def test_the_gain_of_embeddings_is_over_the_faster_of_torchs(tmp_path: Path) -> 
     (tmp_path / "embeddings.json").write_text(json.dumps({"seconds": seconds}))
     assert gains() == ["8.0x", "5.0x"]
 
-
-# Code blocks ######################################################################################
 
 PAGES = sorted(["README.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))])
 PAGES_WITH_CODE = [page for page in PAGES if blocks_of((ROOT / page).read_text(encoding="utf-8"))]
@@ -239,14 +200,6 @@ python two.py
 """
 
 
-def test_blocks_are_found() -> None:
-    first, second, third, fourth = blocks_of(_SAMPLE)
-    assert (first.language, first.line, first.output) == ("python", 3, "one\n")
-    assert (second.reason, second.output) == ("needs a cluster", None)
-    assert third.note == "file: two.py"
-    assert fourth.output == "2\n"
-
-
 def test_a_wrong_output_is_seen(tmp_path: Path) -> None:
     page = Page("sample", tmp_path)
     *before, last = blocks_of(_SAMPLE)
@@ -255,8 +208,6 @@ def test_a_wrong_output_is_seen(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"sample:21 prints\ntwo"):
         page.run(last)
 
-
-# Deployment #######################################################################################
 
 DEPLOY = ROOT / "deploy"
 SMALL = ["generated:nodes=2000,seed=1", "--fanout", "5,3", "--hidden", "16", "--epochs", "2"]
@@ -332,9 +283,6 @@ def test_the_image_has_the_tested_torch() -> None:
         assert (ROOT / name).exists(), f"deploy/Dockerfile.dockerignore keeps {name}, which does not exist"
 
 
-# Claims ###########################################################################################
-
-
 @pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
 def test_the_table_comes_from_stored_results(page: str) -> None:
     assert table() in (ROOT / page).read_text(encoding="utf-8"), (
@@ -393,7 +341,6 @@ ALL_PAGES = [*ROOT.glob("*.md"), *SITE.rglob("*.md"), *(ROOT / "benchmark").rglo
 
 
 def few_rounds(text: str) -> list[str]:
-    """Returns what a text says of medians of fewer than nine rounds."""
     found = re.finditer(r"[Mm]edians?\s+of\s+(\d+)\b[^.;|]{0,30}", text)
     return [one[0] for one in found if int(one[1]) < FOR_A_MEDIAN]
 
@@ -413,10 +360,6 @@ def test_stored_medians_are_of_nine_rounds_or_more() -> None:
             for one in series.get("contestants", {}).values():
                 if walls := one.get("walls"):
                     assert one["figures"]["wall_per_minibatch"] == typical(walls), file
-
-
-def test_the_plot_is_small() -> None:
-    assert PLOT.stat().st_size < 60_000
 
 
 def test_constants_of_the_sampling_contract_are_those_of_the_reference() -> None:
@@ -449,7 +392,6 @@ def test_the_first_page_leads_to_every_page() -> None:
 
 
 def without_blocks(text: str) -> str:
-    """Returns a page without its code blocks."""
     return re.sub(r"^(`{3,}).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -462,10 +404,6 @@ def anchors_of(text: str) -> set[str]:
 
 
 def broken_links(page: Path, text: str, others: Mapping[Path, str]) -> list[str]:
-    """Returns the links of a page that lead to no file, no heading, or out of the site.
-
-    ``others``: the contents of all pages; those outside have no anchors that are known.
-    """
     inline = r"\]\(<?([^)>\s]+)[^)]*\)|^\[[^]^]+\]:\s+(\S+)|(?:src|href)=\"([^\"]+)\""
     prose = re.sub(r"`[^`\n]*`", "", without_blocks(text))
     links = ["".join(found) for found in re.findall(inline, prose, re.MULTILINE)]
@@ -498,15 +436,6 @@ def test_paths_in_docstrings_become_links_of_the_site() -> None:
     html = "<p>too (docs/how-to/disk.md), " + "docs/" + 'no.md <a href="https://x/docs/how-to/disk.md">'
     made = docs_hooks.on_page_content(html, mock.Mock(), mock.Mock(), Pages({"how-to/disk.md": disk}))  # type: ignore[arg-type]
     assert made == html.replace("(docs/how-to/disk.md)", '(<a href="../../how-to/disk.html">disk</a>)')
-
-
-def test_a_broken_link_is_seen() -> None:
-    page, other = SITE / "how-to" / "one.md", SITE / "two.md"
-    text = "# One page\n[a](../two.md#its-end) [b](#one-page) [c](https://x.org/y.md) `[d](e.md)`\n"
-    others = {page: text, other: "## Its `end`\n"}
-    assert broken_links(page, text, others) == []
-    wrong = "[a](../three.md) [b](../two.md#end) [c](#its-end) [d](../../README.md)\n[e]: four.md\n"
-    assert broken_links(page, wrong, others) == [*re.findall(r"\((.*?)\)", wrong), "four.md"]
 
 
 def test_docstrings_cite_pages_that_are_there() -> None:

@@ -41,7 +41,6 @@ def comm() -> Communicator:
 
 
 def torchs(embedding: Embedding, node_type: str | None = None) -> torch.nn.Embedding:
-    """Returns torch's module with the same rows."""
     weight = embedding.table_of(node_type).weight.clone()
     return torch.nn.Embedding.from_pretrained(weight, freeze=False, sparse=True)
 
@@ -311,13 +310,10 @@ def test_gradients_that_were_dropped_move_nothing(comm: Communicator) -> None:
     assert torch.allclose(embedding.table_of().weight, wanted) and not embedding._read
 
 
-# Folder ###########################################################################################
-
 NODES = 12
 
 
 def trained() -> Embedding:
-    """Returns tables with state and frozen rows."""
     embedding = Embedding(Data(num_nodes=NODES), 3)
     optimizer = EmbeddingOptimizer(embedding, SparseAdam(lr=0.1))
     embedding.freeze(torch.tensor([2]))

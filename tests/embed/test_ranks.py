@@ -32,8 +32,6 @@ from tests.support.rank_graphs import GRAPHS, arguments_of, stores_of
 from tests.support.ranks import ROOT, run_ranks
 from tests.support.tiers import in_all
 
-# Jobs of ranks ####################################################################################
-
 F, CLASSES = 6, 7
 WEIGHT = torch.randn(F, CLASSES, generator=torch.Generator().manual_seed(0))
 RULES: tuple[tuple[UpdateRule, Any], ...] = (
@@ -75,11 +73,9 @@ class Training:
         self.optimizer = EmbeddingOptimizer(self.embedding, rule)
 
     def loss(self, batch: Any, weight: float) -> Tensor:
-        """Returns the weighted loss of a minibatch, whose rows are read."""
         return loss_of(self.embedding(batch)["node"], batch) * weight
 
     def step(self, batch: Any) -> None:
-        """Trains on a minibatch as scripts with DistributedDataParallel do."""
         self.loss(batch, self.loader.loss_weight).backward()
         self.optimizer.step()
 
@@ -97,12 +93,7 @@ class Training:
 
 
 def replay(case: Case, make: Any, epochs: list[list[list[list[list[int]]]]], ahead: bool = False) -> Tensor:
-    """Returns the rows of one process that replays the minibatches of all ranks.
-
-    Args:
-        epochs: the seeds by epoch, rank, step and batch of the step, whose gradients are added.
-        ahead: True if each batch is read before the update of the one before.
-    """
+    """Returns the rows of one process that replays the minibatches of all ranks."""
     data = whole(case)
     table = make_table(HOMOGENEOUS, 0, torch.arange(case.nodes), F, torch.float32)
     InitialRows(5).fill(table, HOMOGENEOUS)
@@ -246,7 +237,6 @@ def counters(graph: Communicator, comm: Communicator) -> None:
 
 
 def piece(asked: Tensor, begin: int, size: int) -> bool:
-    """Returns whether anything is asked in a macrobatch."""
     return bool(asked[begin : begin + size].sum())
 
 
@@ -328,7 +318,6 @@ def weights(graph: Communicator, comm: Communicator) -> None:
 
 
 def inference(graph: Communicator, comm: Communicator) -> None:
-    """Layers of all nodes read learned rows beside the features."""
     case = CASES[0]
     for share in (True, False):
         part = part_of(case, comm.size, comm.rank, edge_attributes=False)
@@ -376,9 +365,6 @@ def refusals(graph: Communicator, comm: Communicator) -> None:
         embedding(batch)
     with pytest.raises(ValueError, match="part 0 of 1 cannot be on rank"):
         Embedding(whole(case), F, comm=comm)
-
-
-# Typed graphs #####################################################################################
 
 
 def loaders(ids: Communicator, comm: Communicator) -> None:
@@ -437,9 +423,6 @@ def run() -> str:
     return out.getvalue()
 
 
-# Ranks ############################################################################################
-
-
 @pytest.mark.parametrize("ranks", [*in_all(1), 2, *in_all(4)])
 def test_training_equals_one_process(ranks: int) -> None:
     run_ranks(equals_one_process, ranks)
@@ -486,9 +469,6 @@ def test_what_cannot_be_is_refused() -> None:
 @pytest.mark.parametrize("ranks", [*in_all(2), 3])
 def test_rows_of_all_types_travel_together(ranks: int) -> None:
     run_ranks(loaders, ranks)
-
-
-# Example ##########################################################################################
 
 
 def test_it_learns_over_ranks() -> None:

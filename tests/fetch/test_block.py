@@ -69,8 +69,6 @@ def test_an_unknown_attribute_is_named() -> None:
         ready.attribute("z")
 
 
-# In place #########################################################################################
-
 TABLE_NODES = 6
 
 
@@ -153,8 +151,6 @@ def test_files_are_told_from_memory(tmp_path: Path) -> None:
     assert not is_mapped(torch.randn(5000).share_memory_())
     assert are_mapped([torch.randn(10), mapped, torch.empty(0), mapped[1000:]]) == [False, True, False, True]
 
-
-# Access ###########################################################################################
 
 OTHER = Group(RowKind.NODE, "other")
 ROWS = 9
@@ -249,9 +245,6 @@ def test_an_epoch_is_longer_than_what_was_sampled() -> None:
     assert found.distinct(1000) == pytest.approx(expected, rel=0.13)
 
 
-# Sweeps ###########################################################################################
-
-
 SWEPT = 12
 strings = st.lists(st.sets(st.integers(0, SWEPT - 1)), min_size=1, max_size=7)
 
@@ -261,7 +254,6 @@ def vectors(string: list[set[int]]) -> list[Tensor]:
 
 
 def use_after(string: list[set[int]], row: int, number: int) -> int:
-    """Returns the next unit after one that needs a row, or a large number."""
     later = (at for at in range(number + 1, len(string)) if row in string[at])
     return next(later, NEVER)
 
@@ -273,10 +265,7 @@ def comes_back(row: int, number: int, period: int) -> int:
 
 
 def by_hand(string: list[set[int]], capacity: int, period: int, in_use: int) -> list[int] | None:
-    """Returns how many rows are read before each unit, in plain Python.
-
-    None if they do not fit, or if that is not for the rule alone to say.
-    """
+    """Returns how many rows are read before each unit, in plain Python."""
     here: set[int] = set()
     reads = []
     for number, needed in enumerate(string):
@@ -323,10 +312,8 @@ def test_nothing_is_read_twice_where_all_fits(string: list[set[int]], period: in
 
 
 def fewest(string: list[set[int]], capacity: int) -> int:
-    """Returns the fewest rows that any choice of what leaves reads, by trying all.
-
-    The whole file is passed before each unit, and no unit but the one that is prepared is in use.
-    """
+    """Returns the fewest rows that any choice of what leaves reads, by trying all. The whole file
+    is passed before each unit, and no unit but the one that is prepared is in use."""
     costs = {frozenset[int](): 0}
     for needed in string:
         after: dict[frozenset[int], int] = {}
@@ -349,10 +336,7 @@ def test_no_other_choice_reads_fewer(string: list[set[int]], capacity: int) -> N
 
 
 @given(
-    st.lists(strings, min_size=1, max_size=3),
-    st.integers(0, SWEPT + 1),
-    st.integers(1, 6),
-    st.integers(0, 2),
+    st.lists(strings, min_size=1, max_size=3), st.integers(0, SWEPT + 1), st.integers(1, 6), st.integers(0, 2)
 )
 def test_slots_hold_the_rows_of_their_units(
     epochs: list[list[set[int]]], capacity: int, period: int, in_use: int
@@ -424,9 +408,6 @@ def test_a_longer_sweep_reads_the_file_less_often() -> None:
         )
         passes[capacity] = 1 + (len(units) - 1) / period
     assert list(passes) == sorted(passes) and list(passes)[-1] < 500
-
-
-# Leases ###########################################################################################
 
 
 def test_a_lease_lives_as_long_as_any_view_of_it() -> None:

@@ -37,8 +37,6 @@ from tests.support.tiers import WORLDS, in_all
 from tests.support.typed_datasets import CASES as TYPED
 from tests.support.typed_datasets import typed_dataset
 
-# Jobs of ranks ####################################################################################
-
 #: Graphs of one type: an ordinary one, one of a single node, one without edges.
 PLAIN = [(7, HOMOGENEOUS, (60,), (300,)), (8, HOMOGENEOUS, (1,), (3,)), (9, HOMOGENEOUS, (30,), (0,))]
 PLAN = SamplingPlan((3, 2), Replacement.WITH)
@@ -165,9 +163,6 @@ def _check_contents(
                 assert torch.equal(found, table[_edges(sample, number)])
 
 
-# Caches ##########################################################################################
-
-
 def caches(comm: Communicator) -> None:
     """A cache changes no bit, and holds the rows that are worth most, which are not fetched."""
     for case, own, plan in itertools.product(TYPED, (True, False), (PLAN, OWN_FANOUTS)):
@@ -250,9 +245,6 @@ def _likelihood(
         found = [(1 - one.exp()) * rest for one, rest in zip(missed, left, strict=True)]
         left = [rest - one for one, rest in zip(found, left, strict=True)]
     return [1 - one for one in left]
-
-
-# Rows #############################################################################################
 
 
 def steady(comm: Communicator) -> list[int]:
@@ -396,16 +388,12 @@ def likely(comm: Communicator) -> list[list[float]]:
 
 
 def _needed(comm: Communicator, loader: Any, features: DistFeatureStore, case: Case) -> Tensor:
-    """Counts how many minibatches of some epochs need each remote node."""
     times = torch.zeros(case.nodes, dtype=torch.int64)
     for _ in range(6):
         for batch in loader:
             times[batch.node.unique()] += 1
     times[owners(case, comm.size) == comm.rank] = 0
     return times
-
-
-# Remote ###########################################################################################
 
 
 @pytest.mark.parametrize(("ranks", "hosts"), WORLDS, ids=str)
@@ -422,9 +410,6 @@ def test_the_steady_state_takes_no_memory() -> None:
     # load. Buffers that are not kept would cost a call in each of the fourteen fetches at least.
     for result in run_ranks(steady, 2, hosts=[0, 1]):
         assert result.value[-1] - result.value[1] <= 3
-
-
-# Cache ############################################################################################
 
 
 @pytest.mark.parametrize(
@@ -472,7 +457,6 @@ def test_probability_of_an_edge(replacement: Replacement, fanout: int) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_probability_of_an_edge_of_a_share(dtype: torch.dtype) -> None:
-    """0.1 of 30 is 3, as in the sampler, and never less than one."""
     degree = torch.tensor([1, 5, 30, 31], dtype=dtype)
     found = taken_probability(degree, 0.1, Replacement.WITHOUT)
     assert found.tolist() == pytest.approx([1, 1 / 5, 3 / 30, 4 / 31], rel=1e-6)

@@ -37,8 +37,6 @@ from tests.support.rank_graphs import GRAPHS, stores_of
 from tests.support.ranks import run_ranks
 from tests.support.tiers import examples, in_all
 
-# Jobs of ranks ####################################################################################
-
 UNBOUNDED = HistoricalSettings(lines=None, life_span=None, push=None, delay=1)
 
 
@@ -62,32 +60,27 @@ class Rank:
         self._fetcher = OwnRowFetcher(features, list(features.fields[NODES]), self.caches)
 
     def epoch(self, epoch: int) -> Iterator[HistoricalMinibatch]:
-        """Yields an epoch in which every node of the part is a seed."""
         order = torch.randperm(self.part.num_nodes, generator=torch.Generator().manual_seed(epoch))
         for step, rows in enumerate(order.tensor_split(self.steps)):
             yield self.step(epoch, step, rows)
         self.caches.end_epoch()
 
     def step(self, epoch: int, step: int, rows: Tensor) -> HistoricalMinibatch:
-        """Begins a step with the minibatch of some rows of the part."""
         made = self.minibatch(rows, epoch)
         self.caches.begin_step(epoch, step, made.key)
         return made
 
     def minibatch(self, rows: Tensor, epoch: int) -> HistoricalMinibatch:
-        """Returns the minibatch of some rows of the part."""
         seeds = MacrobatchSeeds(epoch, 0, [self.part.node[rows]], [rows + self.part.first])
         (made,) = self._fetcher.fetch(FetchGroup(self._sampler.sample_macrobatch(seeds))).minibatches
         assert isinstance(made, HistoricalMinibatch)
         return made
 
     def exact(self, minibatch: Minibatch) -> Minibatch:
-        """Returns the minibatch of the same seeds in the exact mode."""
         return exact_minibatch(self.data, self.plan, minibatch)
 
 
 def exact_minibatch(data: Data, plan: SamplingPlan, like: Minibatch) -> Minibatch:
-    """Returns the minibatch of the whole graph that has the seeds of another."""
     sampler = MacrobatchSampler(graph_from_pyg(data), plan, like.seed, layout=Layout.CSC)
     (sampled,) = sampler.sample([like.node[: like.batch_size]], like.epoch)
     return Minibatch.in_place(sampled, {"x": data.x, "y": data.y})
@@ -148,7 +141,6 @@ def _difference(one: Tensor, other: Tensor) -> float:
 
 
 def _passed(model: NativeModel, minibatch: Any) -> tuple[Tensor, list[Tensor]]:
-    """Returns logits, and the gradients of the sum of their squares."""
     model.zero_grad()
     logits = model(minibatch)
     (logits**2).sum().backward()
@@ -305,7 +297,6 @@ def loaded(comm: Communicator, pushes: Communicator) -> None:
 
 
 def refusals(comm: Communicator, pushes: Communicator) -> list[str]:
-    """Asks for what is not possible."""
     texts = []
     case = CASES[0]
     part = part_of(case, comm.size, comm.rank)
@@ -352,8 +343,6 @@ def refusals(comm: Communicator, pushes: Communicator) -> list[str]:
     return texts
 
 
-# Loader ###########################################################################################
-
 REFUSED = [
     "use export='native'",
     "use schedule='local'",
@@ -387,9 +376,6 @@ def test_what_is_not_possible_is_refused() -> None:
             assert wanted in found
 
 
-# Limits ###########################################################################################
-
-
 @pytest.mark.parametrize(("graphs", "hosts"), [*in_all((1, [0])), (5, [0, 1]), (2, [0, 1, 1])], ids=str)
 def test_full_caches_are_the_exact_mode(graphs: int, hosts: Sequence[int]) -> None:
     run_ranks(full_caches, len(hosts), {"graphs": graphs}, hosts=hosts)
@@ -405,9 +391,6 @@ def test_runs_repeat_and_resume(stop: int) -> None:
     run_ranks(repeated, 2, {"stop": stop})
 
 
-# Embedding cache ##################################################################################
-
-
 def ids(*node: int) -> Tensor:
     return torch.tensor(node, dtype=torch.int64)
 
@@ -417,7 +400,6 @@ def rows(*values: float) -> Tensor:
 
 
 def read(cache: EmbeddingCache, step: int, *node: int) -> dict[int, float]:
-    """Returns the rows that a search finds, by node."""
     found = cache.search(ids(*node), step)
     if not found.found:
         return {}
@@ -472,14 +454,11 @@ def test_settings_that_cannot_be(changed: dict[str, Any], error: type[Exception]
         HistoricalSettings(**changed)
 
 
-# Message ##########################################################################################
-
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 
 @st.composite
 def pushes(draw: st.DrawFn) -> list[PushedRows]:
-    """Draws the rows of some layers."""
     random = torch.Generator().manual_seed(draw(st.integers(0, 2**32 - 1)))
     layers = []
     for _ in range(draw(st.integers(0, 4))):

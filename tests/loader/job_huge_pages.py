@@ -1,7 +1,4 @@
-"""The job of test_memory.py: huge pages under memory of one process, and of two.
-
-It runs in a process of its own, because it forks and counts pages.
-"""
+"""The job of test_memory.py: huge pages under memory of one process, and of two."""
 
 from __future__ import annotations
 
@@ -68,10 +65,6 @@ def can_collapse() -> bool:
 
 
 def counted(tensor: Tensor, *names: str) -> int:
-    """Returns the sum of some counts of the mappings of a tensor, in bytes.
-
-    Other memory may lie in the same mapping.
-    """
     total, inside = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):

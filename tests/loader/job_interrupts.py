@@ -45,7 +45,6 @@ def typed() -> HeteroData:
 
 
 def loaders() -> Iterator[tuple[str, Any]]:
-    """Yields every kind of loader, each in every way."""
     for way, options in WAYS.items():
         given: dict[str, Any] = {"seed": 0, "batch_size": 8, "macrobatch_size": 2, **options}
         yield f"node, {way}", MacrobatchNeighborLoader(make_data(), [4, 3], **given)
@@ -66,12 +65,7 @@ def left() -> list[str]:
 
 
 def interrupt_often(times: int, **options: Any) -> None:
-    """Interrupts a loader again and again, soon after one of its minibatches.
-
-    Each epoch must begin and end: a lock that an interrupt left taken would stop this process for
-    ever. The interrupts come from another process, so that they also come while this one waits for
-    a lock.
-    """
+    """Interrupts a loader again and again, soon after one of its minibatches."""
     loader = MacrobatchNeighborLoader(make_data(), [4, 3], seed=0, batch_size=8, macrobatch_size=1, **options)
     moments = random.Random(0)
     reading, writing = os.pipe()

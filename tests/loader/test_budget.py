@@ -61,7 +61,6 @@ EXPORTS: dict[str, dict[str, Any]] = {
 
 
 def peak_of(loader: Any, prefetch: int) -> int:
-    """Bytes that the package held at most during an epoch."""
     gc.collect()
     ops.empty_cache()
     before = ops.memory_stats().live

@@ -33,7 +33,6 @@ WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
 
 @pytest.fixture(autouse=True)
 def _no_room_for_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Edges are read only where the page cache cannot hold them."""
     monkeypatch.setattr(local_setup, "cache_holds", lambda *_: False)
 
 
@@ -204,11 +203,7 @@ def test_a_call_reads_too(tmp_path: Path) -> None:
     assert loaders[1].stats().total.topology_edges
 
 
-# Edges by destination #############################################################################
-
-
 def folders(tmp_path: Path, dataset: Dataset) -> list[Any]:
-    """Returns the same graph from a folder with a list of edges, and from one by destination."""
     listed = read_folder(write_folder(dataset, tmp_path / "list"))
     by_target = read_folder(write_folder(by_destination(dataset), tmp_path / "csc"))
     return [listed.to_pyg(), by_target.to_pyg()]

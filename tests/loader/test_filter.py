@@ -31,10 +31,6 @@ class Positions(Data):
         return 1 if key == "wide" else super().__cat_dim__(key, value, *args, **kwargs)
 
 
-def noncontiguous() -> Tensor:
-    return torch.randn(8, NODES).t()[:, ::2]
-
-
 NODE_ATTRIBUTES: dict[str, Any] = {
     "float16": torch.randn(NODES, 3).half(),
     "bfloat16": torch.randn(NODES, 3).bfloat16(),
@@ -47,7 +43,7 @@ NODE_ATTRIBUTES: dict[str, Any] = {
     "negative view": torch.randn(NODES, 2, dtype=torch.complex64).conj().imag,
     "three dimensions": torch.randn(NODES, 2, 5),
     "zero width": torch.randn(NODES, 0),
-    "not contiguous": noncontiguous(),
+    "not contiguous": torch.randn(8, NODES).t()[:, ::2],
     "expanded": torch.randn(1, 4).expand(NODES, 4),
     "one column": torch.randn(NODES, 1),
     "numpy": np.random.default_rng(0).normal(size=(NODES, 3)),
@@ -242,9 +238,6 @@ def test_a_sparse_table_is_refused_when_the_loader_is_made(export: str) -> None:
         make_loader(changed, export="native", attributes=["x"])
 
 
-# Sources ##########################################################################################
-
-
 def sorted_data(layout: str) -> Data:
     data = make_data()
     if layout != "coo":
@@ -294,15 +287,6 @@ def test_native_batches_ask_once_a_fetch_group() -> None:
     )
     assert len(list(loader)) == 10
     assert features.requests == [3] * 5
-
-
-def test_no_attribute_beyond_pygs() -> None:
-    data = make_data()
-    batch = next(iter(make_loader(stores_of(data, "coo"), input_nodes=torch.arange(50))))
-    assert contents(batch).keys() == {
-        *("edge_index", "num_nodes", "x", "y", "edge_attr", "n_id", "e_id", "num_sampled_nodes"),
-        *("num_sampled_edges", "input_id", "batch_size"),
-    }
 
 
 def test_custom_class() -> None:
@@ -384,9 +368,6 @@ def test_native_batches_have_the_attributes_of_the_moment() -> None:
     assert torch.equal((fourth := next(batches)).x, data.x[fourth.node])
     data.x[:] = -1.0  # in place
     assert (next(batches).x == -1).all()
-
-
-# In place #########################################################################################
 
 
 def native(data: Any, **kwargs: Any) -> Any:

@@ -73,7 +73,6 @@ def test_one_type_and_one_relation_are_the_same_data(export: str) -> None:
 
 
 def whole_neighbourhood(data: HeteroData, papers: list[int], hops: int) -> dict[Any, set[int]]:
-    """The nodes of each type within some hops of papers, and the edges that lead there."""
     found: dict[Any, set[int]] = {name: set() for name in (*data.node_types, *data.edge_types)}
     found["paper"] |= set(papers)
     expanded: set[tuple[str, int]] = set()
@@ -179,9 +178,6 @@ def native(data: HeteroData, **kwargs: Any) -> Any:
     return next(iter(make_loader(data, input_nodes="paper", export="native", **kwargs)))
 
 
-# Hetero filter ####################################################################################
-
-
 def random_sample(data: HeteroData, generator: torch.Generator, edges: bool = True) -> HeteroSamplerOutput:
     """A made-up sample: some nodes of each type and edges between them, or none at all."""
 
@@ -232,9 +228,6 @@ def test_adj_t_between_two_types() -> None:
     )
     sampled = filter_hetero_data(data, out, Gatherer())[key].adj_t
     assert sampled.shape == (1, 2) and sampled.to_dense().tolist() == [[2.0, 1.0]]
-
-
-# Hetero options ###################################################################################
 
 
 def with_float_times(data: HeteroData) -> None:
@@ -321,8 +314,6 @@ def test_a_sampler_of_a_graph_with_other_types() -> None:
         MacrobatchNeighborLoader(Data(num_nodes=sum(counts)), [2], neighbor_sampler=sampler)
 
 
-# Hetero settings ##################################################################################
-
 PAPERS = ("paper", None)
 
 
@@ -407,9 +398,6 @@ def test_positions_that_there_are_not(nodes: Any) -> None:
     for position in (-1, 1000):
         with pytest.raises(IndexError, match=f"{position}, but positions"):
             loader([position])
-
-
-# Hetero stores ####################################################################################
 
 
 def stores_of(data: HeteroData) -> tuple[MyFeatureStore, MyGraphStore]:

@@ -92,14 +92,11 @@ def test_bidirectional() -> None:
         assert pairs(batch, likes) == pairs(one, likes) and "e_id" in batch[likes]
 
 
-# Hetero reference #################################################################################
-
 FANOUTS = (3, 0.5)
 LAST = {"temporal_strategy": "last"}
 
 
 def in_edges(data: HeteroData, time_attr: str | None, weight_attr: str | None) -> Any:
-    """The in-edges of every node, with the time of the edge or of its source."""
     found: dict[Any, dict[int, list[Edge]]] = {}
     for relation in data.edge_types:
         lists: dict[int, list[Edge]] = {node: [] for node in range(data[relation[2]].num_nodes)}
@@ -158,8 +155,6 @@ def test_the_same_as_the_reference(plan: SamplingPlan, kwargs: dict[str, Any]) -
             assert batch[relation].num_sampled_edges == right.edges_per_hop[relation]
         assert torch.equal(batch[CITES].edge_attr, data[CITES].edge_attr[batch[CITES].e_id])
 
-
-# Real typed graph #################################################################################
 
 GRAPHS = Path(os.environ.get("PYG_BATCHGNN_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 NAME = "oewn_hetero"

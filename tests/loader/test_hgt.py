@@ -32,14 +32,10 @@ def make_hgt(data: Any = None, samples: Any = (6, 5), **kwargs: Any) -> Macrobat
 
 
 def induced(data: HeteroData, batch: HeteroData, relation: tuple[str, str, str]) -> Tensor:
-    """The ids of all edges of a relation between the nodes of a batch, ascending."""
     source, _, target = relation
     row, col = data[relation].edge_index
     between = torch.isin(row, batch[source].n_id) & torch.isin(col, batch[target].n_id)
     return between.nonzero().view(-1)
-
-
-# The batches of PyG ###############################################################################
 
 
 def test_fields_are_those_of_pygs_loader() -> None:
@@ -122,8 +118,6 @@ def test_seeds_of_several_types_and_duplicates() -> None:
     assert not torch.isin(row, torch.tensor([2, 3])).any()
 
 
-# Native minibatches ###############################################################################
-
 #: Attributes that native minibatches do not carry.
 UNCARRIED = ("about", "name")
 
@@ -193,9 +187,6 @@ def test_automatic_sizes_and_chosen_attributes() -> None:
         assert torch.equal(minibatch.attributes_of("paper").gather("y"), batch["paper"].y)
 
 
-# The promises #####################################################################################
-
-
 def test_sizes_threads_prefetching_and_workers_do_not_matter() -> None:
     expected = list(make_hgt(shuffle=True))
     assert len(expected) == 8
@@ -245,9 +236,6 @@ def test_a_sampler_serves_pygs_own_loader() -> None:
     plain = make_data()
     ours = NodeLoader(plain, PygHGTSampler(plain, [6, 5], seed=7), input_nodes=None, batch_size=8)
     assert_same(ours, make_hgt(plain))
-
-
-# What is refused ##################################################################################
 
 
 @pytest.mark.parametrize(

@@ -152,9 +152,6 @@ def test_memory_of_other_containers_stays() -> None:
             path.unlink(missing_ok=True)
 
 
-# Jobs of ranks ####################################################################################
-
-
 def fault(how: str, victim: int, timeout: float, prefetch: int) -> dict[str, Any]:
     """Ends, stops or leaves the loop on one rank; returns what the others are told."""
     comm = Communicator.create("loader", timeout=timeout)
@@ -187,8 +184,6 @@ def fault(how: str, victim: int, timeout: float, prefetch: int) -> dict[str, Any
         return {"error": type(error).__name__, "text": "", "ranks": [], "seconds": clock.seconds}
     return {"error": None, "text": "", "ranks": [], "seconds": clock.seconds}
 
-
-# Tests ############################################################################################
 
 TIMEOUT = 8.0
 

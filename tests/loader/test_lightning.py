@@ -52,7 +52,6 @@ def trainer(**options: Any) -> Any:
 
 
 def masked() -> Data:
-    """A graph with masks by which the module finds the seeds."""
     data = make_data()
     data.train_mask = torch.arange(NODES) % 3 == 0
     data.valid_mask = torch.arange(NODES) % 3 == 1

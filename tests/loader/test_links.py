@@ -49,9 +49,6 @@ class Replay(BaseSampler):
         return next(self.samples)
 
 
-# The batches of PyG ###############################################################################
-
-
 @pytest.mark.parametrize("negatives", NEGATIVES)
 @pytest.mark.parametrize("labels", [None, LABELS, LABELS.float()])
 def test_batches_are_those_that_pyg_makes_of_the_samples(negatives: Any, labels: Tensor | None) -> None:
@@ -206,9 +203,6 @@ def test_odd_inputs() -> None:
     assert_same(narrow, make_links(neg_sampling="binary"))
 
 
-# The same bits always #############################################################################
-
-
 @pytest.mark.parametrize("filter_per_worker", [True, False])
 def test_workers_and_transforms(filter_per_worker: bool) -> None:
     def name(batch: Data) -> Data:
@@ -236,8 +230,6 @@ def test_a_state_of_other_links_is_refused(change: dict[str, Any], word: str) ->
     with pytest.raises(ValueError, match=word):
         make_links(**{"neg_sampling": "binary", **change}).load_state_dict(state)
 
-
-# Bad inputs #######################################################################################
 
 GIVEN = {"neg_sampling": torch.zeros(203, 1).long()}
 

@@ -35,7 +35,6 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def no_collector() -> Iterator[None]:
-    """The memory of batches must not wait for the garbage collector."""
     gc.collect()
     gc.disable()
     yield
@@ -229,8 +228,6 @@ def test_interpreter_teardown() -> None:
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr and "Error" not in done.stderr, done.stderr
 
-
-# Huge pages #######################################################################################
 
 LARGE = 17 << 20
 HUGE_PAGES_ROOT = Path(__file__).parents[2]

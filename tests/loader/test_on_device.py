@@ -1,7 +1,4 @@
-"""Batches on a device: bit for bit those of the ordinary loader, through the whole queue.
-
-The device is the CPU here, which goes the same way; `tests/device` has the parts.
-"""
+"""Batches on a device: bit for bit those of the ordinary loader, through the whole queue."""
 
 from __future__ import annotations
 
@@ -276,9 +273,6 @@ def test_a_gradient_flows_back_to_learned_features() -> None:
     assert data.learned.grad is not None and data.learned.grad.sum() > 0
 
 
-# Streams ##########################################################################################
-
-
 @pytest.mark.parametrize("export", ["pyg", "native"])
 @pytest.mark.parametrize("case", CASES)
 def test_every_tensor_of_a_batch_is_handed_over(case: str, export: str) -> None:
@@ -350,9 +344,6 @@ def test_scales_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     next(batches)
     monkeypatch.setattr(quantized, "check_decoding", lambda *_: pytest.fail("they are checked again"))
     assert list(batches)
-
-
-# Counting #########################################################################################
 
 
 @pytest.mark.parametrize("export", ["pyg", "native"])
@@ -453,9 +444,6 @@ def test_the_cache_holds_the_rows_that_are_needed_most() -> None:
     assert table.slots.node.tolist() == list(range(20))
 
 
-# Ends #############################################################################################
-
-
 class StopError(Exception):
     pass
 
@@ -524,9 +512,6 @@ def test_batches_that_are_kept_stay_as_they_are() -> None:
     """Pinned memory is used again, and what was handed out is not touched."""
     loader, plain = CASES["plain"](device="cpu", feature_placement="host"), CASES["plain"]()
     assert_epoch(list(loader), plain)
-
-
-# Refusals #########################################################################################
 
 
 @pytest.mark.parametrize(

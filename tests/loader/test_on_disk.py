@@ -56,7 +56,6 @@ def rows_of(loader: Any) -> DiskRows:
 
 
 def with_room(loader: Any, nbytes: int, period: int | None = 2, likely: int | None = None) -> Any:
-    """Returns the loader, of which rows in memory may take these bytes."""
     sizes, prefetch = loader.sizes, loader._options.prefetch
     window = Window(prefetch, -(-sizes.macrobatch // sizes.fetch))
     rows_of(loader).set_capacity(nbytes, window, period, likely)
@@ -82,8 +81,6 @@ def typed() -> HeteroData:
     data[WRITES].edge_attr = torch.randn(600, 2, generator=draws)
     return data
 
-
-# Equality #########################################################################################
 
 MODES: dict[str, Any] = {
     "plain": lambda data, **sizes: make_loader(data, shuffle=True, **sizes),
@@ -230,11 +227,7 @@ def test_batches_that_are_kept_do_not_change(prefetch: int, tmp_path: Path) -> N
                 assert torch.equal(rows[row[row > 0] - 1], wanted)
 
 
-# What is read #####################################################################################
-
-
 def units(loader: Any, sizes: dict[str, int]) -> list[torch.Tensor]:
-    """The distinct nodes of each fetch group of an epoch."""
     nodes = [batch.n_id for batch in loader]
     groups = []
     for begin in range(0, len(nodes), sizes["macrobatch_size"]):
@@ -389,9 +382,6 @@ def test_a_forecast_by_what_a_disk_keeps_up() -> None:
     assert [fast.first_seconds, fast.seconds, fast.least_later_seconds] == pytest.approx([1.6, 4.0, 2.4])
 
 
-# The first pass, beside looking ahead #############################################################
-
-
 @pytest.mark.parametrize("period", [1, 3, 7, 1000])
 @pytest.mark.parametrize("prefetch", [0, 1])
 def test_a_first_pass_beside_looking_ahead_reads_the_same(prefetch: int, period: int, tmp_path: Path) -> None:
@@ -508,9 +498,6 @@ def test_nothing_is_read_for_an_epoch_that_does_not_come(tmp_path: Path) -> None
             ValueError, match=f"epochs must be an integer of at least 1, or None, got {wrong!r}"
         ):
             loader.epochs = wrong
-
-
-# Faults ###########################################################################################
 
 
 def test_a_table_that_was_written_to_is_read_from_memory(tmp_path: Path) -> None:

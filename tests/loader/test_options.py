@@ -134,9 +134,6 @@ def test_stores_take_the_same_checks() -> None:
         make_loader(stores_of(make_data(), "coo"), input_nodes=torch.tensor([NODES]))
 
 
-# Arguments ########################################################################################
-
-
 def test_it_is_a_neighbor_loader() -> None:
     loader = make_loader(make_data())
     assert isinstance(loader, NeighborLoader) and isinstance(loader, NodeLoader)
@@ -161,9 +158,6 @@ def test_attributes_after_construction() -> None:
     assert len(loader.dataset) == IDS.numel() and loader.filter_per_worker is True
     assert loader.node_sampler.num_neighbors.values == [4, 3]
     assert torch.equal(loader.input_data.node, IDS)
-
-
-# Input nodes ######################################################################################
 
 
 @pytest.mark.parametrize(
@@ -197,16 +191,6 @@ def test_input_id_of_the_users_own(given: Tensor) -> None:
         torch.equal(batch.input_id // 10, torch.searchsorted(IDS, batch.n_id[:32][: batch.batch_size]))
         for batch in batches
     )
-
-
-@pytest.mark.parametrize("given", [None, MASK, IDS, IDS.flip(0)])
-def test_input_id_is_pygs(given: Any) -> None:
-    data = make_data()
-    theirs = NodeLoader(data, PygNeighborSampler(graph_from_pyg(data), [4, 3], seed=7), given, batch_size=32)
-    assert_same(make_loader(data, input_nodes=given), theirs)
-
-
-# Other arguments ##################################################################################
 
 
 def test_transform_sees_what_pyg_would_give_it() -> None:

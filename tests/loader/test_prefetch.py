@@ -18,7 +18,7 @@ from pyg_batchgnn.loader.prefetch import ThreadExecutor, prefetch
 from tests.support.limits import join_all
 from tests.support.loader_cases import assert_same, contents, make_data, make_loader
 from tests.support.memory_stores import stores_of
-from tests.support.worker_hooks import die, mark_output, note_worker, read_note, tag
+from tests.support.worker_hooks import mark_output, note_worker, read_note, tag
 
 KINDS: dict[str, dict[str, Any]] = {
     "in this thread": {},
@@ -31,7 +31,6 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def helpers() -> tuple[list[str], list[Any]]:
-    """The package's threads, and child processes."""
     threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("macrobatch")]
     return threads, multiprocessing.active_children()
 
@@ -183,15 +182,12 @@ def test_gradient_mode_is_the_users() -> None:
     assert all(batch.x.requires_grad for batch in make_loader(data, prefetch=2))
 
 
-# Worker processes #################################################################################
-
 #: What `tag` adds.
 TAGS = ["pid", "worker", "threads", "cores", "noise"]
 
 
 @pytest.fixture
 def start_method() -> Iterator[None]:
-    """Restores the default way to start processes."""
     before = torch.multiprocessing.get_start_method()
     yield
     torch.multiprocessing.set_start_method(before, force=True)
@@ -317,12 +313,6 @@ def test_spawned_workers_with_several_threads(start_method: None) -> None:
     assert_same(batches, make_loader(make_data()), ignore=TAGS)
 
 
-def test_a_worker_that_dies_is_an_error() -> None:
-    loader = make_loader(make_data(), num_workers=1, transform=die)
-    with pytest.raises(RuntimeError, match="exited unexpectedly"):
-        list(loader)
-
-
 def test_a_table_that_requires_gradients_cannot_travel() -> None:
     data = make_data()
     data.x = torch.nn.Parameter(data.x)
@@ -330,12 +320,6 @@ def test_a_table_that_requires_gradients_cannot_travel() -> None:
         list(make_loader(data, num_workers=1))
     batch = next(iter(make_loader(data, num_workers=1, filter_per_worker=False)))
     assert batch.x.requires_grad
-
-
-@pytest.mark.parametrize("timeout", [30])
-def test_timeout_is_passed_on(timeout: int) -> None:
-    loader = make_loader(make_data(), num_workers=1, timeout=timeout)
-    assert len(list(loader)) == 10
 
 
 def test_memory_arguments() -> None:

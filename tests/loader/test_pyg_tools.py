@@ -59,9 +59,6 @@ class Convolutions(torch.nn.Module):
         return x["paper"]
 
 
-# Models ###########################################################################################
-
-
 def test_convolutions_by_relation_on_all_neighbours_are_the_whole_graph(typed: HeteroData) -> None:
     model = Convolutions()
     with torch.no_grad():
@@ -86,9 +83,6 @@ def test_the_histogram_of_degrees() -> None:
     assert torch.equal(PNAConv.get_degree_histogram(make_loader(data, [-1], batch_size=NODES)), whole)
     several = PNAConv.get_degree_histogram(make_loader(data, [3, 2]))
     assert several.sum() == sum(batch.num_nodes for batch in make_loader(data, [3, 2]))
-
-
-# Loaders ##########################################################################################
 
 
 def test_a_cached_loader_hands_out_the_first_epoch_again(typed: HeteroData) -> None:
@@ -124,9 +118,6 @@ def test_a_zip_loader_of_links(typed: HeteroData) -> None:
         assert_same(pair, [one(at) for one in links])
 
 
-# Attributes #######################################################################################
-
-
 def test_a_typed_adj_t_instead_of_edges(typed: HeteroData) -> None:
     data = HeteroData()
     for name in COUNTS:
@@ -158,8 +149,6 @@ def test_tensor_frames() -> None:
         nodes, edges = batch["thing"], batch["thing", "knows", "thing"]
         assert nodes.tf == data.tf[nodes.n_id] and edges.edge_tf == data.edge_tf[edges.e_id]
 
-
-# Example scripts ##################################################################################
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -40,8 +40,6 @@ from tests.support.rank_epochs import assert_same as assert_same_batch
 from tests.support.ranks import run_ranks
 from tests.support.tiers import in_all
 
-# Jobs of ranks ####################################################################################
-
 COLUMNS = 32
 
 
@@ -56,7 +54,6 @@ def plain() -> Data:
 
 
 def train(data: Data) -> Tensor:
-    """The training nodes, whose positions are a batch's input ids."""
     return data.train_mask.nonzero().view(-1)
 
 
@@ -128,7 +125,6 @@ def folders(comm: Communicator, folder: str) -> None:
 
 
 def stores(comm: Communicator) -> None:
-    """Rows of a store, and writes that it refuses."""
     data = quantize(plain())
     part = partition(data, "random", comm=comm)
     store, _ = stores_of(part, comm)
@@ -183,8 +179,6 @@ def historical(comm: Communicator, pushes: Communicator) -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
-# Tests ############################################################################################
-
 NARROW = ("x", "edge_attr")
 
 
@@ -215,9 +209,6 @@ def in_files(data: Any, folder: Path) -> Any:
             if isinstance(value, QuantizedTensor):
                 store[name] = value.with_codes(mapped(value.codes, folder / f"{name}-{number}.npy"))
     return found
-
-
-# One process ######################################################################################
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -284,9 +275,6 @@ def test_feature_stores(export: str) -> None:
     assert_same(make_loader(found, export=export), make_loader(wanted, export=export))
 
 
-# Files ############################################################################################
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("budget", [NOTHING, "1GiB", None])
 @pytest.mark.parametrize("export", ["pyg", "native"])
@@ -321,9 +309,6 @@ def test_codes_in_memory_beside_a_table_in_a_file(tmp_path: Path) -> None:
         assert torch.equal(batch.attribute("other"), other.attribute("other"))
 
 
-# What is refused or decoded #######################################################################
-
-
 def test_codes_that_were_written_to_are_refused(tmp_path: Path) -> None:
     data = in_files(narrow(timed()), tmp_path)
     loader = make_loader(data, export="native", memory_budget=NOTHING)
@@ -356,9 +341,6 @@ def test_changed_tables_are_seen() -> None:
     data.x = quantize(torch.randn(*data.x.shape))
     for batch in loader:
         assert torch.equal(batch.x, data.x.dequantize()[batch.node])
-
-
-# Ranks ############################################################################################
 
 
 @pytest.mark.parametrize("job", [counts, caches, stores, historical])

@@ -127,7 +127,6 @@ def links_of(graph: str, links: str) -> Any:
 
 
 def counts_of(links: Any) -> Any:
-    """Returns the number of links, by relation for several."""
     if isinstance(links, Mapping):
         return {relation: index.size(1) for relation, index in links.items()}
     return (links[1] if isinstance(links, tuple) else links).size(1)
@@ -139,10 +138,7 @@ def each(links: Any, make: Any) -> Any:
 
 
 def link_times(count: int, early: bool) -> Tensor:
-    """Returns the times of links. With ``early`` some are earlier than all nodes and edges.
-
-    Such links may have no negative that is no edge: the earliest nodes may have one.
-    """
+    """Returns the times of links. With ``early`` some are earlier than all nodes and edges."""
     times = torch.arange(count) * 5 % 9 + 3
     times[::13] -= 20 * early
     return times
@@ -235,7 +231,6 @@ def _check(graphs: SpreadGraphs, reference: OneProcess, setting: Mapping[str, An
 
 
 def positions(batch: Any, links: Any) -> Tensor:
-    """Returns the positions of a batch's links in the loader's input, relation by relation."""
     if isinstance(batch, Minibatch):
         ids = [one.input_id for one in batch.links]
     elif isinstance(links, Mapping):
@@ -259,7 +254,6 @@ def _owner_of_links(setting: Mapping[str, Any], ranks: int) -> list[int]:
 
 
 def _check_counts(epoch: RankEpoch, setting: Mapping[str, Any]) -> None:
-    """Checks rounds, and the rows of lookups."""
     comm, counts, plan = epoch.comm, epoch.counts, epoch.loader._setup.plan
     macrobatches = -(-len(epoch.batches) // epoch.loader.sizes.macrobatch)
     assert counts[MessageKind.PARTITION].rounds == 0
@@ -320,9 +314,6 @@ def refusals(comm: Communicator) -> None:
     assert loader.stats().total.late_negatives == count > 0
 
 
-# Rank links #######################################################################################
-
-
 @own_slices
 @pytest.mark.timeout(TIMEOUT)
 @over_ranks
@@ -340,12 +331,3 @@ def test_minibatches_over_ccl_are_those_of_one_process() -> None:
 
 def test_impossible_links_are_refused() -> None:
     run_ranks(refusals, 2, hosts=[0, 1])
-
-
-def test_settings_of_links_have_the_whole_product_of_the_main_factors() -> None:
-    every = factors(2)
-    names = (*MAIN, "schedule")
-    wanted = product({name: every[name] for name in names}, allowed)
-    made = settings(True, 2)
-    assert all(map(allowed, made))
-    assert [{name: one[name] for name in names} for one in made] == wanted

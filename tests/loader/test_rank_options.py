@@ -26,7 +26,6 @@ from tests.support.rank_coverings import (
     TIMEOUT,
     Covering,
     over_ranks,
-    product,
     run_covering,
     run_settings,
     settings_of,
@@ -118,7 +117,6 @@ def _check(graphs: SpreadGraphs, reference: OneProcess, setting: Mapping[str, An
 
 
 def positions(batch: Any, nodes: Any) -> Tensor:
-    """Returns the positions of a batch's seeds in the loader's input, type by type."""
     if isinstance(batch, Minibatch):
         counts = [batch.nodes[number].nodes_per_hop[0] for number in batch.seed_types]
         assert batch.input_id is not None
@@ -139,10 +137,7 @@ def _owner_of_inputs(loader: Any, setting: Mapping[str, Any], ranks: int) -> lis
 
 
 def _check_counts(epoch: RankEpoch, setting: Mapping[str, Any]) -> None:
-    """Checks rounds, and rows of native batches, whose nodes and edges are as they were sampled.
-
-    An induced subgraph does not have the edges of its hops.
-    """
+    """Checks rounds, and rows of native batches, whose nodes and edges are as they were sampled."""
     comm, loader, made, counts = epoch.comm, epoch.loader, epoch.batches, epoch.counts
     plan, sizes = loader._setup.plan, loader.sizes
     macrobatches = [made[first : first + sizes.macrobatch] for first in range(0, len(made), sizes.macrobatch)]
@@ -189,7 +184,6 @@ def _groups(macrobatch: list[Any], size: int) -> Iterator[list[Any]]:
 
 
 def _nodes(batch: Any, number: int) -> Tensor:
-    """Returns the original ids of a batch's nodes of one type."""
     if isinstance(batch, Minibatch):
         return batch.nodes[number].node
     if hasattr(batch, "node_types"):
@@ -352,9 +346,6 @@ def times_in_pieces(comm: Communicator) -> None:
             assert_same(batch, reference(batch.input_id))
 
 
-# Rank options #####################################################################################
-
-
 @own_slices
 @pytest.mark.timeout(TIMEOUT)
 @over_ranks
@@ -377,10 +368,3 @@ def test_two_ranks(job: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(("ranks", "hosts"), WORLDS[1:3], ids=str)
 def test_graphs_of_odd_shapes(ranks: int, hosts: Sequence[int]) -> None:
     run_ranks(odd_graphs, ranks, {"first": 100 * ranks, "count": 25}, hosts=hosts)
-
-
-def test_settings_of_nodes_are_the_whole_product() -> None:
-    names = [tuple(one.items()) for one in product(factors(2), allowed)]
-    settings = settings_of(factors(2), allowed, IN_ONE_PROCESS, full=True)
-    made = [tuple(one.items()) for one in settings]
-    assert len(made) == len(names) and set(made) == set(names)

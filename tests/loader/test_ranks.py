@@ -17,17 +17,13 @@ from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import AgreementError, BrokenCommunicatorError, CommError, Communicator
 from pyg_batchgnn.device import tensors_of
 from tests.support.partitioned_graphs import CASES, whole
-from tests.support.rank_coverings import Covering
 from tests.support.rank_epochs import BATCH, assert_same, one_process, stores
-from tests.support.rank_graphs import GRAPHS, POLICIES, owners, stores_of
+from tests.support.rank_graphs import GRAPHS, stores_of
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
 
-# Jobs of ranks ####################################################################################
-
 
 def automatic_sizes(comm: Communicator) -> None:
-    """Ranks without seed nodes do not decide how large a macrobatch is."""
     for case in CASES[2:4]:
         loader = MacrobatchNeighborLoader(
             stores(comm, case), [3, 2], whole(case).train_mask, batch_size=4, seed=1
@@ -51,7 +47,6 @@ def bfloat16(comm: Communicator) -> None:
 
 
 def first_steps(comm: Communicator, steps: int, state: Any = None, drop_last: bool = False) -> dict[str, Any]:
-    """The seeds of a few steps of a global schedule, and the state after them."""
     case = CASES[0]
     loader = MacrobatchNeighborLoader(
         stores(comm, case, edges=False),
@@ -155,7 +150,6 @@ def dropped() -> None:
 
 
 def raising_ahead() -> str:
-    """A rank that raises in what it prepares ahead is named, with its error, on the others."""
     try:
         with Communicator.create("loader", timeout=30) as comm:
             loader = MacrobatchNeighborLoader(
@@ -182,7 +176,6 @@ def raising_ahead() -> str:
 
 
 def refusals(comm: Communicator) -> None:
-    """Checks that impossible arguments are refused on every rank."""
     both, data = stores(comm, CASES[0]), whole(CASES[0])
     for text, arguments in (
         ("keyed permutation", {"shuffle": True, "generator": torch.Generator()}),
@@ -218,9 +211,6 @@ def refusals(comm: Communicator) -> None:
         iter(loader)
 
 
-# Ranks ############################################################################################
-
-
 @pytest.mark.parametrize("job", [bfloat16, automatic_sizes])
 def test_three_ranks(job: Callable[..., Any]) -> None:
     run_ranks(job, 3, hosts=[0, 1, 1])
@@ -228,9 +218,6 @@ def test_three_ranks(job: Callable[..., Any]) -> None:
 
 def test_impossible_arguments_are_refused() -> None:
     run_ranks(refusals, 3, hosts=[0, 1, 1])
-
-
-# Rank stops #######################################################################################
 
 
 @pytest.mark.parametrize("job", [stopping, dropped])
@@ -262,33 +249,6 @@ def test_a_global_schedule_goes_on_at_another_number_of_ranks(drop_last: bool) -
     assert list(itertools.takewhile(bool, together)) == alone
 
 
-# Rank coverings ###################################################################################
-
-
-@pytest.mark.parametrize("count", [0, 6, 7, 1000])
-def test_slices_have_every_setting_once(count: int) -> None:
-    settings = [{"number": number} for number in range(count)]
-    texts = [f"{piece}/7" for piece in range(1, 8)]
-    slices = [Covering.parse(text, every=5).take(settings) for text in texts]
-    assert [*itertools.chain.from_iterable(slices)] == settings
-    assert Covering.parse("1", every=5).take(settings) == settings
-    assert max(map(len, slices)) - min(map(len, slices)) <= 1
-    assert Covering.parse("", every=5).take(settings) == settings[::5]
-
-
-@pytest.mark.parametrize("text", ["0", "2", "0/3", "4/3", "1/0", "1/", "x", "-1/3"])
-def test_what_is_neither_all_nor_a_slice_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="a slice like 3/8, not"):
-        Covering.parse(text, every=1)
-
-
-def test_policies_do_not_differ_on_one_rank() -> None:
-    for policy in POLICIES:
-        assert not any(own.any() for own in owners((60, 40, 1, 7), policy, 1))
-
-
-# Rank agreement ###################################################################################
-
 MASK = GRAPHS["plain"].train_mask
 #: By name, the arguments of the first rank and of the second one.
 SAMPLING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -309,7 +269,6 @@ TIMED = {"edge_label_index": EDGES, "edge_label_time": LABELS % 9 + 3, "time_att
 
 
 def weighted(**weights: Any) -> dict[str, Any]:
-    """Returns the arguments of links with times and negatives that are drawn by weight."""
     ones = torch.ones(GRAPHS["plain"].num_nodes)
     both = {"src_weight": ones, "dst_weight": ones, **weights}
     return {**TIMED, "neg_sampling": NegativeSampling("binary", 1, **both)}

@@ -21,10 +21,7 @@ CUSTOMERS, PRODUCTS, REVIEWS, LAST = 2_000, 300, 30_000, 10_000
 
 @pytest.fixture(scope="module")
 def tables() -> HeteroData:
-    """Returns customers, products and reviews, joined in both directions by keys.
-
-    Products and reviews have times. The first seeds are earlier than all products.
-    """
+    """Returns customers, products and reviews, joined in both directions by keys."""
     draw = torch.Generator().manual_seed(3)
     graph = HeteroData()
     graph["customer"].num_nodes = CUSTOMERS
@@ -40,7 +37,6 @@ def tables() -> HeteroData:
 
 
 def late_by_type(batch: HeteroData, seed_time: Tensor) -> dict[str, Tensor]:
-    """The nodes of each type with a time that are later than the seed that they belong to."""
     return {name: time > seed_time[batch[name].batch] for name, time in batch.time_dict.items()}
 
 

@@ -148,8 +148,6 @@ def test_training_that_draws_does_not_change_the_order() -> None:
     assert seeds == expected
 
 
-# Seed schedules ###################################################################################
-
 SEED = 3
 
 
@@ -225,8 +223,6 @@ def test_macrobatches_hold_all_steps_in_order() -> None:
     assert [step.positions.tolist() for item in items for step in item.steps] == steps
     assert run.seeds == [len(step) for step in steps]
 
-
-# All nodes ########################################################################################
 
 WHOLE_NODES, RELATION = 10, ("user", "follows", "user")
 

@@ -117,9 +117,6 @@ def test_odd_graphs(name: str, shuffle: bool, export: str) -> None:
     assert sorted(seen) == list(range(data.num_nodes))
 
 
-# Models ###########################################################################################
-
-
 @pytest.mark.parametrize("cache", [False, True])
 @pytest.mark.parametrize("kwargs", [{}, {"num_workers": 1}, {"prefetch": 1}])
 @pytest.mark.parametrize("model", [GraphSAGE, GCN])
@@ -143,9 +140,6 @@ def test_layerwise_inference_with_adj_t() -> None:
     with torch.no_grad():
         out = net.inference(make_loader(data, [-1]))
         torch.testing.assert_close(out, net(data.x, adj_t), rtol=1e-4, atol=1e-4)
-
-
-# Purity ###########################################################################################
 
 
 @st.composite

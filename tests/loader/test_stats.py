@@ -25,7 +25,6 @@ SECONDS = ("sample_seconds", "fetch_seconds", "export_seconds")
 
 
 def counted(batches: list[Any], macrobatch: int) -> LoaderCounters:
-    """The counters of these PyG batches, by looking at them."""
     total = LoaderCounters(minibatches=len(batches))
     for start in range(0, len(batches), macrobatch):
         group = batches[start : start + macrobatch]

@@ -35,9 +35,6 @@ from tests.support.typed_reference import Edge, ReferenceGraph, ReferenceSampler
 NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
 
 
-# The batches of PyG ###############################################################################
-
-
 @pytest.mark.parametrize("relation", [BUYS, KNOWS])
 @pytest.mark.parametrize("negatives", NEGATIVES)
 @pytest.mark.parametrize("disjoint", [False, True])
@@ -90,9 +87,6 @@ def test_a_graph_of_one_type_and_one_relation_is_that_of_a_data() -> None:
         assert equal(one["a"].n_id, other.n_id)
         assert equal(one["a", "b", "a"].edge_index, other.edge_index)
         assert equal(one["a", "b", "a"].edge_label_index, other.edge_label_index)
-
-
-# The reference ####################################################################################
 
 
 def reference_graph(data: HeteroData, stamped: bool) -> ReferenceGraph:
@@ -154,9 +148,6 @@ def test_minibatches_equal_the_reference(disjoint: bool, timed: bool, exclude: b
             assert batch[relation].edge_index[0].tolist() == expected.source[relation]
 
 
-# Several edge types ###############################################################################
-
-
 def test_links_of_several_types() -> None:
     index = {KNOWS: None, ("user", "buys", "item"): DATA[BUYS].edge_index[:, :50]}
     labels = {BUYS: torch.arange(50) % 2}
@@ -193,9 +184,6 @@ def test_triplets_that_share_a_type() -> None:
         make_links(index=index, neg_sampling="triplet", time_attr="time", edge_label_time=stamps)
 
 
-# Examples apart, and times ########################################################################
-
-
 @pytest.mark.parametrize("negatives", ["binary", ("triplet", 2)])
 @pytest.mark.parametrize("attribute", ["time", "stamp"])
 def test_nothing_is_later_than_its_link(negatives: Any, attribute: str) -> None:
@@ -228,9 +216,6 @@ def test_nothing_is_later_than_its_link(negatives: Any, attribute: str) -> None:
     assert drawn == 160 * (1 if negatives == "binary" else 2)
 
 
-# The same bits always #############################################################################
-
-
 def test_settings_and_resuming() -> None:
     options = {
         "index": {BUYS: None, KNOWS: None},
@@ -255,11 +240,7 @@ def test_settings_and_resuming() -> None:
     assert_same(resumed, expected[5:])
 
 
-# Typed link exclusion #############################################################################
-
-
 def sampled_pairs(batch: HeteroData, relation: Any) -> list[tuple[int, int]]:
-    """The sampled edges of a relation, by the nodes' own ids."""
     ends = batch[relation].edge_index
     return pairs(torch.stack([batch[relation[0]].n_id[ends[0]], batch[relation[2]].n_id[ends[1]]]))
 
@@ -315,9 +296,6 @@ def test_a_relation_without_a_reverse_is_an_error() -> None:
         MacrobatchLinkNeighborLoader(one_way, [2], (BUYS, None), exclude_seed_edges="reverse")
     with pytest.raises(TypeError, match="exclude_seed_edges must be True"):
         make_links(exclude_seed_edges="both")
-
-
-# Typed link inputs ################################################################################
 
 
 def test_an_edge_type_that_the_graph_lacks() -> None:

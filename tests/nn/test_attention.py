@@ -121,9 +121,6 @@ def features(conv: Any, edges: int, dtype: torch.dtype = torch.float64) -> list[
     return [] if conv.edge_dim is None else [torch.randn(edges, conv.edge_dim, dtype=dtype)]
 
 
-# Equality #########################################################################################
-
-
 @with_options
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("case", CASES)
@@ -240,9 +237,6 @@ def test_unknown_widths_come_from_the_first_call(layer: str) -> None:
     assert distance(*results) < 1e-5
 
 
-# Attention weights and dropout ####################################################################
-
-
 @pytest.mark.parametrize("options", [{}, {"edge_dim": 2}], ids=str)
 def test_returns_attention_weights_as_pyg(layer: str, options: dict[str, Any]) -> None:
     ours, pygs = both(layer, torch.float64, heads=3, **options)
@@ -317,9 +311,6 @@ def test_gradcheck_with_dropout(layer: str) -> None:
     assert torch.autograd.gradcheck(lambda x, *_: ours(x, graph), leaves)
 
 
-# Transformers #####################################################################################
-
-
 def test_sources_are_multiplied_first_where_that_is_less_work() -> None:
     def graph(targets: int, sources: int, degree: int) -> LayerGraph:
         indptr = torch.arange(targets + 1) * degree
@@ -356,9 +347,6 @@ def test_features_of_edges_by_relation() -> None:
     assert all(distance(found[name], wanted[name]) < 1e-10 for name in "ab")
 
 
-# Activated GAT ####################################################################################
-
-
 def reference(conv: ActivatedGATConv, x: Tensor, edge_index: Tensor) -> Tensor:
     """Computes equation 2 with a self loop for every node, in plain torch."""
     nodes = torch.arange(len(x))
@@ -384,8 +372,6 @@ def test_an_activated_layer_is_the_equation(heads: int, concat: bool, bias: bool
     calls = (lambda conv, x: conv(x, edge_index), lambda conv, x: reference(conv, x, edge_index))
     assert_as_pygs(conv, conv, *calls, x)
 
-
-# Refused ##########################################################################################
 
 EDGE = torch.zeros(2, 1, dtype=torch.int64)
 BATCH = CASES["ordinary"]

@@ -16,10 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.mark.parametrize(
     ("name", "first", "epochs"),
-    [
-        ("native_layers", r"loss (\d\.\d{4})", 5),
-        ("own_layer", r"training accuracy (\d\.\d{4})", 4),
-    ],
+    [("native_layers", r"loss (\d\.\d{4})", 5), ("own_layer", r"training accuracy (\d\.\d{4})", 4)],
 )
 def test_an_example_learns(name: str, first: str, epochs: int) -> None:
     environment = {**os.environ, **quick_programs()}

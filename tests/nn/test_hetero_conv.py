@@ -41,7 +41,6 @@ def _perceptron(width: int) -> torch.nn.Module:
 
 
 def _each(make: Callable[[Any, Relation], Any]) -> Callable[[Any], dict[Relation, Any]]:
-    """The same layer for every relation, of our module or of PyG's."""
     return lambda room: {one: make(room, one) for one in SCHEMA.relations}
 
 
@@ -50,7 +49,6 @@ def _widths(relation: Relation) -> tuple[int, int]:
 
 
 def _gin(room: Any, relation: Relation) -> Any:
-    """Sums of both ends need one width."""
     return room.GINConv(_perceptron(WIDTHS[relation[0]]), train_eps=True)
 
 
@@ -88,7 +86,6 @@ LAYERS: dict[str, Callable[[Any], dict[Relation, Any]]] = {
 
 
 def pair(name: str, aggr: str | None = "sum", dtype: torch.dtype = torch.float64) -> tuple[Any, Any]:
-    """Ours and PyG's with the same weights, which went both ways."""
     torch.manual_seed(3)
     ours = nn.HeteroConv(LAYERS[name](nn), aggr).to(dtype)
     pygs = pyg.HeteroConv(LAYERS[name](pyg), aggr).to(dtype)
@@ -121,9 +118,6 @@ def assert_equal_layers(
 
 def named(minibatch: Any) -> Any:
     return zip(SCHEMA.node_types, minibatch.nodes, strict=True)
-
-
-# Hetero conv ######################################################################################
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -303,9 +297,6 @@ def test_layers_without_rows_of_targets() -> None:
     every = rows_of(minibatch, 1, torch.float64)
     wanted = pyg_layer({one: pygs.convs[one] for one in kept}, "sum", every, minibatch, 1)
     assert all(distance(found[key], wanted[key]) < 1e-10 for key in wanted)
-
-
-# Hetero conv refusals #############################################################################
 
 
 def _edges(minibatch: Any) -> dict[Relation, Tensor]:

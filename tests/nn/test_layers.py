@@ -72,9 +72,6 @@ def pair(name: str, dtype: torch.dtype = torch.float64) -> tuple[Any, Any]:
     return both(lambda: make(nn), lambda: make(pyg), dtype=dtype)  # type: ignore[arg-type]
 
 
-# Minibatches ######################################################################################
-
-
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("case", CASES)
@@ -164,8 +161,6 @@ def test_a_module_without_parameters() -> None:
     assert distance(conv(x, layer_graph(minibatch, 1)), wanted) < 1e-6
 
 
-# Whole graphs #####################################################################################
-
 FORMS: dict[str, Callable[[Any, Tensor, Tensor, Tensor], Tensor]] = {
     "tensor": lambda conv, x, _, edges: conv(x, edges),
     "pair": lambda conv, x, y, edges: conv((x, y), edges),
@@ -224,8 +219,6 @@ def test_whole_graphs_draw_dropout_from_torchs_generator() -> None:
     torch.manual_seed(4)
     assert torch.equal(first, ours(table(), edge_index, update=update)) and not torch.equal(first, second)
 
-
-# Refused ##########################################################################################
 
 EDGE = torch.zeros(2, 1, dtype=torch.int64)
 

@@ -18,8 +18,6 @@ from tests.support.layer_cases import FEATURES, sampled, table
 from tests.support.model_pairs import with_features
 from tests.support.typed_layers import WIDTHS, joined, tables, typed_minibatch, with_tables
 
-# Linear ###########################################################################################
-
 
 @pytest.mark.parametrize("shape", [(5,), (7, 5), (2, 3, 5), (0, 5), (4, 0, 5)])
 @pytest.mark.parametrize("bias", [True, False])
@@ -63,9 +61,6 @@ def test_a_wrong_width_is_named() -> None:
         nn.Linear(5, 8)(torch.randn(3, 4))
 
 
-# Lazy #############################################################################################
-
-
 KINDS = (nn.SAGE, nn.GCN, nn.GIN, nn.GAT)
 
 
@@ -101,9 +96,6 @@ def test_columns_of_what_is_computed() -> None:
     assert widest(nn.SAGEConv(-1, 9, bias=False)) == widest(nn.SAGEConv(3, 9)) == 9
     assert widest(nn.GATConv(-1, 4, heads=3)) == 12
     assert widest(nn.GIN(-1, 8, 1, 3, inner_channels=20).convs[0]) == 20
-
-
-# Hetero linear ####################################################################################
 
 
 @pytest.mark.parametrize("options", [{}, {"bias": False, "weight_initializer": "glorot"}])

@@ -16,9 +16,6 @@ from pyg_batchgnn.nn import BatchNorm, Dropout, Linear, ReLU
 from pyg_batchgnn.nn.norm import MANY_ROWS, row_norm
 from tests.support.accuracy import assert_as_pygs
 
-# Norm #############################################################################################
-
-
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"momentum": None},
@@ -51,7 +48,6 @@ def assert_same_state(ours: torch.nn.Module, torchs: torch.nn.Module) -> None:
 
 
 def statistics(norm: torch.nn.Module, x: Tensor) -> dict[str, Tensor]:
-    """Returns the output and, as outputs too, the running statistics after the call."""
     out = norm(x)
     kept = {key: one.clone() for key, one in norm.named_buffers() if one.is_floating_point()}
     return {"output": out, **kept}
@@ -172,9 +168,6 @@ def test_refused(x: Tensor, error: type[Exception], words: list[str]) -> None:
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-# Activation #######################################################################################
-
-
 def test_relu_as_torchs() -> None:
     x = torch.randn(30, 7)
     wanted = x.relu()
@@ -221,9 +214,6 @@ def test_dropout_with_a_key_is_a_function_of_it() -> None:
 def test_dropout_refuses(p: float) -> None:
     with pytest.raises(ValueError, match=str(p)):
         Dropout(p)
-
-
-# Normalisation of rows ############################################################################
 
 
 @pytest.mark.parametrize(

@@ -111,12 +111,7 @@ def test_layers_of_pairs(layer: str, table: QuantizedTensor) -> None:
     torch.manual_seed(2)
     conv, edges = LAYERS[layer](), torch.randint(20, (2, 90))
     sources = table[:30]
-    compared(
-        conv,
-        lambda conv, x: conv((x, x[:20]), edges),
-        sources,
-        sources.dequantize(),
-    )
+    compared(conv, lambda conv, x: conv((x, x[:20]), edges), sources, sources.dequantize())
     other = drawn_table(20, FEATURES, seed=9, extreme=False)
     found = conv((sources, other), edges)
     assert distance(found, conv((sources.dequantize(), other.dequantize()), edges)) < 1e-4

@@ -62,7 +62,6 @@ def equal(one: list[Tensor], other: list[Tensor]) -> bool:
 
 
 def epoch() -> list[SampledMinibatch]:
-    """Minibatches of growing and shrinking sizes."""
     generator = torch.Generator().manual_seed(4)
     graph = CscGraph.from_edge_index(torch.randint(60, (2, 500), generator=generator), 60)
     seeds = [torch.randperm(60, generator=generator)[:size] for size in (3, 30, 7, 1, 20)]

@@ -107,8 +107,6 @@ def test_a_node_is_treated_alike_wherever_its_row_lies() -> None:
     assert torch.equal(by_number[node], whole)
 
 
-# Statistics #######################################################################################
-
 FAR = 4.9  # standard deviations, which one normal number in a million exceeds
 
 
@@ -168,9 +166,6 @@ def test_the_statistics_see_dependence() -> None:
     other[::40] = one[::40]
     product = standardised(one, 0.5) * standardised(other, 0.5)
     assert float(product.sum()) > FAR * one.numel() ** 0.5
-
-
-# Operators ########################################################################################
 
 
 def test_opcheck() -> None:

@@ -249,9 +249,6 @@ def test_refused(call: Callable[[], Tensor], error: type[Exception], words: str)
         call()
 
 
-# By source ########################################################################################
-
-
 @pytest.mark.parametrize("degree", [0, 3, 50])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_transpose_is_a_stable_sort_by_source(degree: int, threads: int) -> None:
@@ -262,9 +259,6 @@ def test_transpose_is_a_stable_sort_by_source(degree: int, threads: int) -> None
     order = indices.long().argsort(stable=True)
     assert torch.equal(by_source.edge.long(), order) and torch.equal(by_source.targets.long(), target[order])
     assert torch.equal(by_source.ptr.diff(), torch.bincount(indices.long(), minlength=700))
-
-
-# First rows #######################################################################################
 
 
 @pytest.mark.parametrize("rows", [0, 2, 5])
@@ -326,9 +320,6 @@ def test_relations_read_one_after_the_other(
     assert torch.allclose(grads[0], grads[1], rtol=0, atol=1e-12)
 
 
-# In edges #########################################################################################
-
-
 @given(st.lists(st.lists(st.integers(0, 5), max_size=4), max_size=6), st.data())
 def test_ranges_of_targets(lists: list[list[int]], data: st.DataObject) -> None:
     indptr = torch.tensor([0, *map(len, lists)]).cumsum(0)
@@ -348,12 +339,6 @@ def test_edge_ids_are_positions_unless_they_are_given() -> None:
     indptr, indices, edge_ids = torch.tensor([0, 2]), torch.tensor([0, 0]), torch.tensor([7, 3])
     assert InEdges(indptr, indices).explicit_edge_ids().tolist() == [0, 1]
     assert InEdges(indptr, indices, edge_ids).explicit_edge_ids() is edge_ids
-
-
-def test_nothing_is_copied() -> None:
-    arrays = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1]), torch.tensor([2, 0, 1])
-    found = InEdges.checked(*arrays)
-    assert found.indptr is arrays[0] and found.indices is arrays[1] and found.edge_ids is arrays[2]
 
 
 @pytest.mark.parametrize(
@@ -404,9 +389,6 @@ def test_ids_that_fit_32_bits(count: int, fits: bool) -> None:
 )
 def test_digests_are_printed_as_sixteen_digits(value: int, text: str) -> None:
     assert ops.digest_text(value) == text
-
-
-# Self loops #######################################################################################
 
 
 def test_degree_scale() -> None:

@@ -147,9 +147,6 @@ def test_derivatives(by_target: bool, by_head: bool) -> None:
     assert torch.autograd.gradcheck(run, (case.x, *case.weights.values()))
 
 
-# Dropout ##########################################################################################
-
-
 def test_dropout_is_keyed_by_node_place_and_head() -> None:
     case = make_case(12, 20, 90, 5, 3, 12, dtype=torch.float64)
     node = torch.randperm(1000)[:12]
@@ -169,9 +166,6 @@ def test_dropout_is_keyed_by_node_place_and_head() -> None:
     assert distance(found.total, totals) < 1e-12
     assert_close_gradients(gradients(found.out, case.leaves), gradients(wanted, case.leaves), 1e-10)
     assert ops.attention_key(1) not in (1, ops.attention_key(2))
-
-
-# Sameness #########################################################################################
 
 
 def test_not_a_number_is_not_hidden() -> None:

@@ -47,9 +47,6 @@ def assert_rounded(found: Tensor, wanted: Tensor, terms: Tensor, degree: int, ep
     assert bool(((found.double() - wanted).abs() <= bound).all())
 
 
-# Aggregation ######################################################################################
-
-
 @fixed(80)
 @given(
     targets=st.integers(0, 20),
@@ -148,9 +145,6 @@ def test_gradients_of_weights(dtype: torch.dtype) -> None:
         assert distance(one, two) < 1e-5
 
 
-# Products #########################################################################################
-
-
 @fixed(60)
 @given(
     rows=st.sampled_from([0, 1, 5, 64, 193, 1100]),
@@ -228,9 +222,6 @@ def test_linear_norm(outputs: int, dtype: torch.dtype) -> None:
         assert torch.equal(one, two)
 
 
-# Attention ########################################################################################
-
-
 @fixed(40)
 @given(
     targets=st.integers(1, 12),
@@ -300,9 +291,6 @@ def test_keys_and_values_by_head_are_decoded_first() -> None:
     assert torch.equal(found, case.run().out)
 
 
-# Widths and threads ###############################################################################
-
-
 @every_level
 def test_rows_of_every_width() -> None:
     indptr, indices = graph(50, 90, 30)
@@ -329,9 +317,6 @@ def test_rows_of_every_width() -> None:
         found = case.run().out
         case.x = case.x.dequantize()
         assert float((found - case.run().out).abs().max()) < 1e-3
-
-
-# Quantising #######################################################################################
 
 
 @every_level

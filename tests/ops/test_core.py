@@ -221,10 +221,6 @@ def test_populated_memory_is_there_and_keeps_its_contents() -> None:
     assert int(memory[5000]) == 7 and int(memory.sum()) == 7 + (32 << 20) // mmap.PAGESIZE
 
 
-def test_the_processor_is_known() -> None:
-    assert ops.simd_level() in (0, 256, 512)
-
-
 def test_sizes_around_the_limit_of_a_class_map_no_memory_again() -> None:
     draw, limit = random.Random(0), 20 << 20
     ops.empty_cache()
@@ -236,8 +232,6 @@ def test_sizes_around_the_limit_of_a_class_map_no_memory_again() -> None:
     assert held.numel() and ops.memory_stats().system_calls == calls
     ops.empty_cache()
 
-
-# Bad arrays #######################################################################################
 
 # Every operator refuses arrays that would lead its kernel out of bounds.
 #
@@ -296,15 +290,12 @@ def _is_harmless(name: str, key: str, kind: str) -> bool:
 
 
 def run_all() -> None:
-    """Prints the cases that were not refused."""
     print_accepted(_calls(), _is_harmless)
 
 
 def test_every_damaged_array_is_refused() -> None:
     assert_all_refused("tests.ops.test_core")
 
-
-# Writes that torch does not see ###################################################################
 
 #: Calls that read a table through ids: of edges, [3] of int64, or of one of the rows 0 to 3 each.
 READS: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
@@ -369,8 +360,6 @@ def test_arrays_of_a_graph_are_checked_by_operators() -> None:
         ops.aggregate(torch.ones(4, 5), graph.indptr, graph.indices)
 
 
-# First order ######################################################################################
-
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
 LOSSES: list[Callable[[Tensor], Tensor]] = [torch.sum, lambda out: out.pow(2).sum()]
 
@@ -403,8 +392,6 @@ def test_lists_and_missing_gradients_are_guarded() -> None:
     with torch.no_grad():
         assert not ops.first_order(backward)(None, torch.ones(2))[0].requires_grad
 
-
-# Transforms #######################################################################################
 
 # torch.func and forward-mode differentiation: native layers refuse them, accelerated ones leave
 # them to PyG.

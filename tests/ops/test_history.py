@@ -58,7 +58,6 @@ class ReferenceCache:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[int, list[list[int]]]:
-    """Draws a number of lines, and the nodes that each step stores."""
     nodes = draw(st.sampled_from([3, 12, 1 << 40]))
     node = st.one_of(st.integers(0, nodes - 1), st.integers(0, 5))
     return draw(st.integers(0, 9)), draw(st.lists(st.lists(node, max_size=25), max_size=12))
@@ -146,7 +145,6 @@ def test_a_source_that_is_none_of_a_layer(source: int) -> None:
 
 
 def peers_of(lists: Sequence[dict[int, int]], ranks: int) -> HaloPeers:
-    """Returns the peers of each row, from the degree by peer."""
     sizes = torch.tensor([0, *map(len, lists)])
     peers = [peer for one in lists for peer in sorted(one)]
     degrees = [one[peer] for one in lists for peer in sorted(one)]
@@ -225,9 +223,6 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         LineTable(2).store(torch.zeros(1, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
 
 
-# Embeddings #######################################################################################
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_initial_rows_are_those_of_the_definition(dtype: torch.dtype) -> None:
     node, key, bound = torch.tensor([0, 7, 2**40]), 12345, 0.25
@@ -265,7 +260,6 @@ def test_rows_of_two_tables_are_gathered(columns: int) -> None:
 
 
 def changes_of(row: Tensor, source: Tensor, count: int) -> RowChanges:
-    """The changes of rows that occur in any order, sources of one row in order."""
     order = torch.argsort(row, stable=True)
     unique, counts = row.unique(return_counts=True)
     ptr = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])

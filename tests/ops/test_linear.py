@@ -56,9 +56,6 @@ def test_half_precision_tables_hold_every_value() -> None:
         assert torch.equal(y.nan_to_num(1234.5), table.float().nan_to_num(1234.5))
 
 
-# Same bits ########################################################################################
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_row_has_the_same_bits_wherever_it_is_computed(dtype: torch.dtype) -> None:
     case = make_case(700, 130, (40, 17), dtype=dtype)
@@ -88,9 +85,6 @@ def test_skipping_zeros_changes_no_bit(dtype: torch.dtype) -> None:
     (wide_grad,) = torch.autograd.grad(y, case.inputs[:1], padded)
     (narrow_grad,) = torch.autograd.grad(narrow.run(), case.inputs[:1], grad[:, :65].contiguous())
     assert torch.equal(wide_grad, narrow_grad)
-
-
-# Autograd and torch's own checks ##################################################################
 
 
 def test_rows_beyond_the_last_get_no_gradient() -> None:
@@ -226,9 +220,6 @@ def test_the_bias_learns_whatever_else_does(rows: int, learned: tuple[str, ...],
         assert found is None or torch.allclose(found, wanted, rtol=1e-4, atol=1e-3)
 
 
-# Linear dropout ###################################################################################
-
-
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("drop", [0.1, 0.5, 1e-7, 0.9999])
@@ -252,8 +243,6 @@ def test_dropout_counts_rows_where_there_are_no_ids() -> None:
     assert torch.equal(by_row, case.run(drop=0.5, key=9, node=torch.arange(100)))
     assert not torch.equal(by_row == 0, case.run(drop=0.5, key=10) == 0)
 
-
-# Linear levels ####################################################################################
 
 LEVEL_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 2**-7}
 Answers = dict[str, tuple[list[Tensor], list[Tensor]]]
@@ -321,8 +310,6 @@ def test_gradients_behind_a_relu_are_summed_in_as_many_parts_as_a_vector_has(
         assert torch.equal(one == 0, other == 0)
 
 
-# Linear zeros #####################################################################################
-
 # Dense layers whose inputs have many zeros: skipping those changes no bit, or where many rows go
 # two by two only the last ones.
 
@@ -381,10 +368,8 @@ def filled(x: Tensor, weight: Tensor, groups: int) -> tuple[Tensor, Tensor]:
 def run(
     inputs: list[Tensor], weights: list[Tensor], groups: int, threads: int | None = None, **options: Any
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """The result, and the gradients of the first input and of all weights.
-
-    The second input is a view.
-    """
+    """The result, and the gradients of the first input and of all weights. The second input is a
+    view."""
     first = inputs[0].clone().requires_grad_()
     own = [weight.clone().requires_grad_() for weight in weights]
     rows = inputs[0].size(0)

@@ -14,8 +14,6 @@ from pyg_batchgnn.ops.library import kernels
 from tests.support.accuracy import distance
 from tests.support.tiers import every_level
 
-# Folded norm ######################################################################################
-
 #: Largest error allowed, as a part of the reference's largest magnitude.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11, torch.bfloat16: 4e-2}
 SIZES = [(40, 6, 3), (65, 5, 7), (700, 20, 47), (3000, 100, 256), (1500, 130, 33), (9000, 33, 64)]
@@ -38,7 +36,6 @@ def example(
 def results(
     x: Tensor, parameters: list[Tensor], grad: Tensor, threads: int | None = None, **options: Any
 ) -> list[Tensor]:
-    """Returns output, mean, variance, and the gradients of all parameters and maybe of x."""
     leaves = [one.clone().requires_grad_() for one in parameters]
     wanted = [*leaves, x] if x.requires_grad else leaves
     with ops.thread_limit(threads):
@@ -216,8 +213,6 @@ def test_refused(call: Callable[[Tensor, Tensor], Any], kind: type[Exception], w
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-# Linear moments ###################################################################################
-
 MOMENTS_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 # Rows are taken in blocks of 96 and the first 8 of each are their centre; vectors have 4 to 16
 # columns.
@@ -235,10 +230,7 @@ def moments_example(
 
 
 def check(x: Tensor, weight: Tensor, bias: Tensor | None, threads: int = 2) -> Tensor:
-    """The product's bits are those without moments; the moments are those of the product.
-
-    Returns them.
-    """
+    """The product's bits are those without moments; the moments are those of the product."""
     y, mean, variance = kernels.linear_moments(x, None, weight, bias, weight.dtype, threads)
     assert torch.equal(y, ops.linear([x], [weight], bias))
     wide = y.double()

@@ -28,7 +28,6 @@ def random_graph(seed: int, nodes: int, edges: int, constraints: int = 2) -> Wei
 
 
 def graph_of(table: Tensor, node_weight: Tensor) -> WeightedGraph:
-    """The graph of a symmetric matrix of weights."""
     node, other = table.nonzero(as_tuple=True)
     indptr = torch.cat([torch.zeros(1).long(), torch.bincount(node, minlength=len(table)).cumsum(0)])
     return WeightedGraph(indptr, other.int(), node_weight, table[node, other].int())
@@ -206,7 +205,6 @@ def test_own_nodes_move_towards_ghosts_that_stay(seed: int, nodes: int, edges: i
 
 
 def communities(count: int, size: int) -> WeightedGraph:
-    """Cliques in a ring, each joined to the next by one edge."""
     nodes = count * size
     group = torch.arange(nodes) // size
     table = (group[:, None] == group[None, :]).long().fill_diagonal_(0)
@@ -221,9 +219,6 @@ def test_communities_are_found(parts: int) -> None:
     graph = communities(24, 20)
     found = ops.solve_partition(graph, parts, torch.tensor([480 // parts]), 1)
     assert found.cut == parts and found.excess == 0
-
-
-# Owners ###########################################################################################
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
@@ -332,11 +327,7 @@ def test_mistakes_are_refused(call: Callable[[], object], error: type[Exception]
 
 
 def test_opcheck() -> None:
-    """What is written to is what the schemas say.
-
-    Lengths of results depend on values and nobody traces these operators, so they have no fake
-    kernels.
-    """
+    """What is written to is what the schemas say."""
 
     def check(operator: Any, *arguments: Any) -> None:
         checks = ("test_schema", "test_autograd_registration")

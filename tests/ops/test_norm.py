@@ -146,8 +146,6 @@ def test_what_is_not_a_number_stays_visible() -> None:
     assert out[:, 1].isnan().all() and out[:, [0, 2]].isfinite().all()
 
 
-# Both normalisations ##############################################################################
-
 NORMS: dict[str, Callable[..., Tensor]] = {
     "batch": lambda *arguments: ops.batch_norm(*arguments)[0],
     "layer": ops.layer_norm,

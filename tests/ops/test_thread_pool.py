@@ -141,11 +141,7 @@ def test_a_forked_child_may_be_the_first_to_import() -> None:
                 os.killpg(parent.pid, signal.SIGKILL)
 
 
-# Turns ############################################################################################
-
-
 def everyone(count: int) -> list[Turns]:
-    """Returns the turns as each of some processes sees them."""
     words = list(torch.zeros(count, 1, dtype=torch.int32))
     return [Turns(word, [*words[:at], *words[at + 1 :]]) for at, word in enumerate(words)]
 
@@ -222,15 +218,12 @@ def test_refused(word: torch.Tensor, error: type[Exception], text: str) -> None:
         Turns(right, [word])
 
 
-# The same bits ####################################################################################
-
 #: Computes something, and its gradients.
 Run = Callable[[], Sequence[Tensor]]
 DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 
 
 def with_gradients(call: Callable[..., Any], leaves: Sequence[Tensor]) -> list[Tensor]:
-    """Returns the results of a call, and the gradients of the first of them."""
     found = call(*(one.requires_grad_() for one in leaves))
     out, *more = found if isinstance(found, tuple) else (found,)
     weights = torch.linspace(-1, 1, out.numel()).view_as(out).to(out.dtype)
@@ -325,8 +318,6 @@ def test_the_same_bits_on_any_number_of_threads(case: str) -> None:
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
-
-# Levels ###########################################################################################
 
 PROGRAM = """
 import sys

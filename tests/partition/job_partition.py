@@ -102,7 +102,6 @@ def _assert_equal(name: str, got: Tensor, want: Tensor) -> None:
 
 
 def owners_everywhere(parts: Sequence[Part], comm: Communicator) -> list[Tensor]:
-    """Returns who owns every node by type, put together from all parts."""
     found = []
     schema, book = parts[0].schema, parts[0].book
     for number in range(schema.num_types):
@@ -122,9 +121,6 @@ CASES = [
     *((6, 2, 5, False), (7, 3, 2, False), (8, 30, 0, False), (9, 200, 60, True), (10, 5, 400, False)),
     *((11, 3000, 5000, True), (12, 4, 4, False)),
 ]
-
-
-# Streaming ########################################################################################
 
 
 def communities(seed: int = 0) -> Dataset:
@@ -167,7 +163,6 @@ def several_limits(comm: Communicator) -> list[list[Any]]:
 
 
 def _with_a_hub() -> Dataset:
-    """A graph in which one node has half of all in-edges."""
     ends = torch.arange(3000)
     other = torch.where(ends % 2 == 0, 7, (ends * 37) % 600)
     whole = graph(1, 600, 0)
@@ -188,9 +183,6 @@ def _worst(parts: list[Part], comm: Communicator, price: Tensor, val: Tensor) ->
     load = torch.tensor([row for rows in comm.all_gather_json(own) for row in rows], dtype=torch.float64)
     worst = (load.amax(0) / load.mean(0)).tolist()
     return dict(zip(("nodes", "edges", "val", "price"), worst, strict=True))
-
-
-# Memory ###########################################################################################
 
 
 class Peak(threading.Thread):
@@ -222,9 +214,6 @@ def memory(comm: Communicator, folder: str, round_bytes: int) -> list[int]:
     return [sum(array.numel() * array.element_size() for array in arrays_of(part).values()), most]
 
 
-# Mistakes and faults ##############################################################################
-
-
 def mistakes(comm: Communicator) -> list[str]:
     dataset = graph(1, 20, 50)
     outside = dataset.edge_index.clone()
@@ -249,7 +238,6 @@ def mistakes(comm: Communicator) -> list[str]:
 
 
 def fault(how: str, stage: str, victim: int, timeout: float) -> dict[str, Any]:
-    """A rank that dies or stops as a stage begins."""
     comm = Communicator.create("partition", timeout=timeout)
 
     def misbehave(doing: str) -> None:

@@ -45,8 +45,6 @@ from tests.partition.job_partition import (
 from tests.support.ranks import run_ranks
 from tests.support.tiers import in_all
 
-# Jobs of ranks ####################################################################################
-
 
 def everywhere_valid(comm: Communicator) -> None:
     """Every node has an owner, parts are those of the owners, and a second run is the same."""
@@ -207,7 +205,6 @@ def given_owners(comm: Communicator, file: str) -> None:
 
 
 def metis(comm: Communicator) -> dict[str, float]:
-    """The cut and the balance by METIS."""
     report = report_partition(partition(communities(), "metis", comm=comm), comm)
     return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}
 
@@ -255,9 +252,6 @@ def typed_communities() -> Dataset:
     return Dataset(
         "typed", nodes, tuple(EdgeSet(relation, edges(relation[0], relation[2])) for relation in relations)
     )
-
-
-# Tests ############################################################################################
 
 
 @pytest.mark.parametrize("ranks", [*in_all(1), 3])
@@ -336,8 +330,6 @@ def test_every_node_type_is_balanced_apart(ranks: int, tmp_path: Path) -> None:
     assert max(found.values()) <= 1.05, found
     assert (tmp_path / "report.png").stat().st_size > 10_000
 
-
-# Metis ############################################################################################
 
 #: A path of three nodes.
 PATH = WeightedGraph(

@@ -65,9 +65,6 @@ def test_a_rank_that_is_lost_is_named(how: str, stage: str) -> None:
         assert "partition" in result.value["text"]
 
 
-# Balanced #########################################################################################
-
-
 @pytest.mark.parametrize(
     ("slack", "says"),
     [
@@ -87,19 +84,15 @@ def test_no_limit_is_more_than_there_is() -> None:
     assert balance.limit.tolist() == [3, 3, 10, 0]
 
 
-# Ranges ###########################################################################################
-
 Weights = list[tuple[int, int]]
 
 
 def loads_of(weights: Weights) -> list[list[int]]:
-    """Returns the running sums of nodes, edges and training nodes."""
     columns = [[1] * len(weights), *([row[k] for row in weights] for k in (0, 1))]
     return [[0, *accumulate(column)] for column in columns]
 
 
 def fullest(offsets: list[int], sums: list[list[int]]) -> float:
-    """The fullest range's load, in means."""
     ranks = len(offsets) - 1
     found = [
         (load[end] - load[begin]) * ranks / load[-1]
@@ -130,9 +123,6 @@ def test_one_heavy_node_does_not_leave_one_range_with_nearly_all_others() -> Non
     offsets = cut(weights, 4)
     sizes = [end - begin for begin, end in pairwise(offsets)]
     assert max(sizes) <= 600 and fullest(offsets, loads_of(weights)) < 3.7
-
-
-# Moves ############################################################################################
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])

@@ -128,7 +128,6 @@ def test_a_damaged_file_is_named(
 
 
 def rewrite(folder: Path, array: str, at: int, value: int) -> None:
-    """Puts a number into an array and the checksum into META.json."""
     file = folder / f"{array}.npy"
     values = np.load(file)
     values[at] = value
@@ -189,8 +188,6 @@ def test_what_could_not_be_written_is_taken_away(saved: Path, tmp_path: Path) ->
     with Communicator.create("alone") as comm, pytest.raises(DatasetError, match="does not exist"):
         load_partition(tmp_path, comm)
 
-
-# Part #############################################################################################
 
 SIZES = st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=5)
 
@@ -280,9 +277,6 @@ def test_a_part_that_does_not_fit_its_schema(typed: Part) -> None:
         replace(typed, edge_counts=(3,)).check()
     with pytest.raises(ValueError, match="attributes of venue came, which is not in the schema"):
         replace(typed, attributes={Group(RowKind.NODE, "venue"): {}}).check()
-
-
-# Split ############################################################################################
 
 
 @pytest.mark.parametrize("offsets", [[], [0], [1, 2], [0, 3, 2], [-1, 4]])

@@ -43,11 +43,8 @@ from tests.support.reference_partition import graph_of, orders_of, part_in_order
 from tests.support.tiers import fixed, in_all
 from tests.support.typed_datasets import CASES, typed_dataset, typed_datasets
 
-# Jobs of ranks ####################################################################################
-
 
 def data_sets() -> list[Dataset]:
-    """Returns graphs with types, and without."""
     typed = [typed_dataset(*case) for case in CASES]
     return typed + [
         graph(seed, nodes, edges, skew=skew, attributes=seed % 4 != 0) for seed, nodes, edges, skew in PLAIN
@@ -69,7 +66,6 @@ def owners_of(dataset: Dataset, policy: str, parts: int, seed: int) -> list[Tens
 
 
 def by_remainder(node: Tensor, found: Neighbours, state: StreamState) -> Tensor:
-    """A policy of one's own that checks what it is given."""
     assert found.indptr.numel() == node.numel() + 1
     known = found.owner >= 0
     wanted = (found.node + found.node_type) % state.parts
@@ -82,7 +78,6 @@ def by_remainder(node: Tensor, found: Neighbours, state: StreamState) -> Tensor:
 
 
 def equals_the_obvious(comm: Communicator, rounds: list[int]) -> None:
-    """Every case and policy, with rounds of several sizes."""
     for round_bytes in rounds:
         move.ROUND_BYTES = round_bytes
         for dataset in data_sets():
@@ -122,7 +117,6 @@ def any_number_of_parts(comm: Communicator) -> None:
 
 
 def many_relations(comm: Communicator) -> None:
-    """The same edges in more relations give the same owners in as many rounds."""
     whole = communities()
     owners, rounds = list[list[Tensor]](), list[int]()
     for dataset in (whole, in_relations(whole, 24)):
@@ -136,7 +130,6 @@ def many_relations(comm: Communicator) -> None:
 
 
 def in_relations(dataset: Dataset, count: int) -> Dataset:
-    """Spreads the edges of each relation over several."""
     spread = [
         EdgeSet((one.relation[0], f"{one.relation[1]}_{at}", one.relation[2]), one.edge_index[:, at::count])
         for one in dataset.edge_sets
@@ -144,8 +137,6 @@ def in_relations(dataset: Dataset, count: int) -> Dataset:
     ]
     return Dataset("in relations", dataset.node_sets, tuple(spread))
 
-
-# Saving and loading ###############################################################################
 
 PARTS = (1, 2, 3)
 
@@ -177,8 +168,6 @@ def load(comm: Communicator, folder: str) -> None:
                 saved = PartitionBook(read_partition_meta(path).book.offsets, dataset.schema.num_types)
                 assert found.book == saved
 
-
-# Reports ##########################################################################################
 
 COMMUNITIES = 24
 
@@ -223,7 +212,6 @@ def compare_policies(comm: Communicator) -> dict[str, dict[str, float]]:
 
 
 def counted(dataset: Dataset, owners: Sequence[Tensor], name: str, rank: int) -> PartCounts:
-    """The counts of one type in one part, by looking at all edges."""
     schema = dataset.schema
     own, edges, cut, halo = owners[schema.type_number(name)] == rank, 0, 0, []
     for source, target, one in zip(schema.source_types, schema.target_types, dataset.edge_sets, strict=True):
@@ -235,9 +223,6 @@ def counted(dataset: Dataset, owners: Sequence[Tensor], name: str, rank: int) ->
             halo.append(one.edge_index[0][away])
     train = int(own[dataset.split("train", name)].sum())
     return PartCounts(int(own.sum()), edges, train, cut, torch.cat(halo).unique().numel())
-
-
-# Tests ############################################################################################
 
 
 @pytest.mark.parametrize("ranks", [*in_all(1), 2, *in_all(4)])

@@ -17,7 +17,6 @@ from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topol
 
 
 def first_trained(dataset: Dataset, first: int) -> Dataset:
-    """Returns a data set whose training nodes are the first nodes of the type that has some."""
     nodes = [
         replace(one, splits={**one.splits, "train": torch.arange(min(first, one.num_nodes))})
         if "train" in one.splits

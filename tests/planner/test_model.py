@@ -34,8 +34,6 @@ from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import CscGraph
 from tests.support.tiers import examples
 
-# Model ############################################################################################
-
 WORK = Workload(
     "w", (TypeRows("node", 100_000, 400, 8),), 2_000_000, 20_000, (10, 5, 3), batch_size=256, parameters=1000
 )
@@ -174,11 +172,6 @@ def test_cores() -> None:
     assert other["forward"] == pytest.approx(2 * one["forward"])
 
 
-# Probe ############################################################################################
-
-# Growth ###########################################################################################
-
-
 def drawn(seed: int, nodes: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns how likely each node is, and [samples, nodes] in which samples it was."""
     random = np.random.default_rng(seed)
@@ -227,9 +220,6 @@ def test_beyond_the_samples() -> None:
 def test_between_whole_numbers() -> None:
     growth = Growth((10.0, 5.0), 40.0)
     assert growth.distinct(1.5) == pytest.approx((growth.distinct(1) + growth.distinct(2)) / 2)
-
-
-# Degrees ##########################################################################################
 
 
 def random_graph(nodes: int) -> tuple[CscGraph, Degrees]:

@@ -47,8 +47,6 @@ from tests.support.training_runs import batchgnn, figures_drawn, mistake
 from tests.support.typed_datasets import CASES as TYPED_CASES
 from tests.support.typed_datasets import typed_dataset
 
-# Plan #############################################################################################
-
 GRAPH = "generated:nodes=6000,features=32,classes=4,seed=3"
 SETTINGS = [
     PlannerSetting(1),
@@ -68,7 +66,6 @@ ARGUMENTS = {"num_neighbors": [5, 4, 3], "batch_size": 64, "replace": True}
 
 
 def made(graph: Dataset, **given: Any) -> Plan:
-    """Plans for a known network and machine."""
     usual: dict[str, Any] = {"network": PlannerNetwork(1e8), "machine": PlannerMachine(), "hidden": 0}
     return pyg_batchgnn.plan(graph, **{**usual, **given})
 
@@ -284,7 +281,6 @@ def test_the_printed_command_trains_a_graph_with_names(
 
 
 def of_one_named_type() -> Dataset:
-    """A homogeneous graph whose node type and relation have names."""
     whole = load_dataset("generated:nodes=300,features=8,seed=1")
     papers = replace(whole.nodes, name="paper")
     cites = replace(whole.edges, relation=("paper", "cites", "paper"))
@@ -356,8 +352,6 @@ def test_rates() -> None:
     with pytest.raises(TrainError, match="not a rate"):
         parse_rate("0gbit")
 
-
-# Historical #######################################################################################
 
 WORK = Workload(
     "graph", (TypeRows("node", 400_000, 400, 8),), 8_000_000, 80_000, (15, 10, 5), parameters=10**5

@@ -1,10 +1,5 @@
 """A pytest plugin for PyG's tests of layers and models, which repeats their calls with accelerated
-copies.
-
-Every call of a model or of a layer in a test is done again in float64 and in evaluation mode: by a
-copy of PyG's, by an accelerated copy, and as ``model(batch)`` on batches of the same graph. Results
-and gradients must be the same. What the test itself sees is PyG's.
-"""
+copies."""
 
 from __future__ import annotations
 
@@ -31,12 +26,7 @@ TOLERANCE = 1e-8
 
 
 class Repeater:
-    """Repeats calls of modules.
-
-    Attributes:
-        counts: how many calls were repeated as they are, how many with batches, and why others were
-            not.
-    """
+    """Repeats calls of modules."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -106,7 +96,6 @@ class Repeater:
 
 
 def wrapped(module: torch.nn.Module) -> torch.nn.Module:
-    """Returns a model of the same parameters, in which a layer stands."""
     if not isinstance(module, MessagePassing):
         return module
     names = list(inspect.signature(module.forward).parameters.values())

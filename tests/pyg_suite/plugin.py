@@ -35,8 +35,6 @@ from pyg_batchgnn import (
     PygNeighborSampler,
 )
 
-# Stand-ins ########################################################################################
-
 
 class SparseTensor:
     """A sparse matrix of which rows and columns are selected, as torch-sparse's."""
@@ -46,7 +44,6 @@ class SparseTensor:
         self.storage = SimpleNamespace(row=lambda: row, col=lambda: col, value=lambda: value)
 
     def __getitem__(self, at: tuple[Tensor, Tensor]) -> SparseTensor:
-        """Returns the matrix of some rows and some columns, in their order."""
         *places, value = self._entries
         found = []
         for place, chosen in zip(places, at, strict=True):
@@ -57,20 +54,14 @@ class SparseTensor:
         return SparseTensor(found[0][kept], found[1][kept], value[kept])
 
     def nnz(self) -> int:
-        """Returns the number of entries."""
         return self._entries[0].numel()
 
     def coo(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns rows, columns and values."""
         return self._entries
 
 
 class Planetoid:
-    """A random undirected graph of Cora's size, where PyG would download Cora.
-
-    Args:
-        root, name: ignored.
-    """
+    """A random undirected graph of Cora's size, where PyG would download Cora."""
 
     num_features, num_classes = 1433, 7
 
@@ -81,11 +72,7 @@ class Planetoid:
         self._data = Data(x=x.float(), edge_index=edges)
 
     def __getitem__(self, number: int) -> Data:
-        """Returns the graph."""
         return self._data
-
-
-# Plugin ###########################################################################################
 
 
 #: The companions of PyG that this package does without.
@@ -184,14 +171,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Imports the test files while PyG's names lead to this package."""
     with replaced():
         return (yield)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_download() -> Iterator[None]:
-    """Replaces the one data set that PyG would download."""
     with mock.patch.object(torch_geometric.datasets, "Planetoid", Planetoid):
         yield
 

@@ -20,13 +20,7 @@ _NO_PACKAGE = re.compile(r"Packages? .* not found")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one test.
-
-    Attributes:
-        test: its id, a path in the checkout and a name.
-        result: "passed", "failed" or "skipped".
-        reason: says why it failed or was skipped.
-    """
+    """The outcome of one test."""
 
     test: str
     result: str
@@ -34,16 +28,10 @@ class Outcome:
 
     @property
     def lacks_package(self) -> bool:
-        """True if the test was skipped because an optional package is not installed."""
         return self.result == "skipped" and _NO_PACKAGE.search(self.reason) is not None
 
 
 def read_exceptions(path: Path) -> dict[str, str]:
-    """Returns the tests that need not pass, and the reason of each.
-
-    Each line is ``test id | reason``. Empty lines and those that begin with ``#`` say nothing. An
-    id without parameters stands for all cases of the test.
-    """
     lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
     found = {}
     for line in lines:
@@ -88,11 +76,7 @@ def _count(outcomes: Iterable[Outcome], result: str) -> int:
 
 
 def _entry(outcome: Outcome, exceptions: Mapping[str, str]) -> str | None:
-    """Returns the entry of the list that a test belongs to, or None."""
     return next((one for one in (outcome.test, outcome.test.partition("[")[0]) if one in exceptions), None)
-
-
-# PyG's tests ######################################################################################
 
 
 EXCEPTIONS = Path(__file__).with_name("exceptions.txt")
@@ -159,9 +143,6 @@ def test_pygs_tests_pass_but_for_the_exceptions(tmp_path: Path, capsys: pytest.C
     assert not found, "\n".join(found)
 
 
-# Verdict ##########################################################################################
-
-
 LISTED = {"a.py::test_one": "reason", "a.py::test_two[x]": "reason"}
 RIGHT = [
     Outcome("a.py::test_one[1]", "failed", "no such operator"),
@@ -170,14 +151,6 @@ RIGHT = [
     Outcome("a.py::test_two[y]", "passed"),
     Outcome("a.py::test_three", "skipped", "Package torch_frame not found"),
 ]
-
-
-def test_nothing_to_complain_about() -> None:
-    assert complaints(RIGHT, LISTED) == []
-    assert summary(RIGHT, LISTED) == (
-        "1 of PyG's 5 tests passed; exceptions: 2 failed, 1 skipped; skipped for optional packages: 1 "
-        "(Package torch_frame not found); others: 0 failed, 0 skipped"
-    )
 
 
 @pytest.mark.parametrize(
@@ -191,11 +164,6 @@ def test_nothing_to_complain_about() -> None:
 def test_outcomes_that_are_not_as_listed(outcome: Outcome, complaint: str) -> None:
     (found,) = complaints([*RIGHT, outcome], LISTED)
     assert found.startswith(complaint)
-
-
-def test_an_exception_that_is_no_test() -> None:
-    (found,) = complaints(RIGHT, {**LISTED, "a.py::test_gone": "reason"})
-    assert found == "a.py::test_gone is an exception, but there is no such test"
 
 
 def test_each_exception_has_a_reason(tmp_path: Path) -> None:

@@ -18,8 +18,6 @@ from pyg_batchgnn.sample import PartitionedSampler, SampledMinibatch, SamplingPl
 from tests.support.faults import AwakeClock, stop_for_good, told
 from tests.support.reference_partition import internal_ids, split_graph
 
-# Counts ###########################################################################################
-
 
 def counted(edge_ids: bool, seeds_are_own: bool, minibatches: int) -> dict[str, Any]:
     nodes, fanouts = 3000, (4, 3, 2)
@@ -59,9 +57,6 @@ def _remote(got: list[SampledMinibatch], part: Part, seeds_are_own: bool) -> tup
     return nodes, edges, blocks
 
 
-# Faults ###########################################################################################
-
-
 def ring(comm: Communicator, **options: Any) -> tuple[Part, PartitionedSampler]:
     """A ring of 100 nodes for each rank, every node with an in-edge from each of the next five."""
     nodes = 100 * comm.size
@@ -88,8 +83,6 @@ def fault(how: str, victim: int, timeout: float) -> dict[str, Any]:
 
 
 def _misbehave(how: str, sampler: PartitionedSampler) -> None:
-    """Fails between the questions and the answers."""
-
     def instead(*_arguments: Any) -> Any:
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -99,7 +92,6 @@ def _misbehave(how: str, sampler: PartitionedSampler) -> None:
 
 
 def refusals() -> dict[str, str]:
-    """Checks that wrong arguments are refused before any exchange."""
     said = {}
     with Communicator.create("sampling", timeout=20) as comm:
         part, sampler = ring(comm, seeds_are_own=True)

@@ -95,7 +95,6 @@ def test_graph_conv(norm: str) -> None:
 
 
 def paired_sage() -> tuple[Any, Any]:
-    """Returns DGL's layer and PyG's with the same weights."""
     ours = pytest.importorskip("dgl.nn").SAGEConv(FEATURES, OUT, "mean")
     theirs = pyg.SAGEConv(FEATURES, OUT)
     theirs.lin_l.weight, theirs.lin_r.weight = ours.fc_neigh.weight, ours.fc_self.weight
@@ -104,7 +103,6 @@ def paired_sage() -> tuple[Any, Any]:
 
 
 def paired_gat() -> tuple[Any, Any]:
-    """Returns DGL's layer and PyG's with the same weights."""
     ours = pytest.importorskip("dgl.nn").GATConv(FEATURES, OUT, HEADS, allow_zero_in_degree=True)
     theirs = pyg.GATConv(FEATURES, OUT, HEADS, add_self_loops=False)
     theirs.lin.weight = ours.fc.weight

@@ -40,17 +40,12 @@ from tests.support.typed_reference import (
     weighted_picks,
 )
 
-# Reference ########################################################################################
-
 HGT = int.from_bytes(b"hgt", "little")
 
 
 @dataclass
 class BudgetReference:
-    """Samples minibatches of one graph by one plan in plain Python, the definition of right ones.
-
-    It can be read beside docs/concepts/sampling-contract.md.
-    """
+    """Samples minibatches by one plan in plain Python, the definition of right ones."""
 
     graph: ReferenceGraph
     plan: HGTPlan
@@ -82,7 +77,6 @@ class BudgetReference:
         return self._with_edges(key, node, per_hop)
 
     def _neighbours(self, key: int, relation: Relation, node: int) -> list[Edge]:
-        """The in-edges of a node that count, in ascending input edge id."""
         edges = self.graph.in_edges[relation].get(node, [])
         relation_key = self._named(fold(key, 0), relation)
         cap = -1 if self.plan.neighbor_cap is None else self.plan.neighbor_cap
@@ -104,7 +98,6 @@ class BudgetReference:
     def _with_edges(
         self, key: int, node: dict[str, list[int]], per_hop: dict[str, list[int]]
     ) -> ReferenceMinibatch:
-        """Adds all edges that count between the sampled nodes."""
         relations = self.graph.schema.relations
         out = ReferenceMinibatch(
             {t: [(0, v) for v in nodes] for t, nodes in node.items()},
@@ -120,9 +113,6 @@ class BudgetReference:
                         out.edge[relation].append(edge.number)
                 out.ends[relation].append(len(out.source[relation]))
         return out
-
-
-# Equality #########################################################################################
 
 
 def plan_of(
@@ -207,9 +197,6 @@ def test_names_of_one_type_and_one_relation_do_not_matter() -> None:
     assert torch.equal(plain.node, other.node) and torch.equal(plain.edge_index, other.edge_index)
 
 
-# Laws #############################################################################################
-
-
 def stars(sources: Sequence[int]) -> TypedGraph:
     """Returns a graph of HUBS nodes, each with one edge from each of some leaves."""
     leaves = torch.tensor(sources)
@@ -219,7 +206,6 @@ def stars(sources: Sequence[int]) -> TypedGraph:
 
 
 def around_hubs(graph: TypedGraph, leaves: int, cap: int | None, epochs: int) -> list[SampledMinibatch]:
-    """Returns one minibatch for each hub and epoch."""
     plan = plan_of({"leaf": [leaves], "hub": [0]}, cap)
     seeds = [Seeds.of(STAR, {"hub": torch.tensor([hub])}) for hub in range(HUBS)]
     sampler = HGTSampler(graph, plan, seed=5)
@@ -231,7 +217,6 @@ def found_leaves(batches: Sequence[SampledMinibatch]) -> Ints:
 
 
 def chances(weights: Sequence[float], order: Sequence[int]) -> float:
-    """The probability of a sequence of different draws in proportion to weights."""
     chance, left = 1.0, sum(weights)
     for place in order:
         chance *= weights[place] / left
@@ -271,9 +256,6 @@ def test_edges_are_those_through_which_nodes_were_found() -> None:
 def test_the_default_cap_is_pygs() -> None:
     (one,) = around_hubs(stars(range(80)), -1, plan_of({"leaf": [1]}).neighbor_cap, epochs=1)[:1]
     assert one.nodes_of("leaf").node.numel() == 50
-
-
-# Seeds and rules ##################################################################################
 
 
 def test_a_seed_that_occurs_twice_has_its_edges_twice_and_counts_once() -> None:

@@ -1,8 +1,4 @@
-"""The kernels alone, at sizes that no graph in memory reaches.
-
-They know nothing of torch, so a small program around them is compiled here, with the sanitizer of
-undefined behaviour.
-"""
+"""The kernels alone, at sizes that no graph in memory reaches."""
 
 from __future__ import annotations
 
@@ -94,10 +90,7 @@ def test_allowed_by_time(kind: str, count: int, ask: Ask) -> None:
     expected = [
         end
         for latest, window in questions
-        for end in (
-            0 if window < 0 else bisect_left(times, latest - window),
-            bisect_right(times, latest),
-        )
+        for end in (0 if window < 0 else bisect_left(times, latest - window), bisect_right(times, latest))
     ]
     assert found == expected
 
@@ -114,10 +107,7 @@ def test_permutation_of_large_ranges(n: int, ask: Ask) -> None:
     [(1, 10, 2**30), (100, 50, 2**30), (100, 20, 2**31 - 2), (1000, 300, 2**24)],
 )
 def test_node_map_after_two_billion_local_ids(ids: int, minibatches: int, jump: int, ask: Ask) -> None:
-    """The map is not cleared between minibatches but counts on, until 2^31 makes it start again.
-
-    Training meets that after some 20,000 minibatches of 100,000 nodes.
-    """
+    """The map is not cleared between minibatches but counts on, until 2^31 makes it start again."""
     assert ask(f"wrap {ids} {minibatches} {jump}") == [1]
 
 

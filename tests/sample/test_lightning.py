@@ -18,7 +18,6 @@ pytorch_lightning = pytest.importorskip("lightning.pytorch", reason="needs light
 
 
 def node_data(sampler: PygNeighborSampler, data: Any, **kwargs: Any) -> Any:
-    """A data module with a mask for training and one for validation."""
     chosen = {"batch_size": 20, "pin_memory": False, "node_sampler": sampler, **kwargs}
     train = torch.arange(NODES) % 2 == 0
     return LightningNodeData(data, input_train_nodes=train, input_val_nodes=~train, loader="custom", **chosen)

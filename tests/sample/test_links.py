@@ -94,7 +94,6 @@ def pyg_start(
 
 
 def by_name(schema: Schema, seeds: Seeds) -> dict[str, list[int]]:
-    """The seeds of each type that was given, in the order in which they were."""
     return {schema.node_types[number]: seeds.nodes[number].tolist() for number in seeds.types}
 
 
@@ -202,11 +201,7 @@ def test_no_links(mode: NegativeMode | None, disjoint: bool) -> None:
     )
 
 
-# The edges of links ###############################################################################
-
-
 def excluded(start: LinkStart) -> dict[tuple[str, str, str], tuple[list[list[int]], list[int] | None]]:
-    """The excluded pairs and their examples, by relation."""
     return {
         TYPED.relations[number]: (one.pairs.tolist(), None if one.example is None else one.example.tolist())
         for number, one in start.seeds.excluded.items()

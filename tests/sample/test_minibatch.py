@@ -34,9 +34,6 @@ from tests.support.layer_cases import batch_cases, layer_edges, sampled, small_g
 from tests.support.sampling_cases import assert_same
 from tests.support.typed_layers import CITES, SCHEMA, WRITES, tables, typed_minibatch, with_tables
 
-# Minibatch ########################################################################################
-
-
 NODE_COUNT = 50
 
 
@@ -140,13 +137,6 @@ def test_rows_are_those_of_torch(
         assert torch.equal(rows.gather("y"), table[row])
 
 
-# Layers ###########################################################################################
-
-
-def homogeneous() -> Minibatch:
-    return Minibatch.in_place(sampled([3, 1, 4, 3]), {"x": table()})
-
-
 @pytest.mark.parametrize("subgraph", Subgraph)
 @pytest.mark.parametrize("layout", Layout)
 def test_a_layer_is_a_prefix(layout: Layout, subgraph: Subgraph) -> None:
@@ -168,7 +158,7 @@ def test_pygs_layers_compute_what_native_ones_do() -> None:
     ours = nn.SAGE(12, 8, 3, 5)
     pygs = pyg.GraphSAGE(12, 8, 3, 5)
     pygs.load_state_dict(ours.state_dict())
-    minibatch, x = homogeneous(), None
+    minibatch, x = Minibatch.in_place(sampled([3, 1, 4, 3]), {"x": table()}), None
     for number, conv in enumerate(pygs.convs, 1):
         layer = minibatch.layer(number)
         x = conv(layer.rows(x), layer.edge_index)
@@ -245,9 +235,6 @@ def test_refused() -> None:
         layer.rows({"author": torch.zeros(1, 2), "paper": torch.zeros(100, 2)})
     with pytest.raises(ValueError, match="is an induced subgraph, there is no layer 0"):
         Minibatch.in_place(batch_cases()["induced subgraph"], {}).layer(0)
-
-
-# Parts ############################################################################################
 
 
 def test_parts_are_a_sequence() -> None:

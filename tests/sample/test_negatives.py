@@ -28,16 +28,12 @@ from tests.support.chi_square import assert_uniform, p_of_cells
 from tests.support.reference_negatives import ReferenceNegatives, ReferencePool, reference_negative_key
 from tests.support.reference_sampler import bounded, words
 
-# Negatives ########################################################################################
-
-
 BINARY, TRIPLET = NegativeMode.BINARY, NegativeMode.TRIPLET
 
 
 def pools(
     num_nodes: int, time: list[int] | None, weight: list[float] | None
 ) -> tuple[NodePool, ReferencePool]:
-    """The same pool twice."""
     tensors = (
         None if time is None else torch.tensor(time),
         None if weight is None else torch.tensor(weight).double(),
@@ -48,16 +44,12 @@ def pools(
 def graph_of(
     pairs: set[tuple[int, int]], sources: NodePool, targets: NodePool, mode: NegativeMode
 ) -> ExistingPairs:
-    """The existing pairs of a relation that has each edge twice."""
     num_sources, num_targets = sources.num_nodes, targets.num_nodes
     edges = torch.tensor(sorted(pairs) * 2, dtype=torch.int64).view(-1, 2).t()
     whole = build_csc(edges.contiguous(), max(num_sources, num_targets))
     in_edges = InEdges(whole.indptr[: num_targets + 1], whole.indices)
     by = ExistingPairs.by_target if mode is BINARY else ExistingPairs.by_source
     return by(in_edges, sources, targets)
-
-
-# Words ############################################################################################
 
 
 def test_words_are_those_of_the_contract() -> None:
@@ -85,12 +77,8 @@ def test_rejected_words_are_drawn_again() -> None:
     assert streams.next(every).tolist() == [word - 2**64 * (word >> 63) for word in used]
 
 
-# Equality with the reference ######################################################################
-
-
 @st.composite
 def cases(draw: st.DrawFn) -> dict[str, object]:
-    """A small relation, its pools, links with times and a plan."""
     num_sources, num_targets = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     node = lambda n: st.integers(0, n - 1)  # noqa: E731
     links = draw(st.lists(st.tuples(node(num_sources), node(num_targets)), min_size=1, max_size=7))
@@ -176,9 +164,6 @@ def test_more_negatives_begin_with_the_same_ones() -> None:
     assert many[:4] == few
 
 
-# Statistics #######################################################################################
-
-
 def counts(plan: NegativePlan, num_nodes: int, time: int | None = None) -> np.ndarray:
     """The number of times that each target is drawn, in 40 minibatches of 500 links."""
     zeros = torch.zeros(500, dtype=torch.int64)
@@ -251,9 +236,6 @@ def test_the_last_resort_passes_over_targets_of_weight_zero() -> None:
     assert [target for _, target in found] == [2] * 20
 
 
-# Errors ###########################################################################################
-
-
 def test_a_link_earlier_than_every_node_gets_the_earliest_node() -> None:
     """As in PyG; nodes of weight zero are still never drawn."""
     time, links = torch.tensor([7, 5, 6, 5]), [(0, 1), (2, 1)]
@@ -298,9 +280,6 @@ def test_pairs_that_cannot_be_numbered_are_refused() -> None:
     edges = build_csc(torch.empty(2, 0, dtype=torch.int64), 1)
     with pytest.raises(ValueError, match="63 bits"):
         ExistingPairs.by_source(edges, NodePool.of(2**63), NodePool.of(1))
-
-
-# Edge questions ###################################################################################
 
 
 NODES = 20

@@ -52,9 +52,6 @@ def on_files(made: MacrobatchSampler, folder: Path, most: int = 1 << 16) -> Disk
     return found
 
 
-# Equality #########################################################################################
-
-
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("excluding", [False, True])
@@ -94,9 +91,6 @@ def test_large_hops(ids: bool, threads: int, tmp_path: Path) -> None:
     seeds = list(torch.randperm(20_000)[:4000].split(500))
     for batch, right in zip(found.sample(seeds, 0), alone.sample(seeds, 0), strict=True):
         assert_same_typed(batch, right)
-
-
-# What is read #####################################################################################
 
 
 def blocks_of(positions: Tensor, reader: DiskReader) -> int:
@@ -152,9 +146,6 @@ def test_edges_in_memory_are_not_read(tmp_path: Path) -> None:
     assert found.take_counters().rows == right.num_edges  # ids of another width than in answers
 
 
-# What is chosen ###################################################################################
-
-
 def test_what_stays_over_the_mapping(tmp_path: Path) -> None:
     graph, plan = in_files(a_graph().typed, tmp_path), SamplingPlan((4,))
     made = MacrobatchSampler(graph, plan)
@@ -174,9 +165,6 @@ def test_samplers_of_the_same_edges_share_files(tmp_path: Path) -> None:
     graph = in_files(a_graph().typed, tmp_path)
     one, other = (DiskSampler(MacrobatchSampler(graph, SamplingPlan((4,))), NOTHING) for _ in range(2))
     assert one._arrays.indptr[0] is other._arrays.indptr[0]
-
-
-# Faults ###########################################################################################
 
 
 def told(sampler: DiskSampler) -> Any:

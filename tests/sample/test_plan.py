@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from torch_geometric.sampler import NumNeighbors
 from pyg_batchgnn.sample import (
     MacrobatchSampler,
     NeighborChoice,
-    Replacement,
     SamplingPlan,
     fanouts_by_relation,
     keyed_permutation,
@@ -21,9 +19,6 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.store import CscGraph
 from tests.support.sampling_cases import star
-
-# Plan #############################################################################################
-
 
 NODES = 6
 
@@ -51,20 +46,6 @@ def sample(seeds: Any, threads: int | None = None) -> None:
 def test_fanouts(fanouts: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         SamplingPlan(fanouts)
-
-
-def test_replacement_must_be_an_enum() -> None:
-    with pytest.raises(TypeError, match="'with'"):
-        SamplingPlan((2,), "with")  # type: ignore[arg-type]
-
-
-def test_plan_is_a_frozen_value() -> None:
-    plan = SamplingPlan((15, 10, 5))
-    assert plan == SamplingPlan((15, 10, 5), Replacement.WITHOUT, edge_ids=True)
-    assert hash(plan) == hash(SamplingPlan((15, 10, 5)))
-    assert plan != SamplingPlan((15, 10, 5), Replacement.WITH)
-    with pytest.raises(FrozenInstanceError):
-        plan.fanouts = (1,)  # type: ignore[misc]
 
 
 def test_fanouts_may_be_any_integers() -> None:
@@ -133,9 +114,6 @@ def test_minibatch_key_wants_int64() -> None:
 def test_seeds_and_epochs_are_taken_modulo_two_to_the_64(seed: int) -> None:
     same = seed % 2**64
     assert torch.equal(keyed_permutation(50, seed, -2), keyed_permutation(50, same, 2**64 - 2))
-
-
-# Fanouts ##########################################################################################
 
 
 AB, BA = ("a", "to", "b"), ("b", "rev_to", "a")

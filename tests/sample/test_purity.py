@@ -1,7 +1,4 @@
-"""A minibatch depends on nothing but its contract.
-
-Not on threads, not on grouping, not on earlier calls, not on what became of other batches.
-"""
+"""A minibatch depends on nothing but its contract."""
 
 from __future__ import annotations
 
@@ -40,14 +37,12 @@ def dense_graph() -> Csc:
 
 
 def random_lists(count: int, max_size: int, seed: int = 0) -> list[Tensor]:
-    """Returns seed lists of random sizes, with empty ones and duplicate seeds."""
     generator = np.random.default_rng(seed)
     sizes = generator.integers(0, max_size + 1, count)
     return [torch.from_numpy(generator.integers(0, NUM_NODES, size)) for size in sizes]
 
 
 def one_by_one(lists: list[Tensor], epoch: int, plan: SamplingPlan = PLAN) -> list[SampledMinibatch]:
-    """Each minibatch from a sampler of its own, on one thread."""
     graph = dense_graph().graph()
     return [MacrobatchSampler(graph, plan, seed=5, threads=1).sample([seeds], epoch)[0] for seeds in lists]
 

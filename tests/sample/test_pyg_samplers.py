@@ -34,9 +34,6 @@ from tests.support.loader_cases import assert_same
 from tests.support.reference_sampler import reference_sample
 from tests.support.sampling_cases import Coo
 
-# Pyg sampler ######################################################################################
-
-
 NUM_NODES, NUM_EDGES = 120, 900
 
 
@@ -136,8 +133,6 @@ def test_it_is_a_base_sampler(data: Data) -> None:
         sampler.sample_from_nodes(inputs)
 
 
-# Pyg samplers backward ############################################################################
-
 USERS, ITEMS = 30, 20
 BUYS, BACK = ("user", "buys", "item"), ("item", "rev_buys", "user")
 
@@ -149,13 +144,11 @@ def random_edges(sources: int, targets: int, count: int) -> Tensor:
 
 
 def plain() -> Data:
-    """Returns a graph with times and weights of edges."""
     edges = random_edges(USERS, USERS, 200)
     return Data(x=torch.rand(USERS, 2), edge_index=edges, stamp=torch.arange(200) % 9, weight=torch.rand(200))
 
 
 def typed() -> HeteroData:
-    """Returns users who buy items."""
     data = HeteroData()
     data["user"].x, data["item"].x = torch.rand(USERS, 2), torch.rand(ITEMS, 2)
     data[BUYS].edge_index = random_edges(USERS, ITEMS, 120)
@@ -286,9 +279,6 @@ def test_backward_without_times() -> None:
         PygNeighborSampler(plain(), [2], sample_direction="sideways")
 
 
-# Pyg samplers of links ############################################################################
-
-
 OPTIONS = [
     {},
     {"replace": True},
@@ -359,9 +349,6 @@ def test_one_sampler_serves_several_kinds_of_links() -> None:
     assert torch.equal(found[0].metadata[1], found[4].metadata[1])
 
 
-# Fanouts and epochs ###############################################################################
-
-
 def test_fanouts_can_be_assigned() -> None:
     data = typed()
     inputs = NodeSamplerInput(None, torch.arange(10), input_type="item")
@@ -420,13 +407,7 @@ def test_what_several_types_have_apart(name: str, instead: str) -> None:
 
 @pytest.mark.parametrize(
     ("window", "error"),
-    [
-        (2**70, ValueError),
-        (-1, ValueError),
-        (1.5, TypeError),
-        (True, TypeError),
-        (np.True_, TypeError),
-    ],
+    [(2**70, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError), (np.True_, TypeError)],
 )
 def test_windows_that_cannot_be(window: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="time_window must be"):

@@ -46,9 +46,6 @@ from tests.support.typed_graphs import (
 )
 from tests.support.typed_reference import ReferenceSeed
 
-# Reference ########################################################################################
-
-
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 
 
@@ -159,9 +156,6 @@ def test_feistel_by_hand() -> None:
     assert ref.SHUFFLE == 0x53485546464C45
 
 
-# Typed reference ##################################################################################
-
-
 def check(
     data: st.DataObject, case: TypedCase, seed: int, epoch: int, *, excluding: bool = False, **rules: object
 ) -> None:
@@ -203,9 +197,6 @@ def test_long_lists_of_weighted_picks(fanout: int, kind: str) -> None:
         set(),
     )
     check_typed(case, SamplingPlan((fanout,)), 1, 2, [seeds])
-
-
-# Against reference ################################################################################
 
 
 DTYPES = [torch.int32, torch.int64]

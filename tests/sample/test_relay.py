@@ -36,9 +36,6 @@ from tests.support.relayed import EPOCH, RelayedSampler, Traffic, asked_nodes, o
 from tests.support.sampling_cases import fixed, random_seeds
 from tests.support.typed_graphs import TypedCase, assert_same_typed, typed_cases, typed_plans, typed_seeds
 
-# Relay ############################################################################################
-
-
 JOBS = "tests.sample.job_relay"
 
 
@@ -96,9 +93,6 @@ def test_a_rank_with_another_book_is_told() -> None:
     first, second = (result.value for result in run_ranks(f"{JOBS}:wrong_book", 2))
     assert first["ranks"] == [1] and "asked for node 140, but rank 0 owns 0 to 99" in first["text"]
     assert second["ranks"] == [1] and "asked for node 140" in second["text"]
-
-
-# Relayed ##########################################################################################
 
 
 PARTS = st.sampled_from([1, 2, 3, 4, 18])
@@ -186,9 +180,6 @@ def test_every_rule(timed: bool, weighted: bool, excluding: bool) -> None:
         check(data, case, seed, excluding=excluding)
 
     run()
-
-
-# Relay messages ###################################################################################
 
 
 FIRST, NODES, EDGES = 100, 50, 500

@@ -73,7 +73,6 @@ def test_half_of_all_permutations_are_odd(n: int) -> None:
 
 
 def is_odd(permutation: list[int]) -> bool:
-    """Returns whether an odd number of swaps sorts the permutation."""
     swaps, left = 0, list(permutation)
     for i in range(len(left)):
         while left[i] != i:
@@ -100,7 +99,6 @@ def test_pairs_of_positions(n: int) -> None:
 
 
 def p_of_difference(permutations: Ints, other: int) -> float:
-    """Returns the p-value of differences modulo n of the values at two positions."""
     n = permutations.shape[1]
     difference = (permutations[:, other] - permutations[:, 0]) % n
     counts = np.bincount(difference, minlength=n)

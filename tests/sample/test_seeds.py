@@ -19,9 +19,6 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.store import CscGraph, TimeOrder, TypedGraph, WeightSums
 
-# Seeds ############################################################################################
-
-
 CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")
 SCHEMA = Schema(("author", "paper"), (WRITES, CITES))
 TURNED = Schema(("paper", "author"), (CITES, WRITES))
@@ -39,7 +36,6 @@ def sampler(schema: Schema = SCHEMA, plan: SamplingPlan | None = None, **rules: 
 
 
 def picked(batch: SampledMinibatch) -> dict[Any, list[int]]:
-    """The input ids of the picked edges of each relation, in any order."""
     return {
         relation: sorted(edges.edge.tolist())
         for relation, edges in zip(batch.schema.relations, batch.edges, strict=True)
@@ -107,9 +103,6 @@ def test_seeds_must_be_of_the_graph() -> None:
         sampler(times=[None])
     with pytest.raises(ValueError, match="exist in the graph"):
         sampler(plan=SamplingPlan((1,), by_relation=((("a", "b", "c"), (1,)),)))
-
-
-# Lists in the order of time #######################################################################
 
 
 NUM_NODES, NUM_EDGES = 200, 9000

@@ -25,9 +25,6 @@ from tests.support.chi_square import (
 from tests.support.reference_sampler import GAMMA, WORD, fold, fold_all, mix, reference_key, words
 from tests.support.sampling_cases import check_graph, expected_minibatches, star
 
-# Statistics #######################################################################################
-
-
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 FANOUTS = [1, 10, 200]
 
@@ -171,11 +168,7 @@ def test_every_subset(degree: int, fanout: int) -> None:
     ("degree", "fanout", "draws"), [(11, 10, 20_000), (100, 10, 40_000), (201, 200, 20_000)]
 )
 def test_order_of_floyd(degree: int, fanout: int, draws: int) -> None:
-    """Picks number s + 1 is j = d - k + s with probability (s + 1) / (j + 1), else uniform below j.
-
-    The order is part of the contract, though no order of the neighbours changes what a layer
-    computes.
-    """
+    """Pick s + 1 is j = d - k + s with probability (s + 1) / (j + 1), else uniform below j."""
     picks = draw_picks(degree, fanout, WITHOUT, draws)
     for s in range(0, fanout, max(1, fanout // 10)):
         j = degree - fanout + s
@@ -252,8 +245,6 @@ class TestTheTestsCanFail:
         assert rejected(p_of_unordered_pairs(pair_of_each_draw(picks, 5), 100, partitions(100, 20)[0]))
 
 
-# Independence #####################################################################################
-
 # Picks that differ in any part of the key have nothing to do with each other. Every test counts
 # pairs of picks, one under each of two keys, in a table of 8 x 8 or 10 x 10 cells, which must be
 # uniform. Pairs are disjoint: no pick is counted twice.
@@ -270,7 +261,6 @@ def halves(table: Ints, axis: int) -> tuple[Ints, Ints]:
 @pytest.mark.parametrize("axis", range(5), ids=["seeds", "epochs", "minibatches", "nodes", "picks"])
 @pytest.mark.parametrize("degree", [8, 5000])
 def test_parts_of_the_key(axis: int, degree: int) -> None:
-    """With replacement, all picks of 8 seeds x 8 epochs x 16 minibatches x 8 nodes."""
     table = picks_table(Hubs(degree, FEW_HUBS), 4, Replacement.WITH, SEEDS, EPOCHS, FEW_MARKS)
     assert_uniform(p_of_joint(*halves(table * 8 // degree, axis), EIGHT))
     assert_uniform(p_of_joint(*halves(table % 8, axis), EIGHT))
@@ -305,12 +295,7 @@ def one_hop(plan: SamplingPlan, seed_lists: list[list[int]], node: int) -> Ints:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [
-        ([0, 1], [1, 0]),
-        ([0], [0, 0]),
-        ([0], [0, 1]),
-        ([0, 1, 1], [0, 0, 1]),
-    ],
+    [([0, 1], [1, 0]), ([0], [0, 0]), ([0], [0, 1]), ([0, 1, 1], [0, 0, 1])],
     ids=["order", "repetition", "prefix", "multiset"],
 )
 def test_seed_lists_that_are_nearly_the_same(one: list[int], other: list[int]) -> None:
@@ -354,9 +339,6 @@ def test_one_key_for_all_nodes_is_rejected() -> None:
     assert rejected(p_of_joint(*halves(table, 1), TEN))
 
 
-# Rule statistics ##################################################################################
-
-
 HUBS = 4000
 WEIGHTS = np.array([4.0, 0.0, 1.0, 2.5, 0.5, 1.0])
 SKEWED = np.array([1e6, 1.0, 3.0, 2.0])  # most draws hit the first again: the second pass is needed
@@ -383,7 +365,6 @@ def weighted(weights: Floats, fanout: int, replacement: Replacement, rounds: int
 
 
 def law_of_successive_draws(weights: Floats, fanout: int) -> dict[tuple[int, ...], float]:
-    """The probability of each sequence of different picks."""
     law = {}
     for order in itertools.permutations(np.flatnonzero(weights), fanout):
         chance, left = 1.0, weights.sum()
@@ -464,8 +445,6 @@ def test_weights_within_a_window() -> None:
     assert_uniform(p_of_cells(counts[2:5], WEIGHTS[2:5] / WEIGHTS[2:5].sum()))
 
 
-# Rejection ########################################################################################
-
 # The branch of Lemire's method that a random test never meets: a word that must be rejected, met
 # on purpose.
 #
@@ -475,7 +454,6 @@ def test_weights_within_a_window() -> None:
 
 
 def unshift(z: int, shift: int) -> int:
-    """The x with x ^ (x >> shift) == z."""
     x = z
     for _ in range(64 // shift):
         x = z ^ (x >> shift)
@@ -483,7 +461,6 @@ def unshift(z: int, shift: int) -> int:
 
 
 def unmix(z: int) -> int:
-    """The inverse of mix."""
     z = unshift(z, 31) * pow(0x94D049BB133111EB, -1, WORD) % WORD
     z = unshift(z, 27) * pow(0xBF58476D1CE4E5B9, -1, WORD) % WORD
     return unshift(z, 30)
@@ -496,9 +473,7 @@ def unfold(h: int, value: int) -> int:
 
 def seed_for_word(word: int, t: int, node: int, seeds: list[int]) -> tuple[int, int]:
     """A (seed, epoch) for which `word` is word `t` of `node` at hop 0 of the minibatch of `seeds`.
-
-    The seed is below 2^63.
-    """
+    The seed is below 2^63."""
     node_key = (unmix(word) - (t + 1) * GAMMA) % WORD
     epoch_key = unfold(unfold(unfold(node_key, node), 0), reference_key(seeds))
     for epoch in range(100):

@@ -65,12 +65,7 @@ def kernels() -> dict[str, Path]:
 
 
 def build(kind: str, folder: Path) -> dict[str, set[str]]:
-    """Makes every program, of one of `SANITIZERS` or `PROCESSORS`, in a folder.
-
-    Returns:
-        The names of the kernels that each program was linked with: those that it calls, and what
-            they call.
-    """
+    """Makes every program, of one of `SANITIZERS` or `PROCESSORS`, in a folder."""
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
     if kind == "aarch64":
         compiler = shutil.which(CROSS_COMPILER)
@@ -123,7 +118,6 @@ def _compile(command: list[str], common: str, kind: str, name: str, source: Path
 
 
 def _digest(words: Iterable[str], files: Iterable[Path]) -> str:
-    """Returns a digest of words and of the contents of files."""
     digest = hashlib.sha256()
     for word in words:
         digest.update(word.encode() + b"\0")

@@ -1,7 +1,4 @@
-"""The kernels give the same bits on aarch64 as on the processor at hand, at the baseline.
-
-A cross compiler makes the programs, and an emulator runs them. No hardware is needed.
-"""
+"""The kernels give the same bits on aarch64 as on the processor at hand, at the baseline."""
 
 from __future__ import annotations
 
@@ -33,7 +30,6 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def digests(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]:
-    """Returns the output of each program, by processor and program."""
     environment = {**os.environ, "PYG_BATCHGNN_SIMD": "baseline"}
     folder = {kind: tmp_path_factory.mktemp(kind) for kind in PROCESSORS}
     for kind in PROCESSORS:

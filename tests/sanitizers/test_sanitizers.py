@@ -1,7 +1,4 @@
-"""Every kernel on random graphs under the address, behaviour and thread sanitizers.
-
-`make test` runs them where kernels or programs have changed since they were green here.
-"""
+"""Every kernel on random graphs under the address, behaviour and thread sanitizers."""
 
 from __future__ import annotations
 

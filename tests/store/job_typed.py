@@ -22,13 +22,11 @@ from tests.support.typed_datasets import CASES, typed_dataset
 
 
 def data_sets() -> list[Dataset]:
-    """Returns graphs with types, and without."""
     typed = [typed_dataset(*case) for case in CASES]
     return typed + [graph(seed, nodes, edges, skew=skew) for seed, nodes, edges, skew in PLAIN]
 
 
 def owners(dataset: Dataset, ranks: int) -> list[Tensor]:
-    """The first rank owns nothing of every second type."""
     draw = torch.Generator().manual_seed(1)
     return [
         torch.randint(min(at % 2, ranks - 1), ranks, (nodes.num_nodes,), generator=draw)
@@ -76,7 +74,6 @@ def reads_and_writes(comm: Communicator) -> None:
 
 
 def rows_of_all_groups(comm: Communicator) -> None:
-    """One reader reads rows of all types and relations in two rounds."""
     for dataset, part in parts(comm):
         internal = all_internal_ids(owners(dataset, comm.size), part.book)
         store = DistFeatureStore(part, comm, share=False)

@@ -69,8 +69,6 @@ from tests.support.thread_ranks import run_threads
 from tests.support.tiers import each, in_all
 from tests.support.tiny_datasets import equal
 
-# Jobs of ranks ####################################################################################
-
 
 def some_ids(size: int, rank: int, how: str) -> torch.Tensor:
     """Returns ids with repetitions, others on each rank; sometimes none."""
@@ -81,7 +79,6 @@ def some_ids(size: int, rank: int, how: str) -> torch.Tensor:
 
 
 def no_columns(comm: Communicator) -> None:
-    """An attribute without columns has no bytes to send."""
     part = part_of(CASES[0], comm.size, comm.rank)
     part.attributes[NODES]["none"] = torch.empty(part.num_nodes, 0)
     store = DistFeatureStore(part, comm, share=False)
@@ -214,7 +211,6 @@ STAGES: dict[str, tuple[Any, str, int]] = {
 
 
 def fault(how: str, stage: str, victim: int, timeout: float, folder: str) -> dict[str, Any]:
-    """Returns what the other ranks are told."""
     comm = Communicator.create("parts", timeout=timeout)
     module, name, after = STAGES[stage]
     clock = AwakeClock()
@@ -250,9 +246,6 @@ def _lost(how: str, function: Callable[..., Any], after: int) -> Callable[..., A
     return until_then
 
 
-# Dist #############################################################################################
-
-
 @pytest.mark.parametrize(
     ("ranks", "hosts"), [*in_all((1, [0])), (2, [0, 1]), (3, [0, 1, 1]), *in_all((4, [0, 1, 0, 2]))], ids=str
 )
@@ -265,9 +258,6 @@ def test_two_ranks(job: Callable[..., Any]) -> None:
     run_ranks(job, 2)
 
 
-# Hybrid ###########################################################################################
-
-
 @pytest.mark.parametrize(
     ("hosts", "round_bytes"), [*in_all(([0], 1 << 24)), ([0, 0, 1], 3_000), *in_all(([0, 1, 0, 1], 1 << 24))]
 )
@@ -275,16 +265,11 @@ def test_every_rank_reads_the_whole_topology(hosts: list[int], round_bytes: int)
     run_ranks(everywhere, len(hosts), {"round_bytes": round_bytes}, hosts=hosts)
 
 
-# Typed ############################################################################################
-
-
 @pytest.mark.parametrize("ranks", [*in_all(1), 3])
 @pytest.mark.parametrize("job", [job_typed.reads_and_writes, job_typed.rows_of_all_groups, job_typed.lookups])
 def test_stores(job: Callable[..., Any], ranks: int) -> None:
     run_ranks(job, ranks)
 
-
-# Rank faults ######################################################################################
 
 # A rank is killed or stopped while parts are written, read again or shared.
 #
@@ -296,7 +281,6 @@ TIMEOUT = 8.0  # for starting, too: a machine may stand still for seconds
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two parts, which three ranks cut anew."""
     folder = tmp_path_factory.mktemp("saved")
     with Communicator.create("alone") as comm:
         save_partition(partition_parts(graph(1, 300, 3000), "random", 2, comm=comm), folder / "parts", comm)
@@ -335,15 +319,12 @@ def test_what_a_save_left_whose_ranks_all_died_is_no_partition(tmp_path: Path) -
         assert load_partition(tmp_path / "parts", comm).num_nodes == 300
 
 
-# Rank weights #####################################################################################
-
 #: A graph of as many edges as nodes.
 GRAPH = CscGraph.from_edge_index(torch.tensor([[0, 1, 2, 3], [1, 1, 3, 3]]), 4).typed
 RANKS = 2
 
 
 def sums_of_rank(comm: Communicator, tables: Tables, hybrid: bool) -> Tensor:
-    """Returns the sums of weights of the in-edges that a rank has, which are all if hybrid."""
     part = typed_part(GRAPH, [torch.tensor([0, 0, 1, 1])], RANKS, comm.rank, tables)
     store = DistFeatureStore(part, comm)
     if hybrid:
@@ -370,13 +351,10 @@ def test_weights_are_those_of_edges_where_nodes_have_the_attribute_too(hybrid: b
     assert [own.tolist() for own in found] == ([wanted] * 2 if hybrid else [wanted[:2], wanted[2:]])
 
 
-# Own rows #########################################################################################
-
 LOOKED_UP, OWNERS = 9, 3
 
 
 def part_without_edges(owner: Tensor, order: Tensor, rank: int) -> Part:
-    """Returns a rank's part of a graph without edges, whose nodes are in any order."""
     graph = CscGraph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), LOOKED_UP).typed
     return part_in_order(graph, [order], book_of([owner], OWNERS), rank)
 
@@ -410,8 +388,6 @@ def test_a_part_is_looked_through_once() -> None:
             assert nodes.find(0, torch.tensor([node])).row.tolist() == [LOOKED_UP - 1 - node]
     assert look.call_count == 1
 
-
-# Jobs of ranks ####################################################################################
 
 OPTIONS: tuple[dict[str, Any], ...] = (
     {"schedule": "local", "macrobatch_size": 3, "fetch_size": 2, "export": "native", "prefetch": 1},
@@ -506,7 +482,6 @@ def stores_of_files(comm: Communicator, folder: str) -> None:
 
 
 def a_file_is_cut(comm: Communicator, folder: str) -> None:
-    """The rank whose file is cut names it, and the others name the rank."""
     _, part = next(parts_in_files(folder, comm))
     features = DistFeatureStore(part, comm, share=False, memory_budget=1)
     loader = MacrobatchNeighborLoader(
@@ -520,9 +495,6 @@ def a_file_is_cut(comm: Communicator, folder: str) -> None:
         list(loader)
     told = str(raised.value)
     assert "rank 1" in told if comm.rank == 0 else "since it was opened" in told, told
-
-
-# Tests ############################################################################################
 
 
 @pytest.mark.parametrize(

@@ -162,14 +162,11 @@ def test_arrays_are_checked_when_a_graph_is_made_and_when_they_change() -> None:
         huge.sample([torch.zeros(4000, dtype=torch.int64)], 0)
 
 
-# Many nodes #######################################################################################
-
 EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])
 USER, BUYS = "user", ("user", "buys", "item")
 
 
 def hashed(high: int) -> torch.Tensor:
-    """Edges of which one source has a large id."""
     edges = EDGES.clone()
     edges[0, 2] = min(high, 2**63 - 1)
     return edges
@@ -283,8 +280,6 @@ def test_what_one_machine_cannot_hold_several_may(monkeypatch: pytest.MonkeyPatc
     assert not ops.too_many_nodes(2**28, processes=4)
     assert "at most 2**40" in ops.too_many_nodes(2**40 + 1, processes=10**6)
 
-
-# Forms of PyG #####################################################################################
 
 NODES = 40
 

@@ -22,7 +22,6 @@ from pyg_batchgnn.store import (
     RowBlock,
     RowFormat,
     RowRequest,
-    TypedGraph,
     typed_graph_from_pyg,
 )
 from pyg_batchgnn.store.dist_features import group_name
@@ -118,14 +117,11 @@ def test_requests_are_cut_by_owner() -> None:
     assert [part.node.tolist() for part in own] == [[0, 1], [0]]
 
 
-# Row format #######################################################################################
-
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int16, torch.uint8, torch.bool]
 
 
 @st.composite
 def blocks(draw: st.DrawFn) -> RowBlock:
-    """Draws some attributes of some rows, with or without original ids."""
     rows, seed = draw(st.integers(1, 6)), draw(st.integers(0, 99))
     random = torch.Generator().manual_seed(seed)
     attributes = {}
@@ -172,9 +168,6 @@ def test_rows_are_views() -> None:
     part.attributes["x"].fill_(1)
     assert block.attributes["x"].sum(1).tolist() == [0, 2, 2, 0]
     assert part.original is not None and part.original.tolist() == [1, 2]
-
-
-# Sharing ##########################################################################################
 
 
 def make_data() -> Data:
@@ -231,10 +224,6 @@ def test_what_no_loader_uses_is_released() -> None:
     assert [one() for one in held] == [None, None, None]
 
 
-def graphs_of(make: Any) -> tuple[TypedGraph, TypedGraph]:
-    return typed_graph_from_pyg(make()), typed_graph_from_pyg(make())
-
-
 def test_edges_in_the_users_memory_are_shared_if_it_is_the_same() -> None:
     ends, sources = torch.tensor([0, 2, 3]), torch.tensor([1, 0, 1])
     adj_t = torch.sparse_csr_tensor(ends, sources, torch.ones(3), size=(2, 2))
@@ -245,7 +234,7 @@ def test_edges_in_the_users_memory_are_shared_if_it_is_the_same() -> None:
         return MyFeatureStore(), graph
 
     for make in (lambda: Data(adj_t=adj_t, num_nodes=2), stores):
-        one, other = graphs_of(make)
+        one, other = typed_graph_from_pyg(make()), typed_graph_from_pyg(make())
         assert one.relations[0] is other.relations[0]
     mine = typed_graph_from_pyg(Data(adj_t=adj_t, num_nodes=2))
     copied = typed_graph_from_pyg(Data(adj_t=adj_t.clone(), num_nodes=2))

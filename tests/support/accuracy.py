@@ -36,10 +36,8 @@ class Outcome(NamedTuple):
 
 
 def outcome(module: torch.nn.Module, call: Callable[..., Any], inputs: Sequence[Tensor]) -> Outcome:
-    """Returns what ``call(module, *inputs)`` gives, a tensor or tensors by name.
-
-    The gradients are those of a loss that weighs every element differently.
-    """
+    """Returns what ``call(module, *inputs)`` gives, a tensor or tensors by name. The gradients are
+    those of a loss that weighs every element differently."""
     given = [one.detach().clone().requires_grad_() for one in inputs]
     out = call(module, *given)
     outputs = out if isinstance(out, Mapping) else {"output": out}
@@ -60,13 +58,7 @@ def assert_as_pygs(
     pyg_call: Callable[..., Any],
     *inputs: Tensor,
 ) -> None:
-    """Fails unless a call of our module gives what PyG's gives, outputs and gradients.
-
-    Args:
-        ours, pygs: the modules, with the same parameters of one dtype.
-        our_call, pyg_call: take the module and the inputs, and return a tensor or tensors by name.
-        inputs: of the dtype of the modules.
-    """
+    """Fails unless a call of our module gives what PyG's gives, outputs and gradients."""
     exact = outcome(copy.deepcopy(pygs).double(), pyg_call, [one.double() for one in inputs])
     assert_as_accurate(outcome(ours, our_call, inputs), outcome(pygs, pyg_call, inputs), exact)
 

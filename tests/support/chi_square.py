@@ -81,11 +81,7 @@ def p_of_joint(first: Ints, second: Ints, sizes: Ints) -> float:
 
 def p_of_permutations(permutations: Ints, blocks: int) -> float:
     """Returns the p-value of permutations [draws, n] from counts of (block of positions, of
-    values).
-
-    One uniform permutation's table has covariance s^2 / (n - 1) (I - J / B) x (I - J / B), where B
-    blocks have s elements each: hence the scale and the (B - 1)^2 degrees of freedom.
-    """
+    values)."""
     draws, n = permutations.shape
     size = n // blocks
     assert size * blocks == n and draws * size / blocks >= MIN_EXPECTED, "too few draws for these blocks"

@@ -190,10 +190,7 @@ CASES: dict[str, dict[str, Case]] = {
         "": trimmed(lambda: pyg.TransformerConv(A, OUT, 2)),
         "edges": trimmed(lambda: pyg.TransformerConv(A, OUT, 2, False, True, edge_dim=3), "edge_attr"),
     },
-    "AGNNConv": {
-        "": trimmed(pyg.AGNNConv),
-        "no loops": trimmed(lambda: pyg.AGNNConv(add_self_loops=False)),
-    },
+    "AGNNConv": {"": trimmed(pyg.AGNNConv), "no loops": trimmed(lambda: pyg.AGNNConv(add_self_loops=False))},
     "TAGConv": {
         "": whole(lambda: pyg.TAGConv(A, OUT)),
         "once, normalised": whole(lambda: pyg.TAGConv(A, OUT, 1)),
@@ -369,10 +366,7 @@ CASES: dict[str, dict[str, Case]] = {
         )
         for root in ("cat", "mean")
     },
-    "LGConv": {
-        "": whole(pyg.LGConv),
-        "not normalised": trimmed(lambda: pyg.LGConv(**SCALED), "edge_weight"),
-    },
+    "LGConv": {"": whole(pyg.LGConv), "not normalised": trimmed(lambda: pyg.LGConv(**SCALED), "edge_weight")},
     "PointGNNConv": {
         "": trimmed(lambda: pyg.PointGNNConv(mlp(A, 3), mlp(A + 3), mlp(OUT, A)), "pos"),
         "batch norm": evaluated(

@@ -1,8 +1,4 @@
-"""Damaged arrays, and a process of its own in which callables meet them.
-
-A callable that trusts an array may read or write foreign memory. So a test runs all its cases in
-one process, which must end by itself.
-"""
+"""Damaged arrays, and a process of its own in which callables meet them."""
 
 from __future__ import annotations
 
@@ -48,14 +44,7 @@ def damaged(values: Tensor) -> Iterator[tuple[str, Tensor]]:
 def print_accepted(
     calls: Calls, is_harmless: Callable[[str, str, str], bool], misfits: Iterable[Callable[[], Any]] = ()
 ) -> None:
-    """Damages every vector of integers, prints what was not refused, and then "ended".
-
-    Args:
-        calls: the callables.
-        is_harmless: returns whether a call may take a kind of damage, by the names of the call, of
-            the argument and of the damage.
-        misfits: more calls that must be refused.
-    """
+    """Damages every vector of integers, prints what was not refused, and then "ended"."""
     for name, (call, good) in calls.items():
         call(**good)
         vectors = [

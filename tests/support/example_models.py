@@ -1,8 +1,4 @@
-"""Models of the shapes that PyG's examples with neighbour loaders have, and graphs for them.
-
-A model here has the structure of the one in a script: the arguments, the layers, what is between
-them, and what is cut where.
-"""
+"""Models of the shapes that PyG's examples with neighbour loaders have, and graphs for them."""
 
 from __future__ import annotations
 
@@ -23,9 +19,6 @@ from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 
 Module = torch.nn.Module
 IN, HIDDEN, OUT = 6, 8, 4
-
-
-# Of one type ######################################################################################
 
 
 class Encoder(Module):
@@ -57,8 +50,6 @@ def polynormer(attends: bool) -> Module:
     return model
 
 
-# Of several types #################################################################################
-
 USER, ITEM = "user", "item"
 TO, BACK, AMONG = (USER, "to", ITEM), (ITEM, "rev_to", USER), (ITEM, "to", ITEM)
 RELATIONS = (TO, BACK, AMONG)
@@ -87,7 +78,6 @@ def typed_batches(seeds: str = ITEM, **options: Any) -> list[Any]:
 
 
 def timed_batches() -> list[Any]:
-    """Every batch has the times of its seeds."""
     return typed_batches(
         input_time=torch.arange(50, 74), time_attr="time", disjoint=True, temporal_strategy="uniform"
     )

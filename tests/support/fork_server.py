@@ -1,8 +1,4 @@
-"""Forks ranks from a process that has imported torch once, so that a launch takes milliseconds.
-
-It reads one request per line from standard input and answers with one line each. It ends with its
-input, and its ranks with it (the system kills them when their parent is gone).
-"""
+"""Forks ranks from a process that has imported torch once, so that a launch takes milliseconds."""
 
 from __future__ import annotations
 

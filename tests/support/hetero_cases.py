@@ -39,10 +39,7 @@ def edges_of(counts: dict[str, int], relation: tuple[str, str, str], number: int
 
 
 def make_hetero(seed: int = 0) -> HeteroData:
-    """Returns a graph whose attributes name their node or edge.
-
-    A type has no features, one has a single node, and one is never reached.
-    """
+    """Returns a graph whose attributes name their node or edge."""
     data = HeteroData()
     data["paper"].x = torch.arange(COUNTS["paper"] * 3.0).view(-1, 3)
     data["paper"].y = torch.arange(COUNTS["paper"])

@@ -74,12 +74,7 @@ def loaded() -> dict[str, int]:
 
 
 def files_crossed(call: Callable[[], Any], within: str | None = None) -> set[str]:
-    """Returns the files of the package in which a function runs during a call, on this thread.
-
-    Args:
-        call: the call.
-        within: the name of a function; only what runs inside it counts. None: all.
-    """
+    """Returns the files of the package in which a function runs during a call, on this thread."""
     found: set[str] = set()
     depth = importing = 0
 
@@ -164,7 +159,6 @@ def _train() -> int:
 
 
 def print_files_of_training() -> None:
-    """Trains, and prints the number of files of the package that it crosses."""
     from pyg_batchgnn.__main__ import main as batchgnn
 
     def train() -> None:

@@ -12,8 +12,6 @@ from pyg_batchgnn.data import GeneratorSpec, LinkSplit, generate, hold_out_links
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import SMALL, weights
 
-# Launched runs ####################################################################################
-
 RUN = "tests.train.job_ranks:run"
 BASE = [*SMALL, "--batch-size", "48", "--epochs", "2", "--seed", "5", "--set", "run.matrix_product=native"]
 
@@ -45,8 +43,6 @@ def assert_same_tensors(one: Path, other: Path) -> None:
         assert torch.equal(tensor, found[name]), name
 
 
-# Link runs ########################################################################################
-
 NODES = 120
 
 
@@ -60,6 +56,5 @@ def write_links(path: Path) -> Path:
 
 
 def arguments(folder: Path | str, run: Path, *more: object) -> list[str]:
-    """Returns a command that trains on links."""
     fixed = ["train", folder, "--task", "link", *SMALL, "--batch-size", 64, "--dropout", 0, "--run", run]
     return [str(one) for one in (*fixed, "--set", "run.matrix_product=native", *more)]

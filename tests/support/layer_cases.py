@@ -13,9 +13,6 @@ from pyg_batchgnn.nn import Update
 from pyg_batchgnn.sample import Subgraph
 from tests.support.accuracy import assert_as_pygs
 
-# Cases ############################################################################################
-
-
 FEATURES = 12
 
 
@@ -72,9 +69,6 @@ def layer_edges(minibatch: SampledMinibatch, layer: int) -> tuple[Tensor, int, i
     return edges, sum(minibatch.nodes_per_hop[: hops + 1]), sum(minibatch.nodes_per_hop[:hops])
 
 
-# Pairs ############################################################################################
-
-
 def both(ours: type, pygs: type, *arguments: Any, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
     """Both with the same parameters, which went from ours into PyG's and back."""
     torch.manual_seed(3)
@@ -98,10 +92,7 @@ def gradients(module: torch.nn.Module, out: Tensor, *inputs: Tensor) -> list[Ten
 def assert_attention_as_pygs(
     ours: Any, pygs: Any, minibatch: SampledMinibatch, layers: Sequence[int]
 ) -> None:
-    """Fails unless a layer with attention gives what PyG's gives on layers of a minibatch.
-
-    Edges have attributes where the layer takes them.
-    """
+    """Fails unless a layer with attention gives what PyG's gives on layers of a minibatch."""
     dtype = next(ours.parameters()).dtype
     attributes = []
     if ours.edge_dim is not None:

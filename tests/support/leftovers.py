@@ -1,8 +1,4 @@
-"""Finds what ranks leave behind: listening ports and names in shared memory.
-
-Processes and temporary files are looked for at the end of every launch. Other tests may run at the
-same time: their names come and go, but what is left behind stays.
-"""
+"""Finds what ranks leave behind: listening ports and names in shared memory."""
 
 from __future__ import annotations
 
@@ -30,7 +26,6 @@ def nothing_is_left() -> Iterator[None]:
 
 
 def shared_memory() -> set[Path]:
-    """Names in shared memory."""
     return set(Path("/dev/shm").iterdir())
 
 

@@ -58,12 +58,7 @@ def both(
 
 
 def on_prefixes(model: Any, x: Tensor, minibatch: SampledMinibatch) -> ModelOutput:
-    """Applies a model of PyG's so that each layer computes only the rows that are read.
-
-    A node is expanded once, at the hop where it is found first. So layer l of L computes the first
-    rows of a minibatch, those of the first L - l + 1 hops, from the edges of these hops. Without
-    hops all rows are computed.
-    """
+    """Applies a model of PyG's so that each layer computes only the rows that are read."""
     layers, hidden, edges, weight = len(model.convs), x, minibatch.edge_index, None
     nodes = minibatch.nodes_per_hop if minibatch.has_layers else [x.size(0), *[0] * layers]
     if isinstance(model, pyg.GCN):

@@ -75,12 +75,10 @@ def stirred(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def accelerated(model: torch.nn.Module, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
-    """An accelerated copy."""
     return accelerate(copy.deepcopy(model).to(dtype))
 
 
 def report_of(model: torch.nn.Module) -> AccelerationReport:
-    """Accelerates a model and returns the report."""
     found: list[AccelerationReport] = []
     accelerate(model, found.append)
     return found[0]
@@ -106,11 +104,7 @@ def results(model: torch.nn.Module, out: Tensor, *inputs: Tensor) -> dict[str, T
 
 
 def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
-    """Fails unless every result is near the wanted one.
-
-    A difference is compared with the largest absolute value, at least a tenth of that of all
-    results: the bias before a batch norm, for example, has no gradient but rounding errors.
-    """
+    """Fails unless every result is near the wanted one."""
     assert list(found) == list(wanted)
     least = max(float(value.abs().max()) for value in wanted.values() if value.numel()) / 10
     for name, value in wanted.items():

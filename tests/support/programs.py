@@ -1,8 +1,4 @@
-"""Programs that start at once: forks of a process that has imported the package (`program_server`).
-
-A command spends some seconds on imports, and a test that runs many commands little else. Where a
-test is about how a process starts, it takes the real interpreter.
-"""
+"""Programs that start at once: forks of a process that has imported the package."""
 
 from __future__ import annotations
 
@@ -22,10 +18,7 @@ _CLIENT = Path(__file__).with_name("program_client.py")
 
 
 def real_programs() -> dict[str, str]:
-    """Returns variables that make `python`, `batchgnn` and `torchrun` those of this interpreter.
-
-    Add them to an environment. Every program has one thread of torch's.
-    """
+    """Returns variables that make `python`, `batchgnn` and `torchrun` those of this interpreter."""
     path = os.pathsep.join([str(_REAL), os.environ["PATH"]])
     return {"PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
@@ -38,7 +31,6 @@ def quick_programs() -> dict[str, str]:
 
 
 def run_text(program: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs the text of a Python program as a fork, with variables added to its environment."""
     environment = {**os.environ, **quick_programs(), **variables}
     command = ["python", "-c", program, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)

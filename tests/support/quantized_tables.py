@@ -18,11 +18,7 @@ from pyg_batchgnn.ops import QuantizedTensor, library, quantized
 def drawn_table(
     rows: int, columns: int | None, seed: int, dtype: torch.dtype = torch.float32, *, extreme: bool = True
 ) -> QuantizedTensor:
-    """Returns random codes, [rows, columns] or [rows], of which every fifth column is constant.
-
-    Args:
-        extreme: scales and offsets lie many orders of magnitude apart; else they are near one.
-    """
+    """Returns random codes, [rows, columns] or [rows], of which every fifth column is constant."""
     generator = torch.Generator().manual_seed(seed)
     count = 1 if columns is None else columns
     codes = torch.randint(-128, 128, (rows, count), dtype=torch.int8, generator=generator)

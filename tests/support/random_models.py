@@ -96,12 +96,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Plan:
-    """A model.
-
-    Attributes:
-        encode: a linear layer comes first.
-        values: values of edges are given.
-    """
+    """A model."""
 
     layers: tuple[Layer, ...]
     encode: bool

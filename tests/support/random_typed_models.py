@@ -18,8 +18,6 @@ from pyg_batchgnn import MacrobatchNeighborLoader
 from tests.support.random_models import EDGE_FEATURES, FEATURES, WIDTH
 from tests.support.typed_graphs import TypedCase
 
-# Random ones ######################################################################################
-
 TYPED_CONVS: dict[str, Callable[[int, int, bool], torch.nn.Module]] = {
     "sage": lambda a, b, _: pyg.SAGEConv((a, b), WIDTH),
     "sage, max": lambda a, b, _: pyg.SAGEConv((a, b), WIDTH, aggr="max"),
@@ -118,8 +116,6 @@ def seeds_of(batch: HeteroData, tree: Any, seeds: str) -> Any:
         return {name: one[: batch[name].num_sampled_nodes[0]] for name, one in tree.items()}
     return tree[: batch[seeds].batch_size]
 
-
-# Other forms of typed models ######################################################################
 
 A_TO_B, B_TO_A, A_TO_A = ("a", "to", "b"), ("b", "to", "a"), ("a", "in", "a")
 

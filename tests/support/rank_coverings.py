@@ -1,8 +1,4 @@
-"""Runs of jobs that go through the combinations of options of loaders over ranks.
-
-`make test-all` goes through all of them, or a slice (`tiers`), `make test` through a few that have
-every pair of values.
-"""
+"""Runs of jobs that go through the combinations of options of loaders over ranks."""
 
 from __future__ import annotations
 
@@ -18,20 +14,11 @@ import pytest
 from tests.support.ranks import run_ranks
 from tests.support.tiers import ALL, VARIABLE, Slice, in_all
 
-# Pairwise #########################################################################################
-
 
 def pairwise(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Mapping[str, Any]], bool]
 ) -> list[dict[str, Any]]:
-    """Returns settings, the same for the same arguments, such that every allowed pair is in one.
-
-    Of some settings with a pair that is left, the one with the most such pairs is taken.
-
-    Args:
-        factors: the values of each factor.
-        allowed: returns whether some factors may have these values together.
-    """
+    """Returns settings, the same for the same arguments, such that every allowed pair is in one."""
     draw, rows = random.Random(0), []
     left = dict.fromkeys(_pairs(factors, allowed))
     while left:
@@ -78,8 +65,6 @@ def _pairs_of(row: Mapping[str, Any]) -> set[tuple[Any, ...]]:
     return set(itertools.combinations(row.items(), 2))
 
 
-# Rank coverings ###################################################################################
-
 Setting = dict[str, Any]
 R = TypeVar("R")
 
@@ -87,9 +72,7 @@ R = TypeVar("R")
 @dataclass(frozen=True)
 class Covering:
     """The share of all settings that a run goes through: every n-th of slice ``piece``, from 1.
-
-    ``full``: settings are all that are allowed, or else some that have every pair of values.
-    """
+    ``full``: settings are all that are allowed, or else some that have every pair of values."""
 
     full: bool = False
     every: int = 1
@@ -98,11 +81,7 @@ class Covering:
 
     @classmethod
     def parse(cls, text: str, every: int) -> Covering:
-        """Returns what a value of the environment variable asks for; empty: every n-th setting.
-
-        Raises:
-            ValueError: the text is neither empty nor 1 nor a slice.
-        """
+        """Returns what a value of the environment variable asks for; empty: every n-th setting."""
         if not text:
             return cls(every=every)
         part = Slice.parse(text)
@@ -143,7 +122,6 @@ def settings_of(
     first: Sequence[str],
     full: bool,
 ) -> list[Setting]:
-    """Returns the settings of some factors, those with equal values of the ``first`` in a row."""
     rows = (product if full else pairwise)(factors, allowed)
     return sorted(rows, key=lambda row: [factors[name].index(row[name]) for name in first])
 
@@ -154,11 +132,8 @@ def run_settings(
     begin: Callable[[Setting], R],
     check: Callable[[R, Setting], None],
 ) -> int:
-    """Checks settings and returns their number.
-
-    ``begin`` makes what settings with equal values of the ``first`` factors share; these must be in
-    a row.
-    """
+    """Checks settings and returns their number. ``begin`` makes what settings with equal values of
+    the ``first`` factors share; these must be in a row."""
     for _, group in itertools.groupby(settings, lambda one: [one[name] for name in first]):
         alike = list(group)
         shared = begin(alike[0])

@@ -18,8 +18,6 @@ from tests.support.loader_cases import contents, equal
 from tests.support.partitioned_graphs import Case, part_of, whole
 from tests.support.rank_graphs import assert_shared
 
-# Rank epochs ######################################################################################
-
 EPOCH = 2
 #: Returns the positions of a batch's seeds in the input of its loader.
 Positions = Callable[[Any], Tensor]
@@ -56,9 +54,7 @@ def assert_equal(left: dict[Any, Any], right: dict[Any, Any]) -> None:
 
 class OneProcess:
     """The minibatches of a loader in one process. Each is made once, however often it is asked for.
-
-    ``loader`` has macrobatches of one minibatch.
-    """
+    ``loader`` has macrobatches of one minibatch."""
 
     def __init__(self, loader: Any, positions: Positions) -> None:
         self._loader, self.positions = loader, positions
@@ -88,10 +84,8 @@ class OneProcess:
 
 @dataclass(frozen=True, eq=False)
 class RankEpoch:
-    """An epoch of a loader on one rank.
-
-    By batch, ``places`` has the positions of its seeds, ``weights`` the loader's ``loss_weight``.
-    """
+    """An epoch of a loader on one rank. By batch, ``places`` has the positions of its seeds,
+    ``weights`` the loader's ``loss_weight``."""
 
     comm: Communicator
     loader: Any
@@ -157,8 +151,6 @@ def some_positions(loader: Any, rank: int) -> Tensor:
     return (torch.arange(4) * 5 + rank) % len(loader.dataset)
 
 
-# Resumed epochs ###################################################################################
-
 Check = Callable[[Any, Any], object]
 
 
@@ -197,8 +189,6 @@ def resumed_at(
                 check(batch, right)
         yield Resumed(other, state)
 
-
-# Rank loaders #####################################################################################
 
 BATCH = 8
 

@@ -73,7 +73,6 @@ def owners(counts: tuple[int, ...], policy: str, ranks: int) -> list[Tensor]:
 
 @functools.cache
 def owners_in(graph: str, policy: str, ranks: int) -> tuple[list[Tensor], Schema]:
-    """Returns by type the rank that owns each node of one of `GRAPHS`, and the graph's schema."""
     typed = typed_graph_from_pyg(GRAPHS[graph])
     return owners(typed.num_nodes, policy, ranks), typed.schema
 
@@ -104,7 +103,6 @@ def part_of(data: Any, policy: str, ranks: int, rank: int) -> Part:
 def stores_of(
     comm: Communicator, data: Any, policy: str, hybrid: bool = False
 ) -> tuple[DistFeatureStore, DistGraphStore]:
-    """Returns a rank's stores of a graph."""
     part = part_of(data, policy, comm.size, comm.rank)
     topology = replicate_topology(part, comm) if hybrid else None
     return DistFeatureStore(part, comm), DistGraphStore(part, comm, topology)
@@ -118,7 +116,6 @@ class SpreadGraphs:
         self._made: dict[tuple[str, str, bool], tuple[DistFeatureStore, DistGraphStore]] = {}
 
     def stores(self, graph: str, policy: str, hybrid: bool) -> tuple[DistFeatureStore, DistGraphStore]:
-        """Returns the stores of a graph."""
         key = graph, policy, hybrid
         if key not in self._made:
             self._made[key] = self._make(*key)
@@ -134,9 +131,7 @@ class SpreadGraphs:
 
 def assert_shared(owner: Sequence[int], seeds: Sequence[Sequence[int]], schedule: str) -> None:
     """Asserts that ranks train each position of a loader's input once, as a schedule says.
-
-    ``owner``: of each position. Balanced: equally many a rank, and no more moved than needed.
-    """
+    ``owner``: of each position. Balanced: equally many a rank, and no more moved than needed."""
     assert sorted(itertools.chain.from_iterable(seeds)) == list(range(len(owner)))
     trained_by_owners = sum(owner[seed] == rank for rank, own in enumerate(seeds) for seed in own)
     if schedule == "local":

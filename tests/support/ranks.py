@@ -121,26 +121,7 @@ def run_ranks(
     environment: dict[str, str] | None = None,
     whole_end: bool = False,
 ) -> list[RankResult]:
-    """Runs ``function`` in every rank, in an empty folder of its own, with torchrun's environment.
-
-    Args:
-        function: a function of a module, or ``module:name``; called with the arguments by keyword,
-            and with a communicator of all ranks for each parameter that is to be a `Communicator`.
-            Returns something for JSON.
-        ranks: how many processes, with one torch thread each.
-        timeout: seconds for all; what still runs then is killed and the call fails.
-        never_end: ranks that are not waited for (stopped ones); killed when the others have ended.
-        check: whether a rank that fails makes the call fail, with the rank's standard error.
-        store: who hosts the key-value store: this process, as torchrun's agent does, or rank 0.
-        hosts: host number of each rank (GROUP_RANK); all 0 by default.
-        environment: more variables for all ranks.
-        whole_end: whether the interpreter takes itself down in full, which costs 0.3 s per rank;
-            otherwise a rank ends after its atexit functions.
-
-    Raises:
-        AssertionError: a rank failed (``check``), not all ended in time, or one left a process
-            behind.
-    """
+    """Runs ``function`` in every rank, in a folder of its own, with torchrun's environment."""
     needed = set(range(ranks)) - set(never_end)
     options: dict[str, Any] = {"store": store, "hosts": hosts, "environment": environment}
     with launch(function, ranks, arguments, whole_end=whole_end, **options) as job:

@@ -80,10 +80,7 @@ def gradients(model: torch.nn.Module, output: Any, inputs: Sequence[Tensor] = ()
 
 
 def assert_close(found: Any, wanted: Any, tolerance: float = 1e-10) -> None:
-    """Fails unless both have the same form, and every tensor differs by little.
-
-    A difference is compared with the largest value of all tensors.
-    """
+    """Fails unless both have the same form, and every tensor differs by little."""
     assert type(found) is type(wanted) and _keys(found) == _keys(wanted)
     pairs = list(zip(tensors(found), tensors(wanted), strict=True))
     largest = max((float(one.detach().abs().max()) for _, one in pairs if one.numel()), default=0.0)
@@ -106,9 +103,7 @@ def compare(
     **named: Any,
 ) -> None:
     """Fails unless ``ours(batch)`` gives the plain model's rows of the seeds, and their gradients.
-
-    ``call``: calls the plain model with a batch. ``named``: arguments beside the batch.
-    """
+    ``call``: calls the plain model with a batch. ``named``: arguments beside the batch."""
     for batch in batches() if given is None else given:
         found, wanted = ours(batch, **named), cut(call(plain, batch), batch.batch_size)
         assert_close(found, wanted, tolerance)
@@ -123,9 +118,6 @@ def compare_plain_calls(ours: torch.nn.Module, plain: torch.nn.Module, tolerance
             found, wanted = (cut(model(batch.x, batch.edge_index), rows) for model in (ours, plain))
             assert_close(found, wanted, tolerance)
             assert_close(gradients(ours, found), gradients(plain, wanted), tolerance)
-
-
-# What was recorded ################################################################################
 
 
 @dataclass(frozen=True)
@@ -184,8 +176,6 @@ def as_data(x: Tensor, edge_index: Tensor, nodes: list[int], edges: list[int], *
         **values,
     )
 
-
-# Models ###########################################################################################
 
 #: What a model does with the rows between its convolutions: of the model, the input and the rows.
 Middle = Callable[[Any, Tensor, Tensor], Tensor]

@@ -15,13 +15,11 @@ BLOCK = 4096
 
 
 def reference_negative_key(seed: int, epoch: int, minibatch: int, relation: int | None) -> int:
-    """The key of a minibatch's negatives."""
     key = fold_all([seed, epoch, minibatch, NEGATIVE])
     return key if relation is None else fold(key, relation)
 
 
 def stream(key: int, end: int, number: int) -> Iterator[int]:
-    """The words of one end of one negative."""
     return words(fold(fold(key, end), number))
 
 
@@ -64,7 +62,6 @@ class ReferencePool:
         return allowed[block * BLOCK + found]
 
     def draw_free(self, word: Iterator[int], allowed: Sequence[int], taken: set[int]) -> int | None:
-        """One of the allowed nodes that are not taken, or None."""
         if self.weight is None:
             free = [node for node in allowed if node not in taken]
             return free[bounded(word, len(free))] if free else None

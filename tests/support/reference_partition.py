@@ -54,7 +54,6 @@ def typed_parts(
     tables: Tables | None = None,
     splits: Tables | None = None,
 ) -> list[Part]:
-    """Returns all parts of a typed graph; see `part_in_order`."""
     return [typed_part(graph, owners, parts, number, tables, splits) for number in range(parts)]
 
 
@@ -66,7 +65,6 @@ def typed_part(
     tables: Tables | None = None,
     splits: Tables | None = None,
 ) -> Part:
-    """Returns part ``number`` of a typed graph. ``owners``: by node type, [N_t]."""
     return part_in_order(graph, orders_of(owners), book_of(owners, parts), number, tables, splits)
 
 
@@ -141,14 +139,12 @@ def in_edges_of(edge_index: Tensor, num_targets: int) -> InEdges:
 
 
 def graph_of(dataset: Dataset) -> TypedGraph:
-    """Returns the in-edges of a data set."""
     counts = {nodes.name: nodes.num_nodes for nodes in dataset.node_sets}
     relations = [in_edges_of(edges.edge_index, counts[edges.relation[2]]) for edges in dataset.edge_sets]
     return TypedGraph(dataset.schema, tuple(counts.values()), tuple(relations))
 
 
 def split_dataset(dataset: Dataset, owners: Sequence[Tensor], parts: int, number: int) -> Part:
-    """Returns part ``number`` of a data set. ``owners``: by node type, the part of every node."""
     tables = {one.group: one.tables for one in dataset.sets}
     splits = {nodes.group: nodes.splits for nodes in dataset.node_sets}
     return typed_part(graph_of(dataset), owners, parts, number, tables, splits)
@@ -163,10 +159,8 @@ def split_graph(
     edge_tables: Mapping[str, Tensor] | None = None,
     splits: Mapping[str, Tensor] | None = None,
 ) -> Part:
-    """Returns part ``number`` of a homogeneous graph; see `part_in_order`.
-
-    ``edge_index``: [2, E] sources above destinations; positions are edge ids. ``owner``: [N].
-    """
+    """Returns part ``number`` of a homogeneous graph; see `part_in_order`. ``edge_index``: [2, E]
+    sources above destinations; positions are edge ids. ``owner``: [N]."""
     graph = TypedGraph(HOMOGENEOUS, (owner.numel(),), (in_edges_of(edge_index, owner.numel()),))
     attributes = {NODES: tables or {}, EDGES: edge_tables or {}}
     return typed_part(graph, [owner], parts, number, attributes, {NODES: splits or {}})

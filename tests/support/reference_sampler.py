@@ -199,5 +199,4 @@ def shuffled(i: int, n: int, seed: int, epoch: int) -> int:
 
 
 def reference_permutation(n: int, seed: int, epoch: int) -> list[int]:
-    """The permutation of range(n) that shuffles the epoch."""
     return [shuffled(i, n, seed, epoch) for i in range(n)]

@@ -125,10 +125,7 @@ def _wide(part: Part) -> Part:
 
 
 def asked_nodes(plan: SamplingPlan, batch: SampledMinibatch, away: Sequence[Tensor]) -> int:
-    """Returns the expanded nodes of others that a relation with a fanout leads into.
-
-    ``away``: by type, for each node of the minibatch, whether another rank owns it.
-    """
+    """Returns the expanded nodes of others that a relation with a fanout leads into."""
     count, schema = 0, batch.schema
     for number, nodes in enumerate(batch.nodes):
         ends = [0, *torch.tensor(nodes.nodes_per_hop).cumsum(0).tolist()]

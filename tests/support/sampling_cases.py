@@ -24,9 +24,6 @@ from pyg_batchgnn.store import CscGraph
 from tests.support.reference_sampler import ReferenceMinibatch, reference_csc, reference_sample
 from tests.support.tiers import fixed as fixed
 
-# Strategies #######################################################################################
-
-
 INDEX_DTYPES = (torch.int32, torch.int64)
 
 
@@ -118,7 +115,6 @@ def stars(draw: st.DrawFn) -> Csc:
 
 
 def fanouts(max_hops: int = 5) -> st.SearchStrategy[tuple[int, ...]]:
-    """Tuples of 1 to `max_hops` fanouts: none, one, all, some, and more than any node has."""
     fanout = st.one_of(st.sampled_from([0, 1, -1, 2]), st.integers(1, 20), st.sampled_from([63, 64, 65, 200]))
     return st.lists(fanout, min_size=1, max_size=max_hops).map(tuple)
 
@@ -142,9 +138,6 @@ def seed_lists(num_nodes: int, max_lists: int = 5, max_seeds: int = 8) -> st.Sea
 random_seeds = st.one_of(st.integers(0, 9), st.integers(-(2**63), 2**64 - 1))
 epochs = st.one_of(st.integers(0, 9), st.integers(0, 2**40))
 thread_counts = st.sampled_from([None, 1, 2, 3, 4, 8, 16])
-
-
-# Comparisons ######################################################################################
 
 
 Lists = tuple[Sequence[int], Sequence[int], Sequence[int] | None]
@@ -197,7 +190,6 @@ def assert_same(first: SampledMinibatch, second: SampledMinibatch) -> None:
 
 
 def fields(batch: SampledMinibatch) -> list[Tensor]:
-    """The tensors of a minibatch."""
     return [t for t in (batch.node, batch.indptr, batch.indices, batch.edge) if t is not None]
 
 
@@ -209,7 +201,6 @@ def check_sampler(
     seed_lists: Sequence[Tensor],
     epoch: int,
 ) -> None:
-    """One call of a sampler gives what the reference gives for each of the seed lists."""
     batches = sampler.sample(seed_lists, epoch)
     assert len(batches) == len(seed_lists)
     for batch, expected in zip(
@@ -234,7 +225,6 @@ def check_graph(
 
 
 def only_nodes(node: Tensor) -> SampledMinibatch:
-    """Returns a minibatch of the given nodes, all of them seeds, with no edges."""
     empty = torch.empty(0, dtype=torch.int64)
     edges = SampledEdges(torch.tensor([0]), empty, None, [0])
     return SampledMinibatch.homogeneous(SampledNodes(node, [node.numel()]), edges, minibatch_key(node.long()))

@@ -1,8 +1,4 @@
-"""The processor time of tests, by folder, beside a budget for each.
-
-`make test` prints a table at its end. ``RECORD=1`` writes what it measured into ``seconds.json``.
-Nothing here makes a test fail.
-"""
+"""The processor time of tests, by folder, beside a budget for each."""
 
 from __future__ import annotations
 
@@ -32,11 +28,7 @@ def used() -> float:
 
 
 def by_folder(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Returns the seconds of each folder of tests, and of the files outside folders together.
-
-    Args:
-        seconds: the seconds of test functions, such as ``tests/ops/test_norm.py::test_moments``.
-    """
+    """Returns the seconds of each folder of tests, and of the files outside folders together."""
     found: dict[str, float] = defaultdict(float)
     for name, value in seconds.items():
         parts = name.partition("::")[0].split("/")

@@ -52,11 +52,7 @@ class _MemoryTransport(Transport):
 
 
 def run_threads(function: Callable[[Communicator], T], ranks: int) -> list[T]:
-    """Runs a function on every rank, each a thread with a host of its own, and returns the results.
-
-    Raises:
-        Exception: the first error that a rank raised by itself.
-    """
+    """Runs a function on every rank, each a thread with a host of its own; returns the results."""
     table = _Table(ranks)
     peers = [Peer(rank, rank, ProcessInfo.own()) for rank in range(ranks)]
 

@@ -1,21 +1,4 @@
-"""The two tiers of tests. `make test` has every behaviour once, `make test-all` has all tests.
-
-``PYG_BATCHGNN_TEST_ALL`` says which tests a run has:
-
-- nothing: those of `make test`;
-- ``1``: all of them;
-- ``3/8``: the third of eight slices of all.
-
-Marks and functions say what `make test` leaves out:
-
-- of a product of parameters all but cases that have every pair of values of two parameters;
-- `each`: all but cases that have every value; `product`: no case;
-- `all_only`: a test, or a value of a parameter (`in_all`);
-- `examples`: most examples of Hypothesis.
-
-Tests that are about unchanged files (`unchanged`) are left out as well. With
-``PYG_BATCHGNN_TEST_UNCHANGED`` they run.
-"""
+"""The two tiers of tests. `make test` has every behaviour once, `make test-all` has all tests."""
 
 from __future__ import annotations
 
@@ -64,11 +47,7 @@ class Slice:
 
     @classmethod
     def parse(cls, text: str) -> Slice:
-        """Returns the slice that a value of the environment variable asks for, 1 for the whole.
-
-        Raises:
-            ValueError: the text is neither 1 nor a slice.
-        """
+        """Returns the slice that a value of the environment variable asks for, 1 for the whole."""
         found = re.fullmatch(r"(\d+)/(\d+)", "1/1" if text == "1" else text)
         piece, pieces = map(int, found.groups()) if found else (0, 0)
         if not 1 <= piece <= pieces:
@@ -92,12 +71,7 @@ WORLDS = [*in_all((1, [0]), (2, [0, 1])), (3, [0, 1, 1]), *in_all((4, [0, 1, 2, 
 
 
 def examples(number: int = MANY, **options: Any) -> settings:
-    """Returns settings of Hypothesis: at most `FEW` examples, in `make test-all` at least `MANY`.
-
-    Args:
-        number: how many examples a test needs that is run by itself.
-        options: other settings.
-    """
+    """At most `FEW` examples, in `make test-all` at least `MANY`."""
     return settings(max_examples=max(number, MANY) if ALL else min(number, FEW), **options)
 
 
@@ -127,12 +101,7 @@ def chosen(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def covering(cases: list[dict[str, Hashable]], strength: int) -> set[int]:
-    """Returns the places of cases that have every choice of values of some parameters.
-
-    Args:
-        cases: of each case the value of each parameter.
-        strength: of how many parameters.
-    """
+    """Returns the places of cases that have every choice of values of some parameters."""
     if any(len(case) <= strength for case in cases):
         return set(range(len(cases)))
     choices = [set(itertools.combinations(case.items(), strength)) for case in cases]
@@ -147,12 +116,7 @@ def covering(cases: list[dict[str, Hashable]], strength: int) -> set[int]:
 
 @dataclass(frozen=True)
 class Stamp:
-    """A file that says for what contents a test was green.
-
-    Attributes:
-        path: the file.
-        digest: the digest of the contents at hand.
-    """
+    """A file that says for what contents a test was green."""
 
     path: Path
     digest: str

@@ -21,19 +21,13 @@ BACK: Relation = ("item", "rev_buys", "user")
 
 
 def bank(labels: str = "labels") -> Dataset:
-    """Returns payments with a time, in no order, and the cards they were made with.
-
-    ``labels``: "labels", "classes" or "values".
-    """
+    """Returns payments with a time, in no order, and the cards they were made with. ``labels``:
+    "labels", "classes" or "values"."""
     draw = torch.Generator().manual_seed(3)
     time = torch.randint(1000, (PAYMENTS,), generator=draw)
     card = torch.randint(CARDS, (PAYMENTS,), generator=draw)
     x = torch.randn(PAYMENTS, 4, generator=draw)
-    y = {
-        "labels": (x[:, :1] > 0.8),
-        "classes": torch.arange(PAYMENTS) % 3,
-        "values": x[:, 0] * 2,
-    }[labels]
+    y = {"labels": (x[:, :1] > 0.8), "classes": torch.arange(PAYMENTS) % 3, "values": x[:, 0] * 2}[labels]
     splits = {"train": time < 600, "val": (time >= 600) & (time < 800), "test": time >= 800}
     payments = NodeSet(
         "payment",
@@ -90,9 +84,7 @@ def with_edges(dataset: Dataset, kept: torch.Tensor) -> Dataset:
 
 def write_keyed(dataset: Dataset, path: Path) -> Path:
     """Writes a data set with keys: strings of payments, users and items, and two columns of cards.
-
-    The time counts hours of 2024, in seconds; classes are words.
-    """
+    The time counts hours of 2024, in seconds; classes are words."""
     write_folder(dataset, path)
     (path / "keys").mkdir()
     for nodes in dataset.node_sets:

@@ -21,8 +21,6 @@ from pyg_batchgnn.data import NODES as NODE_GROUP
 from pyg_batchgnn.data import Dataset, EdgeSet, Group, LinkSplit, NodeSet, attribute_of, split_of
 from pyg_batchgnn.data.folder_write import arrays_of
 
-# Tiny datasets ####################################################################################
-
 NODES, EDGES, FEATURES, CLASSES = 20, 60, 5, 3
 
 
@@ -43,10 +41,7 @@ def tiny_dataset(seed: int = 0) -> Dataset:
 
 
 def changed(dataset: Dataset, changes: Mapping[str, Any]) -> Dataset:
-    """Returns a data set with some arrays (named as in `arrays_of`) replaced; None omits one.
-
-    Fields are changed by their names.
-    """
+    """Returns a data set with some arrays (named as in `arrays_of`) replaced; None omits one."""
     fields = {name: value for name, value in changes.items() if name in ("name", "num_nodes", "num_classes")}
     arrays = {**arrays_of(dataset), **changes}
     tables: dict[Group, dict[str, Tensor]] = {NODE_GROUP: {}, EDGE_GROUP: {}}
@@ -160,7 +155,6 @@ def write_csv(path: Path, rows: Any) -> None:
 
 
 def write_ogb_splits(folder: Path, split: str, dataset: Dataset) -> None:
-    """Writes split/SPLIT/{train,valid,test}.csv.gz."""
     for part, name in (("train", "train"), ("valid", "val"), ("test", "test")):
         write_csv(folder / "split" / split / f"{part}.csv.gz", dataset.split(name).tolist())
 
@@ -231,9 +225,6 @@ def write_ogb_typed(root: Path) -> Path:
     return folder
 
 
-# Tiny links #######################################################################################
-
-
 def pairs(count: int, sources: int, targets: int, seed: int) -> torch.Tensor:
     """Returns [2, count] random pairs."""
     generator = torch.Generator().manual_seed(seed)
@@ -252,7 +243,6 @@ def link_splits(sources: int, targets: int, seed: int = 0) -> dict[str, LinkSpli
 
 
 def typed_links() -> Dataset:
-    """Returns users who buy items, with links of that relation."""
     buys = EdgeSet(("user", "buys_", "item"), pairs(12, 6, 4, 1), {}, link_splits(6, 4))
     back = EdgeSet(("item", "rev_buys", "user"), buys.edge_index.flip(0).clone())
     return Dataset("shop", (NodeSet("user", 6), NodeSet("item", 4)), (buys, back), "Made up for tests.")
@@ -303,8 +293,6 @@ def _as_ogb_has_it(links: LinkSplit) -> dict[str, np.ndarray]:
     return content
 
 
-# Dataset strategies ###############################################################################
-
 DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64),
@@ -329,7 +317,6 @@ def tables(draw: st.DrawFn, rows: int, names: st.SearchStrategy[str] = NAMES) ->
 
 @st.composite
 def edges(draw: st.DrawFn, nodes: int) -> Tensor:
-    """[2, E] int32 or int64."""
     pairs = draw(st.lists(st.tuples(*[st.integers(0, nodes - 1)] * 2), max_size=20))
     dtype = draw(st.sampled_from([torch.int32, torch.int64]))
     return torch.tensor(pairs, dtype=dtype).reshape(-1, 2).T.contiguous()

@@ -29,7 +29,6 @@ SMALL += ["--set", "run.malloc=default"]
 
 
 def job_alone(config: TrainConfig, dataset: Dataset) -> TrainingJob:
-    """The job of a run of one rank."""
     return build_job(config, dataset, Ranks.join(config.ranks))
 
 

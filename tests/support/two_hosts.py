@@ -26,7 +26,6 @@ class Ran:
 
 
 def missing_for_two_hosts() -> str | None:
-    """Returns what is missing here for two hosts, or None where nothing is."""
     if os.geteuid() != 0:
         return "they need root"
     for program in ("ip", "unshare", "mount", "hostname"):

@@ -15,11 +15,8 @@ from tests.support.typed_graphs import SCHEMAS
 
 
 def typed_dataset(seed: int, schema: Schema, nodes: Sequence[int], edges: Sequence[int]) -> Dataset:
-    """Returns a data set, the same for the same arguments.
-
-    ``nodes``: of each type; fewer numbers are repeated. ``edges``: of each relation, likewise; none
-    where an end has no nodes.
-    """
+    """Returns a data set, the same for the same arguments. ``nodes``: of each type; fewer numbers
+    are repeated. ``edges``: of each relation, likewise; none where an end has no nodes."""
     random = np.random.default_rng(seed)
     node_sets = [
         _nodes(random, name, nodes[at % len(nodes)], at) for at, name in enumerate(schema.node_types)

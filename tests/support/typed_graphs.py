@@ -75,7 +75,6 @@ class TypedCase:
         return MacrobatchSampler(graph, plan, seed, threads, layout, times=times, weights=weights)
 
     def rules(self, relations: Sequence[InEdges]) -> tuple[list[TimeOrder | None], list[WeightSums | None]]:
-        """Returns the times and weights of edges, of all or of a part."""
         times: list[TimeOrder | None] = []
         weights: list[WeightSums | None] = []
         for relation, edges in zip(self.schema.relations, relations, strict=True):

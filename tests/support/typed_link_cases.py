@@ -42,7 +42,6 @@ DATA = make_hetero()
 
 
 def make_links(data: Any = DATA, index: Any = BUYS, **kwargs: Any) -> MacrobatchLinkNeighborLoader:
-    """A loader with a fixed seed, and sizes with which several macrobatches make an epoch."""
     chosen = {"batch_size": 24, "seed": 7, "macrobatch_size": 3, "fetch_size": 2, **kwargs}
     fanouts = chosen.pop("num_neighbors", [4, 3])
     return MacrobatchLinkNeighborLoader(data, fanouts, index, **chosen)

@@ -1,8 +1,4 @@
-"""Sampling of typed graphs in plain Python: slow, obvious, and the definition of a right answer.
-
-It goes on from `tests.support.reference_sampler`, whose keys, words and picks it uses, and can be
-read beside docs/concepts/sampling-contract.md.
-"""
+"""Sampling of typed graphs in plain Python: slow, obvious, and the definition of a right answer."""
 
 from __future__ import annotations
 
@@ -28,10 +24,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Allowed:
-    """The in-edges of a node that may be picked, and those of its list that lie before them.
-
-    ``before`` is None where edges are excluded.
-    """
+    """The in-edges of a node that may be picked, and those of its list that lie before them."""
 
     edges: list[Edge]
     before: list[Edge] | None
@@ -70,10 +63,8 @@ class ReferenceMinibatch:
 
 @dataclass
 class ReferenceSampler:
-    """Samples minibatches of one graph by one plan.
-
-    ``excluded`` holds (relation, example or None for all, source, target).
-    """
+    """Samples minibatches of one graph by one plan. ``excluded`` holds (relation, example or None
+    for all, source, target)."""
 
     graph: ReferenceGraph
     plan: SamplingPlan
@@ -215,11 +206,7 @@ def weighted_picks(
 
 
 def sums_of(allowed: Allowed) -> tuple[list[float], float]:
-    """The sums of the allowed weights, and the sum that lies before them.
-
-    They are parts of the sums of the whole list, unless edges are excluded or the differences of
-    these sums would be too coarse.
-    """
+    """The sums of the allowed weights, and the sum that lies before them."""
     weights = [float(edge.weight or 0) for edge in allowed.edges]
     if allowed.before:
         earlier = running_sums([float(edge.weight or 0) for edge in allowed.before])

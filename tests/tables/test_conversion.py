@@ -35,7 +35,6 @@ LINKED: dict[str, Any] = {
 
 
 def bytes_of(folder: Path) -> dict[str, str]:
-    """Returns the checksum of every file of a folder."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -89,7 +88,6 @@ def test_csv_gives_the_same_as_parquet(graph: TableGraph) -> None:
 
 
 def large(folder: Path, count: int = 30_000, links: int = 400_000) -> GraphDescription:
-    """Writes a graph that needs several chunks of rows."""
     draw = np.random.default_rng(0)
     names = [f"{one:016x}" for one in draw.permutation(count)]
     folder.mkdir()
@@ -227,8 +225,6 @@ def test_compressed_csv_and_empty_tables(tmp_path: Path) -> None:
         convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "other")
 
 
-# Killed conversions ###############################################################################
-
 #: Converts, and kills itself before a step, given by number, or while features are written.
 JOB = """
 import os, signal, sys
@@ -300,8 +296,6 @@ class _StoppedError(Exception):
 
 
 def stopped(said: GraphDescription, folder: Path, step: str) -> None:
-    """Converts up to a step."""
-
     def progress(name: str) -> None:
         if name == step:
             raise _StoppedError
@@ -336,8 +330,6 @@ def test_two_processes_do_not_make_one_folder(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="exists already"):
         convert(said, tmp_path / "data")
 
-
-# Bad rows #########################################################################################
 
 USERS = '[nodes.user]\nfiles = "users.parquet"\nkey = "id"\n'
 LINKS = '[edges."user,knows,user"]\nfiles = "links.parquet"\nsource = "a"\ntarget = "b"\nreverse = false\n'
@@ -377,11 +369,7 @@ DBL_MAX = float(np.finfo(np.float64).max)
         (USERS, {"ID": [1] * 3}, "users.parquet: column .id.: .* only by case"),
         (USERS, {"File_Row_Number": [1] * 3}, "column .File_Row_Number.: .* that DuckDB takes"),
         (USERS.replace('"id"', '""'), {"": [1] * 3}, "column .*: has no name, .*; rename it"),
-        (
-            USERS + "label = 'n'",
-            {"n": [{"a": 1}] * 3},
-            "label: n: has the type struct.*; give another",
-        ),
+        (USERS + "label = 'n'", {"n": [{"a": 1}] * 3}, "label: n: has the type struct.*; give another"),
         (USERS + "split = 'n'", {"n": [[1]] * 3}, "split: n: has the type list.*; give another column"),
         (USERS + "split = 'n'", {"n": ["a", None, "b"]}, "split: n: no row has one of the values train, val"),
         (features("hashed"), {"n": MAPS}, "features.n: has the type map.*; give another column"),

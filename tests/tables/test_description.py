@@ -133,9 +133,6 @@ def test_a_missing_description_names_the_command(tmp_path: Path) -> None:
         GraphDescription.read(tmp_path)
 
 
-# Guesses ##########################################################################################
-
-
 def write(folder: Path, name: str, columns: dict[str, Any]) -> None:
     file = folder / f"{name}.parquet"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -305,9 +302,6 @@ def test_a_folder_without_tables(tmp_path: Path) -> None:
         draft(tmp_path)
     with pytest.raises(DatasetError, match="no such folder"):
         draft(tmp_path / "no")
-
-
-# The report #######################################################################################
 
 
 def test_a_report(tmp_path: Path) -> None:

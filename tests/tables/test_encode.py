@@ -22,7 +22,6 @@ from tests.tables.conftest import Converted
 
 
 def encoded(said: ColumnFeature, train: Any, values: Any) -> np.ndarray:
-    """Fits an encoder to some values in two chunks, and encodes others."""
     train, values = pa.chunked_array([pa.array(train)]), pa.chunked_array([pa.array(values)])
     learning = encoder_of("here", said, len(train))
     for at in range(0, len(train), 2):
@@ -216,8 +215,6 @@ def test_links_of_a_model_stay_edges_of_new_tables(converted: Converted, tmp_pat
     made = apply(tmp_path / "data", tmp_path, tmp_path / "new")
     assert made.edges["u", "buys", "i"] == 99
 
-
-# Labels and splits ################################################################################
 
 USERS = '[nodes.user]\nfiles = "users.parquet"\nkey = "id"\n'
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 import torch
 import typer
@@ -153,14 +152,6 @@ def test_features_of_no_column(
     for more in ([], ["--embed", "all"]):
         error = mistake(capsys, "train", tmp_path / "graph", "--run", tmp_path / "run", *SMALL, *more)
         assert "'x' are [2000, 0], with no column that a model could read; leave 'x' out" in error
-
-
-def test_a_folder_made_by_hand_has_no_checksums(
-    small_graph: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.save(tmp_path / "edge_index.npy", small_graph.edge_index.numpy())
-    error = mistake(capsys, "verify", tmp_path)
-    assert error.startswith(f"batchgnn: {tmp_path}: has no META.json, so there are no checksums")
 
 
 def test_a_metric_of_another_task_names_the_task(
@@ -316,12 +307,6 @@ def test_choices_and_defaults_are_those_of_the_rooms() -> None:
     assert inspect.signature(plan_command).parameters["samples"].default == SAMPLES
 
 
-def test_it_runs_as_a_module() -> None:
-    done = subprocess.run([sys.executable, "-m", "pyg_batchgnn", "x"], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr == "batchgnn: No such command 'x'.\n"
-
-
 def test_every_field_is_a_row_of_the_table() -> None:
     sections = config_to_dict(TrainConfig())
     assert {f"{section}.{name}" for section, names in sections.items() for name in names} == FIELDS.keys()
@@ -419,29 +404,11 @@ def test_partition_for_hosts(graph_folder: Path, tmp_path: Path, capsys: pytest.
     assert "4 parts cannot be spread evenly over 3 hosts" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1000B", 1000),
-        ("0", 0),
-        ("2GiB", 2 << 30),
-        ("500MB", 500_000_000),
-        ("1.5k", 1500),
-        ("3 MiB", 3 << 20),
-        ("7b", 7),
-    ],
-)
-def test_bytes(text: str, expected: int) -> None:
-    assert parse_size(text) == expected
-
-
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "1 parsec", "1e3", "1000"])
 def test_not_bytes(text: str) -> None:
     with pytest.raises(TrainError, match="without a unit" if text == "1000" else "not a number of bytes"):
         parse_size(text)
 
-
-# Golden files #####################################################################################
 
 # Help texts and saved configurations that must stay as they are. `python -m tests.train.test_cli`
 # writes the help texts anew, where a change of them is wanted. The configurations were written by

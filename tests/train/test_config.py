@@ -32,7 +32,7 @@ from pyg_batchgnn.train.config import (
     preset,
     read_config,
 )
-from pyg_batchgnn.train.decisions import _common_level, choose_product, configure_malloc, product_shapes
+from pyg_batchgnn.train.decisions import _common_level, choose_product, product_shapes
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
 from tests.support.training_runs import SMALL, batchgnn, mistake
@@ -196,8 +196,6 @@ def test_historical_embeddings_go_with_what_they_can(text: str, remedy: str) -> 
         assign(config, [text])
 
 
-# Matrix product ###################################################################################
-
 FOUND = ProductChoice("torch", native_rate=50.0, torch_rate=70.0, threads=1, torch_same_bits=True)
 
 
@@ -270,8 +268,6 @@ def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: p
     assert current_products() == name
 
 
-# Malloc ###########################################################################################
-
 _PROBE = """
 import os, resource, torch
 import pyg_batchgnn.train.trainer
@@ -303,10 +299,6 @@ def test_kept_memory_takes_no_page_faults() -> None:
     for choice, (kept, faults) in seen.items():
         assert kept == str(choice == Malloc.KEEP.value)
         assert (faults < 100) is (choice == Malloc.KEEP.value), seen
-
-
-def test_leaving_the_allocator_alone_does_nothing() -> None:
-    assert configure_malloc(Malloc.DEFAULT) is False
 
 
 PAIRS, INTEL, OLD = ["pairs", "widened", "pairs"], ["widened", "widened", "pairs"], ["widened", "widened"]

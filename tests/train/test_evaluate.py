@@ -93,8 +93,6 @@ def test_no_nodes_give_no_metrics(small_graph: Dataset) -> None:
     assert evaluate(job.network, loader, job.graph, job.task, Ranks.join(config.ranks)) is None
 
 
-# Exact ############################################################################################
-
 OPTIONS = [*SMALL, "--batch-size", 64, "--epochs", 2, "--model", "gcn"]
 
 
@@ -274,8 +272,6 @@ def test_a_rank_that_is_killed_leaves_no_predictions(trained: Path, tmp_path: Pa
     assert victim == 0 or not any(tmp_path.iterdir())
 
 
-# Link scores ######################################################################################
-
 USERS, ITEMS, COLUMNS, TOP = 31, 45, 6, 7
 SCORES = st.sampled_from([-math.inf, -2.0, -0.0, 0.0, 1.0, 3.5, math.inf, math.nan, -math.nan])
 
@@ -326,7 +322,6 @@ class Watched:
 
 
 def shop() -> Dataset:
-    """Returns users and items whose edges do not matter."""
     none = torch.zeros(2, 0, dtype=torch.int64)
     nodes = NodeSet("user", USERS), NodeSet("item", ITEMS)
     return Dataset("shop", nodes, (EdgeSet(("user", "buys", "item"), none),))
@@ -386,9 +381,6 @@ def test_ranks_score_what_one_process_scores(
     torch.testing.assert_close(best, expected[wanted].gather(1, order), atol=1e-6, rtol=1e-6)
 
 
-# Predictions ######################################################################################
-
-
 @pytest.fixture(scope="module")
 def drawn_run(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("predict") / "run"
@@ -434,26 +426,6 @@ def test_a_run_of_pygs_layers_is_refused_with_one_sentence(
     ):
         error = mistake(capsys, *command)
         assert f"{old}/" in error and "model.layers is pyg: " in error
-
-
-def test_all_nodes_with_embeddings(drawn_run: Path, small_graph: Dataset, tmp_path: Path) -> None:
-    out = tmp_path / "deep" / "out"
-    assert batchgnn("predict", drawn_run, "--embeddings", "--out", out) == 0
-    found = arrays(out)
-    assert np.array_equal(found["node_ids"], np.arange(small_graph.num_nodes))
-    assert found["embeddings"].shape == (small_graph.num_nodes, 16)
-    assert found["embeddings"].std() > 0
-    assert [path.name for path in out.parent.iterdir()] == ["out"]
-
-
-def test_chosen_nodes_in_the_order_given(drawn_run: Path, tmp_path: Path) -> None:
-    chosen = np.array([7, 3, 7, 1999, 0], dtype=np.int32)
-    np.save(tmp_path / "ids.npy", chosen)
-    out = tmp_path / "out"
-    assert batchgnn("predict", drawn_run, "--nodes", tmp_path / "ids.npy", "--out", out) == 0
-    found = arrays(out)
-    assert np.array_equal(found["node_ids"], chosen)
-    assert np.array_equal(found["probabilities"][0], found["probabilities"][2])
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,6 @@ def slow_metrics(scores: Tensor, negatives: Tensor, is_shared: bool) -> dict[str
 
 
 def best_rows(run: Path, dataset: Dataset) -> tuple[LinkNetwork, Tensor]:
-    """Returns the best model, and the rows of one forward pass on the whole graph."""
     checkpoint = Checkpoint.load(RunFolder(run).checkpoint)
     graph = WholeGraph.of(dataset, checkpoint.config)
     network = build_network(checkpoint.config, graph.inputs, checkpoint.config.model.hidden)
@@ -242,8 +241,6 @@ def test_the_reverse_of_a_predicted_relation_is_found_by_name(prefix: str) -> No
     config = assign(TrainConfig(), ["task.kind=link", f"task.edge_type={json.dumps(wanted)}"]).task
     assert PredictedLinks.of(shop, config).reverse == reverse
 
-
-# Link ranks #######################################################################################
 
 #: The fixture `launched` runs many commands on two ranks.
 pytestmark = pytest.mark.timeout(500)

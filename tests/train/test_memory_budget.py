@@ -55,7 +55,6 @@ def run(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A note of each read from a file and of each write to a new one."""
     seen: list[str] = []
     for kind, name in ((DiskReader, "read"), (ScratchTable, "append")):
         plain = getattr(kind, name)
@@ -129,9 +128,6 @@ def test_links(ask: str, graph_folder: Path, tmp_path: Path, files: list[str]) -
         assert path.read_bytes() == (tmp_path / "files" / path.name).read_bytes(), path.name
 
 
-# What is held #####################################################################################
-
-
 def tables(data: Dataset, budget: str | None) -> FeatureTables:
     found = {one.name: one.tables["x"] for one in data.node_sets}
     return FeatureTables.of(found, assign(TrainConfig(), [f"sampling.memory_budget={budget}"]))
@@ -195,8 +191,6 @@ def test_the_fingerprint_of_a_large_file_is_read_past_the_page_cache(
     monkeypatch.setattr(training_data, "_LARGE", 50_000)
     assert fingerprint_dataset(load_dataset(graph_folder)) == plain and files
 
-
-# Features in files ################################################################################
 
 # Evaluation has larger minibatches.
 pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves")
@@ -311,9 +305,6 @@ def test_a_file_that_shrinks_ends_the_run(
     )
 
 
-# Plans ############################################################################################
-
-
 def test_a_plan_predicts_what_an_epoch_reads(
     wide_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -351,9 +342,6 @@ def test_a_budget_is_for_a_plan_of_one_process(
 ) -> None:
     said = mistake(capsys, "plan", graph_folder, "--ranks", 2, "--memory-budget", "1GB")
     assert "--memory-budget is for training in one process" in said
-
-
-# Edges in files ###################################################################################
 
 
 @pytest.fixture(scope="module")

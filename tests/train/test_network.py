@@ -41,7 +41,6 @@ def config(kind: ModelKind, **model: float) -> TrainConfig:
 
 
 def losses(job: TrainingJob) -> list[float]:
-    """Returns the losses of the first few steps, by minibatch."""
     seen, before = [], 0.0
     progress = RunProgress()
     job.network.model.train()
@@ -105,12 +104,8 @@ def test_native_minibatches_carry_nothing_that_is_not_read(small_graph: Dataset)
         assert batch.block["x"] is job.train_loader.data.x
 
 
-# Typed net ########################################################################################
-
-
 @pytest.fixture(scope="module")
 def papers() -> Dataset:
-    """Papers of 3 classes with features, authors with 3 labels, fields and institutions."""
     return generate_typed(TypedGeneratorSpec(papers=400, seed=2, classes=3, features=8))
 
 
@@ -171,10 +166,7 @@ def test_classes_labels_and_values_are_learned(
 
 
 def test_what_the_predicted_nodes_depend_on_has_a_gradient_in_every_minibatch() -> None:
-    """A type without nodes, a relation without edges, and nodes of which no edge leads on.
-
-    Ranks sum the gradients of all parameters that are trained, so each must have one.
-    """
+    """A type without nodes, a relation without edges, and nodes of which no edge leads on."""
     none = torch.empty(2, 0, dtype=torch.int64)
     sets = (
         NodeSet("a", 4, {"y": torch.tensor([0, 1, 0, 1])}, {"train": torch.arange(4)}, 2),

@@ -108,9 +108,6 @@ def test_inference_of_all_nodes(budget: int | None, folders: Path) -> None:
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
-# Commands #########################################################################################
-
-
 def test_the_command_and_its_errors(
     folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,9 +161,6 @@ def test_codes_and_numbers_are_not_mixed(folders: Path) -> None:
         _check_codes("parts", "x", x, other, narrow)
     found = {fingerprint_dataset(one).checksum for one in (wide, narrow, decoded(narrow))}
     assert len(found) == 3, "another storage is another graph"
-
-
-# Plan #############################################################################################
 
 
 def test_a_plan_counts_bytes_of_codes(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,8 +49,6 @@ def test_the_first_rank_reports_an_error_of_any_rank(failing: tuple[int, ...], r
     assert isinstance(ends[1], FirstRankError) and isinstance(ends[2], FirstRankError)
 
 
-# Ranks ############################################################################################
-
 STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
 
 #: Ranks, who is asked to stop, options: running statistics, dropout, ranks of
@@ -101,7 +99,6 @@ def _check_reports(run: Path, ranks: int) -> None:
 
 
 def _check_figures(run: Path, historical: bool) -> None:
-    """Asserts that the result of a run has figures of historical embeddings if it had them."""
     figures = json.loads((run / "result.json").read_text())["historical"]
     assert (figures is not None) == historical
     if figures is not None:
@@ -162,7 +159,6 @@ def test_another_number_of_ranks_goes_on_with_the_same_minibatches(
 
 
 def _in_turns(seen: list[dict[str, Any]]) -> list[list[int]]:
-    """Minibatches of all ranks in the order of steps, and of ranks within a step."""
     return [seeds for step in zip(*(one["seeds"] for one in seen), strict=True) for seeds in step]
 
 
@@ -272,8 +268,6 @@ def test_every_training_node_is_trained_whatever_the_number_of_saved_parts(
     trained = sorted(chain.from_iterable(chain.from_iterable(one["seeds"] for one in seen)))
     assert trained == small_graph.split("train").sort().values.tolist()
 
-
-# Rank faults ######################################################################################
 
 TIMEOUT = 6
 

@@ -22,8 +22,6 @@ from pyg_batchgnn.train.tasks import NodeTask
 from tests.support.training_runs import figures_drawn
 from tests.train.test_run_folder import record
 
-# Final table ######################################################################################
-
 
 def result(ranks: int, test: dict[str, float] | None) -> RunResult:
     phases = {phase.value: 1.0 for phase in Phase}
@@ -121,8 +119,6 @@ def test_the_bar_says_what_an_epoch_waits_for() -> None:
     assert "6/15" in shown[3] and shown[3].rindex("6/15") > shown[3].rfind("reading the first rows")
 
 
-# Plots ############################################################################################
-
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -171,11 +167,7 @@ def test_curves_by_epoch_and_over_time(
     assert legend.get_window_extent().y1 < below
 
 
-# Terminal #########################################################################################
-
-
 def tasks() -> dict[str, Any]:
-    """The tasks with each of their metrics."""
     found: dict[str, Any] = {}
     for metric in Metric:
         made: list[Any] = [ClassTask(4, metric), LabelTask(4, metric)]

@@ -52,7 +52,6 @@ def undisturbed_runs(graph_folder: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def undisturbed(undisturbed_runs: Callable[[str], Path]) -> Path:
-    """Returns the undisturbed run of native GraphSAGE."""
     return undisturbed_runs("sage")
 
 
@@ -212,8 +211,6 @@ def test_a_level_of_products_that_a_processor_has_not(
         ops.set_bfloat16_level(before)
 
 
-# Restarts #########################################################################################
-
 RESTARTS_RUN = ["--epochs", 3, "--batch-size", 16]
 RESTARTS_STEPS = 38  # of an epoch
 #: What becomes of a rank, and what the others say.
@@ -259,7 +256,6 @@ def restarted(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> d
 
 @pytest.fixture(scope="module")
 def undisturbed_restart(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that the launches end as."""
     run = tmp_path_factory.mktemp("undisturbed") / "run"
     (seen,) = launch(2, {"arguments": train(graph_folder, run, *RESTARTS_RUN)})
     assert {one["status"] for one in seen} == {0}

@@ -33,8 +33,6 @@ from pyg_batchgnn.train.training_data import fingerprint_dataset
 from tests.support.tiny_datasets import flip_byte
 from tests.support.training_runs import SMALL, batchgnn, weights
 
-# Folder ###########################################################################################
-
 
 def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
@@ -64,9 +62,6 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, names:
     assert {path.name for path in tmp_path.iterdir()} == set(names)
     with pytest.raises(TrainError, match="is not empty; give another folder"):
         RunFolder.create(tmp_path, "anything")
-
-
-# Epoch records ####################################################################################
 
 
 def record(epoch: int, val_accuracy: float | None = 0.5) -> EpochRecord:
@@ -109,8 +104,6 @@ def test_a_foreign_line_is_an_error(line: str, tmp_path: Path) -> None:
     with pytest.raises(TrainError, match="line 1 is not the record of an epoch"):
         read_records(path)
 
-
-# Checkpoint #######################################################################################
 
 VALUES = {
     "tensors": [torch.arange(5), {"deep": torch.randn(3, 2).bfloat16()}],
@@ -239,13 +232,10 @@ def test_no_pickle_is_involved(small_graph: Dataset, tmp_path: Path) -> None:
     assert set(header) - {"__metadata__"} == set(load_file(path))
 
 
-# Logs of a run ####################################################################################
-
 RUN = [*SMALL, "--batch-size", "64", "--seed", "5"]
 
 
 def tensorboard_of(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """The steps and figures in TensorBoard's files, by name."""
     found = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = found.EventAccumulator(str(folder)).Reload()
     return {

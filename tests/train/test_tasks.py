@@ -166,8 +166,6 @@ def test_weights_of_labels() -> None:
     assert task.weight(targets) == NODES
 
 
-# Metrics ##########################################################################################
-
 #: Few distinct scores, so that many are equal.
 nodes = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40)
 
@@ -195,13 +193,6 @@ def test_average_precision_is_the_mean_over_positive_nodes(found: list[tuple[int
     assert value == pytest.approx(sum(sum(hits) / len(hits) for hits in at_or_above) / len(positive))
 
 
-def test_the_values_of_scikit_learn() -> None:
-    scores = torch.tensor([0.1, 0.4, 0.35, 0.8, 0.8, 0.2, 0.65, 0.35])
-    positive = torch.tensor([0, 0, 1, 1, 0, 0, 1, 0]).bool()
-    assert roc_auc(scores, positive) == pytest.approx(0.7333333333333333)
-    assert average_precision(scores, positive) == pytest.approx(0.5555555555555556)
-
-
 @given(nodes, st.integers(0, 39))
 def test_a_nan_among_the_scores_makes_the_measure_nan(found: list[tuple[int, bool]], place: int) -> None:
     scores, positive = as_tensors(found)
@@ -223,8 +214,6 @@ def test_f1() -> None:
     true, false, missed = torch.tensor([3, 0, 0]), torch.tensor([1, 2, 0]), torch.tensor([2, 1, 0])
     assert f1_score(true, false, missed).tolist() == [6 / 9, 0.0, 0.0]
 
-
-# Link metrics #####################################################################################
 
 NAN, INF = math.nan, math.inf
 #: Scores with many equal ones, and some that are not finite.
@@ -248,7 +237,6 @@ def slow_rank(link: float, negatives: list[float]) -> float:
 
 
 def hits_of_list(links: list[float], negatives: list[float], k: int) -> list[bool]:
-    """Returns whether each link is above the k-th highest negative of all."""
     if len(negatives) < k:
         return [True] * len(links)
     limit = sorted((INF if math.isnan(one) else one for one in negatives), reverse=True)[k - 1]
@@ -280,12 +268,3 @@ def test_ranks_among_the_same_negatives(links: list[float], negatives: list[floa
     assert equal(counts.rank, [slow_rank(link, negatives) for link in links])
     for k in (1, 2, 5):
         assert equal(counts.hits_among_all(k), hits_of_list(links, negatives, k))
-
-
-@examples(80)
-@given(st.lists(SCORES), st.lists(SCORES))
-def test_both_ways_to_count_agree(links: list[float], negatives: list[float]) -> None:
-    positive, shared = torch.tensor(links), torch.tensor(negatives)
-    one = RankCounts.among_all(positive, shared)
-    other = RankCounts.among_own(positive, shared.expand(len(links), len(negatives)))
-    assert torch.equal(one.above, other.above) and torch.equal(one.at_least, other.at_least)

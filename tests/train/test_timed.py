@@ -38,9 +38,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {one.name: write_folder(one, path / one.name) for one in (bank(), shop())}
 
 
-# Nothing is later #################################################################################
-
-
 def test_no_node_of_a_minibatch_is_later_than_its_seed() -> None:
     graph = bank()
     time, config = graph.nodes_of("payment").tables["time"], assign(TrainConfig(), SETTINGS)
@@ -58,7 +55,6 @@ def test_no_node_of_a_minibatch_is_later_than_its_seed() -> None:
 
 
 def scores_of(dataset: Dataset, split: str, *changes: str) -> Tensor:
-    """Returns the scores of the links of a split and of their negatives, by an untrained model."""
     config = assign(TrainConfig(), [*OF_LINKS, *changes])
     job, links = job_alone(config, dataset), PredictedLinks.of(dataset, config.task)
     measured = MeasuredTimedLinks.of(dataset, links, split, job.network, job.graph, job.task)  # type: ignore[arg-type]
@@ -118,9 +114,6 @@ def test_negatives_exist_at_the_time_of_their_link() -> None:
         assert drawn.shape == (5, count) and not (drawn == targets[:, None]).any()
 
 
-# Times of links ###################################################################################
-
-
 def test_times_of_links_are_their_own_or_those_of_their_edges() -> None:
     graph, config = shop(), assign(TrainConfig(), OF_LINKS)
     links = PredictedLinks.of(graph, config.task)
@@ -149,9 +142,6 @@ def test_nodes_exist_from_their_own_time_or_from_their_first_edge() -> None:
     assert first_times_of(bare, "b", "time").tolist() == [8, always, always, 7]  # type: ignore[union-attr]
     config = assign(TrainConfig(), ["task.kind=link", "sampling.time_attr=time"])
     assert latest_time(bare, PredictedLinks.of(bare, config.task), "time") == 9
-
-
-# Refusals #########################################################################################
 
 
 @pytest.mark.parametrize(
@@ -204,9 +194,6 @@ def test_links_with_shared_negatives_are_refused() -> None:
     one = replace(edges, links={**edges.links, "val": val})
     with pytest.raises(TrainError, match="links of val are ranked among the same pairs, which have no time"):
         job_alone(assign(TrainConfig(), OF_LINKS), replace(graph, edge_sets=(one, graph.edge_sets[1])))
-
-
-# Runs #############################################################################################
 
 
 @pytest.fixture(scope="module")
@@ -309,8 +296,6 @@ def test_nodes_that_do_not_exist_are_no_partners_of_their_own_type(tmp_path: Pat
     partners = np.load(tmp_path / "out" / "partners.npy")
     assert partners.max() <= 9 and set(partners[1]) == {*range(10)} - {2}
 
-
-# Ranks ############################################################################################
 
 FROZEN: list[Any] = ["--lr", 0, "--schedule", "global", "--last-batch", "keep"]
 FIXED = ["--set", "run.matrix_product=native", "--seed", "5"]

@@ -37,8 +37,6 @@ from tests.support.bare_graphs import with_labels, with_values
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
 from tests.support.training_runs import SMALL, batchgnn, job_alone, mistake, records, weights
 
-# Stop #############################################################################################
-
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_a_request(number: signal.Signals) -> None:
@@ -57,12 +55,8 @@ def test_a_second_interrupt_is_not_polite() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-# Training #########################################################################################
-
-
 @pytest.fixture(scope="module")
 def folders(small_graph: Dataset, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The graph with several labels, and with values."""
     folder = tmp_path_factory.mktemp("tasks")
     for name, graph in (("labels", with_labels(small_graph)), ("values", with_values(small_graph))):
         write_folder(graph, folder / name)

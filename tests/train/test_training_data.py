@@ -83,8 +83,6 @@ def test_options_of_learned_rows_are_refused_without_them(text: str) -> None:
     assert TrainingData.of(data, assign(config, ["embedding.types=all"])).learned
 
 
-# Features #########################################################################################
-
 NATIVE = TrainConfig()
 HALF = TrainConfig(run=RunConfig(precision=Precision.BFLOAT16))
 
@@ -134,9 +132,6 @@ def test_a_file_that_memory_cannot_hold_stays_where_it_is(
     assert feature_table(x, HALF) is x, "the layers convert what they read"
 
 
-# Fingerprint ######################################################################################
-
-
 def test_storage_does_not_matter(small_graph: Dataset) -> None:
     other = changed(small_graph, {"edge_index": small_graph.edge_index.to(torch.int64)})
     assert fingerprint_dataset(other) == fingerprint_dataset(small_graph)
@@ -160,8 +155,6 @@ def test_every_array_matters(small_graph: Dataset) -> None:
     ]
     assert len({plain, *map(fingerprint_dataset, changes)}) == 5
 
-
-# Real graphs ######################################################################################
 
 FOUND = "cora" in available_datasets()
 

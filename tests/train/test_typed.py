@@ -19,7 +19,6 @@ from tests.support.training_runs import batchgnn, records
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Papers of 3 classes with features, authors with 3 labels, fields and institutions."""
     path = tmp_path_factory.mktemp("typed") / "graph"
     return generate_typed_folder(TypedGeneratorSpec(papers=300, seed=1, classes=3, features=8), path)
 
@@ -31,7 +30,6 @@ def predicted(run: Path, out: Path, *options: str) -> np.ndarray:
 
 
 def rows(run: Path) -> dict[str, bytes]:
-    """Returns the bytes of all learned rows and of what the optimizer keeps, by file."""
     files = (run / "embeddings").rglob("*.npy")
     return {str(path.relative_to(run)): path.read_bytes() for path in files}
 

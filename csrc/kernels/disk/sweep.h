@@ -93,8 +93,7 @@ class Sweep {
   int64_t fresh_ = 0;          // slots from here on were never used
   std::vector<int32_t> free_;  // slots that were given back
   std::vector<int32_t> done_;  // rows that are not needed again; some may have left since
-  // By next use, less `soonest_`, other rows that may leave. Some may have become needed since, or
-  // have left.
+  // By next use, less `soonest_`, other rows that may leave. Some may be needed since, or gone.
   std::vector<std::vector<int32_t>> leaving_;
   int32_t soonest_ = 0;
 };

@@ -145,8 +145,7 @@ class Lookup {
     for (int64_t e = first; e < last; ++e) weight_[static_cast<size_t>(e - first)] = weight(e);
   }
 
-  // Returns the sum of the factors of the edges of a target; of an unweighted mean exactly its
-  // scale.
+  // Returns the sum of the factors of a target's edges; of an unweighted mean exactly its scale.
   A sum_of_factors(int64_t i) const {
     const int64_t degree = job_.indptr[i + 1] - job_.indptr[i];
     if (degree == 0) return 0;

@@ -34,8 +34,7 @@ int64_t first_slot(const AttentionEdges& edges, int64_t target) {
   return edges.indptr[target] + (target < loops ? target : loops);
 }
 
-// Cuts the rows of a CSR into blocks of a fixed number of rows, or of fewer rows if they have many
-// entries.
+// Cuts the rows of a CSR into blocks of a fixed number of rows, or fewer that have many entries.
 class RowBlocks {
  public:
   RowBlocks(const int64_t* ptr, int64_t rows) {

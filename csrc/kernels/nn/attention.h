@@ -37,8 +37,7 @@ struct AttentionEdges {
   int64_t targets, loops;
 };
 
-// Source i is row[i] of the table, or row i without `row`. Destination i is the same node as source
-// i.
+// Source i is row[i] of the table, or row i without `row`. Destination i is the same node.
 struct AttentionRows {
   Matrix table;
   Integers row;

@@ -1,5 +1,4 @@
-// Layer normalisation (Ba, Kiros and Hinton 2016) of each row, with ReLU and keyed dropout in the
-// same pass.
+// Layer normalisation (Ba, Kiros and Hinton 2016) of each row, with ReLU and keyed dropout.
 #pragma once
 
 #include <cstdint>

@@ -142,8 +142,7 @@ constexpr int64_t kBlockRows = 16 * kTileRows;  // rows per block; a panel of we
 static_assert(kBlockRows % Tiles::kRows == 0);
 constexpr int64_t kBlocksPerTask = 32;
 
-// The weights of one input, transposed and cut into panels of outputs, [terms, panel] each, group
-// by group.
+// The weights of one input, transposed, in panels of outputs, [terms, panel] each, group by group.
 template <class Operands>
 class PackedWeight {
  public:
@@ -228,8 +227,7 @@ class Forward {
     std::vector<RowBlock<T>> blocks;  // of the inputs whose zeros are skipped; others have no rows
   };
 
-  // Allocates all memory in advance, so that the memory in use does not depend on the timing of
-  // threads.
+  // Allocates all memory in advance: what is in use does not depend on the timing of threads.
   void prepare(Scratch& scratch) const {
     const int64_t rows = std::min(kBlockRows, round_up(shape_.rows, Operands::kRows));
     scratch.converted.resize(inputs_.size());
@@ -290,8 +288,7 @@ class Forward {
     }
   }
 
-  // Returns whether products skip the zeros of these rows of an input. If so, the rows have been
-  // read.
+  // Returns whether products skip the zeros of these rows of an input, which have then been read.
   bool read_zeros(size_t t, int64_t begin, int64_t end, Scratch& scratch) const {
     if (skipping_.empty() || !skipping_[t].worthwhile()) return false;
     RowBlock<T>& block = scratch.blocks[t];

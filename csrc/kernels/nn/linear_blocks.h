@@ -1,5 +1,4 @@
-// Operands of forward and backward passes, read block by block and rounded to the type of the
-// computation.
+// Operands of forward and backward passes, read by block and rounded to the type of the products.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +46,7 @@ void read_rounded(const void* from, Element element, Element compute, int64_t co
   }
 }
 
-// Reads columns [first, first + count) of a row of an input as T, rounded to `compute`. `from` is
-// the begin of the row.
+// Reads columns [first, first + count) of the row at `from` of an input as T, rounded to `compute`.
 template <class T>
 void read_columns(const LinearInput& input, const void* from, int64_t first, int64_t count, Element compute,
                   T* to) {
@@ -70,8 +68,7 @@ void read_rounded(const LinearWeight& weight, Element compute, int64_t count, T*
   read_rounded(weight.data, weight.element, compute, count, to);
 }
 
-// Outputs of at least this size are written past the caches, because they would be evicted before
-// they are read.
+// Outputs of at least this size are written past the caches, which would evict them unread.
 constexpr int64_t kStreamedBytes = 8 << 20;
 
 // The rows of the next block, which are fetched while the current block is computed.
@@ -134,8 +131,7 @@ void add_up(const Parts& parts, T* sums, int64_t elements, int64_t threads) {
   });
 }
 
-// Computes the gradients of a layer: `backward` adds the sums of parts of the rows, which are then
-// added up and written.
+// Computes the gradients of a layer: `backward` sums parts of the rows, which are added up last.
 template <class T, class Backward>
 void sum_parts(const Backward& backward, int64_t rows, const std::vector<LinearWeight>& weights,
                int64_t threads) {

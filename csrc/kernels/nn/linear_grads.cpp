@@ -78,8 +78,7 @@ void multiply_block(const BlockProduct<T>& p, std::vector<const T*>& pointers, P
   multiply_last_rows(last, vectors);
 }
 
-// Blocks of rows for the products of gradients: converted, masked or centred, with their zeros
-// known.
+// Blocks of rows for the products of gradients: converted, masked or centred, zeros known.
 
 // The rows of the gradient of the output.
 template <class T>
@@ -313,8 +312,7 @@ class Backward {
     BlockPrefetch next;
   };
 
-  // Allocates all memory in advance, so that the memory in use does not depend on the timing of
-  // threads.
+  // Allocates all memory in advance: what is in use does not depend on the timing of threads.
   void prepare(Scratch& scratch) const {
     int64_t most_columns = 0, most_stride = 0, most_dots = 0;
     for (size_t t = 0; t < inputs_.size(); ++t) {

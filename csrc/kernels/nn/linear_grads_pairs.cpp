@@ -84,8 +84,7 @@ class PairBackward {
     BlockPrefetch next;
   };
 
-  // Allocates all memory in advance, so that the memory in use does not depend on the timing of
-  // threads.
+  // Allocates all memory in advance: what is in use does not depend on the timing of threads.
   void prepare(Scratch& scratch) const {
     scratch.grad.reserve(kListTerms * grad_stride_);
     scratch.transposed.reserve(kListTerms * grad_stride_);

@@ -47,8 +47,7 @@ class TileBackward {
     BlockPrefetch next;
   };
 
-  // Allocates all memory in advance, so that the memory in use does not depend on the timing of
-  // threads.
+  // Allocates all memory in advance: what is in use does not depend on the timing of threads.
   void prepare(Scratch& scratch) const {
     scratch.grad.reserve(kGradBlockRows * outputs_ + 1);
     scratch.pairs.reserve(kPairs * outputs_ + 1);

@@ -1,5 +1,4 @@
-// The operands of a forward pass: single elements, or pairs of bfloat16 if the processor multiplies
-// pairs.
+// The operands of a forward pass: single elements, or pairs of bfloat16 that are multiplied.
 #pragma once
 
 #include <algorithm>
@@ -153,8 +152,7 @@ struct Pairs {
   }
 };
 
-// Pairs for the matrix unit, whose rows lie one behind the other, filled up with zeros to whole
-// tiles.
+// Pairs for the matrix unit, whose rows lie one behind the other, zeros up to whole tiles.
 struct Tiles : Pairs {
   static constexpr int64_t kRows = 2 * kTileSide;
 
@@ -182,8 +180,7 @@ struct Tiles : Pairs {
     }
   }
 
-  // The rows of the last tile may be fewer than kRows. What lies behind them is multiplied and not
-  // used.
+  // The rows of the last tile may be fewer than kRows. What lies behind them is not used.
   static void multiply(const TileProduct<uint32_t, float>& p) {
     p.prefetch->fetch(kLinesPerTile);
     tile_kernels()->multiply({p.values[0], p.value_stride, p.panel, p.panel_stride, kRows, p.terms,

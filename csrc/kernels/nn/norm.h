@@ -44,8 +44,7 @@ void to_moments(const A* center, const A* sum, const A* square, int64_t rows, in
   }
 }
 
-// The normalisation z = (x - mean) * inverse_deviation * weight + bias. [columns] each; weight and
-// bias may be null.
+// The normalisation z = (x - mean) * inverse_deviation * weight + bias; the last two may be null.
 struct Normalisation {
   const double* mean;
   const double* inverse_deviation;
@@ -82,8 +81,7 @@ void batch_norm_grad_columns(const Rows<T>& x, const T* grad, const Normalisatio
                              Statistics statistics, int64_t threads, GradientColumns<Wide<T>> out,
                              double* d_weight, double* d_bias);
 
-// Computes the gradients of the arguments of `batch_norm`: d_x [rows, columns], d_weight and d_bias
-// [columns].
+// Computes the gradients of the arguments of `batch_norm`: d_x [rows, columns], others [columns].
 template <class T>
 void batch_norm_grads(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
                       Statistics statistics, int64_t threads, T* d_x, double* d_weight, double* d_bias);

@@ -113,8 +113,7 @@ void sort_weighted(Id* ids, int32_t* weights, int64_t count, std::vector<std::pa
   for (int64_t e = 0; e < count; ++e) std::tie(ids[e], weights[e]) = pairs[e];
 }
 
-// Calls found(id, sum of weights) for each distinct neighbour of a sorted list, apart from the node
-// itself.
+// Calls found(id, sum of weights) for each distinct neighbour of a sorted list but the node itself.
 template <class Id, class Found>
 void each_distinct(int64_t self, const Id* ids, const int32_t* weights, int64_t begin, int64_t end,
                    const Found& found) {

@@ -1,5 +1,4 @@
-// Streaming assignment of nodes to parts: LDG (Stanton and Kliot 2012) and Fennel (Tsourakakis et
-// al. 2014).
+// Streaming assignment of nodes: LDG (Stanton and Kliot 2012) and Fennel (Tsourakakis et al. 2014).
 #pragma once
 
 #include <cstdint>

@@ -19,8 +19,7 @@ namespace pyg_batchgnn {
 // Draws different candidates in proportion to their squared budgets.
 class BudgetDraw {
  public:
-  // Returns `wanted` positions in `budget`, fewer than there are. They are valid until the next
-  // draw.
+  // Returns `wanted` positions in `budget`, fewer than there are, valid until the next draw.
   const std::vector<int64_t>& operator()(uint64_t key, const std::vector<double>& budget, int64_t wanted) {
     weight_.clear();
     for (const double one : budget) weight_.push_back(one * one);

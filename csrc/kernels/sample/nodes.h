@@ -94,8 +94,7 @@ class NodeMap {
     used_ = 0;
   }
 
-  // Makes room for local ids below `count`. `nodes` are the nodes so far, in order of their local
-  // ids.
+  // Makes room for local ids below `count`. `nodes`: those so far, in order of their local ids.
   template <class Node>
   void reserve(int64_t count, const Node* nodes, int64_t given) {
     if (count * kInverseLoad2 > 2 * capacity_) grow(count, nodes, given);

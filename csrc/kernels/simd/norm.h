@@ -1,5 +1,4 @@
-// The inner loops of batch normalisation, of activation, and of the moments of columns: some rows,
-// one thread.
+// The inner loops of batch normalisation, activation and moments of columns: some rows, one thread.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
+from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.data.convert import to_features, to_index, to_labels
 from pyg_batchgnn.data.files import EdgeAppender, NpyAppender, npy_header, open_npy
 from tests.support.programs import run_text
@@ -112,11 +112,6 @@ def test_a_pickle_is_never_run(tmp_path: Path) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
-def test_absent(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match=r"gone\.npy: y: the file does not exist"):
-        open_npy(tmp_path / "gone.npy", "y")
-
-
 def test_index_types() -> None:
     for kept in (np.int32, np.int64):
         values = np.arange(3, dtype=kept)
@@ -144,9 +139,6 @@ def test_feature_types() -> None:
         to_features(np.zeros((2, 2), complex), "f", "x")
 
 
-# Npy write ########################################################################################
-
-
 @pytest.mark.parametrize("cuts", [(), (0,), (1, 4), (2, 2, 5)])
 def test_rows_appended_are_the_rows_read(tmp_path: Path, cuts: tuple[int, ...]) -> None:
     values = np.arange(21, dtype=np.float16).reshape(7, 3)
@@ -165,12 +157,6 @@ def test_edges_appended_are_the_edges_read(tmp_path: Path) -> None:
     read = np.load(tmp_path / "edge_index.npy")
     assert read.dtype == np.int32 and np.array_equal(read, edges)
     assert [path.name for path in tmp_path.iterdir()] == ["edge_index.npy"]
-
-
-def test_no_edges_at_all(tmp_path: Path) -> None:
-    with EdgeAppender(tmp_path / "edge_index.npy", np.int64):
-        pass
-    assert np.load(tmp_path / "edge_index.npy").shape == (2, 0)
 
 
 def test_pieces_that_do_not_fit(tmp_path: Path) -> None:

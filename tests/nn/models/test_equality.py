@@ -19,9 +19,6 @@ from tests.support.layer_cases import FEATURES, batch_cases, gradients, sampled,
 from tests.support.model_pairs import CLASSES, HIDDEN, PAIRS, both, on_prefixes, with_features
 from tests.support.typed_layers import assert_near
 
-# Equality #########################################################################################
-
-
 CASES = batch_cases()
 
 
@@ -69,9 +66,6 @@ def test_one_layer_has_the_features_for_hidden() -> None:
     assert torch.equal(model.outputs(batch).hidden, table()[[3, 4]])
 
 
-# As pyg ###########################################################################################
-
-
 LAYERS = 3
 MODELS: dict[str, tuple[Callable[..., nn.NativeModel], Callable[..., Any]]] = {
     "sage": (nn.SAGE, pyg.GraphSAGE),
@@ -103,7 +97,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def both_kinds(
     kind: str, dtype: torch.dtype = torch.float64, hidden: int = HIDDEN, **options: Any
 ) -> tuple[nn.NativeModel, Any]:
-    """Returns the native model and PyG's, with the same weights and statistics."""
     ours, pygs = MODELS[kind]
     heads = {"heads": 4} if kind.startswith("gat") and options.get("out_channels", 0) is not None else {}
     arguments = {"num_layers": LAYERS, "out_channels": CLASSES, **heads, **options}
@@ -119,7 +112,6 @@ def both_kinds(
 def assert_same(
     native: nn.NativeModel, reference: Any, found: Tensor, wanted: Tensor, tolerance: float
 ) -> None:
-    """Compares outputs and the gradients of all parameters."""
     assert found.shape == wanted.shape and distance(found, wanted) < tolerance
     assert_near(gradients(native, found), gradients(reference, wanted), tolerance)
 
@@ -223,9 +215,6 @@ def test_who_watches_the_activation_sees_it() -> None:
         assert distance(native(x, small_edges()), reference(x, small_edges())) < 1e-9
         assert len(seen) == (LAYERS - 1 + LAYERS if kind == "gin" else LAYERS - 1)
         assert all(isinstance(value, Tensor) and bool((value >= 0).all()) for value in seen)
-
-
-# GIN of many rows #################################################################################
 
 
 @pytest.fixture

@@ -15,14 +15,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.data import Schema
 from tests.support.accuracy import assert_as_pygs
 from tests.support.ported_models import stirred
-from tests.support.typed_layers import (
-    CITES,
-    SCHEMA,
-    rows_of,
-    typed_cases,
-    typed_minibatch,
-    with_tables,
-)
+from tests.support.typed_layers import CITES, SCHEMA, rows_of, typed_cases, typed_minibatch, with_tables
 
 CASES = typed_cases()
 METADATA = (list(SCHEMA.node_types), list(SCHEMA.relations))
@@ -49,7 +42,6 @@ WIDTH = 4
 def pair(
     name: str, aggr: str = "sum", metadata: Any = METADATA, dtype: torch.dtype = torch.float64
 ) -> tuple[nn.TypedModel, torch.nn.Module]:
-    """Both models with the same weights, which went both ways."""
     ours, pygs, options = MODELS[name]
     arguments = (WIDTH, 8, 2, 3)
     one = nn.to_hetero(ours(*arguments, **options), metadata, aggr).to(dtype)
@@ -99,10 +91,7 @@ def test_a_graph_held_whole(name: str, aggr: str) -> None:
 )
 @pytest.mark.parametrize("name", MODELS)
 def test_the_seeds_of_a_minibatch(name: str, case: str, dtype: torch.dtype) -> None:
-    """In evaluation every row is computed by itself, so PyG's whole forward has the rows too.
-
-    Layers of an induced subgraph compute all rows, in training as well.
-    """
+    """In evaluation every row is computed by itself, so PyG's whole forward has the rows too."""
     minibatch = CASES[case]
     ours, pygs = (one.train(not minibatch.has_layers) for one in pair(name, dtype=dtype))
     seeds = {name: minibatch.nodes_of(name).nodes_per_hop[0] for name in SCHEMA.node_types}
