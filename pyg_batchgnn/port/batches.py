@@ -17,17 +17,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.inputs import are_plain_edges, seeds_of
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys, known_prefixes, sorted_prefixes
-from pyg_batchgnn.port.recording import (
-    WHOLE,
-    Axis,
-    BatchEdges,
-    Count,
-    Edges,
-    Form,
-    Nodes,
-    Refusal,
-    SeedIds,
-)
+from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Count, Edges, Form, Nodes, Refusal, SeedIds
 from pyg_batchgnn.port.structure import (
     DrawnKey,
     InducedBatch,
@@ -41,18 +31,13 @@ from pyg_batchgnn.types import Relation, SampledMinibatch
 
 @dataclass(frozen=True)
 class ArgumentTensor:
-    """A tensor that is an argument.
+    """A tensor that is an argument."""
 
-    Attributes:
-        axis: what its rows are.
-        value: the tensor; rows of a table that are read in place; or a function that makes it. None
-            once only the others matter.
-        kind: what a graph depends on of it: its dtype, the sizes of its rows, and the like.
-    """
-
-    axis: Axis
+    axis: Axis  # what its rows are
+    #: the tensor; rows of a table that are read in place; or a function that makes it. None once
+    #: only the others matter.
     value: Tensor | nn.RowView | Callable[[], Tensor] | None
-    kind: tuple[Any, ...]
+    kind: tuple[Any, ...]  # what a graph depends on of it: its dtype, the sizes of its rows, and the like
 
     def tensor(self) -> Tensor:
         if isinstance(self.value, Tensor):

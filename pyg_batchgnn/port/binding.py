@@ -35,22 +35,16 @@ class BatchArgument:
 
 @dataclass(frozen=True)
 class Bound:
-    """The arguments of a call of ``forward``.
+    """The arguments of a call of ``forward``."""
 
-    Attributes:
-        arguments: by name, with an `ArgumentTensor` for each tensor, and a `Count` for each number
-            that follows from the sizes of the batch.
-        structure: the nodes and edges that it is about.
-        seeds: by node type, the number of seeds if their rows alone are wanted, else None.
-        by_name: the arguments are attributes of a batch.
-        left_out: values of edges that the batch holds, and that were not asked for.
-    """
-
+    #: by name, with an `ArgumentTensor` for each tensor, and a `Count` for each number that follows
+    #: from the sizes of the batch
     arguments: Mapping[str, Any]
-    structure: Structure
+    structure: Structure  # the nodes and edges that it is about
+    #: by node type, the number of seeds if their rows alone are wanted, else None
     seeds: Mapping[str | None, int] | None
-    by_name: bool = False
-    left_out: tuple[str, ...] = ()
+    by_name: bool = False  # the arguments are attributes of a batch
+    left_out: tuple[str, ...] = ()  # values of edges that the batch holds, and that were not asked for
 
 
 def bind(
@@ -124,11 +118,7 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def _by_name(
-    signature: inspect.Signature,
-    names: list[str],
-    bound: Sequence[str],
-    batch: Batch,
-    kwargs: dict[str, Any],
+    signature: inspect.Signature, names: list[str], bound: Sequence[str], batch: Batch, kwargs: dict[str, Any]
 ) -> Bound:
     found: dict[str, Any] = {}
     by_type = batch.by_type

@@ -358,24 +358,17 @@ torch.library.register_fake("pyg_batchgnn_port::returned", torch.empty_like, lib
 
 @dataclass
 class Captured:
-    """An FX graph that Dynamo captured, which is called with the values of its placeholders.
+    """An FX graph that Dynamo captured, which is called with the values of its placeholders."""
 
-    Attributes:
-        module: the graph.
-        places: of each placeholder, what its source stands for: an argument or a number of it, as
-            the function was told, or any other object.
-        dims: of each placeholder that is a size, the number of the dimension; else None.
-        numbers: of each placeholder, whether it is a number in a tensor.
-        branches: the comparisons of sizes that the graph depends on.
-        made: what its owner made of it.
-    """
-
-    module: torch.fx.GraphModule
+    module: torch.fx.GraphModule  # the graph
+    #: of each placeholder, what its source stands for: an argument or a number of it, as the
+    #: function was told, or any other object
     places: list[Any]
-    dims: list[int | None]
-    numbers: list[bool]
+    dims: list[int | None]  # of each placeholder that is a size, the number of the dimension; else None
+    numbers: list[bool]  # of each placeholder, whether it is a number in a tensor
+    #: the comparisons of sizes that the graph depends on
     branches: list[tuple[str, set[str]]] = field(default_factory=list)
-    made: Any = None
+    made: Any = None  # what its owner made of it
     uses: dict[torch.fx.Node, list[torch.fx.Node]] | None = None
 
     @property
@@ -418,20 +411,14 @@ class _WrittenError(Exception):
 
 @dataclass
 class Capture:
-    """A capture that goes on.
+    """A capture that goes on."""
 
-    Attributes:
-        model: the model.
-        arguments: the arguments, with a description in the place of each tensor and each number of
-            rows.
-        modules: the modules of the model by their ids.
-        written: the ids of those that ``forward`` writes to. They are no leaves, which would run
-            before what was written is replayed.
-    """
-
-    model: torch.nn.Module
+    model: torch.nn.Module  # the model
+    #: the arguments, with a description in the place of each tensor and each number of rows
     arguments: Mapping[str, Any]
-    modules: dict[int, torch.nn.Module]
+    modules: dict[int, torch.nn.Module]  # the modules of the model by their ids
+    #: the ids of those that ``forward`` writes to. They are no leaves, which would run before what
+    #: was written is replayed.
     written: set[int] = field(default_factory=set)
 
     def check_writes(self, trims: Sequence[type[torch.nn.Module]] = ()) -> None:

@@ -268,21 +268,13 @@ def _is_close(one: Any, other: Any, tolerance: float) -> bool:
 
 @dataclass
 class SmallBatch:
-    """A part of a batch.
+    """A part of a batch."""
 
-    Attributes:
-        structure: its nodes and edges.
-        nodes: by type, the rows of its nodes in the batch.
-        edges: by relation, the places of its edges.
-        edge_index: by relation.
-        links: how many links it keeps; their ends are among its seeds.
-    """
-
-    structure: Structure
-    nodes: Mapping[Any, Tensor]
-    edges: Mapping[Any, Tensor]
-    edge_index: Mapping[Any, Tensor]
-    links: int = 0
+    structure: Structure  # its nodes and edges
+    nodes: Mapping[Any, Tensor]  # by type, the rows of its nodes in the batch
+    edges: Mapping[Any, Tensor]  # by relation, the places of its edges
+    edge_index: Mapping[Any, Tensor]  # by relation
+    links: int = 0  # how many links it keeps; their ends are among its seeds
 
     def value(self, leaf: ArgumentTensor) -> Tensor:
         """Returns the part of an argument."""

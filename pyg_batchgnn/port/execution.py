@@ -43,18 +43,13 @@ from pyg_batchgnn.port.structure import PrefixLayer, Structure, prefix
 
 @dataclass
 class Frame:
-    """One run of a program.
-
-    Attributes:
-        values: by number, a tensor, a `RowView`, or a function that makes the tensor when it is
-            needed.
-        drops: False leaves out dropout, for comparisons.
-    """
+    """One run of a program."""
 
     model: torch.nn.Module
     structure: Structure
+    #: by number, a tensor, a `RowView`, or a function that makes the tensor when it is needed
     values: dict[int, Any]
-    drops: bool = True
+    drops: bool = True  # False leaves out dropout, for comparisons
 
     def rows(self, axis: Any, hops: int) -> int:
         if isinstance(axis, Nodes):

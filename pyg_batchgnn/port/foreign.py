@@ -152,21 +152,14 @@ def _no(conv: Any) -> bool:
 
 @dataclass(frozen=True)
 class Layer:
-    """The way in which a class of layers is computed for the first nodes.
+    """The way in which a class of layers is computed for the first nodes."""
 
-    Attributes:
-        edges: the arguments with a value for each edge.
-        nodes: the arguments with a value for each node, beside ``x``.
-        pairs: whether a layer takes a pair (sources, targets) of each of these and of ``x``.
-        why: why a layer with these options must compute all rows.
-        dims: the numbers of dimensions that ``x`` may have, the first of them the nodes; all if
-            empty.
-    """
-
-    edges: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
+    edges: tuple[str, ...] = ()  # the arguments with a value for each edge
+    nodes: tuple[str, ...] = ()  # the arguments with a value for each node, beside ``x``
+    #: whether a layer takes a pair (sources, targets) of each of these and of ``x``
     pairs: Callable[[Any], bool] = _yes
-    why: Rule = _none
+    why: Rule = _none  # why a layer with these options must compute all rows
+    #: the numbers of dimensions that ``x`` may have, the first of them the nodes; all if empty
     dims: tuple[int, ...] = (2,)
 
 

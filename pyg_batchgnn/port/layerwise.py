@@ -198,19 +198,14 @@ _NO_FEATURES = ("n_id", "n_id_dict", "input_id", "batch", "batch_dict", "y", "y_
 
 @dataclass
 class _Value:
-    """A value of the recording, and the place of its rows.
+    """A value of the recording, and the place of its rows."""
 
-    Attributes:
-        level: the layer that makes it; 0 for what follows from the features row by row.
-        columns: its place in the table of each layer whose result later sources are, by layer.
-        made: [n, ...], if a later layer reads the rows of its own targets, or they are returned.
-        rows: the same, once the layer has computed all of them.
-    """
-
-    level: int
+    level: int  # the layer that makes it; 0 for what follows from the features row by row
+    #: its place in the table of each layer whose result later sources are, by layer
     columns: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: [n, ...], if a later layer reads the rows of its own targets, or they are returned
     made: NewRows | None = None
-    rows: Tensor | None = None
+    rows: Tensor | None = None  # the same, once the layer has computed all of them
 
     def finished(self, rank: int) -> Tensor | None:
         """Returns the rows, if any were kept. Their layer is computed."""

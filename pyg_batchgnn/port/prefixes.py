@@ -16,15 +16,10 @@ from pyg_batchgnn.types import LayerHops
 
 @dataclass(frozen=True, eq=False)
 class NodesByHop:
-    """The nodes of one type in a batch.
+    """The nodes of one type in a batch."""
 
-    Attributes:
-        per_hop: the number of nodes of each hop, seeds first.
-        node: [N] int64, their ids for dropout; row numbers where None.
-    """
-
-    per_hop: list[int]
-    node: Tensor | None = None
+    per_hop: list[int]  # the number of nodes of each hop, seeds first
+    node: Tensor | None = None  # [N] int64, their ids for dropout; row numbers where None
 
     def ids(self, rows: int) -> Tensor | None:
         return None if self.node is None else self.node[:rows]
@@ -32,16 +27,12 @@ class NodesByHop:
 
 @dataclass(frozen=True)
 class SampleKeys:
-    """The components of the keys of dropout in the layers of a sample.
-
-    Attributes:
-        minibatch: the key of the minibatch.
-        names: the name of a type, or the names of a relation, where there are several.
-    """
+    """The components of the keys of dropout in the layers of a sample."""
 
     seed: int
     epoch: int
-    minibatch: int
+    minibatch: int  # the key of the minibatch
+    #: the name of a type, or the names of a relation, where there are several
     names: tuple[str, ...] | None = None
 
     def of_layer(self, layer: int) -> int:

@@ -36,26 +36,18 @@ from pyg_batchgnn.port.recording import (
 
 @dataclass(eq=False)
 class ProgramStep:
-    """One step of a program: a captured call, with what follows it in the same pass.
-
-    Attributes:
-        relu: a ReLU follows.
-        dropout: the call of the dropout that follows, and how many there were in the layer before.
-        result: the value that the step makes, after all of it.
-        hops: how far the rows are computed.
-        parts: the steps whose results a sum adds up in one pass.
-        overwrites: the input may be overwritten: nobody else reads it, and no gradient needs it.
-        frees: the values that nobody reads after this step.
-    """
+    """One step of a program: a captured call, with what follows it in the same pass."""
 
     call: Call
-    hops: int
-    result: int
-    relu: bool = False
+    hops: int  # how far the rows are computed
+    result: int  # the value that the step makes, after all of it
+    relu: bool = False  # a ReLU follows
+    #: the call of the dropout that follows, and how many there were in the layer before
     dropout: tuple[Call, int] | None = None
-    overwrites: bool = False
+    overwrites: bool = False  # the input may be overwritten: nobody else reads it, and no gradient needs it
+    #: the steps whose results a sum adds up in one pass
     parts: list[ProgramStep] = field(default_factory=list)
-    frees: list[int] = field(default_factory=list)
+    frees: list[int] = field(default_factory=list)  # the values that nobody reads after this step
 
     @property
     def reads(self) -> list[int]:

@@ -58,13 +58,9 @@ class BatchEdges:
 
 @dataclass(frozen=True)
 class SeedIds:
-    """The local ids of seeds, which are the ends of the links of a batch.
+    """The local ids of seeds, which are the ends of the links of a batch."""
 
-    Attributes:
-        name: the relation of the links, or the type.
-    """
-
-    name: Any
+    name: Any  # the relation of the links, or the type
 
 
 @dataclass(frozen=True)
@@ -88,13 +84,9 @@ Counter = tuple[str, Any, int]
 
 @dataclass(frozen=True)
 class Form:
-    """A sum of counters of a batch, each with a factor, and a constant.
+    """A sum of counters of a batch, each with a factor, and a constant."""
 
-    Attributes:
-        terms: the factors of the counters, without zeros.
-    """
-
-    terms: frozenset[tuple[Counter, int]]
+    terms: frozenset[tuple[Counter, int]]  # the factors of the counters, without zeros
     constant: float = 0
 
     @classmethod
@@ -118,13 +110,9 @@ class Form:
 
 
 class Count(int):
-    """A number that follows from the sizes of a batch.
+    """A number that follows from the sizes of a batch."""
 
-    Attributes:
-        form: the sum of counters that it is.
-    """
-
-    form: Form
+    form: Form  # the sum of counters that it is
 
     def __new__(cls, value: int, form: Form) -> Count:
         made = super().__new__(cls, value)
@@ -171,15 +159,10 @@ class Ref:
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """The call of a module as one step.
+    """The call of a module as one step."""
 
-    Attributes:
-        path: its name in the model; empty for the model itself.
-        method: "forward", or "propagate" for the messages of a layer of the user's own.
-    """
-
-    path: str
-    method: str = "forward"
+    path: str  # its name in the model; empty for the model itself
+    method: str = "forward"  # "forward", or "propagate" for the messages of a layer of the user's own
 
 
 class Way(enum.Enum):
@@ -234,24 +217,18 @@ class Call:
 
 @dataclass
 class Recording:
-    """The calls of one plain call of a ``forward``.
-
-    Attributes:
-        axes: what the rows of each value are.
-        inputs: the numbers of the values that are inputs, in the order of `flat`.
-        output: a value, or a number, for each output of the graph.
-        returned: of each output, whether ``forward`` returns it; else it is the effect of a write.
-        result: what the rows of each tensor in the result of ``forward`` are, in its order.
-        branches: comparisons of sizes that the recording depends on.
-    """
+    """The calls of one plain call of a ``forward``."""
 
     calls: list[Call] = field(default_factory=list)
-    axes: list[Axis] = field(default_factory=list)
+    axes: list[Axis] = field(default_factory=list)  # what the rows of each value are
+    #: the numbers of the values that are inputs, in the order of `flat`
     inputs: list[int] = field(default_factory=list)
-    output: list[Any] = field(default_factory=list)
+    output: list[Any] = field(default_factory=list)  # a value, or a number, for each output of the graph
+    #: of each output, whether ``forward`` returns it; else it is the effect of a write
     returned: list[bool] = field(default_factory=list)
+    #: what the rows of each tensor in the result of ``forward`` are, in its order
     result: list[Axis] = field(default_factory=list)
-    branches: list[str] = field(default_factory=list)
+    branches: list[str] = field(default_factory=list)  # comparisons of sizes that the recording depends on
 
     @property
     def notes(self) -> dict[str, str]:

@@ -90,15 +90,10 @@ class DrawnKey:
 
 @dataclass(frozen=True)
 class UnsampledGraph:
-    """A graph whose hops are not known. Dropout draws its keys from torch's generator.
+    """A graph whose hops are not known. Dropout draws its keys from torch's generator."""
 
-    Attributes:
-        edge_index: [2, E] by relation.
-        nodes: the number of nodes of each type.
-    """
-
-    edge_index: Mapping[RelationName, Tensor]
-    nodes: Mapping[TypeName, int]
+    edge_index: Mapping[RelationName, Tensor]  # [2, E] by relation
+    nodes: Mapping[TypeName, int]  # the number of nodes of each type
 
     @property
     def hops(self) -> int:
@@ -128,20 +123,13 @@ class UnsampledGraph:
 
 @dataclass(frozen=True)
 class SampledBatch:
-    """A sampled batch with known hops.
+    """A sampled batch with known hops."""
 
-    Attributes:
-        relations: the edges of each relation.
-        nodes: the nodes of each type.
-        keys: what dropout is keyed by, if a loader of this process made the sample.
-        drawn: is added to the keys.
-    """
-
-    relations: Mapping[RelationName, PrefixEdges]
-    nodes: Mapping[TypeName, NodesByHop]
+    relations: Mapping[RelationName, PrefixEdges]  # the edges of each relation
+    nodes: Mapping[TypeName, NodesByHop]  # the nodes of each type
     hops: int
-    keys: SampleKeys | None
-    drawn: DrawnKey
+    keys: SampleKeys | None  # what dropout is keyed by, if a loader of this process made the sample
+    drawn: DrawnKey  # is added to the keys
 
     @classmethod
     def of_one_type(cls, edges: PrefixEdges) -> SampledBatch:

@@ -52,23 +52,15 @@ _TOO_MANY = f"it was captured {_MOST_GRAPHS} times for other arguments and attri
 
 @dataclass
 class Graph:
-    """A captured ``forward``, and the programs that compute what is asked of it.
+    """A captured ``forward``, and the programs that compute what is asked of it."""
 
-    Attributes:
-        captured: the graph of Dynamo.
-        leaves: of each placeholder, its number among the tensors of the arguments, or None.
-        programs: by whether the seeds' rows alone are wanted.
-        draws: numbers are drawn anew whenever it runs, beside the one of its own dropout.
-        wrong: the reason why it is not used, or empty.
-        states: by the number of a call, the options of the module that it calls.
-    """
-
-    captured: Captured
+    captured: Captured  # the graph of Dynamo
     recording: Recording
-    leaves: list[int | None]
-    programs: dict[bool, Program] = field(default_factory=dict)
-    draws: bool = False
-    wrong: str = ""
+    leaves: list[int | None]  # of each placeholder, its number among the tensors of the arguments, or None
+    programs: dict[bool, Program] = field(default_factory=dict)  # by whether the seeds' rows alone are wanted
+    draws: bool = False  # numbers are drawn anew whenever it runs, beside the one of its own dropout
+    wrong: str = ""  # the reason why it is not used, or empty
+    #: by the number of a call, the options of the module that it calls
     states: dict[int, Any] = field(default_factory=dict)
 
     def program(self, model: torch.nn.Module, *, seeds: bool) -> Program:
@@ -108,44 +100,29 @@ def _state_of_leaf(module: torch.nn.Module) -> Any:
 
 @dataclass
 class Entry:
-    """What is known of calls with arguments of one pattern.
-
-    Attributes:
-        refused: why ``forward`` cannot be captured, by the modes that it was called in.
-    """
+    """What is known of calls with arguments of one pattern."""
 
     function: CapturedFunction = field(default_factory=CapturedFunction)
+    #: why ``forward`` cannot be captured, by the modes that it was called in
     refused: dict[Any, str] = field(default_factory=dict)
 
 
 @dataclass
 class Tracing:
-    """The graphs of a model's ``forward``, and how it was accelerated.
+    """The graphs of a model's ``forward``, and how it was accelerated."""
 
-    Attributes:
-        trims: classes of convolutions that the user declares safe to trim.
-        rows: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
-        report: is told how ``forward`` is computed.
-        uses_all_rows: True once a loss used other rows than the seeds'.
-        is_sequential: the model is a `Sequential` of PyG without a ``forward`` of the user's.
-        entries: by the pattern of the arguments.
-        graphs: all that were captured.
-        result: what the rows of each tensor in the result are, if a graph told.
-        warned: the subjects of warnings that were given.
-        told: the reasons that were reported.
-        classes: the methods of the user's classes in the last call.
-    """
-
+    #: classes of convolutions that the user declares safe to trim
     trims: tuple[type[torch.nn.Module], ...] = ()
-    rows: str | None = None
-    report: Callable[[AccelerationReport], None] = log_report
-    uses_all_rows: bool = False
-    is_sequential: bool = False
-    entries: dict[Any, Entry] = field(default_factory=dict)
-    graphs: list[Graph] = field(default_factory=list)
-    result: list[Axis] | None = None
-    warned: set[str] = field(default_factory=set)
-    told: set[str] = field(default_factory=set)
+    rows: str | None = None  # "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds
+    report: Callable[[AccelerationReport], None] = log_report  # is told how ``forward`` is computed
+    uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
+    is_sequential: bool = False  # the model is a `Sequential` of PyG without a ``forward`` of the user's
+    entries: dict[Any, Entry] = field(default_factory=dict)  # by the pattern of the arguments
+    graphs: list[Graph] = field(default_factory=list)  # all that were captured
+    result: list[Axis] | None = None  # what the rows of each tensor in the result are, if a graph told
+    warned: set[str] = field(default_factory=set)  # the subjects of warnings that were given
+    told: set[str] = field(default_factory=set)  # the reasons that were reported
+    #: the methods of the user's classes in the last call
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: Any) -> Tracing:
@@ -336,17 +313,11 @@ def traced_class(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
 
 @dataclass(frozen=True)
 class Plain:
-    """The verdict that a call is a plain one.
+    """The verdict that a call is a plain one."""
 
-    Attributes:
-        reason: if it is a new one.
-        cuts: the result is cut to the rows of the seeds, as graphs of the model tell.
-        forget: takes the verdict back.
-    """
-
-    reason: str | None = None
-    cuts: bool = True
-    forget: Callable[[], Any] = lambda: None
+    reason: str | None = None  # if it is a new one
+    cuts: bool = True  # the result is cut to the rows of the seeds, as graphs of the model tell
+    forget: Callable[[], Any] = lambda: None  # takes the verdict back
 
 
 def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
