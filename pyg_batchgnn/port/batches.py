@@ -7,6 +7,7 @@ import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeGuard
 
@@ -33,11 +34,10 @@ from pyg_batchgnn.types import Relation, SampledMinibatch
 class ArgumentTensor:
     """A tensor that is an argument."""
 
-    axis: Axis  # what its rows are
     #: the tensor; rows of a table that are read in place; or a function that makes it. None once
-    #: only the others matter.
+    #: only the axis matters.
     value: Tensor | nn.RowView | Callable[[], Tensor] | None
-    kind: tuple[Any, ...]  # what a graph depends on of it: its dtype, the sizes of its rows, and the like
+    axis: Axis  # what its rows are
 
     def tensor(self) -> Tensor:
         if isinstance(self.value, Tensor):
@@ -61,18 +61,8 @@ class ArgumentTensor:
         if isinstance(self.value, (Tensor, nn.RowView)):
             return torch.empty(tuple(self.value.shape), dtype=self.value.dtype)
         assert isinstance(self.axis, BatchEdges)
-        return torch.empty(
-            (2, prefix(structure, "edges", self.axis.relation, structure.hops)), dtype=torch.int64
-        )
-
-
-def given(value: Any, axis: Axis) -> ArgumentTensor:
-    if isinstance(axis, (BatchEdges, SeedIds)):
-        return ArgumentTensor(axis, value, (value.dtype, value.dim()))
-    if isinstance(value, nn.RowView):
-        return ArgumentTensor(axis, value, (Tensor, value.dtype, tuple(value.shape[1:]), False, 2))
-    kind = (type(value), value.dtype, tuple(value.shape[1:]), value.requires_grad, value.dim())
-    return ArgumentTensor(axis, value, kind)
+        edges = prefix(structure, "edges", self.axis.relation, structure.hops)
+        return torch.empty((2, edges), dtype=torch.int64)
 
 
 def hop_counts(kind: str, name: Any, counts: Sequence[int]) -> list[Count]:
@@ -86,11 +76,7 @@ def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None
     Args:
         key: the node type or the relation, if the tensor is in a dict of these.
     """
-    if (
-        key is None
-        and isinstance(structure, (UnsampledGraph, SampledBatch, InducedBatch))
-        and not _has(structure, None)
-    ):
+    if key is None and not _has(structure, None):
         return WHOLE
     hops, rows = structure.hops, value.size(0) if value.dim() else -1
     of_edges = isinstance(key, tuple) or (key is None and name.startswith("edge"))
@@ -182,10 +168,8 @@ class Batch:
         """Returns whether a batch holds an attribute."""
         name = _by_type_name(source, name, by_type)
         if isinstance(source, HeteroData):
-            inside = name.removesuffix("_dict")
-            return (
-                bool(_stores_with(source, inside)) if inside != name else len(_stores_with(source, name)) == 1
-            )
+            stores = _stores_with(source, name.removesuffix("_dict"))
+            return bool(stores) if name.endswith("_dict") else len(stores) == 1
         if isinstance(source, Data):
             return name in source
         # Properties of a minibatch copy rows, so that asking for them would cost as much.
@@ -234,7 +218,7 @@ class Batch:
         if isinstance(value, dict):
             return {one: self._opened(str(one), held, key, depth + 1) for one, held in value.items()}
         if isinstance(value, Tensor):
-            return given(value, axis_by_size(name, value, self.structure, key))
+            return ArgumentTensor(value, axis_by_size(name, value, self.structure, key))
         return value
 
     def copied(self, attributes: Mapping[Any, Any]) -> Any:
@@ -250,7 +234,7 @@ class Batch:
 
     def _value(self, name: str, value: Any, key: Any, store: Any) -> Any:
         if isinstance(value, Tensor):
-            return given(value, self._axis(name, value, key, store))
+            return ArgumentTensor(value, self._axis(name, value, key, store))
         sampled, hops = isinstance(self.structure, SampledBatch), self.structure.hops
         if sampled and name == "batch_size" and value == self.structure.counter(("nodes", key, 0)):
             return Count(int(value), Form.prefix("nodes", key, 0))
@@ -286,12 +270,14 @@ class Batch:
     def _of_minibatch(self, name: str) -> Any:
         batch, hops = self.source, self.structure.hops
         if name == "edge_index_dict":
-            relations = batch.schema.relations
-            return {one: _edges_of(batch, one, hops) for one in relations}
+            makers = {
+                one: partial(getattr, batch.edges_of(one), "edge_index") for one in batch.schema.relations
+            }
+            return {one: ArgumentTensor(make, BatchEdges(one, hops)) for one, make in makers.items()}
         if name == "edge_index":
-            return ArgumentTensor(BatchEdges(None, hops), lambda: batch.edge_index, (torch.int64, 2))
+            return ArgumentTensor(lambda: batch.edge_index, BatchEdges(None, hops))
         if name == "edge_label_index":
-            return given(batch.links[0].index, SeedIds(batch.links[0].relation))
+            return ArgumentTensor(batch.links[0].index, SeedIds(batch.links[0].relation))
         if name == "batch_size":
             return self._value(name, batch.batch_size, None, None)
         if name.endswith("_dict"):
@@ -302,20 +288,15 @@ class Batch:
         if not isinstance(value, Tensor):
             return value
         if name in ("n_id", "input_id", "seed_time"):
-            return given(value, Nodes(None, hops if name == "n_id" else 0))
-        return given(value, Edges(None, hops))
+            return ArgumentTensor(value, Nodes(None, hops if name == "n_id" else 0))
+        return ArgumentTensor(value, Edges(None, hops))
 
     def _by_type(self, name: str) -> dict[Any, ArgumentTensor]:
         found: dict[Any, ArgumentTensor] = {}
         for group, rows in self.source.attributes.items():
             if name in rows.tables:
-                of_nodes = isinstance(group.name, str)
-                axis = (
-                    Nodes(group.name, self.structure.hops)
-                    if of_nodes
-                    else Edges(group.name, self.structure.hops)
-                )
-                found[group.name] = self._rows(rows, name, axis)
+                kind = Nodes if isinstance(group.name, str) else Edges
+                found[group.name] = self._rows(rows, name, kind(group.name, self.structure.hops))
         return found
 
     @staticmethod
@@ -323,8 +304,8 @@ class Batch:
         table = rows.tables[name]
         in_place = isinstance(table, Tensor) and table.dim() == 2 and not table.requires_grad
         if rows.row is not None and in_place:
-            return given(nn.RowView(table, rows.row), axis)
-        return given(table if rows.row is None else rows.gather(name), axis)
+            return ArgumentTensor(nn.RowView(table, rows.row), axis)
+        return ArgumentTensor(table if rows.row is None else rows.gather(name), axis)
 
 
 #: How deep objects in a batch are opened.
@@ -369,12 +350,6 @@ _OF_MINIBATCHES = (
     *("edge_index", "edge_index_dict", "batch_size", "n_id", "input_id", "seed_time", "edge_label_index"),
 )
 _TRIPLETS = ("src_index", "dst_pos_index", "dst_neg_index")
-
-
-def _edges_of(batch: SampledMinibatch, relation: Relation, hops: int) -> ArgumentTensor:
-    return ArgumentTensor(
-        BatchEdges(relation, hops), lambda: batch.edges_of(relation).edge_index, (torch.int64, 2)
-    )
 
 
 def _by_type_name(source: Any, name: str, by_type: bool) -> str:

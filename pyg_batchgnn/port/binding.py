@@ -12,10 +12,10 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.port.batches import (
+    ArgumentTensor,
     Batch,
     are_counts,
     axis_by_size,
-    given,
     hop_counts,
     is_batch,
     typed_prefixes,
@@ -180,7 +180,7 @@ def _of_whole_batch(
 def _beside_batch(name: str, tree: Any, structure: Structure) -> Any:
     """Returns an argument that was given beside a batch."""
     if isinstance(tree, Tensor):
-        return given(tree, axis_by_size(name, tree, structure))
+        return ArgumentTensor(tree, axis_by_size(name, tree, structure))
     if isinstance(tree, (list, tuple)):
         return type(tree)(_beside_batch(name, one, structure) for one in tree)
     if isinstance(tree, Mapping):
@@ -191,7 +191,7 @@ def _beside_batch(name: str, tree: Any, structure: Structure) -> Any:
 def _of_type(name: str, key: Any, one: Any, structure: Structure) -> Any:
     if not isinstance(one, Tensor):
         return _beside_batch(name, one, structure)
-    return given(one, axis_by_size(name, one, structure, key))
+    return ArgumentTensor(one, axis_by_size(name, one, structure, key))
 
 
 # Calls with tensors ###############################################################################
@@ -216,9 +216,9 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
     found: dict[str, Any] = {}
     for name, one in arguments.items():
         if name == edges_name:
-            found[name] = given(one, BatchEdges(None, structure.hops))
+            found[name] = ArgumentTensor(one, BatchEdges(None, structure.hops))
         elif isinstance(one, Tensor):
-            found[name] = given(one, axis_by_size(name, one, structure))
+            found[name] = ArgumentTensor(one, axis_by_size(name, one, structure))
         else:
             found[name] = _numbers(name, one, structure)
     return Bound(found, structure, None)
@@ -283,9 +283,13 @@ def _as_typed(arguments: dict[str, Any]) -> Bound | None:
     found: dict[str, Any] = {}
     for name, one in arguments.items():
         if one is rows:
-            found[name] = {key: given(value, Nodes(key, structure.hops)) for key, value in one.items()}
+            found[name] = {
+                key: ArgumentTensor(value, Nodes(key, structure.hops)) for key, value in one.items()
+            }
         elif one is edges:
-            found[name] = {key: given(value, BatchEdges(key, structure.hops)) for key, value in one.items()}
+            found[name] = {
+                key: ArgumentTensor(value, BatchEdges(key, structure.hops)) for key, value in one.items()
+            }
         elif isinstance(one, Mapping) and isinstance(structure, SampledBatch) and _are_counts(one):
             kind = "nodes" if one is of_nodes else "edges"
             known = one is of_nodes or one is of_edges
@@ -295,5 +299,7 @@ def _as_typed(arguments: dict[str, Any]) -> Bound | None:
         elif isinstance(one, Mapping):
             found[name] = {key: _of_type(name, key, value, structure) for key, value in one.items()}
         else:
-            found[name] = given(one, axis_by_size(name, one, structure)) if isinstance(one, Tensor) else one
+            found[name] = (
+                ArgumentTensor(one, axis_by_size(name, one, structure)) if isinstance(one, Tensor) else one
+            )
     return Bound(found, structure, None)

@@ -59,7 +59,7 @@ class Frame:
 
 def run(program: Program, frame: Frame, inputs: Sequence[Any]) -> list[Any]:
     """Returns the outputs of the graph. ``inputs``: the values of its placeholders."""
-    give(program, frame, inputs)
+    frame.values.update(zip(program.recording.inputs, inputs, strict=True))
     for step in program.steps:
         run_step(program, frame, step)
         for one in step.frees:
@@ -67,11 +67,6 @@ def run(program: Program, frame: Frame, inputs: Sequence[Any]) -> list[Any]:
     recording = program.recording
     outputs = zip(recording.output, recording.returned, strict=True)
     return [_output(program, frame, one, returned) for one, returned in outputs]
-
-
-def give(program: Program, frame: Frame, inputs: Sequence[Any]) -> None:
-    """Gives a frame the values of the placeholders."""
-    frame.values.update(zip(program.recording.inputs, inputs, strict=True))
 
 
 def _output(program: Program, frame: Frame, leaf: Any, returned: bool) -> Any:
@@ -92,7 +87,10 @@ def take(program: Program, frame: Frame, ref: Ref, hops: int, *, in_place: bool 
     if isinstance(axis, (Nodes, Edges)):
         rows = frame.rows(axis, min(hops, axis.hops))
         if value.size(0) != rows:
-            value = value.head(rows) if isinstance(value, nn.RowView) else _first(value, rows)
+            if isinstance(value, nn.RowView):
+                value = value.head(rows)
+            else:
+                value = ops.first_rows(value, rows) if value.dim() == 2 else value[:rows]
         if isinstance(value, nn.RowView) and not in_place:
             value = value.gather()
     return value
@@ -115,10 +113,6 @@ def _arguments(
         axis = program.axes[call.results[0]]
         args = rules.new_shape(args, frame.rows(axis, hops))
     return mapped(args, change), mapped(call.kwargs, change)
-
-
-def _first(value: Tensor, rows: int) -> Tensor:
-    return ops.first_rows(value, rows) if value.dim() == 2 else value[:rows]
 
 
 # The run of a step ################################################################################
@@ -160,7 +154,12 @@ def run_step(program: Program, frame: Frame, step: ProgramStep) -> None:
     elif activates:
         first, *_ = refs((call.args, call.kwargs))
         result, done = take(program, frame, Ref(first), step.hops), False
-    elif module is not None and _is_native_linear(module, call):
+    elif (
+        module is not None
+        and rules.kind_of(module) in rules.LINEAR
+        and not nn.is_watched(module)
+        and len(call.args) == 1
+    ):
         result, done = _multiply(program, frame, step, module), True
     elif call.target in _LAYER_NORMS or (module is not None and is_row_wise_norm(module)):
         result, done = _normalise(program, frame, step, module)
@@ -170,9 +169,7 @@ def run_step(program: Program, frame: Frame, step: ProgramStep) -> None:
         in_place = step.overwrites if activates else may_overwrite(call, model)
         result = _end(program, frame, step, result, in_place=in_place)
     if call.names_of_results:
-        made = {
-            number: result.get(name) for number, name in zip(call.results, call.names_of_results, strict=True)
-        }
+        made = dict(zip(call.results, map(result.get, call.names_of_results), strict=True))
     elif len(call.results) > 1 or isinstance(result, (tuple, list, dict)):
         parts = flat(result)
         if len(parts) != len(call.results):
@@ -240,10 +237,6 @@ def _normalise(
     if norm is None:
         return (call.target if module is None else module)(*args, **kwargs), False  # type: ignore[operator]
     return ops.layer_norm(x, *norm, **_ending(program, frame, step, x.shape).arguments()), True
-
-
-def _is_native_linear(module: torch.nn.Module, call: Call) -> bool:
-    return rules.kind_of(module) in rules.LINEAR and not nn.is_watched(module) and len(call.args) == 1
 
 
 def _multiply(program: Program, frame: Frame, step: ProgramStep, module: Any) -> Tensor:
@@ -356,15 +349,11 @@ def _convolve_types(program: Program, frame: Frame, step: ProgramStep, conv: Any
     relations = [one for one in reads.edges if one in known and frame.structure.has(one)]
     ends = {name for source, _, target in relations for name in (source, target)}
     if call.message_passing is Way.NATIVE:
-        x = {
-            name: take(program, frame, ref, above, in_place=True)
-            for name, ref in reads.sources.items()
-            if name in ends
-        }
-        drops = frame.drops and any(
-            one.training and getattr(one, "dropout", 0.0) for one in conv.convs.values()
-        )
-        edges = PrefixLayer(frame.structure, relations, call.layer + 1, step.hops, edge_hops, drops)
+        read = {name: ref for name, ref in reads.sources.items() if name in ends}
+        x = {name: take(program, frame, ref, above, in_place=True) for name, ref in read.items()}
+        dropping = (one.training and getattr(one, "dropout", 0.0) for one in conv.convs.values())
+        drops = frame.drops and any(dropping)
+        edges = PrefixLayer(frame.structure, relations, (call.layer + 1, step.hops, edge_hops, drops))
         found: dict[str, Tensor] = conv(x, edges)
         return found
     return _by_relation(program, frame, step, conv, relations)

@@ -66,22 +66,6 @@ def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Mod
     return None if why is None else f"{kind.__name__} {why}"
 
 
-def edge_values(conv: Module) -> tuple[str, ...]:
-    """Returns the arguments of a layer's ``forward`` that have a value for each edge.
-
-    Of a class that is not known, none are returned.
-    """
-    return _LAYERS.get(kind_of(conv), _NAMED).edges
-
-
-def node_values(conv: Module) -> tuple[str, ...]:
-    """Returns the arguments of a layer's ``forward`` that have a value for each node, beside ``x``.
-
-    Of a class that is not known, none are returned.
-    """
-    return _LAYERS.get(kind_of(conv), _NAMED).nodes
-
-
 def call_trimmed(
     conv: Module,
     x: Rows,
@@ -141,32 +125,19 @@ def _none(conv: Any) -> None:
     del conv
 
 
-def _yes(conv: Any) -> bool:
-    del conv
-    return True
-
-
-def _no(conv: Any) -> bool:
-    return not _yes(conv)
-
-
 @dataclass(frozen=True)
 class Layer:
     """The way in which a class of layers is computed for the first nodes."""
 
-    edges: tuple[str, ...] = ()  # the arguments with a value for each edge
-    nodes: tuple[str, ...] = ()  # the arguments with a value for each node, beside ``x``
-    #: whether a layer takes a pair (sources, targets) of each of these and of ``x``
-    pairs: Callable[[Any], bool] = _yes
+    #: whether a layer takes a pair (sources, targets) of ``x`` and of other values of nodes
+    pairs: Callable[[Any], bool] = lambda _: True
     why: Rule = _none  # why a layer with these options must compute all rows
     #: the numbers of dimensions that ``x`` may have, the first of them the nodes; all if empty
     dims: tuple[int, ...] = (2,)
 
 
-def _square(
-    *edges: str, nodes: tuple[str, ...] = (), why: Rule = _none, dims: tuple[int, ...] = (2,)
-) -> Layer:
-    return Layer(edges, nodes, _no, why, dims)
+def _square(why: Rule = _none, dims: tuple[int, ...] = (2,)) -> Layer:
+    return Layer(lambda _: False, why, dims)
 
 
 _DEGREES = "normalises by the degrees of sources, whose in-edges are not among those of the targets"
@@ -187,10 +158,6 @@ def _rounds(name: str, normalises: bool = False) -> Rule:
     return why
 
 
-def _cheb(conv: Any) -> str | None:
-    return None if len(conv.lins) == 1 else _DEGREES
-
-
 def _egc(conv: Any) -> str | None:
     if "symnorm" in conv.aggregators:
         return f"{_DEGREES}, unless aggregators are others than 'symnorm'"
@@ -208,50 +175,31 @@ def _super_gat(conv: Any) -> str | None:
 
 #: The classes that may be trimmed.
 _LAYERS: dict[type[Module], Layer] = {
-    convs.SimpleConv: Layer(("edge_weight",), pairs=lambda conv: conv.combine_root != "self_loop"),
-    convs.GCNConv: _square("edge_weight", why=_normalised),
-    convs.ChebConv: _square("edge_weight", why=_cheb),
-    convs.SAGEConv: Layer(),
-    convs.GraphConv: Layer(("edge_weight",)),
-    convs.GatedGraphConv: _square("edge_weight", why=_rounds("num_layers")),
-    convs.ResGatedGraphConv: Layer(("edge_attr",)),
-    convs.GATConv: Layer(("edge_attr",)),
-    convs.GATv2Conv: Layer(("edge_attr",)),
-    convs.TransformerConv: Layer(("edge_attr",)),
-    convs.AGNNConv: _square(),
-    convs.TAGConv: _square("edge_weight", why=_rounds("K", normalises=True)),
-    convs.GINConv: Layer(),
-    convs.GINEConv: Layer(("edge_attr",)),
-    convs.APPNP: _square("edge_weight", why=_rounds("K", normalises=True)),
-    convs.MFConv: Layer(),
-    convs.RGCNConv: Layer(("edge_type",), dims=(1, 2)),
-    convs.FastRGCNConv: Layer(("edge_type",), dims=(1, 2)),
-    convs.RGATConv: _square("edge_type", "edge_attr"),
-    convs.DNAConv: _square("edge_weight", why=_normalised, dims=(3,)),
-    convs.PointNetConv: Layer(nodes=("pos",)),
-    convs.GMMConv: Layer(("edge_attr",)),
-    convs.SplineConv: Layer(("edge_attr",)),
-    convs.NNConv: Layer(("edge_attr",)),
-    convs.CGConv: Layer(("edge_attr",)),
-    convs.EdgeConv: Layer(),
-    convs.PPFConv: Layer(nodes=("pos", "normal")),
-    convs.FeaStConv: Layer(),
-    convs.PointTransformerConv: Layer(nodes=("pos",)),
-    convs.LEConv: Layer(("edge_weight",)),
-    convs.PNAConv: _square("edge_attr"),
-    convs.ClusterGCNConv: _square(why=_cluster),
-    convs.GENConv: Layer(("edge_attr",)),
-    convs.GCN2Conv: _square("edge_weight", nodes=("x_0",), why=_normalised),
-    convs.LGConv: _square("edge_weight", why=_normalised),
-    convs.WLConvContinuous: Layer(("edge_weight",)),
-    convs.FiLMConv: Layer(("edge_type",)),
-    convs.SuperGATConv: _square(why=_super_gat),
-    convs.FAConv: _square("edge_weight", nodes=("x_0",), why=_normalised),
-    convs.EGConv: _square(why=_egc),
-    convs.PDNConv: _square("edge_attr", why=_normalised),
-    convs.GeneralConv: Layer(("edge_attr",)),
-    convs.HEATConv: _square("edge_type", "edge_attr", nodes=("node_type",)),
-    convs.PointGNNConv: _square(nodes=("pos",)),
+    **dict.fromkeys(
+        (
+            *(convs.SAGEConv, convs.GraphConv, convs.ResGatedGraphConv, convs.GATConv, convs.GATv2Conv),
+            *(convs.TransformerConv, convs.GINConv, convs.GINEConv, convs.MFConv, convs.PointNetConv),
+            *(convs.GMMConv, convs.SplineConv, convs.NNConv, convs.CGConv, convs.EdgeConv, convs.PPFConv),
+            *(convs.FeaStConv, convs.PointTransformerConv, convs.LEConv, convs.GENConv, convs.FiLMConv),
+            *(convs.WLConvContinuous, convs.GeneralConv),
+        ),
+        Layer(),
+    ),
+    **dict.fromkeys(
+        (convs.AGNNConv, convs.RGATConv, convs.PNAConv, convs.HEATConv, convs.PointGNNConv), _square()
+    ),
+    **dict.fromkeys(
+        (convs.GCNConv, convs.GCN2Conv, convs.LGConv, convs.FAConv, convs.PDNConv), _square(_normalised)
+    ),
+    **dict.fromkeys((convs.TAGConv, convs.APPNP), _square(_rounds("K", normalises=True))),
+    **dict.fromkeys((convs.RGCNConv, convs.FastRGCNConv), Layer(dims=(1, 2))),
+    convs.SimpleConv: Layer(lambda conv: conv.combine_root != "self_loop"),
+    convs.ChebConv: _square(lambda conv: None if len(conv.lins) == 1 else _DEGREES),
+    convs.GatedGraphConv: _square(_rounds("num_layers")),
+    convs.DNAConv: _square(_normalised, dims=(3,)),
+    convs.ClusterGCNConv: _square(_cluster),
+    convs.SuperGATConv: _square(_super_gat),
+    convs.EGConv: _square(_egc),
 }
 #: A class that only the user knows.
 _NAMED = _square(dims=())
@@ -393,14 +341,6 @@ def _over_rows(part: Any) -> str | None:
     return None if part.dim in (None, 1, -1) else f"may look at other rows with dim={part.dim}"
 
 
-def _of_shape(part: Any) -> str | None:
-    return None if len(part.normalized_shape) == 1 else "may look at other rows"
-
-
-def _of_mode(part: Any) -> str | None:
-    return None if part.mode == "node" else f"looks at all rows with mode={part.mode!r}"
-
-
 def _unless(name: str, clause: str) -> Rule:
     def rule(part: Any) -> str | None:
         value = getattr(part, name)
@@ -419,13 +359,7 @@ def _always(clause: str) -> Rule:
 
 _OF_ALL = _always("looks at all rows")
 _PADS = _always("pads the in-edges of each node to the most that a node has, and reads the padding")
-_ELEMENTWISE = (
-    *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
-    *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),
-    *(torch.nn.Hardtanh, torch.nn.Hardswish, torch.nn.Hardsigmoid, torch.nn.LogSigmoid, torch.nn.PReLU),
-    *(torch.nn.Softsign, torch.nn.Softshrink, torch.nn.Hardshrink, torch.nn.Tanhshrink, torch.nn.Threshold),
-    *(torch.nn.Identity, torch.nn.Dropout, torch.nn.AlphaDropout, torch.nn.RReLU),
-)
+_ELEMENTWISE = (*rules.BY_ELEMENT_MODULES, torch.nn.PReLU)
 #: Parts that compute each row by itself, as far as their own parts do.
 _BY_ROW = (
     *(torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList),
@@ -445,11 +379,14 @@ _AGGREGATIONS = (
 _PARTS: dict[type[Module], Rule] = {
     **dict.fromkeys((*_ELEMENTWISE, *_BY_ROW, *_AGGREGATIONS, *_BATCH_NORMS), _none),
     **dict.fromkeys((torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin), _over_rows),
-    **dict.fromkeys((torch.nn.LayerNorm, torch.nn.RMSNorm), _of_shape),
+    **dict.fromkeys(
+        (torch.nn.LayerNorm, torch.nn.RMSNorm),
+        lambda part: None if len(part.normalized_shape) == 1 else "may look at other rows",
+    ),
     torch.nn.GLU: _over_rows,
     torch.nn.Embedding: _unless("max_norm", "changes its table"),
     torch.nn.InstanceNorm1d: _unless("track_running_stats", "keeps statistics of all rows"),
-    pyg.LayerNorm: _of_mode,
+    pyg.LayerNorm: lambda part: None if part.mode == "node" else f"looks at all rows with mode={part.mode!r}",
     **dict.fromkeys((pyg.GraphNorm, pyg.GraphSizeNorm, pyg.InstanceNorm, pyg.PairNorm), _OF_ALL),
     **dict.fromkeys((pyg.MeanSubtractionNorm, pyg.DiffGroupNorm), _OF_ALL),
     **dict.fromkeys((aggr.LSTMAggregation, aggr.GRUAggregation, aggr.LCMAggregation), _PADS),

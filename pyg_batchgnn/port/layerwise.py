@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,21 +21,21 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import rules
-from pyg_batchgnn.port.batches import given
+from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import Bound
 from pyg_batchgnn.port.capture import Captured, CapturedFunction, Done, Miss
-from pyg_batchgnn.port.execution import Frame, give, run_step, take
+from pyg_batchgnn.port.execution import Frame, run_step, take
 from pyg_batchgnn.port.prefixes import NodesByHop, sorted_prefixes
 from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, rate_of, reads_as_sources
 from pyg_batchgnn.port.recording import (
     BatchEdges,
-    Count,
     Counter,
     Fixed,
     ModuleCall,
     Nodes,
     Ref,
     Refusal,
+    has_counts,
     mapped,
     refs,
 )
@@ -116,8 +116,8 @@ def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
     for name, one in rows.items():
         key = None if plain else name
         some = one if len(one) else one.new_zeros(1, one.size(1))
-        x[key] = given(_four(some), Nodes(key, 1))
-    edges = {one: given(edge_index.clone(), BatchEdges(one, 1)) for one in relations}
+        x[key] = ArgumentTensor(_four(some), Nodes(key, 1))
+    edges = {one: ArgumentTensor(edge_index.clone(), BatchEdges(one, 1)) for one in relations}
     arguments = _arguments(model, x, edges)
     if any(is_uninitialized_parameter(one) for one in model.parameters()):
         values = {name: mapped(one, lambda leaf: leaf.tensor()) for name, one in arguments.items()}
@@ -229,7 +229,7 @@ class _Layers:
 
     def _order(self) -> None:
         """Finds the layer of every step, and what each layer reads."""
-        if self._recording.branches or _counts(self._recording.output):
+        if self._recording.branches or has_counts(self._recording.output):
             raise LayerwiseError(_USES_SIZES.format(""))
         for number in self._recording.inputs:
             if not isinstance(self._program.axes[number], Fixed):
@@ -284,7 +284,7 @@ class _Layers:
                     f"inference computes nodes in pieces, but forward writes to a tensor of the model "
                     f"({call.where}); call the model on the whole graph"
                 )
-            if _counts((call.args, call.kwargs)) and not rules.is_reshape(call.target):
+            if has_counts((call.args, call.kwargs)) and not rules.is_reshape(call.target):
                 raise LayerwiseError(_USES_SIZES.format(f" ({call.where})"))
             if call.by_row or call.message_passing is not None:
                 continue
@@ -352,7 +352,7 @@ class _Layers:
 
     def _frame(self, structure: Any) -> Frame:
         frame = Frame(self._model, structure, {})
-        give(self._program, frame, self._inputs)
+        frame.values.update(zip(self._recording.inputs, self._inputs, strict=True))
         for step in self._levels.get(-1, []):
             run_step(self._program, frame, step)
         return frame
@@ -397,7 +397,8 @@ class _Layers:
                 if isinstance(axis, BatchEdges):
                     frame.values[number] = lambda relation=axis.relation: structure.edge_index(relation)
             types = {None} if self._schema.is_plain else set(own)
-            if level == 1 or self._reads_inputs(level):
+            of_features = (number for number, value in self._values.items() if value.level == 0)
+            if level == 1 or any(self._last_use.get(number, 0) >= level for number in of_features):
                 self._run(frame, 0, types)
             self._give_sources(frame, x, level)
             self._run(frame, level, types)
@@ -409,13 +410,6 @@ class _Layers:
             return result
 
         return compute
-
-    def _reads_inputs(self, level: int) -> bool:
-        """Returns whether a layer or a later one reads what follows from features row by row."""
-        return any(
-            value.level == 0 and self._last_use.get(number, 0) >= level
-            for number, value in self._values.items()
-        )
 
     def _give_own(self, frame: Frame, own: Mapping[str, range], level: int) -> None:
         """Gives the rows of the targets that earlier layers computed."""
@@ -478,13 +472,6 @@ _USES_SIZES = (
 )
 
 
-def _counts(tree: Any) -> bool:
-    """Returns whether there are numbers of rows in a tree."""
-    found: list[bool] = []
-    mapped(tree, lambda leaf: found.append(isinstance(leaf, Count)))
-    return any(found)
-
-
 # Pieces ###########################################################################################
 
 
@@ -493,10 +480,7 @@ class _Rows:
     """Rows of nodes without edges."""
 
     counts: Mapping[TypeName, int]
-
-    @property
-    def hops(self) -> int:
-        return 1
+    hops: ClassVar[int] = 1
 
     def counter(self, counter: Counter) -> int:
         kind, name, hop = counter
@@ -528,16 +512,13 @@ class _Piece:
         )
         return found
 
-    def graph(
-        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
-    ) -> nn.LayerGraph:
-        del layer, targets, edges, drops
+    def graph(self, relation: RelationName, *_: Any) -> nn.LayerGraph:
         found = self._graph(relation)
         assert found is not None, "a piece has the edges of its relations"
         return found
 
     def edge_index(self, relation: RelationName) -> Tensor:
-        graph = self.graph(relation, 1, 0, 1, False)
+        graph = self.graph(relation)
         return torch.stack([graph.indices.long(), graph.targets])
 
     def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:

@@ -265,6 +265,13 @@ def flat(tree: Any) -> list[Tensor]:
     return found
 
 
+def has_counts(tree: Any) -> bool:
+    """Returns whether there are numbers of rows in a tree."""
+    found: list[bool] = []
+    mapped(tree, lambda leaf: found.append(isinstance(leaf, Count)))
+    return any(found)
+
+
 def refs(tree: Any) -> list[int]:
     """Returns the numbers of the values in a tree of arguments."""
     found: list[int] = []

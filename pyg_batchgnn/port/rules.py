@@ -13,13 +13,8 @@ from torch import Tensor
 
 from pyg_batchgnn.port.recording import Count, Form
 
-
-def _words(text: str) -> list[str]:
-    return text.split()
-
-
 #: Element by element, of one or several tensors.
-_ELEMENTWISE = _words("""
+_ELEMENTWISE = """
     abs absolute acos acosh add addcdiv addcmul alpha_dropout angle arctan arctan2 asin asinh
     atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor bfloat16 bool celu ceil
     clamp clamp_max clamp_min clip clone contiguous copysign cos cosh deg2rad detach div divide
@@ -35,7 +30,7 @@ _ELEMENTWISE = _words("""
     __rpow__ __rdiv__ __rfloordiv__ __rmod__ __pow__ __truediv__ __rtruediv__ __floordiv__
     __mod__ __neg__ __abs__ __add__ __radd__ __sub__ __mul__ __rmul__ __eq__ __ne__ __lt__
     __le__ __gt__ __ge__ truediv floordiv mod and_ or_ xor invert zeros_like ones_like full_like
-""")
+"""
 #: Along the dimension ``dim``, which must not be that of the rows. The number is the place of it.
 _ALONG = {
     **dict.fromkeys(("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "glu", "logcumsumexp"), 1),
@@ -86,7 +81,7 @@ def _named(names: Iterable[str]) -> dict[Any, str]:
     return found
 
 
-_BY_ELEMENT, _BY_DIM = _named(_ELEMENTWISE), _named(_ALONG)
+_BY_ELEMENT, _BY_DIM = _named(_ELEMENTWISE.split()), _named(_ALONG)
 _PRODUCT, _RESHAPE = _named(_PRODUCTS), _named(_RESHAPES)
 _TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
 _CELL = {getattr(torch._VF, name) for name in ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")}
@@ -125,9 +120,8 @@ def is_by_row(
     if name is not None:
         return _is_along_columns(name, args, kwargs, given, rows)
     if function in _PRODUCT:
-        return (
-            rows(args[0]) and args[0].dim() >= 2 and not any(map(rows, given[1:])) and _is_matrix(given[1:])
-        )
+        is_matrix = len(given) > 1 and given[1].dim() in (1, 2)
+        return is_matrix and rows(args[0]) and args[0].dim() >= 2 and not any(map(rows, given[1:]))
     if function in _RESHAPE:
         return _keeps_first(_RESHAPE[function], args, kwargs, form)
     if function in _TRANSPOSES:
@@ -196,10 +190,6 @@ def _broadcasts(given: Sequence[Tensor], rows: Callable[[Any], bool]) -> bool:
     return True
 
 
-def _is_matrix(given: Sequence[Tensor]) -> bool:
-    return bool(given) and given[0].dim() in (1, 2)
-
-
 def _sums_no_rows(args: Sequence[Any], rows: Callable[[Any], bool]) -> bool:
     """Returns whether the rows of an ``einsum`` have a letter of their own, which comes first in
     the result."""
@@ -262,18 +252,6 @@ def _is_along_columns(
     return bool(dims) and all(type(one) is int and one % max(1, most) != 0 for one in dims)
 
 
-def counts_rows(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Returns whether a function returns a tensor for each row, or for some rows, of its first."""
-    name = _BY_DIM.get(function)
-    if name not in ("unbind", "split", "chunk"):
-        return False
-    size = args[1] if len(args) > 1 else kwargs.get("split_size_or_sections", kwargs.get("split_size"))
-    if name == "split" and isinstance(size, (tuple, list)):
-        return False
-    dim = _dim(name, args, kwargs)
-    return dim is None or int(dim) % max(1, args[0].dim() if args else 1) == 0
-
-
 def _keeps_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], form: Form | None) -> bool:
     """Returns whether a new shape keeps the dimension of the rows."""
     x, shape = args[0], list(args[1:])
@@ -320,7 +298,7 @@ def is_reshape(function: Any) -> bool:
 
 # Modules ##########################################################################################
 
-_BY_ELEMENT_MODULES = (
+BY_ELEMENT_MODULES = (
     *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
     *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),
     *(torch.nn.Hardtanh, torch.nn.Hardswish, torch.nn.Hardsigmoid, torch.nn.LogSigmoid, torch.nn.Identity),
@@ -343,7 +321,7 @@ _KEEPING = (
 
 def takes_vectors(module: torch.nn.Module) -> bool:
     """Returns whether a module computes each entry of a vector by itself."""
-    return kind_of(module) in (*_BY_ELEMENT_MODULES, torch.nn.Embedding)
+    return kind_of(module) in (*BY_ELEMENT_MODULES, torch.nn.Embedding)
 
 
 def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
@@ -356,7 +334,7 @@ def module_rule(module: torch.nn.Module) -> str | None:
     """Returns "row" for a module that computes each row by itself, "whole" for one that keeps rows
     and looks at all of them, and None for one whose ``forward`` is captured call by call."""
     kind = kind_of(module)
-    if kind in _BY_ELEMENT_MODULES or kind in LINEAR or kind in _BATCH_NORMS or kind in _CELLS:
+    if kind in BY_ELEMENT_MODULES or kind in LINEAR or kind in _BATCH_NORMS or kind in _CELLS:
         return "row"
     if kind in _SOFTMAX:
         return "row" if module.dim in (None, 1, -1) else "whole"
@@ -366,7 +344,7 @@ def module_rule(module: torch.nn.Module) -> str | None:
         return "row" if len(module.normalized_shape) == 1 else "whole"  # type: ignore[arg-type]
     if kind is torch_geometric.nn.LayerNorm and module.mode == "node":
         return "row"
-    if kind in (torch.nn.Embedding,):
+    if kind is torch.nn.Embedding:
         return "row" if module.max_norm is None and not module.scale_grad_by_freq else "whole"
     if kind is torch_geometric.nn.MLP:
         norms: Any = module.norms
@@ -383,14 +361,6 @@ def takes_row_statistics(module: torch.nn.Module) -> bool:
     if not isinstance(module, torch.nn.modules.batchnorm._NormBase):
         return False
     return module.training or module.running_mean is None
-
-
-def named_arguments(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Returns the arguments of a call of a module by the names in its ``forward``, without None."""
-    given = {**dict(zip(argument_names(module), args, strict=False)), **kwargs}
-    return {name: one for name, one in given.items() if one is not None}
 
 
 def argument_names(module: torch.nn.Module) -> tuple[str, ...]:

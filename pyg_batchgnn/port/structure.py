@@ -37,10 +37,6 @@ class Structure(Protocol):
         """Returns the number of nodes or edges of a hop."""
         ...
 
-    def sizes(self) -> tuple[int, ...]:
-        """Returns the numbers of nodes and edges."""
-        ...
-
     def has(self, relation: RelationName) -> bool:
         """Returns whether there are edges of a relation, which may be none."""
         ...
@@ -103,9 +99,6 @@ class UnsampledGraph:
         kind, name, _ = counter
         return self.nodes[name] if kind == "nodes" else self.edge_index[name].size(1)
 
-    def sizes(self) -> tuple[int, ...]:
-        return (*self.nodes.values(), *(one.size(1) for one in self.edge_index.values()))
-
     def has(self, relation: RelationName) -> bool:
         return relation in self.edge_index
 
@@ -141,10 +134,6 @@ class SampledBatch:
             return self.nodes[name].per_hop[hop]
         return 0 if hop == 0 else self.relations[name].edges_per_hop[hop - 1]
 
-    def sizes(self) -> tuple[int, ...]:
-        nodes = (count for one in self.nodes.values() for count in one.per_hop)
-        return (*nodes, *(count for one in self.relations.values() for count in one.edges_per_hop))
-
     def has(self, relation: RelationName) -> bool:
         return relation in self.relations
 
@@ -153,9 +142,8 @@ class SampledBatch:
     ) -> nn.LayerGraph:
         padded = targets >= edges
         hops = edges if padded else targets + 1
-        graph = self.relations[relation].graph(
-            layer, hops, padded=padded, normalised_by=None if padded else edges
-        )
+        of_all = None if padded else edges
+        graph = self.relations[relation].graph(layer, hops, padded=padded, normalised_by=of_all)
         return replace(graph, key=self.drawn.fold(graph.key)) if drops and graph.key is not None else graph
 
     def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
@@ -163,9 +151,8 @@ class SampledBatch:
             return ops.drawn_key(), None
         keys = self.keys if name is None else replace(self.keys, names=(name,))
         key = self.drawn.fold(keys.of_layer(layer))
-        return key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place)), self.nodes[name].ids(
-            rows
-        )
+        key = key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place))
+        return key, self.nodes[name].ids(rows)
 
 
 @dataclass(frozen=True)
@@ -184,9 +171,6 @@ class InducedBatch:
         if kind == "nodes":
             return (self.minibatch.nodes[0] if name is None else self.minibatch.nodes_of(name)).node.numel()
         return (self.minibatch.edges[0] if name is None else self.minibatch.edges_of(name)).num_edges
-
-    def sizes(self) -> tuple[int, ...]:
-        return self.minibatch.num_nodes, self.minibatch.num_edges
 
     def has(self, relation: RelationName) -> bool:
         return relation is None or relation in self.minibatch.schema.relations
@@ -212,20 +196,16 @@ class PrefixLayer(nn.TypedEdges):
 
     Args:
         relations: the relations that it is called with.
-        layer, targets, edges, drops: as in `Structure.graph`.
+        of_layer: layer, targets, edges and drops, as in `Structure.graph`.
     """
 
     def __init__(
         self,
         structure: Structure,
         relations: Collection[Relation],
-        layer: int,
-        targets: int,
-        edges: int,
-        drops: bool,
+        of_layer: tuple[int, int, int, bool],
     ) -> None:
-        self._structure, self._relations = structure, relations
-        self._of_layer = layer, targets, edges, drops
+        self._structure, self._relations, self._of_layer = structure, relations, of_layer
 
     def graph(self, relation: Relation) -> nn.LayerGraph | None:
         if relation not in self._relations or not self._structure.has(relation):

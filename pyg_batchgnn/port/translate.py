@@ -43,39 +43,34 @@ from pyg_batchgnn.port.recording import (
     Whole,
     axis_cut,
     form_of,
+    has_counts,
     mapped,
     refs,
 )
 
 
-def _words(text: str) -> list[str]:
-    return text.split()
-
-
-def _functions(names: Sequence[str]) -> set[Any]:
+def _functions(names: str) -> set[Any]:
     homes = (torch, Tensor, torch.nn.functional, torch._C._nn)
-    return {function for home in homes for name in names if callable(function := getattr(home, name, None))}
+    found = (getattr(home, name, None) for home in homes for name in names.split())
+    return {function for function in found if callable(function)}
 
 
 #: Functions that draw from torch's generator, but for dropout.
-_DRAWS = _functions(
-    _words("""
+_DRAWS = _functions("""
     rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial
     poisson normal_ uniform_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_
     gumbel_softmax rrelu_ binomial
-    """)
-)
-_WRITES = _functions(_words("requires_grad_ backward set_ resize_ register_hook retain_grad"))
+""")
+_WRITES = _functions("requires_grad_ backward set_ resize_ register_hook retain_grad")
 _WRITES |= {torch.autograd.grad, torch.autograd.backward}
 #: Functions that write to running statistics among their arguments.
-_KEEPS_STATISTICS = _functions(["batch_norm", "instance_norm"])
+_KEEPS_STATISTICS = _functions("batch_norm instance_norm")
 #: Functions that draw numbers if their dropout, at this place among the arguments, is not zero.
 _ATTENTIONS: dict[Any, int] = {
     torch.nn.functional.multi_head_attention_forward: 10,
     torch.nn.functional.scaled_dot_product_attention: 4,
 }
 _SIZES = {torch.ops.aten.sym_size.int, Tensor.size}
-_LENGTHS = {torch.ops.aten.sym_numel.default, Tensor.numel, torch.numel, Tensor.nelement}
 _ASSERTIONS = {
     torch.ops.aten._assert_scalar.default,
     torch.ops.aten.sym_constrain_range_for_size.default,
@@ -147,7 +142,8 @@ class _Translator:
         self.found.axes.append(axis)
         shape = _shape(value)
         self._shapes.append(shape)
-        self._storages.append(_storage(value))
+        strided = isinstance(value, Tensor) and value.layout is torch.strided
+        self._storages.append(value.untyped_storage()._cdata if strided else None)
         if shape is not None:
             self._by_id[id(shape)] = number
         return Ref(number)
@@ -260,7 +256,7 @@ class _Translator:
                 return Count(0, form)
             return self._add(target, args, kwargs, FIXED, by_row=False).only()
         if isinstance(value, Tensor) and target not in _DRAWS and not _is_state(target):
-            depends = refs((args, kwargs)) or _counts((args, kwargs))
+            depends = refs((args, kwargs)) or has_counts((args, kwargs))
             return self._add(target, args, kwargs, WHOLE if depends else FIXED, by_row=False).only()
         raise Refusal(self._why_refused(target))
 
@@ -327,7 +323,8 @@ class _Translator:
         made = self._add(func, args, kwargs, axis, by_row=by_row)
         made.call.writes = func in _KEEPS_STATISTICS
         seeds = any(isinstance(self._axis(one), SeedIds) for one in rules.tensors((given, named)))
-        if not by_row and not seeds and self._reads_rows((args, kwargs)):
+        reads_rows = any(isinstance(self.found.axes[one], Nodes) for one in refs((args, kwargs)))
+        if not by_row and not seeds and reads_rows:
             made.call.note = f"{name} {rules.why_whole(func)}"
         if written is not None:
             self._overwritten(written.number, made.only().number)
@@ -392,16 +389,13 @@ class _Translator:
         part = slice(None, length)
         return ref, part if dim == 0 else (*[slice(None)] * dim, part)
 
-    def _reads_rows(self, tree: Any) -> bool:
-        return any(isinstance(self.found.axes[one], Nodes) for one in refs(tree))
-
     # Axes -----------------------------------------------------------------------------------------
 
     def _axis_of(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool]:
         """Returns what the rows of a result are, and whether it is computed row by row."""
         axes = {self._axis(one) for one in rules.tensors((args, kwargs))}
         if axes <= {FIXED}:
-            return (WHOLE if _counts((args, kwargs)) else FIXED), False
+            return (WHOLE if has_counts((args, kwargs)) else FIXED), False
         taken = self._taken(func, args, kwargs)
         if taken is not None:
             return taken
@@ -493,15 +487,13 @@ class _Translator:
         by_row = rows and rules.module_rule(module) == "row" and (least > 1 or rules.takes_vectors(module))
         if rows and not by_row:
             self._note = f"{_kind(module)} looks at all rows"
-        self._check_inplace(module, x)
+        in_place = getattr(module, "inplace", False)
+        if in_place:
+            self._check_written(x.number)
         made = self._add(ModuleCall(path), (x,), {}, axis, by_row=by_row)
-        if getattr(module, "inplace", False):
+        if in_place:
             self._overwritten(x.number, made.only().number)
         return made.tree
-
-    def _check_inplace(self, module: torch.nn.Module, x: Any) -> None:
-        if getattr(module, "inplace", False):
-            self._check_written(x.number)
 
     def _axis_by_number(self, ref: Any) -> Axis:
         return self.found.axes[ref.number] if isinstance(ref, Ref) else WHOLE
@@ -718,14 +710,6 @@ def _shape(value: Any) -> Tensor | None:
     return made
 
 
-def _storage(value: Any) -> Any:
-    return (
-        value.untyped_storage()._cdata
-        if isinstance(value, Tensor) and value.layout is torch.strided
-        else None
-    )
-
-
 def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
     """Returns the size of a dimension of an argument, as a form; None if it is not known."""
     form = form_of(place.axis)
@@ -757,12 +741,6 @@ def _sum(target: Any, args: Sequence[Any]) -> Form | None:
     return Form.of({}).plus(forms[0], -1) if target is operator.neg else None
 
 
-def _counts(tree: Any) -> bool:
-    found: list[bool] = []
-    mapped(tree, lambda leaf: found.append(isinstance(leaf, Count)))
-    return any(found)
-
-
 def _is_state(func: Any) -> bool:
     """Returns whether a function changes or reads the state of torch."""
     name = _name(func)
@@ -789,16 +767,10 @@ def _files(trace: str | None) -> tuple[str, ...]:
 
 
 _OPERATORS = {
-    getattr(operator, name): getattr(operator, other)
-    for name, other in (
-        *((f"i{one}", one) for one in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "xor")),
-        *(
-            ("iand", "and_"),
-            ("ior", "or_"),
-            ("ilshift", "lshift"),
-            ("irshift", "rshift"),
-            ("imatmul", "matmul"),
-        ),
+    getattr(operator, f"i{name.rstrip('_')}"): getattr(operator, name)
+    for name in (
+        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "xor", "and_", "or_", "lshift", "rshift"),
+        "matmul",
     )
 }
 
