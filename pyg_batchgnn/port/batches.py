@@ -52,8 +52,7 @@ class ArgumentTensor:
         return tuple(self.value.shape[1:]) if by_row else None  # type: ignore[union-attr]
 
     def stand_in(self, structure: Structure) -> Tensor:
-        """Returns a tensor of its shape and dtype, whose memory nobody reads if it is not the
-        tensor itself."""
+        """Returns the tensor, or one of its shape and dtype whose memory nobody reads."""
         if isinstance(self.value, torch.nn.Parameter):  # which is no input of the model
             return self.value.view_as(self.value)
         if type(self.value) is Tensor:
@@ -71,11 +70,8 @@ def hop_counts(kind: str, name: Any, counts: Sequence[int]) -> list[Count]:
 
 
 def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None) -> Axis:
-    """Returns what the rows of a tensor are, by their number and the name of the argument.
-
-    Args:
-        key: the node type or the relation, if the tensor is in a dict of these.
-    """
+    """Returns what the rows of a tensor are, by their number and the name of the argument. ``key``:
+    the node type or the relation, if the tensor is in a dict of these."""
     if key is None and not _has(structure, None):
         return WHOLE
     hops, rows = structure.hops, value.size(0) if value.dim() else -1
@@ -100,7 +96,6 @@ def _has(structure: Structure, name: Any) -> bool:
 
 
 def is_batch(one: Any) -> bool:
-    """Returns whether something is a batch, in PyG's form or a native one."""
     if isinstance(one, HeteroData):
         return bool(one.edge_types)
     return isinstance(one, SampledMinibatch) or (isinstance(one, Data) and hasattr(one, "edge_index"))
@@ -122,7 +117,7 @@ class Batch:
 
     @classmethod
     def of(cls, source: Any, *, needs_seeds: bool = True, by_type: bool = False) -> Batch | None:
-        """Returns a batch, or None if its edges are of a form that is not known."""
+        """Returns a batch; None if its edges are of a form that is not known."""
         found = cls._of(source, needs_seeds)
         if found is not None:
             found.by_type = by_type
@@ -165,7 +160,6 @@ class Batch:
 
     @staticmethod
     def holds(source: Any, name: str, *, by_type: bool) -> bool:
-        """Returns whether a batch holds an attribute."""
         name = _by_type_name(source, name, by_type)
         if isinstance(source, HeteroData):
             stores = _stores_with(source, name.removesuffix("_dict"))
@@ -178,7 +172,6 @@ class Batch:
         return name.removesuffix("_dict") in held or name in _OF_MINIBATCHES
 
     def get(self, name: str) -> Any:
-        """Returns an attribute as an argument."""
         name = _by_type_name(self.source, name, self.by_type)
         if isinstance(self.source, SampledMinibatch):
             return self._of_minibatch(name)
@@ -222,7 +215,6 @@ class Batch:
         return value
 
     def copied(self, attributes: Mapping[Any, Any]) -> Any:
-        """Returns a copy of the batch that holds other values of its attributes."""
         made = self.source.__copy__() if hasattr(self.source, "__copy__") else self.source
         for key, one in attributes.items():
             if isinstance(self.source, Data):
@@ -313,8 +305,7 @@ _DEEPEST = 6
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """Returns the attributes of an object that holds values; None of modules, tensors and
-    functions."""
+    """Returns the attributes of an object; None of modules, tensors and functions."""
     if isinstance(value, (type, Tensor, torch.nn.Module, FunctionType, BuiltinFunctionType)):
         return None
     inside = getattr(value, "__dict__", None)
@@ -374,8 +365,8 @@ def _seeds(source: Data, nodes: int, prefixes: PrefixEdges | None) -> int:
 
 
 def _prefixes_of(source: Data, edge_index: Tensor, num_nodes: int) -> PrefixEdges | None:
-    """Returns the prefixes of a batch by its counts of sampled nodes and edges; None if these do
-    not fit."""
+    """Returns the prefixes of a batch by its counts of nodes and edges; None if these do not
+    fit."""
     nodes, edges = getattr(source, "num_sampled_nodes", None), getattr(source, "num_sampled_edges", None)
     if not are_counts(nodes) or not are_counts(edges) or sum(nodes) != num_nodes:
         return None
@@ -396,13 +387,8 @@ def typed_prefixes(
     nodes: Mapping[str, Any],
     counts: Mapping[Relation, Any],
 ) -> SampledBatch | None:
-    """Returns the prefixes of a batch of several types; None if the counts do not fit.
-
-    Args:
-        edges: the edge index of each relation.
-        num_nodes: the number of nodes of each type.
-        nodes, counts: the counts of sampled nodes and edges by hop.
-    """
+    """Returns the prefixes of a batch of several types, by the counts of its sampled nodes and
+    edges by hop; None if these do not fit."""
     if not all(map(are_counts, (*nodes.values(), *counts.values()))):
         return None
     if any(sum(counted) != num_nodes[name] for name, counted in nodes.items()):
@@ -419,7 +405,6 @@ def typed_prefixes(
 
 
 def _native(batch: SampledMinibatch) -> SampledBatch:
-    """Returns the prefixes of a native minibatch."""
     schema, one_type = batch.schema, batch.has_one_type
     keys = SampleKeys(batch.seed, batch.epoch, batch.key)
     nodes: dict[str | None, NodesByHop] = {}

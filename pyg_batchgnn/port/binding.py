@@ -163,7 +163,6 @@ _ONLY_IF_GIVEN = ("edge_weight", "edge_attr", "edge_weight_dict", "edge_attr_dic
 def _of_whole_batch(
     signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], rows: str | None
 ) -> Bound | None:
-    """Returns the arguments of a ``forward`` that takes the batch itself."""
     if not isinstance(args[0], (Data, HeteroData)):
         return None
     batch = Batch.of(args[0], needs_seeds=rows == "seeds")
@@ -178,7 +177,6 @@ def _of_whole_batch(
 
 
 def _beside_batch(name: str, tree: Any, structure: Structure) -> Any:
-    """Returns an argument that was given beside a batch."""
     if isinstance(tree, Tensor):
         return ArgumentTensor(tree, axis_by_size(name, tree, structure))
     if isinstance(tree, (list, tuple)):
@@ -198,7 +196,7 @@ def _of_type(name: str, key: Any, one: Any, structure: Structure) -> Any:
 
 
 def _as_given(arguments: dict[str, Any]) -> Bound | None:
-    """Returns the arguments of a call with tensors, whose first edges are those of the graph."""
+    """Returns the arguments of a call with tensors. The first edges are those of the graph."""
     edges_name = next((name for name, one in arguments.items() if are_plain_edges(one)), None)
     x = arguments.get("x")
     if not isinstance(x, Tensor):
@@ -225,8 +223,7 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
 
 
 def _counted(edge_index: Tensor, num_nodes: int, arguments: Sequence[Any]) -> PrefixEdges | None:
-    """Returns the prefixes of edges by the counts of sampled nodes and edges among the
-    arguments."""
+    """Returns the prefixes of edges by counts of sampled nodes and edges among the arguments."""
     counts = [one for one in arguments if are_counts(one) and one]
     for nodes in counts:
         for edges in counts:

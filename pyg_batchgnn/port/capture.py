@@ -65,8 +65,6 @@ _names: dict[type, tuple[str, ...]] = {}
 
 
 class _Local(threading.local):
-    """What is captured, and called, in this thread."""
-
     capture: Capture | None = None
     run: Callable[[Captured, tuple[Any, ...]], Sequence[Any]] | None = None
 
@@ -97,7 +95,6 @@ def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]
 
 
 def _original(module: Any, name: str) -> Any:
-    """Returns what the functions below stand for, of the nearest class that has it."""
     for kind in type(module).__mro__:
         if (kind, name) in _originals:
             return _originals[kind, name]
@@ -411,8 +408,6 @@ class _WrittenError(Exception):
 
 @dataclass
 class Capture:
-    """A capture that goes on."""
-
     model: torch.nn.Module  # the model
     #: the arguments, with a description in the place of each tensor and each number of rows
     arguments: Mapping[str, Any]
@@ -422,8 +417,7 @@ class Capture:
     written: set[int] = field(default_factory=set)
 
     def check_writes(self, trims: Sequence[type[torch.nn.Module]] = ()) -> None:
-        """Raises _WrittenError if ``forward`` writes to modules that are leaves, or to parts of
-        them."""
+        """Raises _WrittenError if ``forward`` writes to leaves, or to parts of them."""
         from torch._dynamo.symbolic_convert import InstructionTranslator
 
         effects = InstructionTranslator.current_tx().output.side_effects
@@ -440,8 +434,8 @@ class Capture:
             raise _WrittenError(found)
 
     def place(self, source: Any) -> Any:
-        """Returns what a source of Dynamo's stands for; None of what is none of the arguments or
-        the model."""
+        """Returns the argument, or the part of the model, that a source of Dynamo's names, or
+        None."""
         name = source.name() if callable(source.name) else source.name
         try:
             return eval(name, {}, {"L": {"model": self.model, "arguments": self.arguments}})
@@ -552,7 +546,6 @@ _capturing = threading.RLock()
 
 
 def _returned(tree: Any) -> Any:
-    """Marks the tensors that ``forward`` returns."""
     if isinstance(tree, Tensor):
         return RETURNED(tree)
     if type(tree) is dict:
@@ -590,15 +583,8 @@ class CapturedFunction:
         arguments: Mapping[str, Any],
         run: Callable[[Captured, tuple[Any, ...]], Sequence[Any]],
     ) -> Any:
-        """Calls the graph whose guards hold.
-
-        Args:
-            run: is called with the graph and the values of its placeholders, and returns the values
-                of its outputs.
-
-        Raises:
-            Miss: none fits.
-        """
+        """Calls ``run`` with the graph whose guards hold and the values of its placeholders. It
+        returns the values of the outputs. Raises `Miss` if no graph fits."""
         outer, _local.run = _local.run, run
         try:
             return self._known(forward, model, arguments)
@@ -614,16 +600,9 @@ class CapturedFunction:
         run: Callable[[Captured, tuple[Any, ...]], Sequence[Any]],
         trims: Sequence[type[torch.nn.Module]] = (),
     ) -> Any:
-        """Captures a call, and calls the graph.
-
-        Args:
-            described: the arguments, with a description in the place of each tensor and number that
-                the graph's places name.
-
-        Raises:
-            Refusal: Dynamo cannot see what the function does.
-            Miss: Dynamo is turned off.
-        """
+        """Captures a call, and calls the graph as `run` does. ``described``: the arguments, with a
+        description in the place of each tensor and number that the graph's places name. Raises
+        `Refusal` if Dynamo cannot see what the function does, and `Miss` if it is turned off."""
         import torch.fx.experimental._config as shapes
 
         sizes = [size for one in tensors(arguments) for size in one.shape[:2]]
@@ -676,7 +655,7 @@ def tensors(tree: Any) -> Iterator[Tensor]:
 
 
 def _reason(error: BaseException) -> str:
-    """Returns why Dynamo refused a function, in a clause with the file and line."""
+    """Returns why Dynamo refused a function, with the file and line."""
     inside: BaseException | None = error
     while inside is not None and not isinstance(inside, Refusal):
         inside = getattr(inside, "inner_exception", None) or inside.__cause__

@@ -45,12 +45,8 @@ def difference(
     values: Sequence[Any],
 ) -> str | None:
     """Returns how the rows or gradients of a program differ from those of its graph, or None.
-
-    Args:
-        leaves: the tensors of the arguments.
-        places: of each placeholder, its number among them, or None.
-        values: of the placeholders, in the call that captured the graph.
-    """
+    ``leaves``: the tensors of the arguments. ``places``: of each placeholder, its number among
+    them, or None. ``values``: of the placeholders, in the call that captured the graph."""
     trial = _Trial(captured, program, model, list(leaves), places, values)
     generator = torch.random.get_rng_state()
     try:
@@ -78,8 +74,6 @@ class _WithoutDropout(TorchFunctionMode):
 
 
 class _Trial:
-    """One comparison."""
-
     def __init__(
         self,
         captured: Captured,
@@ -220,8 +214,7 @@ def _same(one: Any) -> Any:
 
 
 def _pygs(module: Any) -> Callable[..., Any]:
-    """Returns the ``forward`` that PyG or torch wrote, of a module that may have been made
-    native."""
+    """Returns the ``forward`` that PyG or torch wrote."""
     if isinstance(module, Accelerated):
         return functools.partial(module.stands_for.forward, module)
     call: Callable[..., Any] = module
@@ -236,7 +229,7 @@ def _size(place: ArgumentTensor, dim: int, structure: Structure, value: Any) -> 
 
 @contextmanager
 def _calm(model: torch.nn.Module) -> Iterator[None]:
-    """Sets all modules to evaluation mode, but for layers of the user's own, whose ``message`` was
+    """Sets modules to evaluation mode, but for layers of the user's own, whose ``message`` was
     captured in the mode that they have."""
     were = [(one, one.training) for one in model.modules()]
     try:
@@ -268,8 +261,6 @@ def _is_close(one: Any, other: Any, tolerance: float) -> bool:
 
 @dataclass
 class SmallBatch:
-    """A part of a batch."""
-
     structure: Structure  # its nodes and edges
     nodes: Mapping[Any, Tensor]  # by type, the rows of its nodes in the batch
     edges: Mapping[Any, Tensor]  # by relation, the places of its edges
@@ -277,7 +268,6 @@ class SmallBatch:
     links: int = 0  # how many links it keeps; their ends are among its seeds
 
     def value(self, leaf: ArgumentTensor) -> Tensor:
-        """Returns the part of an argument."""
         axis = leaf.axis
         if isinstance(axis, BatchEdges):
             return self.edge_index[axis.relation]
@@ -374,7 +364,7 @@ class _Walk:
             self.per_hop[name].append(len(rows) - before[name])
 
     def _expand(self, relation: Any, edges: PrefixEdges, source: Any, targets: range, target: Any) -> int:
-        """Adds the in-edges of some nodes, and the sources that are new."""
+        """Adds in-edges of some nodes, and the sources that are new."""
         indptr, indices = edges.in_edges.indptr, edges.in_edges.indices
         count = 0
         for place in targets:

@@ -43,8 +43,6 @@ from pyg_batchgnn.port.structure import PrefixLayer, Structure, prefix
 
 @dataclass
 class Frame:
-    """One run of a program."""
-
     model: torch.nn.Module
     structure: Structure
     #: by number, a tensor, a `RowView`, or a function that makes the tensor when it is needed
@@ -136,7 +134,6 @@ class Ending:
 
 
 def run_step(program: Program, frame: Frame, step: ProgramStep) -> None:
-    """Runs one step."""
     call, model = step.call, frame.model
     rate = rate_of(step.dropout[0], model, frame.values) if step.dropout is not None and frame.drops else 0.0
     if not 0.0 <= rate < 1.0:  # torch's dropout knows 1, and says what it thinks of others
@@ -251,7 +248,7 @@ def _multiply(program: Program, frame: Frame, step: ProgramStep, module: Any) ->
 
 
 def _add_up(program: Program, frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
-    """Returns the sum of convolutions and linear layers, and whether ReLU and dropout were
+    """Returns the sum of convolutions and linear layers, and whether ReLU and dropout are
     applied."""
     rows = frame.rows(program.axes[step.call.results[0]], step.hops)
     own: Any = None
@@ -322,7 +319,6 @@ def _convolve(program: Program, frame: Frame, step: ProgramStep, conv: Any) -> t
 
 
 def _trimmed(program: Program, frame: Frame, conv: Any, reads: Reads, hops: int) -> Tensor:
-    """Returns the first rows of a convolution that is not native."""
     axis = program.axes[ref_of(reads.edges).number]
     assert isinstance(axis, BatchEdges)
     above = min(hops + 1, axis.hops)
@@ -341,7 +337,6 @@ def _trimmed(program: Program, frame: Frame, conv: Any, reads: Reads, hops: int)
 
 
 def _convolve_types(program: Program, frame: Frame, step: ProgramStep, conv: Any) -> dict[str, Tensor]:
-    """Returns the rows of each type after a `HeteroConv`."""
     call, reads = step.call, Reads.of(step.call)
     edge_hops = program.full(refs(reads.edges)[0])
     above = min(step.hops + 1, edge_hops)

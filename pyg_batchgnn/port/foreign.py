@@ -112,8 +112,8 @@ def call_trimmed(
 
 
 def kind_of(module: Module) -> type[Module]:
-    """Returns the class that the user wrote: `accelerate` and parametrisations put others in its
-    place."""
+    """Returns the class that the user wrote, without that of `accelerate` or of
+    parametrisations."""
     kind: type[Module] = parametrize.type_before_parametrizations(module)
     return vars(kind).get("stands_for", kind)
 
@@ -232,7 +232,6 @@ _WHOLE: dict[type[Module], str] = {
 
 
 def is_users(conv: Module) -> bool:
-    """Returns whether a layer is of a class that is not PyG's."""
     kind = kind_of(conv)
     return kind not in _WHOLE and kind not in _LAYERS and not kind.__module__.startswith("torch_geometric.")
 
@@ -279,16 +278,14 @@ def _why_by_state(conv: Any) -> str | None:
 
 
 def _is_hooked(module: Any) -> bool:
-    """Returns whether hooks wait on a module, but for those by which PyG and torch find lazy
-    widths."""
+    """Returns whether hooks wait on a module, but for those that find lazy widths."""
     lazy = [getattr(vars(module).get(name), "id", None) for name in ("_hook", "_initialize_hook")]
     after = (module._forward_hooks, module._backward_hooks, module._backward_pre_hooks)
     return any(after) or any(hook not in lazy for hook in module._forward_pre_hooks)
 
 
 def _why_by_functions(module: Any, path: str = "") -> str | None:
-    """Returns a clause about a function that is an attribute of a module: an activation, say, or a
-    method in the place of the class's."""
+    """Returns a clause about a function that is an attribute of a module, such as an activation."""
     back = [getattr(type(module), name, None) for name in ("_jinja_propagate", "_orig_propagate")]
     for name, value in vars(module).items():
         if not callable(value) or (isinstance(value, Hashable) and value in _BY_ROW_FUNCTIONS):
@@ -430,12 +427,8 @@ def is_pygs(files: Sequence[str]) -> bool:
 
 
 def reason_of_own(recording: Recording, result: int, begin: Collection[int]) -> str | None:
-    """Returns why messages must be passed for all rows, in a clause, or None.
-
-    Args:
-        result: what ``propagate`` returned, whose calls were captured.
-        begin: what it was called with.
-    """
+    """Returns why messages must be passed for all rows, in a clause, or None. ``result``: what
+    ``propagate`` returned, whose calls were captured. ``begin``: what it was called with."""
     makers = {number: call for call in recording.calls for number in call.results}
     seen, open_ones = set(begin), [result]
     while open_ones:

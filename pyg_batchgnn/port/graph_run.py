@@ -22,12 +22,8 @@ def run_graph(
     model: torch.nn.Module,
     forward: Callable[[Any], Callable[..., Any]] = lambda module: module,
 ) -> list[Any]:
-    """Returns the outputs of a graph.
-
-    Args:
-        values: of its placeholders.
-        forward: what is called of a module that is a leaf; the module itself by default.
-    """
+    """Returns the outputs of a graph for the values of its placeholders. ``forward``: what is
+    called of a module that is a leaf; the module itself by default."""
     env: dict[torch.fx.Node, Any] = {}
     modules = {id(one): one for one in model.modules()}
     each = iter(values)

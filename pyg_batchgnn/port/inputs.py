@@ -87,7 +87,6 @@ def are_plain_edges(edge_index: Any) -> bool:
 
 
 def refuse_batch(x: Any, edge_index: Any) -> None:
-    """Raises TypeError if ``x`` is a batch, which has edges of its own."""
     if not isinstance(x, Tensor) and (hasattr(x, "edge_index") or nn.is_sampled(x)):
         raise TypeError(
             f"model(batch) reads the edges of the batch, but {type(edge_index).__name__} was given as "
@@ -96,7 +95,6 @@ def refuse_batch(x: Any, edge_index: Any) -> None:
 
 
 def refuse_on_device(batch: Any) -> None:
-    """Raises TypeError for a batch on a GPU, whose layers are PyG's own and take no batch."""
     edges = [store.get("edge_index") for store in getattr(batch, "stores", ())]
     there = [one.device for one in edges if isinstance(one, Tensor) and not one.is_cpu]
     if there:
@@ -138,8 +136,8 @@ CAPTURING: list[int] = []
 
 
 def is_traced() -> bool:
-    """Returns whether torch compiles, traces or transforms the call, which native operators do not
-    take part in."""
+    """Returns whether torch compiles, traces or transforms the call, which native operators
+    cannot."""
     # While one thread captures, torch says in every thread that it compiles.
     compiles = is_dynamo_compiling() or (
         is_compiling() and (not CAPTURING or CAPTURING[-1] == threading.get_ident())

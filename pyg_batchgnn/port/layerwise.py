@@ -130,11 +130,8 @@ def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
 
 
 def _captured(model: TracedModel, call: Call) -> CapturedFunction:
-    """Captures ``forward``.
-
-    Raises:
-        LayerwiseError: it cannot be captured, or its program differs from it.
-    """
+    """Captures ``forward``. Raises LayerwiseError if it cannot be captured, or if its program
+    differs from it."""
     function = CapturedFunction()
 
     def look(captured: Captured, values: Sequence[Any]) -> list[Any]:
@@ -198,8 +195,6 @@ _NO_FEATURES = ("n_id", "n_id_dict", "input_id", "batch", "batch_dict", "y", "y_
 
 @dataclass
 class _Value:
-    """A value of the recording, and the place of its rows."""
-
     level: int  # the layer that makes it; 0 for what follows from the features row by row
     #: its place in the table of each layer whose result later sources are, by layer
     columns: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -306,7 +301,6 @@ class _Layers:
 
     @property
     def node_types(self) -> list[str]:
-        """The types of the output."""
         axes = [self._program.axes[one] for one in refs(self._recording.output)]
         return list(dict.fromkeys(self._type(one.name) for one in axes if isinstance(one, Nodes)))
 
@@ -358,7 +352,6 @@ class _Layers:
         return frame
 
     def _run(self, frame: Frame, level: int, types: Collection[TypeName]) -> None:
-        """Runs the steps of a layer for the rows of some types."""
         for step in self._levels.get(level, []):
             names = {self._name(one) for one in step.results(self._program) if self._is_rows(one)}
             if not names or not names.isdisjoint(types):
@@ -477,8 +470,6 @@ _USES_SIZES = (
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of nodes without edges."""
-
     counts: Mapping[TypeName, int]
     hops: ClassVar[int] = 1
 

@@ -35,7 +35,6 @@ class AcceleratedBatchNorm1d(Accelerated, nn.BatchNorm):
         return torch.nn.BatchNorm1d.extra_repr(self)
 
     def takes_row_statistics(self) -> bool:
-        """Returns whether the result for a row depends on the other rows."""
         return self.training or self.running_mean is None
 
 

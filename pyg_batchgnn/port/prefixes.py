@@ -90,14 +90,10 @@ class PrefixEdges:
     def graph(
         self, layer: int, hops: int, *, padded: bool, normalised_by: int | None = None
     ) -> nn.LayerGraph:
-        """Returns a layer, the same object on every call.
-
-        Args:
-            layer: its number for the keys of dropout, from 1; 0 draws a key at each call.
-            padded: computes a row for each node of these hops, not only for nodes that have edges.
-            normalised_by: the hops of the edges whose degrees GCN takes; those of the layer where
-                None.
-        """
+        """Returns a layer, the same object on every call. ``layer``: its number for the keys of
+        dropout, from 1; 0 draws a key at each call. ``padded``: computes a row for each node of
+        these hops, not only for nodes that have edges. ``normalised_by``: the hops of the edges
+        whose degrees GCN takes; those of the layer where None."""
         place = (layer, hops, padded, normalised_by)
         if place not in self._graphs:
             self._graphs[place] = self._graph(*place)
@@ -142,11 +138,8 @@ def known_prefixes(edge_index: Tensor) -> PrefixEdges | None:
 def sorted_prefixes(
     edge_index: Tensor, sources: NodesByHop, targets: NodesByHop, edges_per_hop: Sequence[int]
 ) -> PrefixEdges | None:
-    """Returns the layers of other edges with the counts of a sample.
-
-    Returns None if the edges are not by destination in the order of the nodes, or if the counts do
-    not fit them.
-    """
+    """Returns the layers of other edges with the counts of a sample. None if the edges are not by
+    destination in the order of the nodes, or if the counts do not fit them."""
     counts = {len(sources.per_hop), len(targets.per_hop)}
     if counts != {len(edges_per_hop) + 1} or sum(edges_per_hop) != edge_index.size(1):
         return None

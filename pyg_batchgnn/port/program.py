@@ -51,7 +51,6 @@ class ProgramStep:
 
     @property
     def reads(self) -> list[int]:
-        """The values that the step reads."""
         found = [one for part in self.parts or [self] for one in refs((part.call.args, part.call.kwargs))]
         if self.dropout is not None and self.dropout[0] is not self.call:
             found += refs((self.dropout[0].args[1:], self.dropout[0].kwargs))  # its probability
@@ -161,8 +160,7 @@ class Program:
     # Running --------------------------------------------------------------------------------------
 
     def is_by_row(self, model: torch.nn.Module) -> bool:
-        """Returns whether the rows of the seeds depend on no statistics of rows that are computed
-        now."""
+        """Returns whether the rows of the seeds depend on no statistics of rows."""
         for step in self.steps:
             for part in step.parts or [step]:
                 fixed = all(isinstance(self.axes[one], Fixed) for one in part.call.results)
@@ -224,8 +222,8 @@ _DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
 
 
 def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
-    """Returns the steps of a program: calls that nobody needs are left out, and a ReLU and a
-    dropout join the step before where nobody else reads what it makes."""
+    """Returns the calls that somebody needs. A ReLU and a dropout join the step before where nobody
+    else reads what it makes."""
     recording, need = program.recording, program.need
     calls = [one for one in recording.calls if one.writes or any(number in need for number in one.results)]
     readers: Counted[int] = Counted()
@@ -265,8 +263,8 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
 def _operands(
     step: ProgramStep, made: Mapping[int, ProgramStep], readers: Mapping[int, int], model: torch.nn.Module
 ) -> list[ProgramStep]:
-    """Returns the steps whose results a sum adds up, if they are convolutions and linear layers
-    that nobody else reads: one pass computes them all."""
+    """Returns the convolutions and linear layers whose results a sum adds up, if nobody else reads
+    these: one pass computes them all."""
     call = step.call
     if not call.by_row or call.target not in _ADDITIONS or call.kwargs or len(call.args) != 2:
         return []

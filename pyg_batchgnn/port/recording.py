@@ -41,8 +41,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Edges:
-    """One row for each edge of a relation, of hops 1 to ``hops``, in the order of the edge
-    index."""
+    """One row for each edge of a relation, of hops 1 to ``hops``, as in the edge index."""
 
     relation: Relation | None
     hops: int
@@ -105,7 +104,6 @@ class Form:
         return Form.of(found, self.constant + sign * other.constant)
 
     def value(self, count: Callable[[Counter], int]) -> Any:
-        """Returns the sum, an integer unless the constant is none."""
         return self.constant + sum(factor * count(one) for one, factor in self.terms)
 
 
@@ -133,8 +131,7 @@ def form_of(axis: Axis) -> Form | None:
 
 
 def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
-    """Returns the axis of the first ``form`` rows of a value, or None if that is no prefix by
-    hop."""
+    """Returns the axis of the first ``form`` rows of a value; None if that is no prefix by hop."""
     known = form_of(axis)
     if form is None or known is None:
         return None
@@ -159,8 +156,6 @@ class Ref:
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """The call of a module as one step."""
-
     path: str  # its name in the model; empty for the model itself
     method: str = "forward"  # "forward", or "propagate" for the messages of a layer of the user's own
 
@@ -217,8 +212,6 @@ class Call:
 
 @dataclass
 class Recording:
-    """The calls of one plain call of a ``forward``."""
-
     calls: list[Call] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)  # what the rows of each value are
     #: the numbers of the values that are inputs, in the order of `flat`
@@ -266,14 +259,12 @@ def flat(tree: Any) -> list[Tensor]:
 
 
 def has_counts(tree: Any) -> bool:
-    """Returns whether there are numbers of rows in a tree."""
     found: list[bool] = []
     mapped(tree, lambda leaf: found.append(isinstance(leaf, Count)))
     return any(found)
 
 
 def refs(tree: Any) -> list[int]:
-    """Returns the numbers of the values in a tree of arguments."""
     found: list[int] = []
     mapped(tree, lambda leaf: found.append(leaf.number) if isinstance(leaf, Ref) else None)
     return found

@@ -145,12 +145,8 @@ def concerns(module: Module) -> bool:
 
 
 def reason_against(module: Module, places: int) -> str | None:
-    """Returns the reason to leave a module, or None if it can be replaced.
-
-    Args:
-        module: one that `concerns`.
-        places: how often it occurs in the model.
-    """
+    """Returns the reason to leave a module that `concerns`, or None if it can be replaced.
+    ``places``: how often it occurs in the model."""
     kind = type(module)
     if parametrize.is_parametrized(module):
         return "it has parametrisations"
@@ -190,8 +186,7 @@ def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
 
 
 def is_fused(module: Module, name: str) -> bool:
-    """Returns whether a native module computes its part ``name`` itself, which then stays as it
-    is."""
+    """Returns whether a native module computes its part ``name`` itself."""
     return isinstance(module, (AcceleratedModel, modules.AcceleratedMLP)) and name in ("act", "dropout")
 
 
@@ -293,10 +288,8 @@ def _trace(
 
 
 def _has_a_forward(module: Module) -> bool:
-    """Returns whether a user wrote a part of a model over layers.
-
-    It is captured by itself where the model around it cannot be.
-    """
+    """Returns whether a user wrote a part of a model over layers. It is captured by itself where
+    the model around it cannot be."""
     of_users = not type(module).__module__.startswith(("torch.", "torch_geometric.", "pyg_batchgnn."))
     is_layer = isinstance(module, (MessagePassing, torch.nn.ModuleList, torch.nn.ModuleDict))
     return of_users and not is_layer and any(isinstance(one, MessagePassing) for one in module.modules())

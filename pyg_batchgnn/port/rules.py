@@ -102,13 +102,9 @@ def is_by_row(
     rows: Callable[[Any], bool],
     form: Form | None,
 ) -> bool:
-    """Returns whether each row of the result follows from the same row of the arguments.
-
-    Args:
-        form: the number of rows.
-        rows: whether a tensor has the rows in question. The others have the same value whatever
-            rows are computed.
-    """
+    """Returns whether each row of the result follows from the same row of the arguments. ``rows``:
+    whether a tensor has the rows in question; the others have the same value whatever rows are
+    computed. ``form``: the number of rows."""
     given = list(tensors(args)) + list(tensors(kwargs))
     if not given or not args or (function in (torch.where, Tensor.where) and len(given) < 2):
         return False
@@ -283,7 +279,6 @@ def _leaves_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def new_shape(args: Sequence[Any], rows: int) -> tuple[Any, ...]:
-    """Returns the arguments of a reshape for another number of rows."""
     x, shape = args[0], args[1:]
     nested = bool(shape) and isinstance(shape[0], (tuple, list))
     sizes = list(shape[0]) if nested else list(shape)
@@ -320,7 +315,6 @@ _KEEPING = (
 
 
 def takes_vectors(module: torch.nn.Module) -> bool:
-    """Returns whether a module computes each entry of a vector by itself."""
     return kind_of(module) in (*BY_ELEMENT_MODULES, torch.nn.Embedding)
 
 
@@ -364,7 +358,6 @@ def takes_row_statistics(module: torch.nn.Module) -> bool:
 
 
 def argument_names(module: torch.nn.Module) -> tuple[str, ...]:
-    """Returns the names of the positional arguments of a module's ``forward``."""
     code: Any = kind_of(module).forward.__code__
     names: tuple[str, ...] = code.co_varnames[1 : code.co_argcount]
     return names

@@ -29,9 +29,7 @@ class Structure(Protocol):
     """
 
     @property
-    def hops(self) -> int:
-        """H."""
-        ...
+    def hops(self) -> int: ...
 
     def counter(self, counter: Counter) -> int:
         """Returns the number of nodes or edges of a hop."""
@@ -44,23 +42,14 @@ class Structure(Protocol):
     def graph(
         self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
     ) -> nn.LayerGraph:
-        """Returns the edges of a convolution.
-
-        Args:
-            layer: its number for the keys of dropout, from 1.
-            targets: the hops of the nodes whose rows are computed.
-            edges: the hops of the edges that it is called with.
-            drops: whether the convolution drops elements now.
-        """
+        """Returns the edges of a convolution. ``layer``: its number for the keys of dropout, from
+        1. ``targets``: the hops of the nodes whose rows are computed. ``edges``: the hops of the
+        edges that it is called with. ``drops``: whether it drops elements now."""
         ...
 
     def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
-        """Returns the key of a dropout, and the ids of its rows (None: row numbers).
-
-        Args:
-            layer: the number of convolutions before it.
-            place: the number of dropouts before it since then.
-        """
+        """Returns the key of a dropout, and the ids of its rows (None: row numbers). ``layer``: the
+        number of convolutions before it. ``place``: the number of dropouts before it since then."""
         ...
 
 
@@ -116,8 +105,6 @@ class UnsampledGraph:
 
 @dataclass(frozen=True)
 class SampledBatch:
-    """A sampled batch with known hops."""
-
     relations: Mapping[RelationName, PrefixEdges]  # the edges of each relation
     nodes: Mapping[TypeName, NodesByHop]  # the nodes of each type
     hops: int
@@ -192,12 +179,8 @@ class InducedBatch:
 
 
 class PrefixLayer(nn.TypedEdges):
-    """The edges of a layer of several relations.
-
-    Args:
-        relations: the relations that it is called with.
-        of_layer: layer, targets, edges and drops, as in `Structure.graph`.
-    """
+    """The edges of a layer of several relations. ``of_layer``: the last four arguments of
+    `Structure.graph`."""
 
     def __init__(
         self,

@@ -100,8 +100,6 @@ def _state_of_leaf(module: torch.nn.Module) -> Any:
 
 @dataclass
 class Entry:
-    """What is known of calls with arguments of one pattern."""
-
     function: CapturedFunction = field(default_factory=CapturedFunction)
     #: why ``forward`` cannot be captured, by the modes that it was called in
     refused: dict[Any, str] = field(default_factory=dict)
@@ -313,19 +311,14 @@ def traced_class(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
 
 @dataclass(frozen=True)
 class Plain:
-    """The verdict that a call is a plain one."""
-
     reason: str | None = None  # if it is a new one
     cuts: bool = True  # the result is cut to the rows of the seeds, as graphs of the model tell
     forget: Callable[[], Any] = lambda: None  # takes the verdict back
 
 
 def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
-    """Computes a call by a captured graph, which is captured where there is none.
-
-    Returns:
-        The result; or a `Plain` where ``forward`` must be called plainly.
-    """
+    """Computes a call by a captured graph, which is captured where there is none. Returns the
+    result, or a `Plain` where ``forward`` must be called plainly."""
     if any(map(must_be_called, (one for one in model.modules() if one is not model))):
         return Plain()
     if any(map(is_uninitialized_parameter, model.parameters())):
@@ -449,7 +442,6 @@ class Call:
         return {name: fill(name, one) for name, one in self._bound.arguments.items()}
 
     def __call__(self, captured: Captured, values: tuple[Any, ...]) -> Sequence[Any]:
-        """Returns the outputs of a graph, for the values of its placeholders."""
         model, tracing, bound = self._model, self._tracing, self._bound
         if captured.made is None:
             captured.made = self.translated(captured)
@@ -540,11 +532,8 @@ class Call:
         return graph.wrong
 
     def check(self, graph: Graph, inputs: Sequence[Any]) -> None:
-        """Compares the programs of a new graph with the graph itself, once.
-
-        Raises:
-            Refusal: they differ.
-        """
+        """Compares the programs of a new graph with the graph itself, once. Raises `Refusal` if
+        they differ."""
         seeds = self._bound.seeds is not None
         if seeds in graph.programs:
             return
@@ -669,11 +658,8 @@ def _first_rows(one: Any, axis: Any, bound: Bound) -> Any:
 
 
 def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:
-    """Returns the result of a plain call with the rows of the seeds, as a graph would.
-
-    Args:
-        axes: what the rows of each tensor are; nothing is cut where None.
-    """
+    """Returns the result of a plain call with the rows of the seeds, as a graph would. ``axes``:
+    what the rows of each tensor are; nothing is cut where None."""
     if bound.seeds is None or axes is None or len(flat(result)) != len(axes):
         return result
     each = iter(axes)

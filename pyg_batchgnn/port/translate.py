@@ -87,14 +87,9 @@ _ARITHMETIC |= {getattr(torch, "sym_sum", max), max, min, float, int, bool, roun
 
 
 def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recording:
-    """Returns the calls of a captured graph.
-
-    Args:
-        judge: tells how the first rows of a convolution are computed.
-
-    Raises:
-        Refusal: the graph does something that cannot be computed for other rows or in other steps.
-    """
+    """Returns the calls of a captured graph. ``judge``: tells how the first rows of a convolution
+    are computed. Raises `Refusal` if the graph does something that cannot be computed for other
+    rows or in other steps."""
     try:
         return _Translator(captured, model, judge).found
     except Exception as error:  # what is not understood is not rewritten
@@ -241,7 +236,6 @@ class _Translator:
         return self._function(target, args, kwargs)
 
     def _number(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Translates a call without tensors."""
         value = self._node.meta.get("example_value")
         if target in (torch.Size, tuple, list) and len(args) == 1:
             return tuple(args[0]) if target is not list else list(args[0])
@@ -277,7 +271,6 @@ class _Translator:
         return f"it calls {name}, which is not known{self._at()}"
 
     def _size(self, ref: Ref, dim: Any) -> Any:
-        """Translates the size of a dimension."""
         value, axis = self._shapes[ref.number], self.found.axes[ref.number]
         if type(dim) is int:
             form = form_of(axis)
@@ -333,8 +326,8 @@ class _Translator:
         return made.tree
 
     def _draws(self) -> bool:
-        """Returns whether a function that is not known draws from torch's generator; True where
-        that cannot be told."""
+        """Returns whether a function draws from torch's generator; True where that cannot be
+        told."""
         node = self._node
         if node.target in _ATTENTIONS:
             place = _ATTENTIONS[node.target]
@@ -369,8 +362,7 @@ class _Translator:
                 raise Refusal(f"it writes to an input or a parameter{self._at()}")
 
     def _overwritten(self, old: int, new: int) -> None:
-        """Notes that a value was written to: it is the new one now. Others that share its memory
-        must not be read."""
+        """Notes that a value was written to. Others that share its memory must not be read."""
         storage = self._storages[old]
         for other in range(new):
             shares = storage is not None and self._storages[other] == storage
@@ -479,7 +471,6 @@ class _Translator:
         return made.tree
 
     def _leaf_of_one(self, path: str, module: torch.nn.Module, x: Any) -> Any:
-        """Translates a call of a module with one tensor, or with a list of them."""
         axes = {self.found.axes[one] for one in refs(x)}
         axis = axes.pop() if len(axes) == 1 else WHOLE
         least = min(self._shapes[one].dim() for one in refs(x))
@@ -501,8 +492,8 @@ class _Translator:
     def _conv_axis(
         self, conv: torch.nn.Module, x: Any, edge_index: Any, given: Mapping[str, Any]
     ) -> tuple[Axis, Way | None]:
-        """Returns what the rows of a convolution are, and how its first rows are computed, if they
-        can be asked for."""
+        """Returns what the rows of a convolution are, and how the first are computed, if they can
+        be."""
         sources, targets = x if isinstance(x, tuple) else (x, x)
         rows = self._axis_by_number(targets)
         reason = self._reason_against(sources, targets, edge_index, given)
@@ -535,7 +526,6 @@ class _Translator:
         return None
 
     def _leaf_by_type(self, path: str, conv: Any, tensors: Any, names: Sequence[str]) -> Any:
-        """Translates a call of a `HeteroConv`."""
         *given, targets = names
         found = dict(zip(given, tensors, strict=True))
         x = {name: one for name, one in found.items() if INSIDE not in name}
@@ -566,7 +556,6 @@ class _Translator:
         return self._judge(one, self._shaped(rows), self._shaped(edges[relation]), {})
 
     def _propagated(self, path: str, conv: Any, plain: Ref, tensors: Any, names: Sequence[str]) -> Any:
-        """Translates the message passing of a layer of the user's own."""
         edge_index, *rest = tensors
         given = dict(zip(names[1:], rest, strict=True))
         self._layer += 1
@@ -653,8 +642,6 @@ class _Generators(TorchDispatchMode):
 
 
 class _Made:
-    """What a call made: the call, and a tree of references."""
-
     def __init__(self, call: Call, tree: Any) -> None:
         self.call, self.tree = call, tree
 
@@ -681,14 +668,12 @@ _SELECTS = {Tensor.__getitem__, operator.getitem, Tensor.unbind, torch.unbind, T
 
 
 def _on_a_copy(func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Returns a copy that a function wrote to."""
     made = x.clone()
     func(made, *args, **kwargs)
     return made
 
 
 def with_items(x: Tensor, index: Any, value: Any) -> Tensor:
-    """Returns a copy in which some items have other values."""
     made = x.clone()
     made[index] = value
     return made
