@@ -116,15 +116,8 @@ class Batch:
         self.source, self.structure, self.seeds = source, structure, seeds
 
     @classmethod
-    def of(cls, source: Any, *, needs_seeds: bool = True, by_type: bool = False) -> Batch | None:
+    def of(cls, source: Any, needs_seeds: bool = True) -> Batch | None:
         """Returns a batch; None if its edges are of a form that is not known."""
-        found = cls._of(source, needs_seeds)
-        if found is not None:
-            found.by_type = by_type
-        return found
-
-    @classmethod
-    def _of(cls, source: Any, needs_seeds: bool) -> Batch | None:
         if isinstance(source, SampledMinibatch):
             if nn.has_halo(source):
                 return None

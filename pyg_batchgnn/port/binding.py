@@ -79,10 +79,12 @@ def bind(
             return _of_whole_batch(signature, args, kwargs, rows)
         if len(args) > 1:
             refuse_batch(args[0], args[1])
-        batch = Batch.of(args[0], by_type=by_type)
+        batch = Batch.of(args[0])
         if batch is None:
             refuse_on_device(args[0])
-        return None if batch is None else _by_name(signature, every, names or every, batch, kwargs)
+            return None
+        batch.by_type = by_type
+        return _by_name(signature, every, names or every, batch, kwargs)
     try:
         found = signature.bind(None, *args, **kwargs).arguments
     except TypeError as error:
@@ -251,10 +253,6 @@ def _is_by_type(one: Any) -> bool:
     return isinstance(one, Mapping) and bool(one) and all(isinstance(name, str) for name in one)
 
 
-def _is_by_relation(one: Any) -> bool:
-    return isinstance(one, Mapping) and bool(one) and all(isinstance(name, tuple) for name in one)
-
-
 def _are_counts(one: Mapping[Any, Any]) -> bool:
     return bool(one) and all(map(are_counts, one.values()))
 
@@ -262,7 +260,8 @@ def _are_counts(one: Mapping[Any, Any]) -> bool:
 def _as_typed(arguments: dict[str, Any]) -> Bound | None:
     """Returns the arguments of a call with dicts by node type and by relation."""
     rows = next((one for one in arguments.values() if _is_by_type(one)), None)
-    edges = next((one for one in arguments.values() if _is_by_relation(one)), None)
+    dicts = (one for one in arguments.values() if isinstance(one, Mapping) and one)
+    edges = next((one for one in dicts if all(isinstance(name, tuple) for name in one)), None)
     if rows is None or edges is None or not all(map(are_plain_edges, edges.values())):
         return None
     if not all(isinstance(one, Tensor) and one.dim() for one in rows.values()):

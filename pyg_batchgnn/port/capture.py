@@ -291,7 +291,7 @@ def _small(module: torch.nn.Module, given: Mapping[str, Tensor]) -> Any:
         if name not in edges
     }
     plain = {place: _originals[place] for place in _originals if vars(place[0]).get(place[1]) in _OURS}
-    with unset_fake_temporarily(), torch.no_grad(), _calm(module), _in_place(plain):
+    with unset_fake_temporarily(), torch.no_grad(), calm(module), _in_place(plain):
         made: dict[str, Any] = {
             name: torch.zeros((2, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()
         }
@@ -308,9 +308,11 @@ def _small(module: torch.nn.Module, given: Mapping[str, Tensor]) -> Any:
 
 
 @contextmanager
-def _calm(module: torch.nn.Module) -> Iterator[None]:
-    """Sets a module to evaluation mode for the duration of a block, which changes no generator."""
-    were, state = [(one, one.training) for one in module.modules()], torch.get_rng_state()
+def calm(module: torch.nn.Module, keeps: Callable[[Any], bool] = lambda _: False) -> Iterator[None]:
+    """Sets a module to evaluation mode for the duration of a block, which changes no generator.
+    ``keeps``: whether a module in it keeps its mode."""
+    were = [(one, one.training) for one in module.modules() if not keeps(one)]
+    state = torch.get_rng_state()
     try:
         for one, _ in were:
             one.training = False
@@ -391,11 +393,8 @@ class Captured:
         if _local.run is None:
             raise Miss
         given = zip(values, self.numbers, strict=True)
-        return _local.run(self, tuple(_number(value) if number else value for value, number in given))
-
-
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, Tensor) else value
+        values = tuple(one.item() if number and isinstance(one, Tensor) else one for one, number in given)
+        return _local.run(self, values)
 
 
 class _WrittenError(Exception):
@@ -605,7 +604,7 @@ class CapturedFunction:
         `Refusal` if Dynamo cannot see what the function does, and `Miss` if it is turned off."""
         import torch.fx.experimental._config as shapes
 
-        sizes = [size for one in tensors(arguments) for size in one.shape[:2]]
+        sizes = [size for one in rules.tensors(arguments) for size in one.shape[:2]]
         known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}
         outer = _local.capture, _local.run
         modules = {id(one): one for one in model.modules()}
@@ -640,18 +639,6 @@ class CapturedFunction:
                 raise
             capture.written |= inside.found
             return self._compiled(forward, model, arguments)
-
-
-def tensors(tree: Any) -> Iterator[Tensor]:
-    """Yields the tensors in nested arguments."""
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (tuple, list)):
-        for one in tree:
-            yield from tensors(one)
-    elif isinstance(tree, Mapping):
-        for one in tree.values():
-            yield from tensors(one)
 
 
 def _reason(error: BaseException) -> str:

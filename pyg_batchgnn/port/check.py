@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +21,7 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
-from pyg_batchgnn.port.capture import Captured
+from pyg_batchgnn.port.capture import Captured, calm
 from pyg_batchgnn.port.execution import Frame, run
 from pyg_batchgnn.port.graph_run import run_graph
 from pyg_batchgnn.port.inputs import Accelerated
@@ -73,19 +72,15 @@ class _WithoutDropout(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+@dataclass
 class _Trial:
-    def __init__(
-        self,
-        captured: Captured,
-        program: Program,
-        model: torch.nn.Module,
-        leaves: list[ArgumentTensor],
-        places: Sequence[int | None],
-        values: Sequence[Any],
-    ) -> None:
-        self.captured, self.program, self.model = captured, program, model
-        self.leaves, self._places, self._values = leaves, places, values
-        self._random = torch.Generator().manual_seed(5)
+    captured: Captured
+    program: Program
+    model: torch.nn.Module
+    leaves: list[ArgumentTensor]
+    _places: Sequence[int | None]
+    _values: Sequence[Any]
+    _random: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(5))
 
     def difference(
         self, batches: Sequence[SmallBatch | None], structure: Structure, wide: bool
@@ -93,10 +88,10 @@ class _Trial:
         grads = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
         for batch in batches:
             modes = torch.inference_mode(False), torch.set_grad_enabled(grads)
-            with modes[0], modes[1], torch.autocast("cpu", enabled=False), _calm(self.model):
+            with modes[0], modes[1], torch.autocast("cpu", enabled=False), calm(self.model, _keeps_mode):
                 clones = self._clones(wide)
                 named = {name: clones[id(one)] for name, one in self._tensors_of_model()}
-                hooks = torch.autograd.graph.saved_tensors_hooks(_same, _same)
+                hooks = torch.autograd.graph.saved_tensors_hooks(lambda one: one, lambda one: one)
                 with _reparametrize_module(self.model, named), _WithoutDropout(), hooks:
                     reason = self._differs(batch, batch.structure if batch else structure, clones, wide)
             if reason is not None:
@@ -209,10 +204,6 @@ class _Trial:
         return all(_is_close(one, other, tolerance) for one, other in zip(*both, strict=True))
 
 
-def _same(one: Any) -> Any:
-    return one
-
-
 def _pygs(module: Any) -> Callable[..., Any]:
     """Returns the ``forward`` that PyG or torch wrote."""
     if isinstance(module, Accelerated):
@@ -227,19 +218,10 @@ def _size(place: ArgumentTensor, dim: int, structure: Structure, value: Any) -> 
     return form.value(structure.counter) if rows and form is not None else value
 
 
-@contextmanager
-def _calm(model: torch.nn.Module) -> Iterator[None]:
-    """Sets modules to evaluation mode, but for layers of the user's own, whose ``message`` was
-    captured in the mode that they have."""
-    were = [(one, one.training) for one in model.modules()]
-    try:
-        for one, _ in were:
-            if not (isinstance(one, MessagePassing) and foreign.is_users(one)):
-                one.training = False
-        yield
-    finally:
-        for one, training in were:
-            one.training = training
+def _keeps_mode(module: Any) -> bool:
+    """Returns whether a module is a layer of the user's own, whose ``message`` was captured in the
+    mode that it has."""
+    return isinstance(module, MessagePassing) and foreign.is_users(module)
 
 
 def _is_close(one: Any, other: Any, tolerance: float) -> bool:

@@ -36,17 +36,11 @@ Rows = Tensor | Sequence[Tensor]
 def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Module]] = ()) -> str | None:
     """Returns why a layer must compute all rows, or None if `call_trimmed` may compute the first.
 
-    The answer holds until somebody changes options, parts, hooks or ``training``.
-
-    A batch norm in a layer that takes pairs, for sources and targets, sees the targets and the
-    edges that are asked for. It does not make the layer whole, and neither does dropout, which then
-    drops other elements.
-
-    Args:
-        conv: the layer.
-        x: its input, if it is known.
-        trims: classes, of layers or of parts of layers, that the user says may be trimmed. Of their
-            parts only aggregations and batch norms are looked at.
+    The answer holds until somebody changes options, parts, hooks or ``training``. A batch norm in a
+    layer that takes pairs, for sources and targets, sees the targets and the edges that are asked
+    for. It does not make the layer whole, and neither does dropout, which then drops other
+    elements. ``trims``: classes, of layers or of their parts, that the user says may be trimmed. Of
+    their own parts only aggregations and batch norms are looked at.
     """
     kind = kind_of(conv)
     if kind in _WHOLE or not (kind in _LAYERS or kind in trims):
@@ -61,7 +55,9 @@ def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Mod
     if why is None and isinstance(x, (tuple, list)) and layer is not _NAMED and not layer.pairs(conv):
         why = "is called with rows of sources and of targets"
     if why is None and not layer.pairs(conv):
-        norm = next((name for name, one in conv.named_modules() if _takes_statistics(one)), None)
+        norms = ((name, one) for name, one in conv.named_modules() if kind_of(one) in _BATCH_NORMS)
+        found = (name for name, one in norms if one.training or one.running_mean is None)
+        norm = next(found, None)
         why = None if norm is None else f"takes statistics of all rows in {norm}, a batch norm"
     return None if why is None else f"{kind.__name__} {why}"
 
@@ -74,19 +70,16 @@ def call_trimmed(
     edge_values: Mapping[str, Any] | None = None,
     node_values: Mapping[str, Any] | None = None,
 ) -> Tensor:
-    """Returns the first rows of a layer's result, from a prefix of nodes and edges.
+    """Returns the first ``num_targets`` rows of the result of a layer without a `whole_reason`.
 
     Layers that take a pair, for sources and targets, are called with one, so that all that they do
-    for targets is done for ``num_targets`` rows. Others compute a row for each source, of which the
-    first are returned. Options of ``forward`` other than values keep their defaults.
+    for targets is done for ``num_targets`` rows. Others compute a row for each source. Options of
+    ``forward`` other than values keep their defaults.
 
     Args:
-        conv: a layer of which `whole_reason` returns None.
         x: the first rows of its input, [S, ...]; or those of the sources and those of the targets.
         edge_index: the in-edges of the first ``num_targets`` nodes, all of them and no others,
-            [2, E], by target. Their sources are among the first S nodes. Some layers of PyG fail
-            without edges.
-        num_targets: the number of rows to compute, at most S.
+            [2, E], by target. Some layers of PyG fail without edges.
         edge_values: arguments with a value for each of these edges.
         node_values: arguments, beside ``x``, with a value for each of the first S nodes.
 
@@ -151,8 +144,7 @@ def _normalised(conv: Any) -> str | None:
 
 def _rounds(name: str, normalises: bool = False) -> Rule:
     def why(conv: Any) -> str | None:
-        rounds = getattr(conv, name)
-        several = f"passes messages {name}={rounds} times" if rounds > 1 else None
+        several = f"passes messages {name}={getattr(conv, name)} times" if getattr(conv, name) > 1 else None
         return (_normalised(conv) if normalises else None) or several
 
     return why
@@ -206,17 +198,12 @@ _NAMED = _square(dims=())
 _LOOKED_INTO = "is no message passing layer itself, but the layers in it may be trimmed"
 #: The classes of which no layer is trimmed.
 _WHOLE: dict[type[Module], str] = {
-    convs.CuGraphSAGEConv: "takes edges in cuGraph's form",
-    convs.CuGraphGATConv: "takes edges in cuGraph's form",
-    convs.CuGraphRGCNConv: "takes edges in cuGraph's form",
+    **dict.fromkeys(
+        (convs.CuGraphSAGEConv, convs.CuGraphGATConv, convs.CuGraphRGCNConv), "takes edges in cuGraph's form"
+    ),
     convs.FusedGATConv: "takes edges in dgNN's form",
-    convs.GravNetConv: _NEIGHBOURS,
-    convs.DynamicEdgeConv: _NEIGHBOURS,
-    convs.XConv: _NEIGHBOURS,
-    convs.ARMAConv: _DEGREES,
-    convs.SGConv: _DEGREES,
-    convs.SSGConv: _DEGREES,
-    convs.MixHopConv: _DEGREES,
+    **dict.fromkeys((convs.GravNetConv, convs.DynamicEdgeConv, convs.XConv), _NEIGHBOURS),
+    **dict.fromkeys((convs.ARMAConv, convs.SGConv, convs.SSGConv, convs.MixHopConv), _DEGREES),
     convs.SignedConv: "takes edges of two signs",
     convs.HypergraphConv: "passes messages to hyperedges and back",
     convs.PANConv: "multiplies the matrix of all edges with itself",
@@ -322,10 +309,6 @@ def _whys_of_part(part: Module, trims: Collection[type[Module]], path: str) -> I
 _BATCH_NORMS = (torch.nn.BatchNorm1d, torch.nn.SyncBatchNorm)
 
 
-def _takes_statistics(module: Any) -> bool:
-    return kind_of(module) in _BATCH_NORMS and (module.training or module.running_mean is None)
-
-
 # Parts ############################################################################################
 
 
@@ -347,11 +330,7 @@ def _unless(name: str, clause: str) -> Rule:
 
 
 def _always(clause: str) -> Rule:
-    def rule(part: Any) -> str:
-        del part
-        return clause
-
-    return rule
+    return lambda _: clause
 
 
 _OF_ALL = _always("looks at all rows")

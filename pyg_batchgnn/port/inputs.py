@@ -66,13 +66,12 @@ def is_plain(x: Any, dtype: torch.dtype | None = None) -> bool:
         and x.is_cpu
         and x.layout is _strided
         and (found := x.dtype) in _DTYPES
-        and (found is dtype or dtype is None or _autocasts(x))
+        and (found is dtype or dtype is None or (found is not torch.float64 and _autocasts()))
     )
 
 
-def _autocasts(x: Tensor) -> bool:
-    autocast = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
-    return autocast and x.dtype is not torch.float64
+def _autocasts() -> bool:
+    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
 
 
 def are_plain_edges(edge_index: Any) -> bool:

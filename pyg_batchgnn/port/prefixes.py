@@ -164,19 +164,12 @@ def layer_edges(edge_index: Tensor, rows: int) -> nn.LayerGraph | None:
     """
     base = edge_index if edge_index._base is None else edge_index._base
     found = known_prefixes(base)
-    if found is None or (base is not edge_index and not _is_first_part(edge_index, base)):
+    if found is None or edge_index.data_ptr() != base.data_ptr() or edge_index.stride() != base.stride():
+        return None
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
         return None
     for hops in range(found.hops, -1, -1):
         sources = found.sources(hops)
         if found.edges(hops) == edge_index.size(1) and sources <= rows:
             return found.graph(0, hops, padded=True) if rows == sources else None
     return None
-
-
-def _is_first_part(part: Tensor, base: Tensor) -> bool:
-    return (
-        part.dim() == 2
-        and part.size(0) == 2
-        and part.stride() == base.stride()
-        and part.data_ptr() == base.data_ptr()
-    )

@@ -79,7 +79,10 @@ class Program:
         self.recording, self.seeds = recording, seeds
         self.axes = recording.axes
         self.need: dict[int, int] = {}
-        self._demand_output()
+        for one, returned in zip(recording.output, recording.returned, strict=True):
+            if isinstance(one, Ref):
+                first = seeds and returned and isinstance(self.axes[one.number], Nodes)
+                self._ask(one, 0 if first else self.full(one.number))
         for call in reversed(recording.calls):
             self._demand(call, model)
         if layerwise:
@@ -87,12 +90,6 @@ class Program:
         self.steps = _fused(self, model)
 
     # Demand ---------------------------------------------------------------------------------------
-
-    def _demand_output(self) -> None:
-        for one, returned in zip(self.recording.output, self.recording.returned, strict=True):
-            if isinstance(one, Ref):
-                first = self.seeds and returned and isinstance(self.axes[one.number], Nodes)
-                self._ask(one, 0 if first else self.full(one.number))
 
     def full(self, number: int) -> int:
         """Returns the hops of all rows of a value."""
@@ -129,17 +126,11 @@ class Program:
     def _demand_above(self, call: Call, hops: int) -> None:
         """Asks for the rows that a convolution reads: those of its targets, and of one hop more."""
         reads = Reads.of(call)
-        above = min(hops + 1, self._edge_hops(call))
+        above = min(hops + 1, self.full(refs(reads.edges)[0]))
         mapped((reads.sources, reads.values), lambda leaf: self._ask(leaf, above))
         mapped(reads.targets, lambda leaf: self._ask(leaf, hops))
         mapped(reads.edges, self._ask_all)
         mapped(reads.values.get("edge_weight"), self._ask_all)  # a norm takes the weights of all edges
-
-    def _edge_hops(self, call: Call) -> int:
-        (first, *_) = refs(Reads.of(call).edges)
-        axis = self.axes[first]
-        assert isinstance(axis, BatchEdges)
-        return axis.hops
 
     def _takes_seeds(self, call: Call) -> bool:
         """Returns whether a call takes rows of nodes by ids of seeds."""
@@ -148,11 +139,8 @@ class Program:
         if call.target not in rules.GETITEM and call.args[1] != 0:
             return False  # columns
         axes = [self.axes[one] for one in refs(call.args[1:])]
-        return (
-            isinstance(self.axes[call.args[0].number], Nodes)
-            and all(isinstance(one, SeedIds) for one in axes)
-            and bool(axes)
-        )
+        of_nodes = isinstance(self.axes[call.args[0].number], Nodes)
+        return of_nodes and bool(axes) and all(isinstance(one, SeedIds) for one in axes)
 
     def _ask_all(self, leaf: Any) -> Any:
         return self._ask(leaf, self.full(leaf.number)) if isinstance(leaf, Ref) else leaf
@@ -201,12 +189,9 @@ class Reads:
             values = {name: one for name, one in call.kwargs.items() if name not in rows}
             return cls(rows, rows, call.args[0], values)
         given = dict(zip(call.names, call.args, strict=False)) | call.kwargs
-        values = {
-            name: one for name, one in given.items() if name not in ("x", "edge_index") and one is not None
-        }
-        x = given["x"]
+        x, edges = given.pop("x"), given.pop("edge_index")
         sources, targets = x if isinstance(x, (tuple, list)) else (x, x)
-        return cls(sources, targets, given["edge_index"], values)
+        return cls(sources, targets, edges, {name: one for name, one in given.items() if one is not None})
 
 
 #: Functions that take rows by their numbers.
@@ -288,11 +273,7 @@ def _is_summand(call: Call, model: torch.nn.Module) -> bool:
 
 def _free(steps: Sequence[ProgramStep], recording: Recording) -> None:
     kept = set(refs(recording.output))
-    last: dict[int, ProgramStep] = {}
-    for step in steps:
-        for one in step.reads:
-            last[one] = step
-        last[step.result] = step
+    last = {one: step for step in steps for one in (*step.reads, step.result)}
     for number, step in last.items():
         if number not in kept:
             step.frees.append(number)
@@ -309,26 +290,19 @@ def module_of(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:
 
 def is_relu(call: Call, model: torch.nn.Module) -> bool:
     module = module_of(call, model)
-    if module is not None:
-        return rules.kind_of(module) is torch.nn.ReLU
-    return call.target in _RELUS
+    return call.target in _RELUS if module is None else rules.kind_of(module) is torch.nn.ReLU
 
 
 def is_dropout(call: Call, model: torch.nn.Module) -> bool:
     module = module_of(call, model)
-    if module is not None:
-        return rules.kind_of(module) is torch.nn.Dropout
-    return call.target in _DROPOUTS
+    return call.target in _DROPOUTS if module is None else rules.kind_of(module) is torch.nn.Dropout
 
 
 def may_overwrite(call: Call, model: torch.nn.Module) -> bool:
     """Returns whether no gradient needs the result of a call."""
     module = module_of(call, model)
     if module is None:
-        return call.target in _SUMS or call.target in (
-            torch.nn.functional.layer_norm,
-            torch.nn.functional.linear,
-        )
+        return call.target in {*_SUMS, torch.nn.functional.layer_norm, torch.nn.functional.linear}
     kind = rules.kind_of(module)
     if kind in rules.LINEAR or isinstance(module, nn.NativeConv):
         return True
@@ -341,13 +315,11 @@ def rate_of(call: Call, model: torch.nn.Module, values: Mapping[int, Any]) -> fl
     module = module_of(call, model)
     if module is not None:
         return float(module.p) if module.training else 0.0  # type: ignore[arg-type]
-    names = (
-        ("input", "p", "training") if call.target is torch.nn.functional.dropout else ("input", "p", "train")
-    )
-    given = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+    training = "training" if call.target is torch.nn.functional.dropout else "train"
+    given = {**dict(zip(("input", "p", training), call.args, strict=False)), **call.kwargs}
     rate = given.get("p", 0.5)
     rate = values[rate.number] if isinstance(rate, Ref) else rate
-    return float(rate) if given.get(names[2], True) else 0.0
+    return float(rate) if given.get(training, True) else 0.0
 
 
 def is_convolution(step: ProgramStep) -> bool:

@@ -132,16 +132,10 @@ def form_of(axis: Axis) -> Form | None:
 
 def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
     """Returns the axis of the first ``form`` rows of a value; None if that is no prefix by hop."""
-    known = form_of(axis)
-    if form is None or known is None:
+    if form is None or not isinstance(axis, (Nodes, Edges, BatchEdges)):
         return None
-    if not isinstance(axis, (Nodes, Edges, BatchEdges)):
-        return None
-    for hops in range(axis.hops + 1):
-        shorter = replace(axis, hops=hops)
-        if form_of(shorter) == form:
-            return shorter
-    return None
+    shorter = (replace(axis, hops=hops) for hops in range(axis.hops + 1))
+    return next((one for one in shorter if form_of(one) == form), None)
 
 
 # Calls ############################################################################################

@@ -48,24 +48,11 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
         memory_budget: int | str | None = None,
         scratch: str | Path | None = None,
     ) -> Tensor:
-        """Returns the output of all nodes, layer by layer, each node once from all its neighbours.
+        """Returns the output of the nodes of this process, [n, out_channels], layer by layer.
 
-        Weights and features of edges that the data holds are not used.
-
-        Args:
-            loader: a loader of this package, of any fanouts and seed nodes. PyG's own loaders go to
-                PyG's method.
-            device: as in PyG; the CPU where None.
-            embedding_device: as in PyG.
-            progress_bar: shows the progress.
-            cache: as in PyG; not needed with a loader of this package.
-            memory_budget: bytes (or a text like "2GiB") of the pieces that are computed at once,
-                and of the rows of layers; chosen where None.
-            scratch: the folder of rows that do not fit; see `AllNodes`.
-
-        Returns:
-            [n, out_channels], one row per node that this process owns. Where it does not fit, the
-            tensor is mapped from a file that is gone with it.
+        Weights and features of edges that the data holds are not used. ``memory_budget`` and
+        ``scratch`` are those of `pyg_batchgnn.inference`. Loaders other than this package's go to
+        PyG's method, which takes ``device``, ``embedding_device`` and ``cache``.
 
         Raises:
             TypeError: ``loader`` is no loader.
@@ -110,21 +97,14 @@ Module = torch.nn.Module
 
 #: The class that each class becomes. An instance keeps its parameters and attributes.
 NATIVE: dict[type[Module], type[Module]] = {
-    torch_geometric.nn.GraphSAGE: AcceleratedGraphSAGE,
-    torch_geometric.nn.GCN: AcceleratedGCN,
-    torch_geometric.nn.GIN: AcceleratedGIN,
-    torch_geometric.nn.GAT: AcceleratedGAT,
-    torch_geometric.nn.SAGEConv: modules.AcceleratedSAGEConv,
-    torch_geometric.nn.GCNConv: modules.AcceleratedGCNConv,
-    torch_geometric.nn.GINConv: modules.AcceleratedGINConv,
-    torch_geometric.nn.GATConv: modules.AcceleratedGATConv,
-    torch_geometric.nn.GATv2Conv: modules.AcceleratedGATv2Conv,
-    torch_geometric.nn.TransformerConv: modules.AcceleratedTransformerConv,
-    torch_geometric.nn.HeteroConv: AcceleratedHeteroConv,
-    torch_geometric.nn.MLP: modules.AcceleratedMLP,
-    torch.nn.BatchNorm1d: modules.AcceleratedBatchNorm1d,
-    torch.nn.ReLU: modules.AcceleratedReLU,
-    torch.nn.Dropout: modules.AcceleratedDropout,
+    one.stands_for: one
+    for one in (
+        *(AcceleratedGraphSAGE, AcceleratedGCN, AcceleratedGIN, AcceleratedGAT, AcceleratedHeteroConv),
+        *(modules.AcceleratedSAGEConv, modules.AcceleratedGCNConv, modules.AcceleratedGINConv),
+        *(modules.AcceleratedGATConv, modules.AcceleratedGATv2Conv, modules.AcceleratedTransformerConv),
+        *(modules.AcceleratedMLP, modules.AcceleratedBatchNorm1d, modules.AcceleratedReLU),
+        modules.AcceleratedDropout,
+    )
 }
 _CHECKS: dict[type[Module], Callable[..., None]] = {
     torch_geometric.nn.SAGEConv: nn.SAGEConv.check,
@@ -157,21 +137,15 @@ def reason_against(module: Module, places: int) -> str | None:
         return f"the same instance stands in {places} places"
     if _is_hooked(module):
         return "it has hooks"
-    if isinstance(module, torch_geometric.nn.MLP):
-        inside = _reason_inside(module)
-        if inside is not None:
-            return inside
+    if isinstance(module, torch_geometric.nn.MLP) and (inside := _reason_inside(module)) is not None:
+        return inside
     try:
-        _CHECKS.get(kind, _accept)(module)
+        _CHECKS.get(kind, lambda _: None)(module)
     except ValueError as error:
         return str(error)
     except (AttributeError, TypeError, KeyError) as error:  # of attributes that were deleted
         return f"it is not as PyG made it: {error}"
     return None
-
-
-def _accept(module: Module) -> None:
-    del module
 
 
 def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
@@ -248,21 +222,17 @@ def accelerate(
         raise TypeError(f"accelerate takes a torch.nn.Module, got {type(model).__name__}")
     if not callable(report):
         raise TypeError(f"report takes a function such as print, got {report!r}")
-    _check_trims(trims, rows)
+    for one in trims:
+        if not (isinstance(one, type) and issubclass(one, Module)):
+            raise TypeError(f"trims holds classes of layers, got {one!r}")
+    if rows not in (None, "seeds"):
+        raise ValueError(f"rows must be None or 'seeds', got {rows!r}")
     places = Counter(id(module) for _, module in model.named_modules(remove_duplicate=False))
     found = AccelerationReport()
     _visit(model, "", places, found, report)
     _trace(model, tuple(trims), rows, report)
     report(found)
     return model
-
-
-def _check_trims(trims: Sequence[type[Module]], rows: str | None) -> None:
-    for one in trims:
-        if not (isinstance(one, type) and issubclass(one, Module)):
-            raise TypeError(f"trims holds classes of layers, got {one!r}")
-    if rows not in (None, "seeds"):
-        raise ValueError(f"rows must be None or 'seeds', got {rows!r}")
 
 
 def _trace(

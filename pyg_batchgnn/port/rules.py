@@ -41,26 +41,13 @@ _ALONG = {
         ("std", "var", "median", "all", "any", "sort", "argsort", "unbind", "squeeze", "unsqueeze"), 1
     ),
     **dict.fromkeys(("chunk", "split", "tensor_split", "topk"), 2),
-    **{
-        "cat": 1,
-        "concat": 1,
-        "concatenate": 1,
-        "stack": 1,
-        "flip": 1,
-        "flatten": 1,
-        "unflatten": 1,
-        "narrow": 1,
-    },
+    **dict.fromkeys(("cat", "concat", "concatenate", "stack", "flip", "flatten", "unflatten", "narrow"), 1),
     **{"norm": 2, "normalize": 2, "index_select": 1, "select": 1, "kthvalue": 2, "cosine_similarity": 2},
 }
 #: What `_ALONG` does without a dimension, if that is safe.
 _DEFAULT_DIM = {
-    "glu": -1,
+    **dict.fromkeys(("glu", "topk", "sort", "argsort"), -1),
     "normalize": 1,
-    "unsqueeze": None,
-    "topk": -1,
-    "sort": -1,
-    "argsort": -1,
     "cosine_similarity": 1,
 }
 #: Products of rows with a fixed matrix.

@@ -23,17 +23,12 @@ def with_seed_rows(
     again: Callable[[], Tensor],
     used: Callable[[], None],
 ) -> Tensor:
-    """Puts the rows of the seeds above the values of the other rows.
+    """Puts the rows of the seeds, [S, C] with their gradient, above ``values``, [N, C] without one.
 
     Args:
-        values: [N, C], without a gradient; overwritten.
-        seeds: [S, C], the rows of the seeds, with their gradient.
         leaves: the tensors that take a gradient from the other rows.
         again: computes all rows once more, with gradients of the leaves.
         used: is called if a gradient of other rows arrived.
-
-    Returns:
-        [N, C], in the memory of ``values``.
     """
     result: Tensor = _SeedRows.apply(values, seeds, again, used, *leaves)
     return result

@@ -68,6 +68,12 @@ class Graph:
             self.programs[seeds] = Program(self.recording, model, seeds=seeds)
         return self.programs[seeds]
 
+    def returned_axes(self) -> list[Axis | None]:
+        """Returns what the rows of each output are; None of those that are not returned."""
+        outputs = zip(self.recording.output, self.recording.returned, strict=True)
+        axes = self.recording.axes
+        return [axes[one.number] if returned and isinstance(one, Ref) else None for one, returned in outputs]
+
     def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
         """Returns why rows cannot be computed as they were when ``forward`` was captured, or
         None."""
@@ -76,26 +82,17 @@ class Graph:
                 continue
             conv = model.get_submodule(call.target.path)
             if call.message_passing is None:
-                state = _state_of_leaf(conv)
+                # which rows it looks at, and which it writes to
+                looks = rules.module_rule(conv), rules.takes_row_statistics(conv)
+                state = *looks, getattr(conv, "inplace", False), conv.training
                 if self.states.setdefault(number, state) != state:
                     return f"options of {call.target.path} changed"
-            if call.message_passing is not Way.TRIMMED:
-                continue
-            if call.target.method == "forward" and not isinstance(conv, HeteroConv):
+            trimmed = call.message_passing is Way.TRIMMED and call.target.method == "forward"
+            if trimmed and not isinstance(conv, HeteroConv):
                 reason = foreign.whole_reason(conv, None, trims)
                 if reason is not None:
                     return reason
         return None
-
-
-def _state_of_leaf(module: torch.nn.Module) -> Any:
-    """Returns what decides which rows a module looks at, and which it writes to."""
-    return (
-        rules.module_rule(module),
-        rules.takes_row_statistics(module),
-        getattr(module, "inplace", False),
-        module.training,
-    )
 
 
 @dataclass
@@ -133,9 +130,6 @@ class Tracing:
         if pattern not in self.entries:
             self.entries[pattern] = Entry()
         return self.entries[pattern]
-
-    def note_all_rows(self) -> None:
-        self.uses_all_rows = True
 
     def warn(self, subject: str, text: str) -> None:
         """Warns of what costs speed or changes numbers, once for each subject."""
@@ -381,7 +375,11 @@ def must_be_called(module: torch.nn.Module) -> bool:
 def _check_classes(model: torch.nn.Module, tracing: Tracing) -> None:
     """Forgets all graphs if a class of the user's got other methods, which Dynamo does not see."""
     kinds = {one for module in model.modules() for one in type(module).__mro__ if _is_users(one)}
-    now = {kind: _methods(kind) for kind in kinds}
+    wrappers = (property, staticmethod, classmethod)
+    now = {
+        kind: {name: one for name, one in vars(kind).items() if callable(one) or isinstance(one, wrappers)}
+        for kind in kinds
+    }
     if now != tracing.classes:
         if tracing.classes:
             tracing.entries.clear()
@@ -392,13 +390,6 @@ def _check_classes(model: torch.nn.Module, tracing: Tracing) -> None:
 def _is_users(kind: type) -> bool:
     home = kind.__module__.partition(".")[0]
     return home not in ("torch", "torch_geometric", "pyg_batchgnn", "builtins", "abc", "typing")
-
-
-def _methods(kind: type) -> dict[str, Any]:
-    return {name: one for name, one in vars(kind).items() if callable(one) or isinstance(one, _WRAPPERS)}
-
-
-_WRAPPERS = (property, staticmethod, classmethod)
 
 
 class Call:
@@ -459,10 +450,7 @@ class Call:
         except _ERRORS as error:
             graph.wrong = f"its rows could not be computed by themselves: {type(error).__name__}: {error}"
             return self._as_it_is(graph, inputs, graph.wrong)
-        axes = [
-            axis if returned else None
-            for axis, returned in zip(_axes(graph), graph.recording.returned, strict=True)
-        ]
+        axes = graph.returned_axes()
         self._tell_of_uncut(found, axes)
         return [_first_rows(one, axis, bound) for one, axis in zip(found, axes, strict=True)]
 
@@ -574,9 +562,9 @@ class Call:
             and torch._C._autograd._top_saved_tensors_default_hooks(True) is None  # of a checkpoint, say
             and not (self._tracing.uses_all_rows or graph.draws)
             and graph.recording.returned == [True]
-            and isinstance(_axes(graph)[0], Nodes)
+            and isinstance(graph.returned_axes()[0], Nodes)
             and self._bound.structure.hops > 0
-            and not any(map(_waits_for_gradient, self._taking_gradients(inputs)))
+            and not any(one._backward_hooks or one.retains_grad for one in self._taking_gradients(inputs))
             and graph.program(self._model, seeds=True).is_by_row(self._model)
         )
 
@@ -613,20 +601,12 @@ class Call:
             return rows
         if rows._is_view() or any(isinstance(one, Tensor) and share_memory(one, rows) for one in inputs):
             rows = rows.clone()  # which is overwritten
-        return with_seed_rows(rows, seeds, leaves, with_this_autocast(again), self._tracing.note_all_rows)
+        note = functools.partial(setattr, self._tracing, "uses_all_rows", True)
+        return with_seed_rows(rows, seeds, leaves, with_this_autocast(again), note)
 
 
 #: Errors of a program. Others, such as the one that ends a recomputation, are not its own.
 _ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
-
-
-def _axes(graph: Graph) -> list[Any]:
-    outputs = graph.recording.output
-    return [graph.recording.axes[one.number] if isinstance(one, Ref) else None for one in outputs]
-
-
-def _waits_for_gradient(one: Tensor) -> bool:
-    return bool(one._backward_hooks) or one.retains_grad
 
 
 def _state(model: torch.nn.Module) -> Any:
