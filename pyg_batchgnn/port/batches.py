@@ -101,19 +101,14 @@ def is_batch(one: Any) -> bool:
     return isinstance(one, SampledMinibatch) or (isinstance(one, Data) and hasattr(one, "edge_index"))
 
 
+@dataclass(eq=False)
 class Batch:
-    """A batch, and what is known of its nodes and edges.
+    """A batch, and what is known of its nodes and edges."""
 
-    Attributes:
-        source: the batch.
-        seeds: by node type, the number of seeds.
-        by_type: ``x`` and ``edge_index`` are dicts by type, even if there is one type alone.
-    """
-
-    by_type = False
-
-    def __init__(self, source: Any, structure: Structure, seeds: Mapping[str | None, int]) -> None:
-        self.source, self.structure, self.seeds = source, structure, seeds
+    source: Any
+    structure: Structure
+    seeds: Mapping[str | None, int]  # by node type, their number
+    by_type: bool = False  # ``x`` and ``edge_index`` are dicts by type, even if there is one type alone
 
     @classmethod
     def of(cls, source: Any, needs_seeds: bool = True) -> Batch | None:
@@ -255,9 +250,8 @@ class Batch:
     def _of_minibatch(self, name: str) -> Any:
         batch, hops = self.source, self.structure.hops
         if name == "edge_index_dict":
-            makers = {
-                one: partial(getattr, batch.edges_of(one), "edge_index") for one in batch.schema.relations
-            }
+            edges = {one: batch.edges_of(one) for one in batch.schema.relations}
+            makers = {name: partial(getattr, one, "edge_index") for name, one in edges.items()}
             return {one: ArgumentTensor(make, BatchEdges(one, hops)) for one, make in makers.items()}
         if name == "edge_index":
             return ArgumentTensor(lambda: batch.edge_index, BatchEdges(None, hops))
@@ -293,6 +287,8 @@ class Batch:
         return ArgumentTensor(table if rows.row is None else rows.gather(name), axis)
 
 
+_OF_MINIBATCHES = {"edge_index", "edge_index_dict", "edge_label_index", "batch_size", "n_id", "input_id"}
+_OF_MINIBATCHES |= {"seed_time"}
 #: How deep objects in a batch are opened.
 _DEEPEST = 6
 
@@ -330,9 +326,6 @@ def _closed(source: Any, attributes: Any) -> Any:
     return attributes
 
 
-_OF_MINIBATCHES = (
-    *("edge_index", "edge_index_dict", "batch_size", "n_id", "input_id", "seed_time", "edge_label_index"),
-)
 _TRIPLETS = ("src_index", "dst_pos_index", "dst_neg_index")
 
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Signature
 from typing import Any
 
 from torch import Tensor
@@ -35,8 +36,6 @@ class BatchArgument:
 
 @dataclass(frozen=True)
 class Bound:
-    """The arguments of a call of ``forward``."""
-
     #: by name, with an `ArgumentTensor` for each tensor, and a `Count` for each number that follows
     #: from the sizes of the batch
     arguments: Mapping[str, Any]
@@ -56,17 +55,13 @@ def bind(
     names: tuple[str, ...] | None,
     by_type: bool = False,
 ) -> Bound | None:
-    """Returns the arguments of a call, or None for a call whose nodes and edges are not known.
+    """Returns the arguments of a call of ``forward``, a function of the model and its arguments;
+    None for a call whose nodes and edges are not known.
 
-    Args:
-        forward: the model's own, as a function.
-        args, kwargs: what the model was called with, without the model itself.
-        rows: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
-        names: the parameters that a batch gives values to; all where None.
-        by_type: ``x`` and ``edge_index`` are dicts by type, even if there is one type alone.
-
-    Raises:
-        TypeError: an argument is neither given nor held by the batch.
+    ``rows``: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
+    ``names``: the parameters that a batch gives values to; all where None. ``by_type``: ``x`` and
+    ``edge_index`` are dicts by type, even if there is one type alone. Raises TypeError if an
+    argument is neither given nor held by the batch.
     """
     signature = _signature(forward)
     every = list(signature.parameters)[1:]
@@ -100,13 +95,11 @@ def bind(
 
 
 @functools.lru_cache(maxsize=256)
-def _signature(forward: Callable[..., Any]) -> inspect.Signature:
+def _signature(forward: Callable[..., Any]) -> Signature:
     return inspect.signature(forward)
 
 
-def _takes_batch(
-    signature: inspect.Signature, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> bool:
+def _takes_batch(signature: Signature, names: list[str], args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Returns whether ``forward`` takes the batch itself: its first parameter is nothing in it."""
     first, *rest = names
     others = [one for one in rest[len(args) - 1 :] if _is_required(signature.parameters[one])]
@@ -120,17 +113,12 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def _by_name(
-    signature: inspect.Signature, names: list[str], bound: Sequence[str], batch: Batch, kwargs: dict[str, Any]
+    signature: Signature, names: list[str], bound: Sequence[str], batch: Batch, kwargs: dict[str, Any]
 ) -> Bound:
     found: dict[str, Any] = {}
-    by_type = batch.by_type
-    lacking = [
-        name
-        for name in names
-        if _is_required(signature.parameters[name])
-        and name not in kwargs
-        and not Batch.holds(batch.source, name, by_type=by_type)
-    ]
+    holds = functools.partial(Batch.holds, batch.source, by_type=batch.by_type)
+    required = {name for name in names if _is_required(signature.parameters[name])}
+    lacking = [name for name in names if name in required and name not in kwargs and not holds(name)]
     if lacking:
         given_so = ", ".join(f"{name}=..." for name in lacking)
         raise TypeError(
@@ -144,17 +132,13 @@ def _by_name(
         if name in kwargs:
             found[name] = _beside_batch(name, kwargs[name], batch.structure)
             continue
-        wanted = _is_required(parameter) or (name in bound and name not in _ONLY_IF_GIVEN)
-        if wanted and Batch.holds(batch.source, name, by_type=by_type):
+        wanted = name in required or (name in bound and name not in _ONLY_IF_GIVEN)
+        if wanted and holds(name):
             found[name] = batch.get(name)
     unknown = [name for name in kwargs if name not in names]
     if unknown:
         raise TypeError(f"forward takes no argument {unknown[0]!r}; it takes {', '.join(names)}")
-    left_out = [
-        name
-        for name in _ONLY_IF_GIVEN
-        if name in names and name not in found and Batch.holds(batch.source, name, by_type=by_type)
-    ]
+    left_out = [one for one in _ONLY_IF_GIVEN if one in names and one not in found and holds(one)]
     return Bound(found, batch.structure, batch.seeds, by_name=True, left_out=tuple(left_out))
 
 
@@ -163,7 +147,7 @@ _ONLY_IF_GIVEN = ("edge_weight", "edge_attr", "edge_weight_dict", "edge_attr_dic
 
 
 def _of_whole_batch(
-    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], rows: str | None
+    signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], rows: str | None
 ) -> Bound | None:
     if not isinstance(args[0], (Data, HeteroData)):
         return None
@@ -173,9 +157,8 @@ def _of_whole_batch(
     others = signature.bind(None, *args, **kwargs).arguments
     name = list(signature.parameters)[1]
     found = {key: _beside_batch(key, one, batch.structure) for key, one in list(others.items())[2:]}
-    return Bound(
-        {name: BatchArgument(batch), **found}, batch.structure, batch.seeds if rows == "seeds" else None
-    )
+    seeds = batch.seeds if rows == "seeds" else None
+    return Bound({name: BatchArgument(batch), **found}, batch.structure, seeds)
 
 
 def _beside_batch(name: str, tree: Any, structure: Structure) -> Any:
@@ -249,7 +232,6 @@ def _numbers(name: str, value: Any, structure: Structure) -> Any:
 
 
 def _is_by_type(one: Any) -> bool:
-    """Returns whether an argument holds the rows of node types by name."""
     return isinstance(one, Mapping) and bool(one) and all(isinstance(name, str) for name in one)
 
 
@@ -258,7 +240,6 @@ def _are_counts(one: Mapping[Any, Any]) -> bool:
 
 
 def _as_typed(arguments: dict[str, Any]) -> Bound | None:
-    """Returns the arguments of a call with dicts by node type and by relation."""
     rows = next((one for one in arguments.values() if _is_by_type(one)), None)
     dicts = (one for one in arguments.values() if isinstance(one, Mapping) and one)
     edges = next((one for one in dicts if all(isinstance(name, tuple) for name in one)), None)
@@ -276,26 +257,19 @@ def _as_typed(arguments: dict[str, Any]) -> Bound | None:
     structure: Structure = UnsampledGraph(edges, sizes)
     if of_nodes is not None and of_edges is not None:
         structure = typed_prefixes(edges, sizes, of_nodes, of_edges) or structure
+    hops = structure.hops
     found: dict[str, Any] = {}
     for name, one in arguments.items():
         if one is rows:
-            found[name] = {
-                key: ArgumentTensor(value, Nodes(key, structure.hops)) for key, value in one.items()
-            }
+            found[name] = {key: ArgumentTensor(value, Nodes(key, hops)) for key, value in one.items()}
         elif one is edges:
-            found[name] = {
-                key: ArgumentTensor(value, BatchEdges(key, structure.hops)) for key, value in one.items()
-            }
+            found[name] = {key: ArgumentTensor(value, BatchEdges(key, hops)) for key, value in one.items()}
         elif isinstance(one, Mapping) and isinstance(structure, SampledBatch) and _are_counts(one):
             kind = "nodes" if one is of_nodes else "edges"
             known = one is of_nodes or one is of_edges
-            found[name] = {
-                key: hop_counts(kind, key, value) if known else value for key, value in one.items()
-            }
+            found[name] = {key: hop_counts(kind, key, each) if known else each for key, each in one.items()}
         elif isinstance(one, Mapping):
             found[name] = {key: _of_type(name, key, value, structure) for key, value in one.items()}
         else:
-            found[name] = (
-                ArgumentTensor(one, axis_by_size(name, one, structure)) if isinstance(one, Tensor) else one
-            )
+            found[name] = _beside_batch(name, one, structure) if isinstance(one, Tensor) else one
     return Bound(found, structure, None)

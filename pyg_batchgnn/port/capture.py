@@ -334,14 +334,11 @@ def _fake_by_type(tensors: Sequence[Tensor], module: int, names: str, _: Any) ->
     ]
 
 
-def _fake_propagate(plain: Tensor, tensors: Any, module: int, names: str, learns: Any) -> Tensor:
-    del tensors, module, names, learns
-    return torch.empty_like(plain)
-
-
 torch.library.register_fake("pyg_batchgnn_port::leaf", _fake, lib=_library)
 torch.library.register_fake("pyg_batchgnn_port::leaf_by_type", _fake_by_type, lib=_library)
-torch.library.register_fake("pyg_batchgnn_port::propagate", _fake_propagate, lib=_library)
+torch.library.register_fake(
+    "pyg_batchgnn_port::propagate", lambda plain, *_: torch.empty_like(plain), lib=_library
+)
 
 
 def _no_backward(*_: Any) -> Any:
@@ -370,12 +367,7 @@ class Captured:
     made: Any = None  # what its owner made of it
     uses: dict[torch.fx.Node, list[torch.fx.Node]] | None = None
 
-    @property
-    def placeholders(self) -> list[torch.fx.Node]:
-        return [one for one in self.module.graph.nodes if one.op == "placeholder"]
-
     def forget(self) -> None:
-        """Lets go of the tensors of the call that was captured."""
         self.places[:] = [  # Dynamo holds the list too
             replace(one, value=None) if isinstance(one, ArgumentTensor) else one for one in self.places
         ]
@@ -459,9 +451,8 @@ def _check_code(capture: Capture) -> None:
             names.update(dict.fromkeys(code.co_names, place))
     for name, place in names.items():
         file = place.rsplit(":", 1)[0]
-        homes = [
-            one for one in list(sys.modules.values()) if str(getattr(one, "__file__", "")).endswith(file)
-        ]
+        modules = list(sys.modules.values())
+        homes = [one for one in modules if str(getattr(one, "__file__", "")).endswith(file)]
         if any(isinstance(vars(one).get(name), functools._lru_cache_wrapper) for one in homes):
             raise Refusal(f"{name} remembers what it returned, which PyTorch's tracer does not ({place})")
     for name in _UNGUARDED:
@@ -470,9 +461,8 @@ def _check_code(capture: Capture) -> None:
     for module in capture.modules.values():
         for name, value in vars(module).items():
             if name in names and isinstance(value, collections.deque) and value.maxlen is not None:
-                raise Refusal(
-                    f"PyTorch's tracer does not know the greatest length of the deque {name} ({names[name]})"
-                )
+                what = f"the greatest length of the deque {name} ({names[name]})"
+                raise Refusal(f"PyTorch's tracer does not know {what}")
 
 
 def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
@@ -628,9 +618,7 @@ class CapturedFunction:
                 CAPTURING.pop()
                 _local.capture, _local.run = outer
 
-    def _compile(
-        self, forward: Any, model: torch.nn.Module, arguments: Mapping[str, Any], capture: Capture
-    ) -> Any:
+    def _compile(self, forward: Any, model: Any, arguments: Mapping[str, Any], capture: Capture) -> Any:
         try:
             return self._compiled(forward, model, arguments)
         except torch._dynamo.exc.TorchDynamoException as error:

@@ -82,9 +82,7 @@ class _Trial:
     _values: Sequence[Any]
     _random: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(5))
 
-    def difference(
-        self, batches: Sequence[SmallBatch | None], structure: Structure, wide: bool
-    ) -> str | None:
+    def difference(self, batches: Sequence[Any], structure: Structure, wide: bool) -> str | None:
         grads = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
         for batch in batches:
             modes = torch.inference_mode(False), torch.set_grad_enabled(grads)
@@ -139,7 +137,7 @@ class _Trial:
         for one, other in zip(expected, found, strict=True):
             if not _is_close(one, other, tolerance):
                 return "its result differed from that of the plain forward"
-        leaves = [one for one in (*inputs, *clones.values()) if isinstance(one, Tensor) and one.requires_grad]
+        leaves = [one for one in (*inputs, *clones.values()) if _learns(one)]
         if leaves and not self._same_gradients(expected, found, leaves, tolerance):
             return "its gradients differed from those of the plain forward"
         return None
@@ -147,7 +145,6 @@ class _Trial:
     def _inputs(
         self, batch: SmallBatch | None, structure: Structure, clones: Mapping[int, Tensor], wide: bool
     ) -> list[Any]:
-        """Returns the values of the placeholders for a part of the batch."""
         made: list[Any] = []
         each = zip(self._values, self._places, self.captured.places, self.captured.dims, strict=True)
         for value, leaf, place, dim in each:
@@ -171,7 +168,6 @@ class _Trial:
         return value.clone().requires_grad_() if needs and torch.is_grad_enabled() else value.clone()
 
     def _first(self, one: Any, number: int, structure: Structure) -> Any:
-        """Returns the rows of an output that the program computes."""
         output, recording = self.program.recording.output[number], self.program.recording
         if not isinstance(output, Ref) or not isinstance(one, Tensor):
             return one
@@ -182,25 +178,17 @@ class _Trial:
     def _same_gradients(
         self, expected: Sequence[Any], found: Sequence[Any], leaves: Sequence[Tensor], tolerance: float
     ) -> bool:
-        pairs = [
-            (one, other)
-            for one, other in zip(expected, found, strict=True)
-            if isinstance(one, Tensor) and one.requires_grad
-        ]
+        pairs = [each for each in zip(expected, found, strict=True) if _learns(each[0])]
         if not pairs:
-            return not any(isinstance(one, Tensor) and one.requires_grad for one in found)
+            return not any(map(_learns, found))
         if not all(other.requires_grad for _, other in pairs):
             return False
         upstream = [
             torch.randn(one.shape, generator=self._random, dtype=torch.float64).to(one.dtype)
             for one, _ in pairs
         ]
-        both = [
-            torch.autograd.grad(
-                outputs, leaves, upstream, allow_unused=True, materialize_grads=True, retain_graph=True
-            )
-            for outputs in zip(*pairs, strict=True)
-        ]
+        options = {"allow_unused": True, "materialize_grads": True, "retain_graph": True}
+        both = [torch.autograd.grad(one, leaves, upstream, **options) for one in zip(*pairs, strict=True)]
         return all(_is_close(one, other, tolerance) for one, other in zip(*both, strict=True))
 
 
@@ -224,6 +212,10 @@ def _keeps_mode(module: Any) -> bool:
     return isinstance(module, MessagePassing) and foreign.is_users(module)
 
 
+def _learns(one: Any) -> bool:
+    return isinstance(one, Tensor) and one.requires_grad
+
+
 def _is_close(one: Any, other: Any, tolerance: float) -> bool:
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return bool(one == other)
@@ -233,9 +225,8 @@ def _is_close(one: Any, other: Any, tolerance: float) -> bool:
         return torch.equal(one, other)
     wide = one.detach().double()
     scale = float(wide.abs().nan_to_num().amax()) if wide.numel() else 0.0
-    return torch.allclose(
-        other.detach().double(), wide, rtol=tolerance, atol=tolerance * scale + 1e-12, equal_nan=True
-    )
+    far, other = tolerance * scale + 1e-12, other.detach().double()
+    return torch.allclose(other, wide, rtol=tolerance, atol=far, equal_nan=True)
 
 
 # Small parts of a batch ###########################################################################
@@ -346,7 +337,6 @@ class _Walk:
             self.per_hop[name].append(len(rows) - before[name])
 
     def _expand(self, relation: Any, edges: PrefixEdges, source: Any, targets: range, target: Any) -> int:
-        """Adds in-edges of some nodes, and the sources that are new."""
         indptr, indices = edges.in_edges.indptr, edges.in_edges.indices
         count = 0
         for place in targets:
@@ -382,7 +372,6 @@ class _Walk:
 
 
 def _unsampled(structure: UnsampledGraph, number: int) -> SmallBatch:
-    """Returns the first nodes, with the first edges between some of them."""
     nodes = {name: torch.arange(min(count, 17 + 6 * number)) for name, count in structure.nodes.items()}
     edges, edge_index = {}, {}
     for relation, index in structure.edge_index.items():

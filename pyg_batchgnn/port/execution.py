@@ -118,8 +118,6 @@ def _arguments(
 
 @dataclass(frozen=True)
 class Ending:
-    """The ReLU and the dropout of a step in this run, as operators take them."""
-
     relu: bool = False
     drop: float = 0.0
     key: int = 0
@@ -357,7 +355,6 @@ def _convolve_types(program: Program, frame: Frame, step: ProgramStep, conv: Any
 def _by_relation(
     program: Program, frame: Frame, step: ProgramStep, conv: Any, relations: Sequence[Any]
 ) -> dict[str, Tensor]:
-    """Returns the rows of each type, computed relation by relation as PyG does."""
     reads = Reads.of(step.call)
     results: dict[str, list[Tensor]] = {}
     for relation, one in conv.convs.items():

@@ -90,9 +90,8 @@ def call_trimmed(
         made: Tensor = conv((x[0], x[1][:num_targets]), edge_index=edge_index, **(edge_values or {}))
         return made
     if not 0 <= num_targets <= x.size(0):
-        raise ValueError(
-            f"num_targets is {num_targets}, but x has {x.size(0)} rows; give the first rows of all sources"
-        )
+        known = f"num_targets is {num_targets}, but x has {x.size(0)} rows"
+        raise ValueError(f"{known}; give the first rows of all sources")
     pairs = _LAYERS.get(kind_of(conv), _NAMED).pairs(conv)
 
     def by_end(rows: Any) -> Any:
@@ -135,6 +134,8 @@ def _square(why: Rule = _none, dims: tuple[int, ...] = (2,)) -> Layer:
 
 _DEGREES = "normalises by the degrees of sources, whose in-edges are not among those of the targets"
 _NEIGHBOURS = "takes no edges, but finds neighbours among all nodes"
+_SELF_LOOPS = "needs one self loop at every node if add_self_loops=False"
+_DRAWS = "draws edges and pairs of nodes from all for its loss in training"
 _BY_TYPE = "takes rows and edges by type"
 
 
@@ -155,14 +156,6 @@ def _egc(conv: Any) -> str | None:
         return f"{_DEGREES}, unless aggregators are others than 'symnorm'"
     until_last = "adds self loops up to the last node that has an edge, unless add_self_loops=False"
     return until_last if conv.add_self_loops else None
-
-
-def _cluster(conv: Any) -> str | None:
-    return None if conv.add_self_loops else "needs one self loop at every node if add_self_loops=False"
-
-
-def _super_gat(conv: Any) -> str | None:
-    return "draws edges and pairs of nodes from all for its loss in training" if conv.training else None
 
 
 #: The classes that may be trimmed.
@@ -189,8 +182,8 @@ _LAYERS: dict[type[Module], Layer] = {
     convs.ChebConv: _square(lambda conv: None if len(conv.lins) == 1 else _DEGREES),
     convs.GatedGraphConv: _square(_rounds("num_layers")),
     convs.DNAConv: _square(_normalised, dims=(3,)),
-    convs.ClusterGCNConv: _square(_cluster),
-    convs.SuperGATConv: _square(_super_gat),
+    convs.ClusterGCNConv: _square(lambda conv: None if conv.add_self_loops else _SELF_LOOPS),
+    convs.SuperGATConv: _square(lambda conv: _DRAWS if conv.training else None),
     convs.EGConv: _square(_egc),
 }
 #: A class that only the user knows.

@@ -88,7 +88,8 @@ def _value(
 def symbols(captured: Captured) -> dict[str, Axis]:
     """Returns what the symbols of sizes count, of those that count one thing alone."""
     found: dict[str, Axis | None] = {}
-    for node, place, dim in zip(captured.placeholders, captured.places, captured.dims, strict=True):
+    placeholders = (one for one in captured.module.graph.nodes if one.op == "placeholder")
+    for node, place, dim in zip(placeholders, captured.places, captured.dims, strict=True):
         if not isinstance(place, ArgumentTensor) or dim is not None or form_of(place.axis) is None:
             continue
         axis = place.axis

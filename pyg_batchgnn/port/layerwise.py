@@ -108,9 +108,8 @@ def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
     relations: dict[RelationName, Any] = {}
     for relation in schema.relations:
         source, _, target = (None, None, None) if plain else relation
-        relations[None if plain else relation] = sorted_prefixes(
-            edge_index.clone(), by_hop[source], by_hop[target], [2]
-        )
+        made = sorted_prefixes(edge_index.clone(), by_hop[source], by_hop[target], [2])
+        relations[None if plain else relation] = made
     structure = SampledBatch(relations, by_hop, 1, None, DrawnKey())
     x: dict[TypeName, Any] = {}
     for name, one in rows.items():
@@ -136,9 +135,9 @@ def _captured(model: TracedModel, call: Call) -> CapturedFunction:
 
     def look(captured: Captured, values: Sequence[Any]) -> list[Any]:
         captured.made = call.translated(captured)
-        if captured.made.wrong:
-            raise Refusal(captured.made.wrong)
-        call.check(captured.made, call.inputs(captured.made, values))
+        wrong = captured.made.wrong or call.check(captured.made, call.inputs(captured.made, values))
+        if wrong:
+            raise Refusal(wrong)
         raise Done
 
     forward = model.users_forward
@@ -164,13 +163,10 @@ def _four(row: Tensor) -> Tensor:
     return row + (torch.cos(angles) * (1 + row.abs().double().mean())).to(row.dtype)
 
 
-def _arguments(
-    model: TracedModel, x: Mapping[TypeName, Any], edges: Mapping[RelationName, Any]
-) -> dict[str, Any]:
+def _arguments(model: TracedModel, x: Mapping[Any, Any], edges: Mapping[Any, Any]) -> dict[str, Any]:
     parameters = list(inspect.signature(model.users_forward).parameters.values())[1:]
-    required = [
-        one.name for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
-    ]
+    by_place = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    required = [one.name for one in by_place if one.default is one.empty]
     if len(required) != 2:
         raise LayerwiseError(
             f"inference calls forward with rows and edges, but that of {type(model).__name__} takes "
@@ -203,7 +199,6 @@ class _Value:
     rows: Tensor | None = None  # the same, once the layer has computed all of them
 
     def finished(self, rank: int) -> Tensor | None:
-        """Returns the rows, if any were kept. Their layer is computed."""
         if self.rows is None and self.made is not None:
             self.rows = self.made.finish()[rank]
         return self.rows
@@ -223,7 +218,6 @@ class _Layers:
         self._order()
 
     def _order(self) -> None:
-        """Finds the layer of every step, and what each layer reads."""
         if self._recording.branches or has_counts(self._recording.output):
             raise LayerwiseError(_USES_SIZES.format(""))
         for number in self._recording.inputs:
@@ -314,9 +308,8 @@ class _Layers:
                     continue
                 assert isinstance(part.call.target, ModuleCall)
                 module: Any = self._model.get_submodule(part.call.target.path)
-                by_relation = (
-                    dict(module.convs.items()) if hasattr(module, "convs") else {self._relation(part): module}
-                )
+                several = hasattr(module, "convs")
+                by_relation = module.convs if several else {self._relation(part): module}
                 for relation, conv in by_relation.items():
                     if relation not in found or isinstance(conv, nn.GCNConv):
                         found[relation] = conv
@@ -330,7 +323,6 @@ class _Layers:
     # Computing ------------------------------------------------------------------------------------
 
     def inputs(self, chunk: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Returns what the first layer reads of its sources, from features."""
         ((name, rows),) = chunk.items()
         key = None if self._schema.is_plain else name
         frame = self._frame(_Rows({key: len(rows)}))
@@ -430,7 +422,6 @@ class _Layers:
                     frame.values[number] = rows[:, first:last]
 
     def _keep(self, frame: Frame, own: Mapping[str, range], level: int) -> None:
-        """Keeps rows that later layers read for their own targets, and those of the output."""
         returned = refs(self._recording.output)
         for number, value in self._values.items():
             used = value.level == level and self._last_use.get(number, 0) > level
@@ -446,7 +437,6 @@ class _Layers:
             value.made.write(own[name].start, rows)
 
     def output(self) -> list[Any]:
-        """Returns the outputs of the graph, with the rows of the owned nodes."""
         frame = self._frame(_Rows({}))
 
         def value(leaf: Any) -> Any:
@@ -498,9 +488,8 @@ class _Piece:
         return self._graph(relation) is not None
 
     def _graph(self, relation: RelationName) -> nn.LayerGraph | None:
-        found: nn.LayerGraph | None = self._edges.graph(
-            self._schema.relations[0] if relation is None else relation
-        )
+        name = self._schema.relations[0] if relation is None else relation
+        found: nn.LayerGraph | None = self._edges.graph(name)
         return found
 
     def graph(self, relation: RelationName, *_: Any) -> nn.LayerGraph:

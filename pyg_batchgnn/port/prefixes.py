@@ -69,7 +69,6 @@ class PrefixEdges:
 
     @property
     def nodes_per_hop(self) -> list[int]:
-        """The number of targets of each hop."""
         return self.of_targets.per_hop
 
     @property
@@ -128,10 +127,8 @@ def known_prefixes(edge_index: Tensor) -> PrefixEdges | None:
     if found is None:
         in_edges = ops.InEdges(sample.indptr, sample.indices)
         keys = SampleKeys(sample.seed, sample.epoch, sample.key)
-        found = PrefixEdges(
-            in_edges, NodesByHop(sample.nodes_per_hop, sample.node), sample.edges_per_hop, keys
-        )
-        _prefixes[sample] = found
+        nodes = NodesByHop(sample.nodes_per_hop, sample.node)
+        found = _prefixes[sample] = PrefixEdges(in_edges, nodes, sample.edges_per_hop, keys)
     return found
 
 

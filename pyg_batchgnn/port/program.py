@@ -57,7 +57,6 @@ class ProgramStep:
         return found
 
     def results(self, program: Program) -> list[int]:
-        """Returns the values that the step makes and somebody reads."""
         if len(self.call.results) == 1:
             return [self.result]
         return [one for one in self.call.results if one in program.need]
@@ -66,11 +65,9 @@ class ProgramStep:
 class Program:
     """A recording, with the rows that every value is computed for.
 
-    Args:
-        seeds: the output is wanted for the seeds' rows alone, else for all rows that ``forward``
-            returns.
-        layerwise: everything is computed for the nodes of hop 0 alone. Every convolution is given
-            the rows of its sources.
+    ``seeds``: the output is wanted for the seeds' rows alone, else for all rows that ``forward``
+    returns. ``layerwise``: everything is computed for the nodes of hop 0 alone. Every convolution
+    is given the rows of its sources.
     """
 
     def __init__(
@@ -92,7 +89,6 @@ class Program:
     # Demand ---------------------------------------------------------------------------------------
 
     def full(self, number: int) -> int:
-        """Returns the hops of all rows of a value."""
         axis = self.axes[number]
         return axis.hops if isinstance(axis, (Nodes, Edges, BatchEdges)) else 0
 
@@ -133,7 +129,6 @@ class Program:
         mapped(reads.values.get("edge_weight"), self._ask_all)  # a norm takes the weights of all edges
 
     def _takes_seeds(self, call: Call) -> bool:
-        """Returns whether a call takes rows of nodes by ids of seeds."""
         if call.target not in _TAKES or len(call.args) < 2 or not isinstance(call.args[0], Ref):
             return False
         if call.target not in rules.GETITEM and call.args[1] != 0:
@@ -170,17 +165,14 @@ def ref_of(leaf: Any) -> Ref:
 class Reads:
     """The arguments of a convolution, or of a `HeteroConv`.
 
-    Attributes:
-        sources, targets: a value, or several by node type or by name; the same one where every
-            target is a source.
-        edges: the edge index, or several by relation.
-        values: values of edges, by the name of the argument.
+    Sources and targets are a value, or several by node type or by name; the same one where every
+    target is a source.
     """
 
     sources: Any
     targets: Any
-    edges: Any
-    values: Mapping[str, Any]
+    edges: Any  # the edge index, or several by relation
+    values: Mapping[str, Any]  # values of edges, by the name of the argument
 
     @classmethod
     def of(cls, call: Call) -> Reads:

@@ -168,40 +168,23 @@ Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
 
 @dataclass
 class Call:
-    """A captured call.
-
-    Attributes:
-        target: a function, or a module by its path.
-        args, kwargs: the arguments, with a `Ref` for each value, and a `Count` for each number of
-            rows that a form tells.
-        results: the values that it made, in the order in which `flat` finds them.
-        by_row: each row of the results follows from the same row of the arguments.
-        message_passing: the call is one of a convolution over the edges of the batch, which may be
-            asked for its first rows: a native one, or another that is trimmed. None for all others.
-        names: the names of the positional arguments of a convolution.
-        names_of_results: the node types of the results of a `HeteroConv`, in their order.
-        columns: the sizes of the rows of its result.
-        note: why it computes all rows, if it reads rows of nodes and does.
-        layer: how many message passing layers were captured before.
-        where: the file and line of the user's code.
-        writes: it writes to a parameter, a buffer or running statistics, so that it runs once.
-        files: where it was called, the innermost file last.
-    """
+    """A captured call. Its arguments hold a `Ref` for each value, and a `Count` for each number of
+    rows that a form tells."""
 
     target: Callable[..., Any] | ModuleCall
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    results: list[int]
-    by_row: bool
-    message_passing: Way | None
-    layer: int
-    where: str
-    names: tuple[str, ...] = ()
-    names_of_results: tuple[str, ...] = ()
-    note: str = ""
-    columns: tuple[str, ...] = ()
-    writes: bool = False
-    files: tuple[str, ...] = ()
+    results: list[int]  # the values that it made, in the order in which `flat` finds them
+    by_row: bool  # each row of the results follows from the same row of the arguments
+    message_passing: Way | None  # of a convolution over the edges of the batch, if rows can be asked for
+    layer: int  # how many message passing layers were captured before
+    where: str  # the file and line of the user's code
+    names: tuple[str, ...] = ()  # of the positional arguments of a convolution
+    names_of_results: tuple[str, ...] = ()  # the node types of the results of a `HeteroConv`
+    note: str = ""  # why it computes all rows, if it reads rows of nodes and does
+    columns: tuple[str, ...] = ()  # the sizes of the rows of its result
+    writes: bool = False  # to a parameter, a buffer or running statistics, so that it runs once
+    files: tuple[str, ...] = ()  # where it was called, the innermost file last
 
 
 @dataclass

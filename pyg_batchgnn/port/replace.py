@@ -241,7 +241,6 @@ def _trace(
     rows: str | None,
     report: Callable[[AccelerationReport], None],
 ) -> None:
-    """Makes a model capture its ``forward`` when it is called."""
     kind = type(model)
     if not isinstance(model, TracedModel):
         of_torch = kind.__module__.startswith("torch.") and not isinstance(model, torch.fx.GraphModule)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 from torch import Tensor
 
 from pyg_batchgnn import nn, ops
+from pyg_batchgnn.nn import LayerGraph
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys
 from pyg_batchgnn.port.recording import Counter
 from pyg_batchgnn.types import Relation, SampledMinibatch
@@ -33,24 +34,18 @@ class Structure(Protocol):
 
     def counter(self, counter: Counter) -> int:
         """Returns the number of nodes or edges of a hop."""
-        ...
 
     def has(self, relation: RelationName) -> bool:
         """Returns whether there are edges of a relation, which may be none."""
-        ...
 
-    def graph(
-        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
-    ) -> nn.LayerGraph:
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         """Returns the edges of a convolution. ``layer``: its number for the keys of dropout, from
         1. ``targets``: the hops of the nodes whose rows are computed. ``edges``: the hops of the
         edges that it is called with. ``drops``: whether it drops elements now."""
-        ...
 
     def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
         """Returns the key of a dropout, and the ids of its rows (None: row numbers). ``layer``: the
         number of convolutions before it. ``place``: the number of dropouts before it since then."""
-        ...
 
 
 def prefix(structure: Structure, kind: str, name: Any, hops: int) -> int:
@@ -91,9 +86,7 @@ class UnsampledGraph:
     def has(self, relation: RelationName) -> bool:
         return relation in self.edge_index
 
-    def graph(
-        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
-    ) -> nn.LayerGraph:
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         del layer, targets, edges, drops
         source, _, target = relation or (None, None, None)
         return nn.whole_graph(self.edge_index[relation], self.nodes[source], self.nodes[target])
@@ -124,9 +117,7 @@ class SampledBatch:
     def has(self, relation: RelationName) -> bool:
         return relation in self.relations
 
-    def graph(
-        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
-    ) -> nn.LayerGraph:
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         padded = targets >= edges
         hops = edges if padded else targets + 1
         of_all = None if padded else edges
@@ -162,9 +153,7 @@ class InducedBatch:
     def has(self, relation: RelationName) -> bool:
         return relation is None or relation in self.minibatch.schema.relations
 
-    def graph(
-        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
-    ) -> nn.LayerGraph:
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         del targets, edges
         graph = nn.layer_graph(self.minibatch, layer, relation)
         return replace(graph, key=self.drawn.fold(graph.dropout_key())) if drops else graph

@@ -422,7 +422,6 @@ class Call:
         return self._filled(stand)
 
     def described(self) -> dict[str, Any]:
-        """Returns the arguments with what is known of each tensor and number in its place."""
         return self._filled(lambda leaf: leaf)
 
     def _filled(self, change: Callable[[Any], Any]) -> dict[str, Any]:
@@ -438,7 +437,7 @@ class Call:
             captured.made = self.translated(captured)
         graph: Graph = captured.made
         inputs = self.inputs(graph, values)
-        why = graph.wrong or graph.why_unfit(model, tracing.trims) or self._why_different(graph, inputs)
+        why = graph.wrong or graph.why_unfit(model, tracing.trims) or self.check(graph, inputs)
         if why:
             return self._as_it_is(graph, inputs, why)
         if bound.seeds is None and self._splits(graph, inputs):
@@ -476,18 +475,16 @@ class Call:
             for one, dim in zip(captured.places, captured.dims, strict=True)
         ]
         try:
-            recording = translate(captured, model, tracing.judge)
+            recording, wrong = translate(captured, model, tracing.judge), ""
         except Refusal as refusal:
-            captured.forget()
-            tracing.result = axes_of_result(captured)
-            graph = Graph(captured, Recording(), leaves, wrong=refusal.reason)
-            tracing.graphs.append(graph)
-            return graph
-        graph = Graph(captured, recording, leaves)
-        tracing.graphs.append(graph)
+            recording, wrong = Recording(), refusal.reason
         captured.forget()
+        tracing.result = axes_of_result(captured) if wrong else recording.result
+        graph = Graph(captured, recording, leaves, wrong=wrong)
+        tracing.graphs.append(graph)
+        if wrong:
+            return graph
         self._tell_of_statistics()
-        tracing.result = recording.result
         report = forward_report(recording, model)
         tracing.report(AccelerationReport(forward=report))
         slow = [one for one in report.calls if one.how == "all rows"]
@@ -512,26 +509,18 @@ class Call:
             for value, place in zip(values, graph.leaves, strict=True)
         ]
 
-    def _why_different(self, graph: Graph, inputs: Sequence[Any]) -> str:
-        try:
-            self.check(graph, inputs)
-        except Refusal as refusal:
-            graph.wrong = refusal.reason
+    def check(self, graph: Graph, inputs: Sequence[Any]) -> str:
+        """Compares the program of a new graph with the graph itself, once, and returns how they
+        differ, or an empty text."""
+        seeds, structure = self._bound.seeds is not None, self._bound.structure
+        if seeds not in graph.programs:
+            program = graph.program(self._model, seeds=seeds)
+            both = graph.captured, program, self._model
+            try:
+                graph.wrong = difference(*both, structure, self.leaves, graph.leaves, inputs) or ""
+            except Refusal as refusal:
+                graph.wrong = refusal.reason
         return graph.wrong
-
-    def check(self, graph: Graph, inputs: Sequence[Any]) -> None:
-        """Compares the programs of a new graph with the graph itself, once. Raises `Refusal` if
-        they differ."""
-        seeds = self._bound.seeds is not None
-        if seeds in graph.programs:
-            return
-        program = graph.program(self._model, seeds=seeds)
-        structure = self._bound.structure
-        reason = difference(
-            graph.captured, program, self._model, structure, self.leaves, graph.leaves, inputs
-        )
-        if reason is not None:
-            raise Refusal(reason)
 
     def _as_it_is(self, graph: Graph, inputs: Sequence[Any], why: str) -> list[Any]:
         """Returns the outputs of a graph that is run call by call, on all rows."""

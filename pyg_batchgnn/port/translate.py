@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -93,9 +93,8 @@ def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recor
     try:
         return _Translator(captured, model, judge).found
     except Exception as error:  # what is not understood is not rewritten
-        raise Refusal(
-            f"its graph is of a form that is not known ({type(error).__name__}: {error})"
-        ) from error
+        what = f"{type(error).__name__}: {error}"
+        raise Refusal(f"its graph is of a form that is not known ({what})") from error
 
 
 class _Translator:
@@ -156,10 +155,7 @@ class _Translator:
 
     def _input(self, node: torch.fx.Node, place: Any, dim: int | None, number: bool) -> None:
         value = node.meta.get("example_value")
-        axis: Axis = FIXED
-        if isinstance(place, ArgumentTensor) and dim is None:
-            axis = place.axis
-        ref = self._new(value, axis)
+        ref = self._new(value, place.axis if isinstance(place, ArgumentTensor) and dim is None else FIXED)
         self.found.inputs.append(ref.number)
         if number:
             self._numbers.add(ref.number)
@@ -333,9 +329,8 @@ class _Translator:
             place = _ATTENTIONS[node.target]
             rate = node.args[place] if len(node.args) > place else node.kwargs.get("dropout_p", 0.0)
             return rate != 0.0
-        args, kwargs = torch.fx.node.map_arg(
-            (node.args, node.kwargs), lambda one: one.meta.get("example_value")
-        )
+        given = node.args, node.kwargs
+        args, kwargs = torch.fx.node.map_arg(given, lambda one: one.meta.get("example_value"))
         target: Any = getattr(Tensor, str(node.target)) if node.op == "call_method" else node.target
         modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in node.all_input_nodes)
         mode = next((one for one in modes if one is not None), None)
@@ -350,7 +345,6 @@ class _Translator:
         return watch.draws
 
     def _write(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Translates a write to a parameter, a buffer or another tensor that is no input."""
         made = self._add(func, args, kwargs, FIXED, by_row=False)
         made.call.writes = True
         return args[0]
@@ -367,9 +361,8 @@ class _Translator:
         for other in range(new):
             shares = storage is not None and self._storages[other] == storage
             if other != old and shares and other not in self._now:
-                self._poisoned[other] = (
-                    f"it writes to a tensor that shares memory with another one{self._at()}"
-                )
+                why = f"it writes to a tensor that shares memory with another one{self._at()}"
+                self._poisoned[other] = why
         self._storages[new] = storage
         self._now[old] = new
 
@@ -489,9 +482,7 @@ class _Translator:
     def _axis_by_number(self, ref: Any) -> Axis:
         return self.found.axes[ref.number] if isinstance(ref, Ref) else WHOLE
 
-    def _conv_axis(
-        self, conv: torch.nn.Module, x: Any, edge_index: Any, given: Mapping[str, Any]
-    ) -> tuple[Axis, Way | None]:
+    def _conv_axis(self, conv: Any, x: Any, edge_index: Any, given: Any) -> tuple[Axis, Way | None]:
         """Returns what the rows of a convolution are, and how the first are computed, if they can
         be."""
         sources, targets = x if isinstance(x, tuple) else (x, x)
@@ -505,9 +496,7 @@ class _Translator:
         self._note = way
         return (rows if isinstance(rows, Nodes) else WHOLE), None
 
-    def _reason_against(
-        self, sources: Any, targets: Any, edge_index: Any, given: Mapping[str, Any]
-    ) -> str | None:
+    def _reason_against(self, sources: Any, targets: Any, edge_index: Any, given: Any) -> str | None:
         """Returns why a call of a convolution is none over the nodes and edges of the batch."""
         above, rows, edges = map(self._axis_by_number, (sources, targets, edge_index))
         values = {self._axis_by_number(one) for one in given.values()} - {FIXED}
@@ -570,13 +559,11 @@ class _Translator:
         target = ModuleCall(path, "propagate")
         made = self._add(target, (edge_index,), given, rows, by_row=False, way=Way.TRIMMED)
         made.call.layer -= 1
-        made.call.names = tuple(
-            name for name, one in given.items() if isinstance(self._axis_by_number(one), Nodes)
-        )
+        of_nodes = [one for one in given if isinstance(self._axis_by_number(given[one]), Nodes)]
+        made.call.names = tuple(of_nodes)
         return made.tree
 
     def _reason_against_own(self, plain: Ref, edge_index: Any, given: Mapping[str, Any]) -> str | None:
-        """Returns why the messages of a layer must be passed for all rows, or None."""
         edges = self._axis_by_number(edge_index)
         axes = {self._axis_by_number(one) for one in given.values()} - {FIXED}
         nodes = {one for one in axes if isinstance(one, Nodes)}
@@ -641,9 +628,9 @@ class _Generators(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-class _Made:
-    def __init__(self, call: Call, tree: Any) -> None:
-        self.call, self.tree = call, tree
+class _Made(NamedTuple):
+    call: Call
+    tree: Any
 
     def only(self) -> Ref:
         return Ref(self.call.results[0])
@@ -714,9 +701,8 @@ def _sum(target: Any, args: Sequence[Any]) -> Form | None:
     """Returns the form of a sum or a difference of forms and constants; None of anything else."""
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
         args = args[0]
-    forms = [
-        one.form if isinstance(one, Count) else Form.of({}, one) for one in args if type(one) in (int, Count)
-    ]
+    numbers = [one for one in args if type(one) in (int, Count)]
+    forms = [one.form if isinstance(one, Count) else Form.of({}, one) for one in numbers]
     if not any(isinstance(one, Count) for one in args) or len(forms) != len(args):
         return None
     if target in (operator.add, getattr(torch, "sym_sum", None)):
@@ -729,9 +715,8 @@ def _sum(target: Any, args: Sequence[Any]) -> Form | None:
 def _is_state(func: Any) -> bool:
     """Returns whether a function changes or reads the state of torch."""
     name = _name(func)
-    return func in (torch._C._set_grad_enabled,) or any(
-        one in name for one in ("autocast", "grad_enabled", "inference_mode", "functorch", "saved_tensors")
-    )
+    words = ("autocast", "grad_enabled", "inference_mode", "functorch", "saved_tensors")
+    return func is torch._C._set_grad_enabled or any(one in name for one in words)
 
 
 def _name(func: Any) -> str:
