@@ -70,8 +70,8 @@ def hop_counts(kind: str, name: Any, counts: Sequence[int]) -> list[Count]:
 
 
 def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None) -> Axis:
-    """Returns what the rows of a tensor are, by their number and the name of the argument. ``key``:
-    the node type or the relation, if the tensor is in a dict of these."""
+    """Returns what the rows of a tensor are, by their number and the name of the argument, and by
+    the ``key`` of the dict that it is in."""
     if key is None and not _has(structure, None):
         return WHOLE
     hops, rows = structure.hops, value.size(0) if value.dim() else -1
@@ -173,10 +173,8 @@ class Batch:
         return {key: self._value(inside, store[inside], key, store) for key, store in stores.items()}
 
     def attributes(self) -> dict[Any, Any]:
-        """Returns all attributes as arguments; by type and relation, where there are several.
-
-        An object that holds tensors, such as a table, is a dict of its attributes.
-        """
+        """Returns all attributes as arguments; by type and relation, where there are several. An
+        object that holds tensors, such as a table, is a dict of its attributes."""
         if isinstance(self.source, Data):
             names = list(self.source.keys())
             return {name: self._opened(name, self.get(name), None) for name in names}
@@ -220,10 +218,8 @@ class Batch:
             return Count(int(value), Form.prefix("nodes", key, 0))
         if sampled and name == "num_nodes" and value == prefix(self.structure, "nodes", key, hops):
             return Count(int(value), Form.prefix("nodes", key, hops))
-        if sampled and name == "num_sampled_nodes" and isinstance(value, list):
-            return hop_counts("nodes", key, value)
-        if sampled and name == "num_sampled_edges" and isinstance(value, list):
-            return hop_counts("edges", key, value)
+        if sampled and name in ("num_sampled_nodes", "num_sampled_edges") and isinstance(value, list):
+            return hop_counts(name.removeprefix("num_sampled_"), key, value)
         return value
 
     def _axis(self, name: str, value: Tensor, key: Any, store: Any) -> Axis:

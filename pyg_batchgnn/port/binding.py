@@ -47,13 +47,7 @@ class Bound:
 
 
 def bind(
-    forward: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    rows: str | None,
-    names: tuple[str, ...] | None,
-    by_type: bool = False,
+    forward: Any, args: tuple, kwargs: dict, *, rows: str | None, names: Sequence[str] | None, by_type: bool
 ) -> Bound | None:
     """Returns the arguments of a call of ``forward``, a function of the model and its arguments;
     None for a call whose nodes and edges are not known.
@@ -161,20 +155,15 @@ def _of_whole_batch(
     return Bound({name: BatchArgument(batch), **found}, batch.structure, seeds)
 
 
-def _beside_batch(name: str, tree: Any, structure: Structure) -> Any:
+def _beside_batch(name: str, tree: Any, structure: Structure, key: Any = None) -> Any:
+    """Returns an argument beside a batch. ``key``: of the dict that it is in."""
     if isinstance(tree, Tensor):
-        return ArgumentTensor(tree, axis_by_size(name, tree, structure))
+        return ArgumentTensor(tree, axis_by_size(name, tree, structure, key))
     if isinstance(tree, (list, tuple)):
         return type(tree)(_beside_batch(name, one, structure) for one in tree)
     if isinstance(tree, Mapping):
-        return {key: _of_type(name, key, one, structure) for key, one in tree.items()}
+        return {key: _beside_batch(name, one, structure, key) for key, one in tree.items()}
     return tree
-
-
-def _of_type(name: str, key: Any, one: Any, structure: Structure) -> Any:
-    if not isinstance(one, Tensor):
-        return _beside_batch(name, one, structure)
-    return ArgumentTensor(one, axis_by_size(name, one, structure, key))
 
 
 # Calls with tensors ###############################################################################
@@ -269,7 +258,7 @@ def _as_typed(arguments: dict[str, Any]) -> Bound | None:
             known = one is of_nodes or one is of_edges
             found[name] = {key: hop_counts(kind, key, each) if known else each for key, each in one.items()}
         elif isinstance(one, Mapping):
-            found[name] = {key: _of_type(name, key, value, structure) for key, value in one.items()}
+            found[name] = _beside_batch(name, one, structure)
         else:
             found[name] = _beside_batch(name, one, structure) if isinstance(one, Tensor) else one
     return Bound(found, structure, None)

@@ -64,9 +64,13 @@ _originals: dict[tuple[type, str], Any] = {}
 _names: dict[type, tuple[str, ...]] = {}
 
 
+#: Is called with a graph and the values of its placeholders, and returns those of its outputs.
+Run = Callable[["Captured", tuple[Any, ...]], Sequence[Any]]
+
+
 class _Local(threading.local):
     capture: Capture | None = None
-    run: Callable[[Captured, tuple[Any, ...]], Sequence[Any]] | None = None
+    run: Run | None = None
 
 
 _local = _Local()
@@ -215,10 +219,8 @@ _OURS = [function for _, function in _FORWARDS.values()]
 
 @contextmanager
 def _leaves(model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> Iterator[None]:
-    """Puts the functions above in the place of the ``forward`` of leaves, which Dynamo reads.
-
-    A call in another thread goes to the original.
-    """
+    """Puts the functions above in the place of the ``forward`` of leaves, which Dynamo reads. A
+    call in another thread goes to the original."""
     functions: dict[tuple[type, str], Any] = {}
     for module in model.modules():
         kind, how = type(module), kind_of_leaf(module, trims)
@@ -496,7 +498,7 @@ def _branches(module: torch.fx.GraphModule) -> list[tuple[str, set[str]]]:
 
 
 def _is_always(guard: Any) -> bool:
-    """Returns whether a comparison of one size comes out alike whatever the size, from 2 on."""
+    """Returns whether a comparison of one size comes out alike for all sizes from 2 on."""
     import sympy  # type: ignore[import-untyped]
 
     if len(guard.free_symbols) != 1 or isinstance(guard, sympy.Eq):
@@ -565,15 +567,8 @@ class CapturedFunction:
         self._compiled = torch.compile(self._function, backend=_backend, fullgraph=True)
         self._known = torch._dynamo.run(self._function)
 
-    def run(
-        self,
-        forward: Callable[..., Any],
-        model: torch.nn.Module,
-        arguments: Mapping[str, Any],
-        run: Callable[[Captured, tuple[Any, ...]], Sequence[Any]],
-    ) -> Any:
-        """Calls ``run`` with the graph whose guards hold and the values of its placeholders. It
-        returns the values of the outputs. Raises `Miss` if no graph fits."""
+    def run(self, forward: Any, model: torch.nn.Module, arguments: Mapping[str, Any], run: Run) -> Any:
+        """Calls ``run`` with the graph whose guards hold. Raises `Miss` if no graph fits."""
         outer, _local.run = _local.run, run
         try:
             return self._known(forward, model, arguments)
@@ -582,11 +577,11 @@ class CapturedFunction:
 
     def capture(
         self,
-        forward: Callable[..., Any],
+        forward: Any,
         model: torch.nn.Module,
         arguments: Mapping[str, Any],
         described: Mapping[str, Any],
-        run: Callable[[Captured, tuple[Any, ...]], Sequence[Any]],
+        run: Run,
         trims: Sequence[type[torch.nn.Module]] = (),
     ) -> Any:
         """Captures a call, and calls the graph as `run` does. ``described``: the arguments, with a

@@ -34,19 +34,8 @@ from pyg_batchgnn.port.structure import DrawnKey, SampledBatch, Structure, Unsam
 _MOST_ELEMENTS = 1 << 24
 
 
-def difference(
-    captured: Captured,
-    program: Program,
-    model: torch.nn.Module,
-    structure: Structure,
-    leaves: Sequence[ArgumentTensor],
-    places: Sequence[int | None],
-    values: Sequence[Any],
-) -> str | None:
-    """Returns how the rows or gradients of a program differ from those of its graph, or None.
-    ``leaves``: the tensors of the arguments. ``places``: of each placeholder, its number among
-    them, or None. ``values``: of the placeholders, in the call that captured the graph."""
-    trial = _Trial(captured, program, model, list(leaves), places, values)
+def difference(trial: Trial, structure: Structure) -> str | None:
+    """Returns how the rows or gradients of a program differ from those of its graph, or None."""
     generator = torch.random.get_rng_state()
     try:
         small = list(small_batches(structure, trial.leaves))
@@ -73,13 +62,13 @@ class _WithoutDropout(TorchFunctionMode):
 
 
 @dataclass
-class _Trial:
+class Trial:
     captured: Captured
     program: Program
     model: torch.nn.Module
-    leaves: list[ArgumentTensor]
-    _places: Sequence[int | None]
-    _values: Sequence[Any]
+    leaves: list[ArgumentTensor]  # the tensors of the arguments
+    _places: Sequence[int | None]  # of each placeholder, its number among them, or None
+    _values: Sequence[Any]  # of the placeholders, in the call that captured the graph
     _random: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(5))
 
     def difference(self, batches: Sequence[Any], structure: Structure, wide: bool) -> str | None:
@@ -130,7 +119,7 @@ class _Trial:
             raise _NoReferenceError(f"{type(error).__name__}: {error}") from error
         expected = [self._first(one, number, structure) for number, one in enumerate(expected)]
         try:
-            found = run(self.program, Frame(self.model, structure, {}, drops=False), list(inputs))
+            found = run(Frame(self.program, self.model, structure, {}, drops=False), inputs)
         except Exception as error:
             return f"its rows could not be computed by themselves: {type(error).__name__}: {error}"
         tolerance = 1e-6 if wide else 3e-2
@@ -153,7 +142,8 @@ class _Trial:
             elif isinstance(place, Count):
                 made.append(place.form.value(structure.counter))
             elif isinstance(place, ArgumentTensor) and dim is not None:
-                made.append(_size(place, dim, structure, value))
+                form = form_of(place.axis) if dim == isinstance(place.axis, BatchEdges) else None
+                made.append(value if form is None else form.value(structure.counter))
             elif isinstance(value, Tensor):
                 made.append(clones[id(value)] if id(value) in clones else self._clone(value, wide))
             else:
@@ -198,12 +188,6 @@ def _pygs(module: Any) -> Callable[..., Any]:
         return functools.partial(module.stands_for.forward, module)
     call: Callable[..., Any] = module
     return call
-
-
-def _size(place: ArgumentTensor, dim: int, structure: Structure, value: Any) -> Any:
-    form = form_of(place.axis)
-    rows = form is not None and dim == isinstance(place.axis, BatchEdges)
-    return form.value(structure.counter) if rows and form is not None else value
 
 
 def _keeps_mode(module: Any) -> bool:

@@ -225,10 +225,9 @@ def how_to_name(conv: Module) -> str:
 
 
 def _why_by_shape(layer: Layer, x: Rows | None) -> str | None:
-    for rows in x if isinstance(x, (tuple, list)) else (x,):
-        if rows is not None and layer.dims and rows.dim() not in layer.dims:
-            return f"is called with x of {rows.dim()} dimensions"
-    return None
+    given = (one for one in (x if isinstance(x, (tuple, list)) else (x,)) if one is not None)
+    wrong = (one.dim() for one in given if layer.dims and one.dim() not in layer.dims)
+    return next((f"is called with x of {dims} dimensions" for dims in wrong), None)
 
 
 # Instances ########################################################################################

@@ -3,7 +3,7 @@ computes it where there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,8 +19,8 @@ from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, form_of
 def run_graph(
     captured: Captured,
     values: Sequence[Any],
-    model: torch.nn.Module,
-    forward: Callable[[Any], Callable[..., Any]] = lambda module: module,
+    model: Any,
+    forward: Any = lambda module: module,
 ) -> list[Any]:
     """Returns the outputs of a graph for the values of its placeholders. ``forward``: what is
     called of a module that is a leaf; the module itself by default."""
@@ -46,13 +46,7 @@ def run_graph(
     raise AssertionError("a graph ends with its output")
 
 
-def _value(
-    node: torch.fx.Node,
-    args: Any,
-    kwargs: Any,
-    modules: Mapping[int, torch.nn.Module],
-    forward: Callable[[Any], Callable[..., Any]],
-) -> Any:
+def _value(node: torch.fx.Node, args: Any, kwargs: Any, modules: Mapping[int, Any], forward: Any) -> Any:
     target: Any = node.target
     if node.op == "call_method":
         if target == "item" and not isinstance(args[0], Tensor):
@@ -121,7 +115,6 @@ def axes_of_outputs(captured: Captured) -> list[Axis | None]:
 
 
 def axes_of_result(captured: Captured) -> list[Axis]:
-    """Returns what the rows of each tensor in the result of ``forward`` are, in their order."""
     known = symbols(captured)
     nodes = (one for one in captured.module.graph.nodes if one.target is capture.RETURNED)
     return [axis_of(one.meta.get("example_value"), known) for one in nodes]

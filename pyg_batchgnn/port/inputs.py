@@ -26,11 +26,9 @@ _strided = torch.strided
 
 
 class Accelerated:
-    """The base of classes that `accelerate` gives to modules of PyG and torch.
-
-    They bear the name of the class that they stand for, so that a module is printed as before.
-    Files find them by their qualified name.
-    """
+    """The base of classes that `accelerate` gives to modules of PyG and torch. They bear the name
+    of the class that they stand for, as before in print; files find them by their qualified
+    name."""
 
     stands_for: ClassVar[type[torch.nn.Module]]
 
@@ -45,11 +43,8 @@ def is_symbolic(*given: Any) -> bool:
 
 
 def traced(module: Any, given: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
-    """Returns the proxy of a call of a module that ``torch.fx`` traces as one step.
-
-    torch's own tracer does so with torch's modules alone, and goes into those that stand for them.
-    If the module itself is traced, the code of the class that it stands for is.
-    """
+    """Returns the proxy of a call of a module that ``torch.fx`` traces as one step. torch's own
+    tracer does so with torch's modules alone. If the module itself is traced, PyG's code is."""
     tracer: Any = next(one for one in given if isinstance(one, Proxy)).tracer
     if tracer.root is module:
         return module.stands_for.forward(module, *given, **(named or {}))
@@ -105,12 +100,9 @@ def refuse_on_device(batch: Any) -> None:
 
 
 def seeds_of(batch: Any, nodes: int) -> int:
-    """Returns the number of seed nodes of a batch of PyG's form, its ``batch_size``.
-
-    Raises:
-        TypeError, ValueError: the batch says none, or one that cannot be. What PyG calls
-            ``batch_size`` of a `Batch` of graphs is the number of graphs, unless it was set.
-    """
+    """Returns the ``batch_size`` of a batch of PyG's form. Raises TypeError or ValueError if it
+    says none, or one that cannot be; in a `Batch` of graphs it is their number, unless it was
+    set."""
     if isinstance(batch, Batch) and "batch_size" not in batch:
         raise ValueError(
             f"a Batch of {batch.num_graphs} graphs has no seed nodes; call model(batch.x, batch.edge_index), "
@@ -145,11 +137,8 @@ def is_traced() -> bool:
 
 
 def takes(conv: nn.NativeConv, x: Any, edge_index: Any) -> bool:
-    """Returns whether a native convolution computes a call as PyG's would.
-
-    It does not if somebody changed what PyG's code would read or call (`nn.as_made`). A
-    `LayerGraph` comes from callers that looked before.
-    """
+    """Returns whether a native convolution computes a call as PyG's would: not if somebody changed
+    what PyG's code would read or call. A `LayerGraph` comes from callers that looked before."""
     if isinstance(edge_index, LayerGraph):
         return True
     if not are_plain_edges(edge_index) or is_traced() or _has_any_global_hook():

@@ -337,17 +337,17 @@ class _Layers:
                 frame.values[number] = rows[axis.name]
 
     def _frame(self, structure: Any) -> Frame:
-        frame = Frame(self._model, structure, {})
+        frame = Frame(self._program, self._model, structure, {})
         frame.values.update(zip(self._recording.inputs, self._inputs, strict=True))
         for step in self._levels.get(-1, []):
-            run_step(self._program, frame, step)
+            run_step(frame, step)
         return frame
 
     def _run(self, frame: Frame, level: int, types: Collection[TypeName]) -> None:
         for step in self._levels.get(level, []):
             names = {self._name(one) for one in step.results(self._program) if self._is_rows(one)}
             if not names or not names.isdisjoint(types):
-                run_step(self._program, frame, step)
+                run_step(frame, step)
 
     def _is_rows(self, number: int) -> bool:
         return isinstance(self._program.axes[number], Nodes)
@@ -355,7 +355,7 @@ class _Layers:
     def _table(self, frame: Frame, level: int, name: TypeName, otherwise: Tensor) -> Tensor:
         """Returns the rows that sources of the next layer are read from, side by side."""
         numbers = self._sources.get(level, {}).get(name, [])
-        found = [take(self._program, frame, Ref(one), 0) for one in numbers]
+        found = [take(frame, Ref(one), 0) for one in numbers]
         if any(one.dim() != 2 for one in found):
             raise LayerwiseError(
                 "inference keeps rows of two dimensions between layers; call the model on the whole graph"
@@ -397,7 +397,6 @@ class _Layers:
         return compute
 
     def _give_own(self, frame: Frame, own: Mapping[str, range], level: int) -> None:
-        """Gives the rows of the targets that earlier layers computed."""
         for name, span in own.items():
             key = None if self._schema.is_plain else name
             if name in self._nodes.features:
@@ -431,7 +430,7 @@ class _Layers:
             name = self._type(self._name(number))
             if name not in own:
                 continue
-            rows = take(self._program, frame, Ref(number), 0)
+            rows = take(frame, Ref(number), 0)
             if value.made is None:
                 value.made = self._nodes.keep(name, rows.shape[1:], rows.dtype)
             value.made.write(own[name].start, rows)

@@ -154,11 +154,8 @@ def sorted_prefixes(
 
 
 def layer_edges(edge_index: Tensor, rows: int) -> nn.LayerGraph | None:
-    """Returns the edges of one convolution that computes all ``rows`` rows.
-
-    ``edge_index`` is one that a loader handed out, or the edges of its first hops as PyG's
-    ``trim_to_layer`` takes them. Returns None for other edges.
-    """
+    """Returns the edges of one convolution that computes all ``rows`` rows, if a loader handed them
+    out, or if they are its first hops as PyG's ``trim_to_layer`` takes them; else None."""
     base = edge_index if edge_index._base is None else edge_index._base
     found = known_prefixes(base)
     if found is None or edge_index.data_ptr() != base.data_ptr() or edge_index.stride() != base.stride():

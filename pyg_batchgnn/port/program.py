@@ -144,15 +144,13 @@ class Program:
 
     def is_by_row(self, model: torch.nn.Module) -> bool:
         """Returns whether the rows of the seeds depend on no statistics of rows."""
-        for step in self.steps:
-            for part in step.parts or [step]:
-                fixed = all(isinstance(self.axes[one], Fixed) for one in part.call.results)
-                aside = part.call.by_row or part.call.message_passing is not None or fixed
-                if part.call.writes or not aside:
-                    return False
-                module = module_of(part.call, model)
-                if module is not None and any(map(rules.takes_row_statistics, module.modules())):
-                    return False
+        for call in (part.call for step in self.steps for part in step.parts or [step]):
+            fixed = all(isinstance(self.axes[one], Fixed) for one in call.results)
+            if call.writes or not (call.by_row or call.message_passing is not None or fixed):
+                return False
+            module = module_of(call, model)
+            if module is not None and any(map(rules.takes_row_statistics, module.modules())):
+                return False
         return True
 
 

@@ -20,11 +20,8 @@ from pyg_batchgnn.types import Relation
 
 
 class Refusal(BaseException):
-    """The reason why a ``forward`` cannot be captured. It passes the user's ``except Exception``.
-
-    Attributes:
-        reason: a clause that follows "because", with the file and line.
-    """
+    """The reason why a ``forward`` cannot be captured: a clause that follows "because", with the
+    file and line. It passes the user's ``except Exception``."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -155,8 +152,6 @@ class ModuleCall:
 
 
 class Way(enum.Enum):
-    """The way in which the first rows of a convolution are computed."""
-
     NATIVE = "native"
     TRIMMED = "trimmed"
 

@@ -94,6 +94,7 @@ class AcceleratedGAT(AcceleratedModel, torch_geometric.nn.GAT):
 # Replacing ########################################################################################
 
 Module = torch.nn.Module
+Report = Callable[[AccelerationReport], None]
 
 #: The class that each class becomes. An instance keeps its parameters and attributes.
 NATIVE: dict[type[Module], type[Module]] = {
@@ -235,12 +236,7 @@ def accelerate(
     return model
 
 
-def _trace(
-    model: torch.nn.Module,
-    trims: tuple[type[Module], ...],
-    rows: str | None,
-    report: Callable[[AccelerationReport], None],
-) -> None:
+def _trace(model: Module, trims: tuple[type[Module], ...], rows: str | None, report: Report) -> None:
     kind = type(model)
     if not isinstance(model, TracedModel):
         of_torch = kind.__module__.startswith("torch.") and not isinstance(model, torch.fx.GraphModule)
@@ -264,13 +260,7 @@ def _has_a_forward(module: Module) -> bool:
     return of_users and not is_layer and any(isinstance(one, MessagePassing) for one in module.modules())
 
 
-def _visit(
-    module: torch.nn.Module,
-    name: str,
-    places: Counter[int],
-    report: AccelerationReport,
-    tell: Callable[[AccelerationReport], None],
-) -> None:
+def _visit(module: Module, name: str, places: Counter[int], report: AccelerationReport, tell: Report) -> None:
     kind = type(module)
     if concerns(module) and kind not in NATIVE.values():
         why = reason_against(module, places[id(module)])

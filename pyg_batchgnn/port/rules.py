@@ -55,6 +55,8 @@ _PRODUCTS = ("linear", "matmul", "mm", "__matmul__")
 GETITEM = {Tensor.__getitem__, operator.getitem}
 _RESHAPES = ("view", "reshape", "repeat", "expand")
 
+#: Returns whether a tensor has the rows in question.
+HasRows = Callable[[Any], bool]
 _HOMES = (torch, Tensor, F, torch.special, torch._C._nn, operator)
 
 
@@ -83,11 +85,7 @@ DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu")
 
 
 def is_by_row(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    rows: Callable[[Any], bool],
-    form: Form | None,
+    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], rows: HasRows, form: Form | None
 ) -> bool:
     """Returns whether each row of the result follows from the same row of the arguments. ``rows``:
     whether a tensor has the rows in question; the others have the same value whatever rows are
@@ -214,11 +212,7 @@ def _dim(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _is_along_columns(
-    name: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    given: Sequence[Tensor],
-    rows: Callable[[Any], bool],
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], given: Sequence[Tensor], rows: HasRows
 ) -> bool:
     if name in ("max", "min") and len(args) > 1 and isinstance(args[1], Tensor):
         return _broadcasts(given, rows)
@@ -236,7 +230,6 @@ def _is_along_columns(
 
 
 def _keeps_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], form: Form | None) -> bool:
-    """Returns whether a new shape keeps the dimension of the rows."""
     x, shape = args[0], list(args[1:])
     if kwargs or not shape:
         return False
@@ -299,10 +292,6 @@ _KEEPING = (
     *(torch_geometric.nn.PairNorm, torch_geometric.nn.MeanSubtractionNorm),
     *(torch_geometric.nn.LayerNorm, torch.nn.SyncBatchNorm),
 )
-
-
-def takes_vectors(module: torch.nn.Module) -> bool:
-    return kind_of(module) in (*BY_ELEMENT_MODULES, torch.nn.Embedding)
 
 
 def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:

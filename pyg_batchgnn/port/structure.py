@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from torch import Tensor
 
@@ -54,10 +54,8 @@ def prefix(structure: Structure, kind: str, name: Any, hops: int) -> int:
 
 
 class DrawnKey:
-    """A number that is drawn from torch's generator once for some passes, if one of them drops.
-
-    It is added to the keys of a sample. So every training pass over a batch drops other elements.
-    """
+    """A number that is drawn from torch's generator once for some passes, if one of them drops. It
+    is added to the keys of a sample, so that every training pass drops other elements."""
 
     def __init__(self) -> None:
         self._drawn: int | None = None
@@ -74,10 +72,7 @@ class UnsampledGraph:
 
     edge_index: Mapping[RelationName, Tensor]  # [2, E] by relation
     nodes: Mapping[TypeName, int]  # the number of nodes of each type
-
-    @property
-    def hops(self) -> int:
-        return 0
+    hops: ClassVar[int] = 0
 
     def counter(self, counter: Counter) -> int:
         kind, name, _ = counter
@@ -139,10 +134,7 @@ class InducedBatch:
 
     minibatch: SampledMinibatch
     drawn: DrawnKey
-
-    @property
-    def hops(self) -> int:
-        return 0
+    hops: ClassVar[int] = 0
 
     def counter(self, counter: Counter) -> int:
         kind, name, _ = counter
@@ -172,10 +164,7 @@ class PrefixLayer(nn.TypedEdges):
     `Structure.graph`."""
 
     def __init__(
-        self,
-        structure: Structure,
-        relations: Collection[Relation],
-        of_layer: tuple[int, int, int, bool],
+        self, structure: Structure, relations: Collection[Relation], of_layer: tuple[int, int, int, bool]
     ) -> None:
         self._structure, self._relations, self._of_layer = structure, relations, of_layer
 

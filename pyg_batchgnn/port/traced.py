@@ -21,7 +21,7 @@ from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.capture import Captured, CapturedFunction, Done, Miss
-from pyg_batchgnn.port.check import difference
+from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.graph_run import axes_of_outputs, axes_of_result, run_graph
@@ -161,10 +161,8 @@ class Tracing:
 
 
 class TracedModel(torch.nn.Module):
-    """A user's model that `accelerate` traces. It stands before the user's class.
-
-    It is called as the user's model is, with the same results, or as ``model(batch)``.
-    """
+    """A user's model that `accelerate` traces, before the user's class. It is called as the user's
+    model is, with the same results, or as ``model(batch)``."""
 
     stands_for: ClassVar[type[torch.nn.Module]]
     #: The parameters that a batch gives values to; all where None.
@@ -253,11 +251,8 @@ def _is_sparse(one: Any) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _forward_of_sequential(names: tuple[str, ...]) -> Callable[..., Any]:
-    """Returns a ``forward`` for a `Sequential` of PyG, as a function of it and its arguments.
-
-    PyG writes one for each instance, and puts it on the class as well: that of another one may
-    stand there.
-    """
+    """Returns a ``forward`` for a `Sequential` of PyG, as a function of it and its arguments. PyG
+    writes one for each instance, and puts it on the class, where that of another may stand."""
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         values, found = {**dict(zip(names, args, strict=False)), **kwargs}, None
@@ -515,9 +510,9 @@ class Call:
         seeds, structure = self._bound.seeds is not None, self._bound.structure
         if seeds not in graph.programs:
             program = graph.program(self._model, seeds=seeds)
-            both = graph.captured, program, self._model
+            trial = Trial(graph.captured, program, self._model, self.leaves, graph.leaves, inputs)
             try:
-                graph.wrong = difference(*both, structure, self.leaves, graph.leaves, inputs) or ""
+                graph.wrong = difference(trial, structure) or ""
             except Refusal as refusal:
                 graph.wrong = refusal.reason
         return graph.wrong
@@ -536,16 +531,14 @@ class Call:
 
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
         program = graph.program(self._model, seeds=seeds)
-        return run_program(program, Frame(self._model, self._bound.structure, {}), inputs)
+        return run_program(Frame(program, self._model, self._bound.structure, {}), inputs)
 
     # All rows, with gradients of the seeds' rows --------------------------------------------------
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
-        """Returns whether gradients are computed for the rows of the seeds first.
-
-        They are not if rows depend on each other, once a loss used other rows, or if hooks wait for
-        a gradient, which would come in two parts.
-        """
+        """Returns whether gradients are computed for the rows of the seeds first: not if rows
+        depend on each other, once a loss used other rows, or if hooks wait for a gradient, which
+        would be in parts."""
         return (
             torch.is_grad_enabled()
             and torch._C._autograd._top_saved_tensors_default_hooks(True) is None  # of a checkpoint, say

@@ -70,6 +70,7 @@ _ATTENTIONS: dict[Any, int] = {
     torch.nn.functional.multi_head_attention_forward: 10,
     torch.nn.functional.scaled_dot_product_attention: 4,
 }
+_TAKE_VECTORS = (*rules.BY_ELEMENT_MODULES, torch.nn.Embedding)
 _SIZES = {torch.ops.aten.sym_size.int, Tensor.size}
 _ASSERTIONS = {
     torch.ops.aten._assert_scalar.default,
@@ -180,7 +181,6 @@ class _Translator:
         return leaf
 
     def _axis(self, one: Any) -> Axis:
-        """Returns what the rows of a tensor are, of the shape that stands for it."""
         return self.found.axes[self._by_id[id(one)]] if id(one) in self._by_id else WHOLE
 
     def _shaped(self, tree: Any) -> Any:
@@ -288,7 +288,8 @@ class _Translator:
         kept = _inplace(func, args, kwargs)
         if kept is not None and isinstance(args[0], Ref):
             if isinstance(self.found.axes[args[0].number], Fixed):
-                return self._write(func, args, kwargs)
+                self._add(func, args, kwargs, FIXED, by_row=False).call.writes = True
+                return args[0]
             written = args[0]
             self._check_written(written.number)
             func, args, kwargs = kept
@@ -343,11 +344,6 @@ class _Translator:
         except Exception:
             return True
         return watch.draws
-
-    def _write(self, func: Any, args: Any, kwargs: Any) -> Any:
-        made = self._add(func, args, kwargs, FIXED, by_row=False)
-        made.call.writes = True
-        return args[0]
 
     def _check_written(self, number: int) -> None:
         storage = self._storages[number]
@@ -404,11 +400,8 @@ class _Translator:
         return WHOLE, False
 
     def _taken(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool] | None:
-        """Returns the axis of an index lookup ``table[index]``, with a number for each node, edge
-        or seed; None of anything else.
-
-        A table of nodes by the ends of edges gives rows of edges.
-        """
+        """Returns the axis of a lookup ``table[index]`` with a number for each node, edge or seed;
+        None of anything else. A table of nodes by the ends of edges gives rows of edges."""
         if func in (Tensor.index_select, torch.index_select) and len(args) == 3:
             if type(args[1]) is not int or args[1] % args[0].dim() != 0:
                 return None
@@ -468,7 +461,11 @@ class _Translator:
         axis = axes.pop() if len(axes) == 1 else WHOLE
         least = min(self._shapes[one].dim() for one in refs(x))
         rows = isinstance(axis, (Nodes, Edges))
-        by_row = rows and rules.module_rule(module) == "row" and (least > 1 or rules.takes_vectors(module))
+        by_row = (
+            rows
+            and rules.module_rule(module) == "row"
+            and (least > 1 or rules.kind_of(module) in _TAKE_VECTORS)
+        )
         if rows and not by_row:
             self._note = f"{_kind(module)} looks at all rows"
         in_place = getattr(module, "inplace", False)
