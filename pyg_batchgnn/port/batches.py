@@ -347,8 +347,7 @@ def _seeds(source: Data, nodes: int, prefixes: PrefixEdges | None) -> int:
 
 
 def _prefixes_of(source: Data, edge_index: Tensor, num_nodes: int) -> PrefixEdges | None:
-    """Returns the prefixes of a batch by its counts of nodes and edges; None if these do not
-    fit."""
+    """Returns the prefixes of a batch by its counts of nodes and edges, if these fit."""
     nodes, edges = getattr(source, "num_sampled_nodes", None), getattr(source, "num_sampled_edges", None)
     if not are_counts(nodes) or not are_counts(edges) or sum(nodes) != num_nodes:
         return None

@@ -234,10 +234,8 @@ def _as_typed(arguments: dict[str, Any]) -> Bound | None:
     edges = next((one for one in dicts if all(isinstance(name, tuple) for name in one)), None)
     if rows is None or edges is None or not all(map(are_plain_edges, edges.values())):
         return None
-    if not all(isinstance(one, Tensor) and one.dim() for one in rows.values()):
-        return None
     ends = {name for source, _, target in edges for name in (source, target)}
-    if not ends <= set(rows):
+    if not ends <= set(rows) or not all(isinstance(one, Tensor) and one.dim() for one in rows.values()):
         return None
     sizes = {name: one.size(0) for name, one in rows.items()}
     counts = [one for one in arguments.values() if isinstance(one, Mapping) and _are_counts(one)]

@@ -427,8 +427,7 @@ class Capture:
             raise _WrittenError(found)
 
     def place(self, source: Any) -> Any:
-        """Returns the argument, or the part of the model, that a source of Dynamo's names, or
-        None."""
+        """Returns the argument, or part of the model, that a source of Dynamo's names, or None."""
         name = source.name() if callable(source.name) else source.name
         try:
             return eval(name, {}, {"L": {"model": self.model, "arguments": self.arguments}})

@@ -243,8 +243,7 @@ def _multiply(frame: Frame, step: ProgramStep, module: Any) -> Tensor:
 
 
 def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
-    """Returns the sum of convolutions and linear layers, and whether ReLU and dropout are
-    applied."""
+    """Returns the sum of convolutions and linear layers, and whether ReLU and dropout are in it."""
     rows = frame.rows(frame.program.axes[step.call.results[0]], step.hops)
     own: Any = None
     own_ref: Any = None

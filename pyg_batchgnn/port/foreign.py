@@ -73,18 +73,10 @@ def call_trimmed(
     """Returns the first ``num_targets`` rows of the result of a layer without a `whole_reason`.
 
     Layers that take a pair, for sources and targets, are called with one, so that all that they do
-    for targets is done for ``num_targets`` rows. Others compute a row for each source. Options of
-    ``forward`` other than values keep their defaults.
-
-    Args:
-        x: the first rows of its input, [S, ...]; or those of the sources and those of the targets.
-        edge_index: the in-edges of the first ``num_targets`` nodes, all of them and no others,
-            [2, E], by target. Some layers of PyG fail without edges.
-        edge_values: arguments with a value for each of these edges.
-        node_values: arguments, beside ``x``, with a value for each of the first S nodes.
-
-    Raises:
-        ValueError: ``x`` has fewer than ``num_targets`` rows.
+    for targets is done for ``num_targets`` rows. ``x``: the first rows of the input, [S, ...], or
+    those of the sources and those of the targets. ``edge_index``: [2, E], the in-edges of the first
+    ``num_targets`` nodes, by target; some layers of PyG fail without edges. Values are those of
+    these edges and of the first S nodes. Raises ValueError if ``x`` has fewer rows.
     """
     if not isinstance(x, Tensor):
         made: Tensor = conv((x[0], x[1][:num_targets]), edge_index=edge_index, **(edge_values or {}))
@@ -104,8 +96,7 @@ def call_trimmed(
 
 
 def kind_of(module: Module) -> type[Module]:
-    """Returns the class that the user wrote, without that of `accelerate` or of
-    parametrisations."""
+    """Returns the class that the user wrote, below those of `accelerate` and parametrisations."""
     kind: type[Module] = parametrize.type_before_parametrizations(module)
     return vars(kind).get("stands_for", kind)
 
@@ -119,8 +110,6 @@ def _none(conv: Any) -> None:
 
 @dataclass(frozen=True)
 class Layer:
-    """The way in which a class of layers is computed for the first nodes."""
-
     #: whether a layer takes a pair (sources, targets) of ``x`` and of other values of nodes
     pairs: Callable[[Any], bool] = lambda _: True
     why: Rule = _none  # why a layer with these options must compute all rows
@@ -225,9 +214,10 @@ def how_to_name(conv: Module) -> str:
 
 
 def _why_by_shape(layer: Layer, x: Rows | None) -> str | None:
-    given = (one for one in (x if isinstance(x, (tuple, list)) else (x,)) if one is not None)
-    wrong = (one.dim() for one in given if layer.dims and one.dim() not in layer.dims)
-    return next((f"is called with x of {dims} dimensions" for dims in wrong), None)
+    for rows in x if isinstance(x, (tuple, list)) else (x,):
+        if rows is not None and layer.dims and rows.dim() not in layer.dims:
+            return f"is called with x of {rows.dim()} dimensions"
+    return None
 
 
 # Instances ########################################################################################

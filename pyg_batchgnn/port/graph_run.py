@@ -96,7 +96,6 @@ def symbols(captured: Captured) -> dict[str, Axis]:
 
 
 def axis_of(value: Any, known: Mapping[str, Axis]) -> Axis:
-    """Returns what the rows of a value of a graph are, by the symbol of their number."""
     if not isinstance(value, Tensor) or value.dim() == 0 or isinstance(value.shape[0], int):
         return WHOLE
     return known.get(str(value.shape[0]), WHOLE)

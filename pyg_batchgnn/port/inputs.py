@@ -26,9 +26,8 @@ _strided = torch.strided
 
 
 class Accelerated:
-    """The base of classes that `accelerate` gives to modules of PyG and torch. They bear the name
-    of the class that they stand for, as before in print; files find them by their qualified
-    name."""
+    """The base of the classes that `accelerate` gives to modules of PyG and torch. They bear the
+    name of the class that they stand for. Files find them by their qualified name."""
 
     stands_for: ClassVar[type[torch.nn.Module]]
 
@@ -101,8 +100,7 @@ def refuse_on_device(batch: Any) -> None:
 
 def seeds_of(batch: Any, nodes: int) -> int:
     """Returns the ``batch_size`` of a batch of PyG's form. Raises TypeError or ValueError if it
-    says none, or one that cannot be; in a `Batch` of graphs it is their number, unless it was
-    set."""
+    says none, or one that cannot be. Of a `Batch` PyG makes it the number of graphs."""
     if isinstance(batch, Batch) and "batch_size" not in batch:
         raise ValueError(
             f"a Batch of {batch.num_graphs} graphs has no seed nodes; call model(batch.x, batch.edge_index), "
@@ -127,8 +125,7 @@ CAPTURING: list[int] = []
 
 
 def is_traced() -> bool:
-    """Returns whether torch compiles, traces or transforms the call, which native operators
-    cannot."""
+    """Returns whether torch compiles, traces or transforms the call: native operators cannot."""
     # While one thread captures, torch says in every thread that it compiles.
     compiles = is_dynamo_compiling() or (
         is_compiling() and (not CAPTURING or CAPTURING[-1] == threading.get_ident())

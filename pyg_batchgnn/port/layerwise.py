@@ -129,8 +129,7 @@ def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
 
 
 def _captured(model: TracedModel, call: Call) -> CapturedFunction:
-    """Captures ``forward``. Raises LayerwiseError if it cannot be captured, or if its program
-    differs from it."""
+    """Captures ``forward``. Raises LayerwiseError if it cannot be, or its program differs."""
     function = CapturedFunction()
 
     def look(captured: Captured, values: Sequence[Any]) -> list[Any]:
@@ -205,8 +204,6 @@ class _Value:
 
 
 class _Layers:
-    """The layers of a captured model, and what is kept between them."""
-
     def __init__(self, model: TracedModel, nodes: OwnedNodes, graph: Graph, inputs: Sequence[Any]) -> None:
         self._model, self._nodes, self._schema = model, nodes, nodes.schema
         self._recording, self._inputs = graph.recording, inputs
@@ -299,8 +296,7 @@ class _Layers:
         return list(dict.fromkeys(self._type(one.name) for one in axes if isinstance(one, Nodes)))
 
     def convs(self, level: int) -> dict[Relation, torch.nn.Module]:
-        """Returns the convolution of each relation in a layer; of several, one that needs
-        degrees."""
+        """Returns the convolution of each relation in a layer; of several, a `GCNConv`."""
         found: dict[Relation, torch.nn.Module] = {}
         for step in self._levels.get(level, []):
             for part in step.parts or [step]:
@@ -410,7 +406,6 @@ class _Layers:
                     frame.values[number] = partial(self._nodes.read, rows, of_type)
 
     def _give_sources(self, frame: Frame, x: Mapping[str, nn.Rows], level: int) -> None:
-        """Gives the rows of all nodes of a piece that the layer reads as sources."""
         for name, rows in x.items():
             key = None if self._schema.is_plain else name
             for number in self._sources.get(level - 1, {}).get(key, []):

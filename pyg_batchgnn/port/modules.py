@@ -35,9 +35,6 @@ class AcceleratedBatchNorm1d(Accelerated, nn.BatchNorm):
     def extra_repr(self) -> str:
         return torch.nn.BatchNorm1d.extra_repr(self)
 
-    def takes_row_statistics(self) -> bool:
-        return self.training or self.running_mean is None
-
 
 class AcceleratedReLU(Accelerated, nn.ReLU):
     stands_for = torch.nn.ReLU

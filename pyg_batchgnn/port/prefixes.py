@@ -16,8 +16,6 @@ from pyg_batchgnn.types import LayerHops
 
 @dataclass(frozen=True, eq=False)
 class NodesByHop:
-    """The nodes of one type in a batch."""
-
     per_hop: list[int]  # the number of nodes of each hop, seeds first
     node: Tensor | None = None  # [N] int64, their ids for dropout; row numbers where None
 
@@ -41,14 +39,9 @@ class SampleKeys:
 
 
 class PrefixEdges:
-    """The edges of a batch by destination. Each layer takes a prefix of them (design, section 3).
-
-    Args:
-        in_edges: the in-edges of the expanded nodes, in the order of ``edge_index``.
-        targets, sources: the nodes of the two types that a relation joins; one and the same where
-            there is one type.
-        keys: what dropout is keyed by, if a loader of this process made the sample; else None.
-    """
+    """The edges of a batch by destination, as `edge_index` orders them. Each layer takes a prefix
+    (design, section 3). ``targets``, ``sources``: the nodes of the two types that a relation joins.
+    ``keys``: what dropout is keyed by, if a loader of this process made the sample."""
 
     def __init__(
         self,

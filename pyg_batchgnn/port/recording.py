@@ -91,7 +91,6 @@ class Form:
 
     @classmethod
     def prefix(cls, kind: str, name: Any, hops: int) -> Form:
-        """Returns the number of nodes, or edges, of the first hops."""
         return cls.of({(kind, name, hop): 1 for hop in range(hops + 1)})
 
     def plus(self, other: Form, sign: int = 1) -> Form:

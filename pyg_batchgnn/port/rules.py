@@ -172,8 +172,7 @@ def _broadcasts(given: Sequence[Tensor], rows: Callable[[Any], bool]) -> bool:
 
 
 def _sums_no_rows(args: Sequence[Any], rows: Callable[[Any], bool]) -> bool:
-    """Returns whether the rows of an ``einsum`` have a letter of their own, which comes first in
-    the result."""
+    """Returns whether the rows of an ``einsum`` have a letter of their own, first in the result."""
     equation, *rest = args
     operands = rest[0] if len(rest) == 1 and isinstance(rest[0], (list, tuple)) else rest
     if not isinstance(equation, str) or "->" not in equation:
@@ -280,7 +279,7 @@ BY_ELEMENT_MODULES = (
     *(torch.nn.Softsign, torch.nn.Softshrink, torch.nn.Hardshrink, torch.nn.Tanhshrink, torch.nn.Threshold),
     *(torch.nn.Dropout, torch.nn.AlphaDropout, torch.nn.RReLU),
 )
-_CELLS = (torch.nn.GRUCell, torch.nn.LSTMCell, torch.nn.RNNCell)
+_OF_ROWS = (torch.nn.GRUCell, torch.nn.LSTMCell, torch.nn.RNNCell, torch_geometric.nn.JumpingKnowledge)
 _SOFTMAX = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin)
 LINEAR = (torch.nn.Linear, torch_geometric.nn.Linear)
 PygBatchNorm = torch_geometric.nn.BatchNorm
@@ -304,7 +303,7 @@ def module_rule(module: torch.nn.Module) -> str | None:
     """Returns "row" for a module that computes each row by itself, "whole" for one that keeps rows
     and looks at all of them, and None for one whose ``forward`` is captured call by call."""
     kind = kind_of(module)
-    if kind in BY_ELEMENT_MODULES or kind in LINEAR or kind in _BATCH_NORMS or kind in _CELLS:
+    if kind in BY_ELEMENT_MODULES or kind in LINEAR or kind in _BATCH_NORMS or kind in _OF_ROWS:
         return "row"
     if kind in _SOFTMAX:
         return "row" if module.dim in (None, 1, -1) else "whole"
@@ -319,8 +318,6 @@ def module_rule(module: torch.nn.Module) -> str | None:
     if kind is torch_geometric.nn.MLP:
         norms: Any = module.norms
         return "row" if all(module_rule(part) == "row" for part in norms) else "whole"
-    if kind is torch_geometric.nn.JumpingKnowledge:
-        return "row"
     if kind is torch_geometric.nn.InstanceNorm and not takes_row_statistics(module):
         return "row"
     return "whole" if kind in _KEEPING else None

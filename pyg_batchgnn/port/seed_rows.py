@@ -20,12 +20,8 @@ def with_seed_rows(
     values: Tensor, seeds: Tensor, leaves: list[Tensor], again: Callable[[], Tensor], used: Callable[[], None]
 ) -> Tensor:
     """Puts the rows of the seeds, [S, C] with their gradient, above ``values``, [N, C] without one.
-
-    Args:
-        leaves: the tensors that take a gradient from the other rows.
-        again: computes all rows once more, with gradients of the leaves.
-        used: is called if a gradient of other rows arrived.
-    """
+    If a gradient of other rows arrives, ``used`` is called, and ``again`` computes all rows
+    again."""
     result: Tensor = _SeedRows.apply(values, seeds, again, used, *leaves)
     return result
 

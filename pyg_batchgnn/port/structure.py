@@ -160,7 +160,7 @@ class InducedBatch:
 
 
 class PrefixLayer(nn.TypedEdges):
-    """The edges of a layer of several relations. ``of_layer``: the last four arguments of
+    """The edges of several relations. ``of_layer``: the last four arguments of
     `Structure.graph`."""
 
     def __init__(

@@ -75,8 +75,7 @@ class Graph:
         return [axes[one.number] if returned and isinstance(one, Ref) else None for one, returned in outputs]
 
     def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
-        """Returns why rows cannot be computed as they were when ``forward`` was captured, or
-        None."""
+        """Returns why rows cannot be computed as they were at the time of the capture, or None."""
         for number, call in enumerate(self.recording.calls):
             if not isinstance(call.target, ModuleCall):
                 continue
@@ -104,8 +103,6 @@ class Entry:
 
 @dataclass
 class Tracing:
-    """The graphs of a model's ``forward``, and how it was accelerated."""
-
     #: classes of convolutions that the user declares safe to trim
     trims: tuple[type[torch.nn.Module], ...] = ()
     rows: str | None = None  # "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds
@@ -537,8 +534,7 @@ class Call:
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
         """Returns whether gradients are computed for the rows of the seeds first: not if rows
-        depend on each other, once a loss used other rows, or if hooks wait for a gradient, which
-        would be in parts."""
+        depend on each other, once a loss used other rows, or if hooks wait for a whole gradient."""
         return (
             torch.is_grad_enabled()
             and torch._C._autograd._top_saved_tensors_default_hooks(True) is None  # of a checkpoint, say

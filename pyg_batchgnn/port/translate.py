@@ -323,8 +323,7 @@ class _Translator:
         return made.tree
 
     def _draws(self) -> bool:
-        """Returns whether a function draws from torch's generator; True where that cannot be
-        told."""
+        """Returns whether a function draws from torch's generator; True where nobody knows."""
         node = self._node
         if node.target in _ATTENTIONS:
             place = _ATTENTIONS[node.target]
@@ -480,8 +479,7 @@ class _Translator:
         return self.found.axes[ref.number] if isinstance(ref, Ref) else WHOLE
 
     def _conv_axis(self, conv: Any, x: Any, edge_index: Any, given: Any) -> tuple[Axis, Way | None]:
-        """Returns what the rows of a convolution are, and how the first are computed, if they can
-        be."""
+        """Returns what the rows of a convolution are, and how its first rows are computed."""
         sources, targets = x if isinstance(x, tuple) else (x, x)
         rows = self._axis_by_number(targets)
         reason = self._reason_against(sources, targets, edge_index, given)
@@ -728,7 +726,6 @@ def _kind(module: torch.nn.Module) -> str:
 
 
 def _files(trace: str | None) -> tuple[str, ...]:
-    """Returns the files of a stack trace, the innermost one last."""
     lines = (one.strip() for one in (trace or "").splitlines())
     return tuple(one.split('"')[1] for one in lines if one.startswith('File "'))
 
