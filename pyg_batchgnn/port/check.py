@@ -191,7 +191,7 @@ def _pygs(module: Any) -> Callable[..., Any]:
 
 
 def _keeps_mode(module: Any) -> bool:
-    """Returns whether ``message`` of a layer was captured in the mode that it has."""
+    """Returns whether a module is a layer of the user's own, captured in the mode that it has."""
     return isinstance(module, MessagePassing) and foreign.is_users(module)
 
 
