@@ -7,6 +7,7 @@ import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeGuard
 
@@ -17,17 +18,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.inputs import are_plain_edges, seeds_of
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys, known_prefixes, sorted_prefixes
-from pyg_batchgnn.port.recording import (
-    WHOLE,
-    Axis,
-    BatchEdges,
-    Count,
-    Edges,
-    Form,
-    Nodes,
-    Refusal,
-    SeedIds,
-)
+from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Count, Edges, Form, Nodes, Refusal, SeedIds
 from pyg_batchgnn.port.structure import (
     DrawnKey,
     InducedBatch,
@@ -41,18 +32,12 @@ from pyg_batchgnn.types import Relation, SampledMinibatch
 
 @dataclass(frozen=True)
 class ArgumentTensor:
-    """A tensor that is an argument.
+    """A tensor that is an argument."""
 
-    Attributes:
-        axis: what its rows are.
-        value: the tensor; rows of a table that are read in place; or a function that makes it. None
-            once only the others matter.
-        kind: what a graph depends on of it: its dtype, the sizes of its rows, and the like.
-    """
-
-    axis: Axis
+    #: the tensor; rows of a table that are read in place; or a function that makes it. None once
+    #: only the axis matters.
     value: Tensor | nn.RowView | Callable[[], Tensor] | None
-    kind: tuple[Any, ...]
+    axis: Axis  # what its rows are
 
     def tensor(self) -> Tensor:
         if isinstance(self.value, Tensor):
@@ -67,8 +52,7 @@ class ArgumentTensor:
         return tuple(self.value.shape[1:]) if by_row else None  # type: ignore[union-attr]
 
     def stand_in(self, structure: Structure) -> Tensor:
-        """Returns a tensor of its shape and dtype, whose memory nobody reads if it is not the
-        tensor itself."""
+        """Returns the tensor, or one of its shape and dtype whose memory nobody reads."""
         if isinstance(self.value, torch.nn.Parameter):  # which is no input of the model
             return self.value.view_as(self.value)
         if type(self.value) is Tensor:
@@ -76,18 +60,8 @@ class ArgumentTensor:
         if isinstance(self.value, (Tensor, nn.RowView)):
             return torch.empty(tuple(self.value.shape), dtype=self.value.dtype)
         assert isinstance(self.axis, BatchEdges)
-        return torch.empty(
-            (2, prefix(structure, "edges", self.axis.relation, structure.hops)), dtype=torch.int64
-        )
-
-
-def given(value: Any, axis: Axis) -> ArgumentTensor:
-    if isinstance(axis, (BatchEdges, SeedIds)):
-        return ArgumentTensor(axis, value, (value.dtype, value.dim()))
-    if isinstance(value, nn.RowView):
-        return ArgumentTensor(axis, value, (Tensor, value.dtype, tuple(value.shape[1:]), False, 2))
-    kind = (type(value), value.dtype, tuple(value.shape[1:]), value.requires_grad, value.dim())
-    return ArgumentTensor(axis, value, kind)
+        edges = prefix(structure, "edges", self.axis.relation, structure.hops)
+        return torch.empty((2, edges), dtype=torch.int64)
 
 
 def hop_counts(kind: str, name: Any, counts: Sequence[int]) -> list[Count]:
@@ -96,16 +70,9 @@ def hop_counts(kind: str, name: Any, counts: Sequence[int]) -> list[Count]:
 
 
 def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None) -> Axis:
-    """Returns what the rows of a tensor are, by their number and the name of the argument.
-
-    Args:
-        key: the node type or the relation, if the tensor is in a dict of these.
-    """
-    if (
-        key is None
-        and isinstance(structure, (UnsampledGraph, SampledBatch, InducedBatch))
-        and not _has(structure, None)
-    ):
+    """Returns what the rows of a tensor are, by their number and the name of the argument, and by
+    the ``key`` of the dict that it is in."""
+    if key is None and not _has(structure, None):
         return WHOLE
     hops, rows = structure.hops, value.size(0) if value.dim() else -1
     of_edges = isinstance(key, tuple) or (key is None and name.startswith("edge"))
@@ -129,36 +96,23 @@ def _has(structure: Structure, name: Any) -> bool:
 
 
 def is_batch(one: Any) -> bool:
-    """Returns whether something is a batch, in PyG's form or a native one."""
     if isinstance(one, HeteroData):
         return bool(one.edge_types)
     return isinstance(one, SampledMinibatch) or (isinstance(one, Data) and hasattr(one, "edge_index"))
 
 
+@dataclass(eq=False)
 class Batch:
-    """A batch, and what is known of its nodes and edges.
+    """A batch, and what is known of its nodes and edges."""
 
-    Attributes:
-        source: the batch.
-        seeds: by node type, the number of seeds.
-        by_type: ``x`` and ``edge_index`` are dicts by type, even if there is one type alone.
-    """
-
-    by_type = False
-
-    def __init__(self, source: Any, structure: Structure, seeds: Mapping[str | None, int]) -> None:
-        self.source, self.structure, self.seeds = source, structure, seeds
+    source: Any
+    structure: Structure
+    seeds: Mapping[str | None, int]  # by node type, their number
+    by_type: bool = False  # ``x`` and ``edge_index`` are dicts by type, even if there is one type alone
 
     @classmethod
-    def of(cls, source: Any, *, needs_seeds: bool = True, by_type: bool = False) -> Batch | None:
-        """Returns a batch, or None if its edges are of a form that is not known."""
-        found = cls._of(source, needs_seeds)
-        if found is not None:
-            found.by_type = by_type
-        return found
-
-    @classmethod
-    def _of(cls, source: Any, needs_seeds: bool) -> Batch | None:
+    def of(cls, source: Any, needs_seeds: bool = True) -> Batch | None:
+        """Returns a batch; None if its edges are of a form that is not known."""
         if isinstance(source, SampledMinibatch):
             if nn.has_halo(source):
                 return None
@@ -194,13 +148,10 @@ class Batch:
 
     @staticmethod
     def holds(source: Any, name: str, *, by_type: bool) -> bool:
-        """Returns whether a batch holds an attribute."""
         name = _by_type_name(source, name, by_type)
         if isinstance(source, HeteroData):
-            inside = name.removesuffix("_dict")
-            return (
-                bool(_stores_with(source, inside)) if inside != name else len(_stores_with(source, name)) == 1
-            )
+            stores = _stores_with(source, name.removesuffix("_dict"))
+            return bool(stores) if name.endswith("_dict") else len(stores) == 1
         if isinstance(source, Data):
             return name in source
         # Properties of a minibatch copy rows, so that asking for them would cost as much.
@@ -209,7 +160,6 @@ class Batch:
         return name.removesuffix("_dict") in held or name in _OF_MINIBATCHES
 
     def get(self, name: str) -> Any:
-        """Returns an attribute as an argument."""
         name = _by_type_name(self.source, name, self.by_type)
         if isinstance(self.source, SampledMinibatch):
             return self._of_minibatch(name)
@@ -223,10 +173,8 @@ class Batch:
         return {key: self._value(inside, store[inside], key, store) for key, store in stores.items()}
 
     def attributes(self) -> dict[Any, Any]:
-        """Returns all attributes as arguments; by type and relation, where there are several.
-
-        An object that holds tensors, such as a table, is a dict of its attributes.
-        """
+        """Returns all attributes as arguments; by type and relation, where there are several. An
+        object that holds tensors, such as a table, is a dict of its attributes."""
         if isinstance(self.source, Data):
             names = list(self.source.keys())
             return {name: self._opened(name, self.get(name), None) for name in names}
@@ -249,11 +197,10 @@ class Batch:
         if isinstance(value, dict):
             return {one: self._opened(str(one), held, key, depth + 1) for one, held in value.items()}
         if isinstance(value, Tensor):
-            return given(value, axis_by_size(name, value, self.structure, key))
+            return ArgumentTensor(value, axis_by_size(name, value, self.structure, key))
         return value
 
     def copied(self, attributes: Mapping[Any, Any]) -> Any:
-        """Returns a copy of the batch that holds other values of its attributes."""
         made = self.source.__copy__() if hasattr(self.source, "__copy__") else self.source
         for key, one in attributes.items():
             if isinstance(self.source, Data):
@@ -265,16 +212,14 @@ class Batch:
 
     def _value(self, name: str, value: Any, key: Any, store: Any) -> Any:
         if isinstance(value, Tensor):
-            return given(value, self._axis(name, value, key, store))
+            return ArgumentTensor(value, self._axis(name, value, key, store))
         sampled, hops = isinstance(self.structure, SampledBatch), self.structure.hops
         if sampled and name == "batch_size" and value == self.structure.counter(("nodes", key, 0)):
             return Count(int(value), Form.prefix("nodes", key, 0))
         if sampled and name == "num_nodes" and value == prefix(self.structure, "nodes", key, hops):
             return Count(int(value), Form.prefix("nodes", key, hops))
-        if sampled and name == "num_sampled_nodes" and isinstance(value, list):
-            return hop_counts("nodes", key, value)
-        if sampled and name == "num_sampled_edges" and isinstance(value, list):
-            return hop_counts("edges", key, value)
+        if sampled and name in ("num_sampled_nodes", "num_sampled_edges") and isinstance(value, list):
+            return hop_counts(name.removeprefix("num_sampled_"), key, value)
         return value
 
     def _axis(self, name: str, value: Tensor, key: Any, store: Any) -> Axis:
@@ -301,12 +246,13 @@ class Batch:
     def _of_minibatch(self, name: str) -> Any:
         batch, hops = self.source, self.structure.hops
         if name == "edge_index_dict":
-            relations = batch.schema.relations
-            return {one: _edges_of(batch, one, hops) for one in relations}
+            edges = {one: batch.edges_of(one) for one in batch.schema.relations}
+            makers = {name: partial(getattr, one, "edge_index") for name, one in edges.items()}
+            return {one: ArgumentTensor(make, BatchEdges(one, hops)) for one, make in makers.items()}
         if name == "edge_index":
-            return ArgumentTensor(BatchEdges(None, hops), lambda: batch.edge_index, (torch.int64, 2))
+            return ArgumentTensor(lambda: batch.edge_index, BatchEdges(None, hops))
         if name == "edge_label_index":
-            return given(batch.links[0].index, SeedIds(batch.links[0].relation))
+            return ArgumentTensor(batch.links[0].index, SeedIds(batch.links[0].relation))
         if name == "batch_size":
             return self._value(name, batch.batch_size, None, None)
         if name.endswith("_dict"):
@@ -317,20 +263,15 @@ class Batch:
         if not isinstance(value, Tensor):
             return value
         if name in ("n_id", "input_id", "seed_time"):
-            return given(value, Nodes(None, hops if name == "n_id" else 0))
-        return given(value, Edges(None, hops))
+            return ArgumentTensor(value, Nodes(None, hops if name == "n_id" else 0))
+        return ArgumentTensor(value, Edges(None, hops))
 
     def _by_type(self, name: str) -> dict[Any, ArgumentTensor]:
         found: dict[Any, ArgumentTensor] = {}
         for group, rows in self.source.attributes.items():
             if name in rows.tables:
-                of_nodes = isinstance(group.name, str)
-                axis = (
-                    Nodes(group.name, self.structure.hops)
-                    if of_nodes
-                    else Edges(group.name, self.structure.hops)
-                )
-                found[group.name] = self._rows(rows, name, axis)
+                kind = Nodes if isinstance(group.name, str) else Edges
+                found[group.name] = self._rows(rows, name, kind(group.name, self.structure.hops))
         return found
 
     @staticmethod
@@ -338,17 +279,18 @@ class Batch:
         table = rows.tables[name]
         in_place = isinstance(table, Tensor) and table.dim() == 2 and not table.requires_grad
         if rows.row is not None and in_place:
-            return given(nn.RowView(table, rows.row), axis)
-        return given(table if rows.row is None else rows.gather(name), axis)
+            return ArgumentTensor(nn.RowView(table, rows.row), axis)
+        return ArgumentTensor(table if rows.row is None else rows.gather(name), axis)
 
 
+_OF_MINIBATCHES = {"edge_index", "edge_index_dict", "edge_label_index", "batch_size", "n_id", "input_id"}
+_OF_MINIBATCHES |= {"seed_time"}
 #: How deep objects in a batch are opened.
 _DEEPEST = 6
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """Returns the attributes of an object that holds values; None of modules, tensors and
-    functions."""
+    """Returns the attributes of an object; None of modules, tensors and functions."""
     if isinstance(value, (type, Tensor, torch.nn.Module, FunctionType, BuiltinFunctionType)):
         return None
     inside = getattr(value, "__dict__", None)
@@ -380,16 +322,7 @@ def _closed(source: Any, attributes: Any) -> Any:
     return attributes
 
 
-_OF_MINIBATCHES = (
-    *("edge_index", "edge_index_dict", "batch_size", "n_id", "input_id", "seed_time", "edge_label_index"),
-)
 _TRIPLETS = ("src_index", "dst_pos_index", "dst_neg_index")
-
-
-def _edges_of(batch: SampledMinibatch, relation: Relation, hops: int) -> ArgumentTensor:
-    return ArgumentTensor(
-        BatchEdges(relation, hops), lambda: batch.edges_of(relation).edge_index, (torch.int64, 2)
-    )
 
 
 def _by_type_name(source: Any, name: str, by_type: bool) -> str:
@@ -414,8 +347,7 @@ def _seeds(source: Data, nodes: int, prefixes: PrefixEdges | None) -> int:
 
 
 def _prefixes_of(source: Data, edge_index: Tensor, num_nodes: int) -> PrefixEdges | None:
-    """Returns the prefixes of a batch by its counts of sampled nodes and edges; None if these do
-    not fit."""
+    """Returns the prefixes of a batch by its counts of nodes and edges, if these fit."""
     nodes, edges = getattr(source, "num_sampled_nodes", None), getattr(source, "num_sampled_edges", None)
     if not are_counts(nodes) or not are_counts(edges) or sum(nodes) != num_nodes:
         return None
@@ -436,13 +368,8 @@ def typed_prefixes(
     nodes: Mapping[str, Any],
     counts: Mapping[Relation, Any],
 ) -> SampledBatch | None:
-    """Returns the prefixes of a batch of several types; None if the counts do not fit.
-
-    Args:
-        edges: the edge index of each relation.
-        num_nodes: the number of nodes of each type.
-        nodes, counts: the counts of sampled nodes and edges by hop.
-    """
+    """Returns the prefixes of a batch of several types, by the counts of its sampled nodes and
+    edges by hop; None if these do not fit."""
     if not all(map(are_counts, (*nodes.values(), *counts.values()))):
         return None
     if any(sum(counted) != num_nodes[name] for name, counted in nodes.items()):
@@ -459,7 +386,6 @@ def typed_prefixes(
 
 
 def _native(batch: SampledMinibatch) -> SampledBatch:
-    """Returns the prefixes of a native minibatch."""
     schema, one_type = batch.schema, batch.has_one_type
     keys = SampleKeys(batch.seed, batch.epoch, batch.key)
     nodes: dict[str | None, NodesByHop] = {}

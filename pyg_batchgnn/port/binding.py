@@ -6,16 +6,17 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Signature
 from typing import Any
 
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.port.batches import (
+    ArgumentTensor,
     Batch,
     are_counts,
     axis_by_size,
-    given,
     hop_counts,
     is_batch,
     typed_prefixes,
@@ -35,44 +36,26 @@ class BatchArgument:
 
 @dataclass(frozen=True)
 class Bound:
-    """The arguments of a call of ``forward``.
-
-    Attributes:
-        arguments: by name, with an `ArgumentTensor` for each tensor, and a `Count` for each number
-            that follows from the sizes of the batch.
-        structure: the nodes and edges that it is about.
-        seeds: by node type, the number of seeds if their rows alone are wanted, else None.
-        by_name: the arguments are attributes of a batch.
-        left_out: values of edges that the batch holds, and that were not asked for.
-    """
-
+    #: by name, with an `ArgumentTensor` for each tensor, and a `Count` for each number that follows
+    #: from the sizes of the batch
     arguments: Mapping[str, Any]
-    structure: Structure
+    structure: Structure  # the nodes and edges that it is about
+    #: by node type, the number of seeds if their rows alone are wanted, else None
     seeds: Mapping[str | None, int] | None
-    by_name: bool = False
-    left_out: tuple[str, ...] = ()
+    by_name: bool = False  # the arguments are attributes of a batch
+    left_out: tuple[str, ...] = ()  # values of edges that the batch holds, and that were not asked for
 
 
 def bind(
-    forward: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    rows: str | None,
-    names: tuple[str, ...] | None,
-    by_type: bool = False,
+    forward: Any, args: tuple, kwargs: dict, *, rows: str | None, names: Sequence[str] | None, by_type: bool
 ) -> Bound | None:
-    """Returns the arguments of a call, or None for a call whose nodes and edges are not known.
+    """Returns the arguments of a call of ``forward``, a function of the model and its arguments;
+    None for a call whose nodes and edges are not known.
 
-    Args:
-        forward: the model's own, as a function.
-        args, kwargs: what the model was called with, without the model itself.
-        rows: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
-        names: the parameters that a batch gives values to; all where None.
-        by_type: ``x`` and ``edge_index`` are dicts by type, even if there is one type alone.
-
-    Raises:
-        TypeError: an argument is neither given nor held by the batch.
+    ``rows``: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
+    ``names``: the parameters that a batch gives values to; all where None. ``by_type``: ``x`` and
+    ``edge_index`` are dicts by type, even if there is one type alone. Raises TypeError if an
+    argument is neither given nor held by the batch.
     """
     signature = _signature(forward)
     every = list(signature.parameters)[1:]
@@ -85,10 +68,12 @@ def bind(
             return _of_whole_batch(signature, args, kwargs, rows)
         if len(args) > 1:
             refuse_batch(args[0], args[1])
-        batch = Batch.of(args[0], by_type=by_type)
+        batch = Batch.of(args[0])
         if batch is None:
             refuse_on_device(args[0])
-        return None if batch is None else _by_name(signature, every, names or every, batch, kwargs)
+            return None
+        batch.by_type = by_type
+        return _by_name(signature, every, names or every, batch, kwargs)
     try:
         found = signature.bind(None, *args, **kwargs).arguments
     except TypeError as error:
@@ -104,13 +89,11 @@ def bind(
 
 
 @functools.lru_cache(maxsize=256)
-def _signature(forward: Callable[..., Any]) -> inspect.Signature:
+def _signature(forward: Callable[..., Any]) -> Signature:
     return inspect.signature(forward)
 
 
-def _takes_batch(
-    signature: inspect.Signature, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> bool:
+def _takes_batch(signature: Signature, names: list[str], args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Returns whether ``forward`` takes the batch itself: its first parameter is nothing in it."""
     first, *rest = names
     others = [one for one in rest[len(args) - 1 :] if _is_required(signature.parameters[one])]
@@ -124,21 +107,12 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def _by_name(
-    signature: inspect.Signature,
-    names: list[str],
-    bound: Sequence[str],
-    batch: Batch,
-    kwargs: dict[str, Any],
+    signature: Signature, names: list[str], bound: Sequence[str], batch: Batch, kwargs: dict[str, Any]
 ) -> Bound:
     found: dict[str, Any] = {}
-    by_type = batch.by_type
-    lacking = [
-        name
-        for name in names
-        if _is_required(signature.parameters[name])
-        and name not in kwargs
-        and not Batch.holds(batch.source, name, by_type=by_type)
-    ]
+    holds = functools.partial(Batch.holds, batch.source, by_type=batch.by_type)
+    required = {name for name in names if _is_required(signature.parameters[name])}
+    lacking = [name for name in names if name in required and name not in kwargs and not holds(name)]
     if lacking:
         given_so = ", ".join(f"{name}=..." for name in lacking)
         raise TypeError(
@@ -152,17 +126,13 @@ def _by_name(
         if name in kwargs:
             found[name] = _beside_batch(name, kwargs[name], batch.structure)
             continue
-        wanted = _is_required(parameter) or (name in bound and name not in _ONLY_IF_GIVEN)
-        if wanted and Batch.holds(batch.source, name, by_type=by_type):
+        wanted = name in required or (name in bound and name not in _ONLY_IF_GIVEN)
+        if wanted and holds(name):
             found[name] = batch.get(name)
     unknown = [name for name in kwargs if name not in names]
     if unknown:
         raise TypeError(f"forward takes no argument {unknown[0]!r}; it takes {', '.join(names)}")
-    left_out = [
-        name
-        for name in _ONLY_IF_GIVEN
-        if name in names and name not in found and Batch.holds(batch.source, name, by_type=by_type)
-    ]
+    left_out = [one for one in _ONLY_IF_GIVEN if one in names and one not in found and holds(one)]
     return Bound(found, batch.structure, batch.seeds, by_name=True, left_out=tuple(left_out))
 
 
@@ -171,9 +141,8 @@ _ONLY_IF_GIVEN = ("edge_weight", "edge_attr", "edge_weight_dict", "edge_attr_dic
 
 
 def _of_whole_batch(
-    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], rows: str | None
+    signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], rows: str | None
 ) -> Bound | None:
-    """Returns the arguments of a ``forward`` that takes the batch itself."""
     if not isinstance(args[0], (Data, HeteroData)):
         return None
     batch = Batch.of(args[0], needs_seeds=rows == "seeds")
@@ -182,33 +151,26 @@ def _of_whole_batch(
     others = signature.bind(None, *args, **kwargs).arguments
     name = list(signature.parameters)[1]
     found = {key: _beside_batch(key, one, batch.structure) for key, one in list(others.items())[2:]}
-    return Bound(
-        {name: BatchArgument(batch), **found}, batch.structure, batch.seeds if rows == "seeds" else None
-    )
+    seeds = batch.seeds if rows == "seeds" else None
+    return Bound({name: BatchArgument(batch), **found}, batch.structure, seeds)
 
 
-def _beside_batch(name: str, tree: Any, structure: Structure) -> Any:
-    """Returns an argument that was given beside a batch."""
+def _beside_batch(name: str, tree: Any, structure: Structure, key: Any = None) -> Any:
+    """Returns an argument beside a batch. ``key``: of the dict that it is in."""
     if isinstance(tree, Tensor):
-        return given(tree, axis_by_size(name, tree, structure))
+        return ArgumentTensor(tree, axis_by_size(name, tree, structure, key))
     if isinstance(tree, (list, tuple)):
         return type(tree)(_beside_batch(name, one, structure) for one in tree)
     if isinstance(tree, Mapping):
-        return {key: _of_type(name, key, one, structure) for key, one in tree.items()}
+        return {key: _beside_batch(name, one, structure, key) for key, one in tree.items()}
     return tree
-
-
-def _of_type(name: str, key: Any, one: Any, structure: Structure) -> Any:
-    if not isinstance(one, Tensor):
-        return _beside_batch(name, one, structure)
-    return given(one, axis_by_size(name, one, structure, key))
 
 
 # Calls with tensors ###############################################################################
 
 
 def _as_given(arguments: dict[str, Any]) -> Bound | None:
-    """Returns the arguments of a call with tensors, whose first edges are those of the graph."""
+    """Returns the arguments of a call with tensors. The first edges are those of the graph."""
     edges_name = next((name for name, one in arguments.items() if are_plain_edges(one)), None)
     x = arguments.get("x")
     if not isinstance(x, Tensor):
@@ -226,17 +188,16 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
     found: dict[str, Any] = {}
     for name, one in arguments.items():
         if name == edges_name:
-            found[name] = given(one, BatchEdges(None, structure.hops))
+            found[name] = ArgumentTensor(one, BatchEdges(None, structure.hops))
         elif isinstance(one, Tensor):
-            found[name] = given(one, axis_by_size(name, one, structure))
+            found[name] = ArgumentTensor(one, axis_by_size(name, one, structure))
         else:
             found[name] = _numbers(name, one, structure)
     return Bound(found, structure, None)
 
 
 def _counted(edge_index: Tensor, num_nodes: int, arguments: Sequence[Any]) -> PrefixEdges | None:
-    """Returns the prefixes of edges by the counts of sampled nodes and edges among the
-    arguments."""
+    """Returns the prefixes of edges by counts of sampled nodes and edges among the arguments."""
     counts = [one for one in arguments if are_counts(one) and one]
     for nodes in counts:
         for edges in counts:
@@ -260,12 +221,7 @@ def _numbers(name: str, value: Any, structure: Structure) -> Any:
 
 
 def _is_by_type(one: Any) -> bool:
-    """Returns whether an argument holds the rows of node types by name."""
     return isinstance(one, Mapping) and bool(one) and all(isinstance(name, str) for name in one)
-
-
-def _is_by_relation(one: Any) -> bool:
-    return isinstance(one, Mapping) and bool(one) and all(isinstance(name, tuple) for name in one)
 
 
 def _are_counts(one: Mapping[Any, Any]) -> bool:
@@ -273,15 +229,13 @@ def _are_counts(one: Mapping[Any, Any]) -> bool:
 
 
 def _as_typed(arguments: dict[str, Any]) -> Bound | None:
-    """Returns the arguments of a call with dicts by node type and by relation."""
     rows = next((one for one in arguments.values() if _is_by_type(one)), None)
-    edges = next((one for one in arguments.values() if _is_by_relation(one)), None)
+    dicts = (one for one in arguments.values() if isinstance(one, Mapping) and one)
+    edges = next((one for one in dicts if all(isinstance(name, tuple) for name in one)), None)
     if rows is None or edges is None or not all(map(are_plain_edges, edges.values())):
         return None
-    if not all(isinstance(one, Tensor) and one.dim() for one in rows.values()):
-        return None
     ends = {name for source, _, target in edges for name in (source, target)}
-    if not ends <= set(rows):
+    if not ends <= set(rows) or not all(isinstance(one, Tensor) and one.dim() for one in rows.values()):
         return None
     sizes = {name: one.size(0) for name, one in rows.items()}
     counts = [one for one in arguments.values() if isinstance(one, Mapping) and _are_counts(one)]
@@ -290,20 +244,19 @@ def _as_typed(arguments: dict[str, Any]) -> Bound | None:
     structure: Structure = UnsampledGraph(edges, sizes)
     if of_nodes is not None and of_edges is not None:
         structure = typed_prefixes(edges, sizes, of_nodes, of_edges) or structure
+    hops = structure.hops
     found: dict[str, Any] = {}
     for name, one in arguments.items():
         if one is rows:
-            found[name] = {key: given(value, Nodes(key, structure.hops)) for key, value in one.items()}
+            found[name] = {key: ArgumentTensor(value, Nodes(key, hops)) for key, value in one.items()}
         elif one is edges:
-            found[name] = {key: given(value, BatchEdges(key, structure.hops)) for key, value in one.items()}
+            found[name] = {key: ArgumentTensor(value, BatchEdges(key, hops)) for key, value in one.items()}
         elif isinstance(one, Mapping) and isinstance(structure, SampledBatch) and _are_counts(one):
             kind = "nodes" if one is of_nodes else "edges"
             known = one is of_nodes or one is of_edges
-            found[name] = {
-                key: hop_counts(kind, key, value) if known else value for key, value in one.items()
-            }
+            found[name] = {key: hop_counts(kind, key, each) if known else each for key, each in one.items()}
         elif isinstance(one, Mapping):
-            found[name] = {key: _of_type(name, key, value, structure) for key, value in one.items()}
+            found[name] = _beside_batch(name, one, structure)
         else:
-            found[name] = given(one, axis_by_size(name, one, structure)) if isinstance(one, Tensor) else one
+            found[name] = _beside_batch(name, one, structure) if isinstance(one, Tensor) else one
     return Bound(found, structure, None)

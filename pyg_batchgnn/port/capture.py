@@ -64,11 +64,13 @@ _originals: dict[tuple[type, str], Any] = {}
 _names: dict[type, tuple[str, ...]] = {}
 
 
-class _Local(threading.local):
-    """What is captured, and called, in this thread."""
+#: Is called with a graph and the values of its placeholders, and returns those of its outputs.
+Run = Callable[["Captured", tuple[Any, ...]], Sequence[Any]]
 
+
+class _Local(threading.local):
     capture: Capture | None = None
-    run: Callable[[Captured, tuple[Any, ...]], Sequence[Any]] | None = None
+    run: Run | None = None
 
 
 _local = _Local()
@@ -97,7 +99,6 @@ def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]
 
 
 def _original(module: Any, name: str) -> Any:
-    """Returns what the functions below stand for, of the nearest class that has it."""
     for kind in type(module).__mro__:
         if (kind, name) in _originals:
             return _originals[kind, name]
@@ -218,10 +219,8 @@ _OURS = [function for _, function in _FORWARDS.values()]
 
 @contextmanager
 def _leaves(model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> Iterator[None]:
-    """Puts the functions above in the place of the ``forward`` of leaves, which Dynamo reads.
-
-    A call in another thread goes to the original.
-    """
+    """Puts the functions above in the place of the ``forward`` of leaves, which Dynamo reads. A
+    call in another thread goes to the original."""
     functions: dict[tuple[type, str], Any] = {}
     for module in model.modules():
         kind, how = type(module), kind_of_leaf(module, trims)
@@ -294,7 +293,7 @@ def _small(module: torch.nn.Module, given: Mapping[str, Tensor]) -> Any:
         if name not in edges
     }
     plain = {place: _originals[place] for place in _originals if vars(place[0]).get(place[1]) in _OURS}
-    with unset_fake_temporarily(), torch.no_grad(), _calm(module), _in_place(plain):
+    with unset_fake_temporarily(), torch.no_grad(), calm(module), _in_place(plain):
         made: dict[str, Any] = {
             name: torch.zeros((2, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()
         }
@@ -311,9 +310,11 @@ def _small(module: torch.nn.Module, given: Mapping[str, Tensor]) -> Any:
 
 
 @contextmanager
-def _calm(module: torch.nn.Module) -> Iterator[None]:
-    """Sets a module to evaluation mode for the duration of a block, which changes no generator."""
-    were, state = [(one, one.training) for one in module.modules()], torch.get_rng_state()
+def calm(module: torch.nn.Module, keeps: Callable[[Any], bool] = lambda _: False) -> Iterator[None]:
+    """Sets a module to evaluation mode for the duration of a block, which changes no generator.
+    ``keeps``: whether a module in it keeps its mode."""
+    were = [(one, one.training) for one in module.modules() if not keeps(one)]
+    state = torch.get_rng_state()
     try:
         for one, _ in were:
             one.training = False
@@ -335,14 +336,11 @@ def _fake_by_type(tensors: Sequence[Tensor], module: int, names: str, _: Any) ->
     ]
 
 
-def _fake_propagate(plain: Tensor, tensors: Any, module: int, names: str, learns: Any) -> Tensor:
-    del tensors, module, names, learns
-    return torch.empty_like(plain)
-
-
 torch.library.register_fake("pyg_batchgnn_port::leaf", _fake, lib=_library)
 torch.library.register_fake("pyg_batchgnn_port::leaf_by_type", _fake_by_type, lib=_library)
-torch.library.register_fake("pyg_batchgnn_port::propagate", _fake_propagate, lib=_library)
+torch.library.register_fake(
+    "pyg_batchgnn_port::propagate", lambda plain, *_: torch.empty_like(plain), lib=_library
+)
 
 
 def _no_backward(*_: Any) -> Any:
@@ -358,32 +356,20 @@ torch.library.register_fake("pyg_batchgnn_port::returned", torch.empty_like, lib
 
 @dataclass
 class Captured:
-    """An FX graph that Dynamo captured, which is called with the values of its placeholders.
+    """An FX graph that Dynamo captured, which is called with the values of its placeholders."""
 
-    Attributes:
-        module: the graph.
-        places: of each placeholder, what its source stands for: an argument or a number of it, as
-            the function was told, or any other object.
-        dims: of each placeholder that is a size, the number of the dimension; else None.
-        numbers: of each placeholder, whether it is a number in a tensor.
-        branches: the comparisons of sizes that the graph depends on.
-        made: what its owner made of it.
-    """
-
-    module: torch.fx.GraphModule
+    module: torch.fx.GraphModule  # the graph
+    #: of each placeholder, what its source stands for: an argument or a number of it, as the
+    #: function was told, or any other object
     places: list[Any]
-    dims: list[int | None]
-    numbers: list[bool]
+    dims: list[int | None]  # of each placeholder that is a size, the number of the dimension; else None
+    numbers: list[bool]  # of each placeholder, whether it is a number in a tensor
+    #: the comparisons of sizes that the graph depends on
     branches: list[tuple[str, set[str]]] = field(default_factory=list)
-    made: Any = None
+    made: Any = None  # what its owner made of it
     uses: dict[torch.fx.Node, list[torch.fx.Node]] | None = None
 
-    @property
-    def placeholders(self) -> list[torch.fx.Node]:
-        return [one for one in self.module.graph.nodes if one.op == "placeholder"]
-
     def forget(self) -> None:
-        """Lets go of the tensors of the call that was captured."""
         self.places[:] = [  # Dynamo holds the list too
             replace(one, value=None) if isinstance(one, ArgumentTensor) else one for one in self.places
         ]
@@ -401,11 +387,8 @@ class Captured:
         if _local.run is None:
             raise Miss
         given = zip(values, self.numbers, strict=True)
-        return _local.run(self, tuple(_number(value) if number else value for value, number in given))
-
-
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, Tensor) else value
+        values = tuple(one.item() if number and isinstance(one, Tensor) else one for one, number in given)
+        return _local.run(self, values)
 
 
 class _WrittenError(Exception):
@@ -418,25 +401,16 @@ class _WrittenError(Exception):
 
 @dataclass
 class Capture:
-    """A capture that goes on.
-
-    Attributes:
-        model: the model.
-        arguments: the arguments, with a description in the place of each tensor and each number of
-            rows.
-        modules: the modules of the model by their ids.
-        written: the ids of those that ``forward`` writes to. They are no leaves, which would run
-            before what was written is replayed.
-    """
-
-    model: torch.nn.Module
+    model: torch.nn.Module  # the model
+    #: the arguments, with a description in the place of each tensor and each number of rows
     arguments: Mapping[str, Any]
-    modules: dict[int, torch.nn.Module]
+    modules: dict[int, torch.nn.Module]  # the modules of the model by their ids
+    #: the ids of those that ``forward`` writes to. They are no leaves, which would run before what
+    #: was written is replayed.
     written: set[int] = field(default_factory=set)
 
     def check_writes(self, trims: Sequence[type[torch.nn.Module]] = ()) -> None:
-        """Raises _WrittenError if ``forward`` writes to modules that are leaves, or to parts of
-        them."""
+        """Raises _WrittenError if ``forward`` writes to leaves, or to parts of them."""
         from torch._dynamo.symbolic_convert import InstructionTranslator
 
         effects = InstructionTranslator.current_tx().output.side_effects
@@ -455,8 +429,7 @@ class Capture:
             raise _WrittenError(found)
 
     def place(self, source: Any) -> Any:
-        """Returns what a source of Dynamo's stands for; None of what is none of the arguments or
-        the model."""
+        """Returns the argument, or part of the model, that a source of Dynamo's names, or None."""
         try:
             name = source.name() if callable(source.name) else source.name
             return eval(name, {}, {"L": {"model": self.model, "arguments": self.arguments}})
@@ -482,9 +455,8 @@ def _check_code(capture: Capture) -> None:
             names.update(dict.fromkeys(code.co_names, place))
     for name, place in names.items():
         file = place.rsplit(":", 1)[0]
-        homes = [
-            one for one in list(sys.modules.values()) if str(getattr(one, "__file__", "")).endswith(file)
-        ]
+        modules = list(sys.modules.values())
+        homes = [one for one in modules if str(getattr(one, "__file__", "")).endswith(file)]
         if any(isinstance(vars(one).get(name), functools._lru_cache_wrapper) for one in homes):
             raise Refusal(f"{name} has a cache, which PyTorch's tracer does not know ({place})")
     for name in _UNGUARDED:
@@ -493,9 +465,8 @@ def _check_code(capture: Capture) -> None:
     for module in capture.modules.values():
         for name, value in vars(module).items():
             if name in names and isinstance(value, collections.deque) and value.maxlen is not None:
-                raise Refusal(
-                    f"PyTorch's tracer does not know the greatest length of the deque {name} ({names[name]})"
-                )
+                what = f"the greatest length of the deque {name} ({names[name]})"
+                raise Refusal(f"PyTorch's tracer does not know {what}")
 
 
 def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
@@ -529,7 +500,7 @@ def _branches(module: torch.fx.GraphModule) -> list[tuple[str, set[str]]]:
 
 
 def _is_always(guard: Any) -> bool:
-    """Returns whether a comparison of one size comes out alike whatever the size, from 2 on."""
+    """Returns whether a comparison of one size comes out alike for all sizes from 2 on."""
     import sympy  # type: ignore[import-untyped]
 
     if len(guard.free_symbols) != 1 or isinstance(guard, sympy.Eq):
@@ -568,7 +539,6 @@ _capturing = threading.RLock()
 
 
 def _returned(tree: Any) -> Any:
-    """Marks the tensors that ``forward`` returns."""
     if isinstance(tree, Tensor):
         return RETURNED(tree)
     if type(tree) is dict:
@@ -601,22 +571,8 @@ class CapturedFunction:
         self._compiled = torch.compile(self._function, backend=_backend, fullgraph=True)
         self._known = torch._dynamo.run(self._function)
 
-    def run(
-        self,
-        forward: Callable[..., Any],
-        model: torch.nn.Module,
-        arguments: Mapping[str, Any],
-        run: Callable[[Captured, tuple[Any, ...]], Sequence[Any]],
-    ) -> Any:
-        """Calls the graph whose guards hold.
-
-        Args:
-            run: is called with the graph and the values of its placeholders, and returns the values
-                of its outputs.
-
-        Raises:
-            Miss: none fits.
-        """
+    def run(self, forward: Any, model: torch.nn.Module, arguments: Mapping[str, Any], run: Run) -> Any:
+        """Calls ``run`` with the graph whose guards hold. Raises `Miss` if no graph fits."""
         outer, _local.run = _local.run, run
         try:
             return self._known(forward, model, arguments)
@@ -625,26 +581,19 @@ class CapturedFunction:
 
     def capture(
         self,
-        forward: Callable[..., Any],
+        forward: Any,
         model: torch.nn.Module,
         arguments: Mapping[str, Any],
         described: Mapping[str, Any],
-        run: Callable[[Captured, tuple[Any, ...]], Sequence[Any]],
+        run: Run,
         trims: Sequence[type[torch.nn.Module]] = (),
     ) -> Any:
-        """Captures a call, and calls the graph.
-
-        Args:
-            described: the arguments, with a description in the place of each tensor and number that
-                the graph's places name.
-
-        Raises:
-            Refusal: Dynamo cannot see what the function does.
-            Miss: Dynamo is turned off.
-        """
+        """Captures a call, and calls the graph as `run` does. ``described``: the arguments, with a
+        description in the place of each tensor and number that the graph's places name. Raises
+        `Refusal` if Dynamo cannot see what the function does, and `Miss` if it is turned off."""
         import torch.fx.experimental._config as shapes
 
-        sizes = [size for one in tensors(arguments) for size in one.shape[:2]]
+        sizes = [size for one in rules.tensors(arguments) for size in one.shape[:2]]
         known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}
         outer = _local.capture, _local.run
         modules = {id(one): one for one in model.modules()}
@@ -668,9 +617,7 @@ class CapturedFunction:
                 CAPTURING.pop()
                 _local.capture, _local.run = outer
 
-    def _compile(
-        self, forward: Any, model: torch.nn.Module, arguments: Mapping[str, Any], capture: Capture
-    ) -> Any:
+    def _compile(self, forward: Any, model: Any, arguments: Mapping[str, Any], capture: Capture) -> Any:
         try:
             return self._compiled(forward, model, arguments)
         except torch._dynamo.exc.TorchDynamoException as error:
@@ -681,20 +628,8 @@ class CapturedFunction:
             return self._compiled(forward, model, arguments)
 
 
-def tensors(tree: Any) -> Iterator[Tensor]:
-    """Yields the tensors in nested arguments."""
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (tuple, list)):
-        for one in tree:
-            yield from tensors(one)
-    elif isinstance(tree, Mapping):
-        for one in tree.values():
-            yield from tensors(one)
-
-
 def _reason(error: BaseException) -> str:
-    """Returns why Dynamo refused a function, in a clause with the file and line."""
+    """Returns why Dynamo refused a function, with the file and line."""
     inside: BaseException | None = error
     while inside is not None and not isinstance(inside, Refusal):
         inside = getattr(inside, "inner_exception", None) or inside.__cause__

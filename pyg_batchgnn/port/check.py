@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +21,7 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
-from pyg_batchgnn.port.capture import Captured
+from pyg_batchgnn.port.capture import Captured, calm
 from pyg_batchgnn.port.execution import Frame, run
 from pyg_batchgnn.port.graph_run import run_graph
 from pyg_batchgnn.port.inputs import Accelerated
@@ -35,23 +34,8 @@ from pyg_batchgnn.port.structure import DrawnKey, SampledBatch, Structure, Unsam
 _MOST_ELEMENTS = 1 << 24
 
 
-def difference(
-    captured: Captured,
-    program: Program,
-    model: torch.nn.Module,
-    structure: Structure,
-    leaves: Sequence[ArgumentTensor],
-    places: Sequence[int | None],
-    values: Sequence[Any],
-) -> str | None:
-    """Returns how the rows or gradients of a program differ from those of its graph, or None.
-
-    Args:
-        leaves: the tensors of the arguments.
-        places: of each placeholder, its number among them, or None.
-        values: of the placeholders, in the call that captured the graph.
-    """
-    trial = _Trial(captured, program, model, list(leaves), places, values)
+def difference(trial: Trial, structure: Structure) -> str | None:
+    """Returns how the rows or gradients of a program differ from those of its graph, or None."""
     generator = torch.random.get_rng_state()
     try:
         small = list(small_batches(structure, trial.leaves))
@@ -77,32 +61,24 @@ class _WithoutDropout(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class _Trial:
-    """One comparison."""
+@dataclass
+class Trial:
+    captured: Captured
+    program: Program
+    model: torch.nn.Module
+    leaves: list[ArgumentTensor]  # the tensors of the arguments
+    _places: Sequence[int | None]  # of each placeholder, its number among them, or None
+    _values: Sequence[Any]  # of the placeholders, in the call that captured the graph
+    _random: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(5))
 
-    def __init__(
-        self,
-        captured: Captured,
-        program: Program,
-        model: torch.nn.Module,
-        leaves: list[ArgumentTensor],
-        places: Sequence[int | None],
-        values: Sequence[Any],
-    ) -> None:
-        self.captured, self.program, self.model = captured, program, model
-        self.leaves, self._places, self._values = leaves, places, values
-        self._random = torch.Generator().manual_seed(5)
-
-    def difference(
-        self, batches: Sequence[SmallBatch | None], structure: Structure, wide: bool
-    ) -> str | None:
+    def difference(self, batches: Sequence[Any], structure: Structure, wide: bool) -> str | None:
         grads = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
         for batch in batches:
             modes = torch.inference_mode(False), torch.set_grad_enabled(grads)
-            with modes[0], modes[1], torch.autocast("cpu", enabled=False), _calm(self.model):
+            with modes[0], modes[1], torch.autocast("cpu", enabled=False), calm(self.model, _keeps_mode):
                 clones = self._clones(wide)
                 named = {name: clones[id(one)] for name, one in self._tensors_of_model()}
-                hooks = torch.autograd.graph.saved_tensors_hooks(_same, _same)
+                hooks = torch.autograd.graph.saved_tensors_hooks(lambda one: one, lambda one: one)
                 with _reparametrize_module(self.model, named), _WithoutDropout(), hooks:
                     reason = self._differs(batch, batch.structure if batch else structure, clones, wide)
             if reason is not None:
@@ -143,14 +119,14 @@ class _Trial:
             raise _NoReferenceError(f"{type(error).__name__}: {error}") from error
         expected = [self._first(one, number, structure) for number, one in enumerate(expected)]
         try:
-            found = run(self.program, Frame(self.model, structure, {}, drops=False), list(inputs))
+            found = run(Frame(self.program, self.model, structure, {}, drops=False), inputs)
         except Exception as error:
             return f"its rows could not be computed by themselves: {type(error).__name__}: {error}"
         tolerance = 1e-6 if wide else 3e-2
         for one, other in zip(expected, found, strict=True):
             if not _is_close(one, other, tolerance):
                 return "its result differed from that of the plain forward"
-        leaves = [one for one in (*inputs, *clones.values()) if isinstance(one, Tensor) and one.requires_grad]
+        leaves = [one for one in (*inputs, *clones.values()) if _learns(one)]
         if leaves and not self._same_gradients(expected, found, leaves, tolerance):
             return "its gradients differed from those of the plain forward"
         return None
@@ -158,7 +134,6 @@ class _Trial:
     def _inputs(
         self, batch: SmallBatch | None, structure: Structure, clones: Mapping[int, Tensor], wide: bool
     ) -> list[Any]:
-        """Returns the values of the placeholders for a part of the batch."""
         made: list[Any] = []
         each = zip(self._values, self._places, self.captured.places, self.captured.dims, strict=True)
         for value, leaf, place, dim in each:
@@ -167,7 +142,8 @@ class _Trial:
             elif isinstance(place, Count):
                 made.append(place.form.value(structure.counter))
             elif isinstance(place, ArgumentTensor) and dim is not None:
-                made.append(_size(place, dim, structure, value))
+                form = form_of(place.axis) if dim == isinstance(place.axis, BatchEdges) else None
+                made.append(value if form is None else form.value(structure.counter))
             elif isinstance(value, Tensor):
                 made.append(clones[id(value)] if id(value) in clones else self._clone(value, wide))
             else:
@@ -182,7 +158,6 @@ class _Trial:
         return value.clone().requires_grad_() if needs and torch.is_grad_enabled() else value.clone()
 
     def _first(self, one: Any, number: int, structure: Structure) -> Any:
-        """Returns the rows of an output that the program computes."""
         output, recording = self.program.recording.output[number], self.program.recording
         if not isinstance(output, Ref) or not isinstance(one, Tensor):
             return one
@@ -193,60 +168,35 @@ class _Trial:
     def _same_gradients(
         self, expected: Sequence[Any], found: Sequence[Any], leaves: Sequence[Tensor], tolerance: float
     ) -> bool:
-        pairs = [
-            (one, other)
-            for one, other in zip(expected, found, strict=True)
-            if isinstance(one, Tensor) and one.requires_grad
-        ]
+        pairs = [each for each in zip(expected, found, strict=True) if _learns(each[0])]
         if not pairs:
-            return not any(isinstance(one, Tensor) and one.requires_grad for one in found)
+            return not any(map(_learns, found))
         if not all(other.requires_grad for _, other in pairs):
             return False
         upstream = [
             torch.randn(one.shape, generator=self._random, dtype=torch.float64).to(one.dtype)
             for one, _ in pairs
         ]
-        both = [
-            torch.autograd.grad(
-                outputs, leaves, upstream, allow_unused=True, materialize_grads=True, retain_graph=True
-            )
-            for outputs in zip(*pairs, strict=True)
-        ]
+        options = {"allow_unused": True, "materialize_grads": True, "retain_graph": True}
+        both = [torch.autograd.grad(one, leaves, upstream, **options) for one in zip(*pairs, strict=True)]
         return all(_is_close(one, other, tolerance) for one, other in zip(*both, strict=True))
 
 
-def _same(one: Any) -> Any:
-    return one
-
-
 def _pygs(module: Any) -> Callable[..., Any]:
-    """Returns the ``forward`` that PyG or torch wrote, of a module that may have been made
-    native."""
+    """Returns the ``forward`` that PyG or torch wrote."""
     if isinstance(module, Accelerated):
         return functools.partial(module.stands_for.forward, module)
     call: Callable[..., Any] = module
     return call
 
 
-def _size(place: ArgumentTensor, dim: int, structure: Structure, value: Any) -> Any:
-    form = form_of(place.axis)
-    rows = form is not None and dim == isinstance(place.axis, BatchEdges)
-    return form.value(structure.counter) if rows and form is not None else value
+def _keeps_mode(module: Any) -> bool:
+    """Returns whether a module is a layer of the user's own, captured in the mode that it has."""
+    return isinstance(module, MessagePassing) and foreign.is_users(module)
 
 
-@contextmanager
-def _calm(model: torch.nn.Module) -> Iterator[None]:
-    """Sets all modules to evaluation mode, but for layers of the user's own, whose ``message`` was
-    captured in the mode that they have."""
-    were = [(one, one.training) for one in model.modules()]
-    try:
-        for one, _ in were:
-            if not (isinstance(one, MessagePassing) and foreign.is_users(one)):
-                one.training = False
-        yield
-    finally:
-        for one, training in were:
-            one.training = training
+def _learns(one: Any) -> bool:
+    return isinstance(one, Tensor) and one.requires_grad
 
 
 def _is_close(one: Any, other: Any, tolerance: float) -> bool:
@@ -258,9 +208,8 @@ def _is_close(one: Any, other: Any, tolerance: float) -> bool:
         return torch.equal(one, other)
     wide = one.detach().double()
     scale = float(wide.abs().nan_to_num().amax()) if wide.numel() else 0.0
-    return torch.allclose(
-        other.detach().double(), wide, rtol=tolerance, atol=tolerance * scale + 1e-12, equal_nan=True
-    )
+    far, other = tolerance * scale + 1e-12, other.detach().double()
+    return torch.allclose(other, wide, rtol=tolerance, atol=far, equal_nan=True)
 
 
 # Small parts of a batch ###########################################################################
@@ -268,24 +217,13 @@ def _is_close(one: Any, other: Any, tolerance: float) -> bool:
 
 @dataclass
 class SmallBatch:
-    """A part of a batch.
-
-    Attributes:
-        structure: its nodes and edges.
-        nodes: by type, the rows of its nodes in the batch.
-        edges: by relation, the places of its edges.
-        edge_index: by relation.
-        links: how many links it keeps; their ends are among its seeds.
-    """
-
-    structure: Structure
-    nodes: Mapping[Any, Tensor]
-    edges: Mapping[Any, Tensor]
-    edge_index: Mapping[Any, Tensor]
-    links: int = 0
+    structure: Structure  # its nodes and edges
+    nodes: Mapping[Any, Tensor]  # by type, the rows of its nodes in the batch
+    edges: Mapping[Any, Tensor]  # by relation, the places of its edges
+    edge_index: Mapping[Any, Tensor]  # by relation
+    links: int = 0  # how many links it keeps; their ends are among its seeds
 
     def value(self, leaf: ArgumentTensor) -> Tensor:
-        """Returns the part of an argument."""
         axis = leaf.axis
         if isinstance(axis, BatchEdges):
             return self.edge_index[axis.relation]
@@ -382,7 +320,6 @@ class _Walk:
             self.per_hop[name].append(len(rows) - before[name])
 
     def _expand(self, relation: Any, edges: PrefixEdges, source: Any, targets: range, target: Any) -> int:
-        """Adds the in-edges of some nodes, and the sources that are new."""
         indptr, indices = edges.in_edges.indptr, edges.in_edges.indices
         count = 0
         for place in targets:
@@ -418,7 +355,6 @@ class _Walk:
 
 
 def _unsampled(structure: UnsampledGraph, number: int) -> SmallBatch:
-    """Returns the first nodes, with the first edges between some of them."""
     nodes = {name: torch.arange(min(count, 17 + 6 * number)) for name, count in structure.nodes.items()}
     edges, edge_index = {}, {}
     for relation, index in structure.edge_index.items():

@@ -43,18 +43,12 @@ from pyg_batchgnn.port.structure import PrefixLayer, Structure, prefix
 
 @dataclass
 class Frame:
-    """One run of a program.
-
-    Attributes:
-        values: by number, a tensor, a `RowView`, or a function that makes the tensor when it is
-            needed.
-        drops: False leaves out dropout, for comparisons.
-    """
-
+    program: Program
     model: torch.nn.Module
     structure: Structure
+    #: by number, a tensor, a `RowView`, or a function that makes the tensor when it is needed
     values: dict[int, Any]
-    drops: bool = True
+    drops: bool = True  # False leaves out dropout, for comparisons
 
     def rows(self, axis: Any, hops: int) -> int:
         if isinstance(axis, Nodes):
@@ -62,68 +56,60 @@ class Frame:
         return prefix(self.structure, "edges", axis.relation, hops)
 
 
-def run(program: Program, frame: Frame, inputs: Sequence[Any]) -> list[Any]:
+def run(frame: Frame, inputs: Sequence[Any]) -> list[Any]:
     """Returns the outputs of the graph. ``inputs``: the values of its placeholders."""
-    give(program, frame, inputs)
-    for step in program.steps:
-        run_step(program, frame, step)
+    frame.values.update(zip(frame.program.recording.inputs, inputs, strict=True))
+    for step in frame.program.steps:
+        run_step(frame, step)
         for one in step.frees:
             frame.values.pop(one, None)
-    recording = program.recording
+    recording = frame.program.recording
     outputs = zip(recording.output, recording.returned, strict=True)
-    return [_output(program, frame, one, returned) for one, returned in outputs]
+    return [_output(frame, one, returned) for one, returned in outputs]
 
 
-def give(program: Program, frame: Frame, inputs: Sequence[Any]) -> None:
-    """Gives a frame the values of the placeholders."""
-    frame.values.update(zip(program.recording.inputs, inputs, strict=True))
-
-
-def _output(program: Program, frame: Frame, leaf: Any, returned: bool) -> Any:
+def _output(frame: Frame, leaf: Any, returned: bool) -> Any:
     if isinstance(leaf, Count):
         return leaf.form.value(frame.structure.counter)
     if not isinstance(leaf, Ref):
         return leaf
-    first = program.seeds and returned and isinstance(program.axes[leaf.number], Nodes)
-    return take(program, frame, leaf, 0 if first else program.full(leaf.number))
+    first = frame.program.seeds and returned and isinstance(frame.program.axes[leaf.number], Nodes)
+    return take(frame, leaf, 0 if first else frame.program.full(leaf.number))
 
 
-def take(program: Program, frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
+def take(frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
     """Returns the rows of a value up to some hops. ``in_place``: a `RowView` will do."""
     value = frame.values[ref.number]
-    axis = program.axes[ref.number]
+    axis = frame.program.axes[ref.number]
     if callable(value) and not isinstance(value, Tensor):
         value = frame.values[ref.number] = value()
     if isinstance(axis, (Nodes, Edges)):
         rows = frame.rows(axis, min(hops, axis.hops))
         if value.size(0) != rows:
-            value = value.head(rows) if isinstance(value, nn.RowView) else _first(value, rows)
+            if isinstance(value, nn.RowView):
+                value = value.head(rows)
+            else:
+                value = ops.first_rows(value, rows) if value.dim() == 2 else value[:rows]
         if isinstance(value, nn.RowView) and not in_place:
             value = value.gather()
     return value
 
 
-def _arguments(
-    program: Program, frame: Frame, call: Call, hops: int | None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(frame: Frame, call: Call, hops: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Returns the arguments of a call for its rows up to some hops; for all where None."""
 
     def change(leaf: Any) -> Any:
         if isinstance(leaf, Ref):
-            return take(program, frame, leaf, program.full(leaf.number) if hops is None else hops)
+            return take(frame, leaf, frame.program.full(leaf.number) if hops is None else hops)
         if isinstance(leaf, Count):
             return leaf.form.value(frame.structure.counter)
         return leaf
 
     args = call.args
     if hops is not None and not isinstance(call.target, ModuleCall) and rules.is_reshape(call.target):
-        axis = program.axes[call.results[0]]
+        axis = frame.program.axes[call.results[0]]
         args = rules.new_shape(args, frame.rows(axis, hops))
     return mapped(args, change), mapped(call.kwargs, change)
-
-
-def _first(value: Tensor, rows: int) -> Tensor:
-    return ops.first_rows(value, rows) if value.dim() == 2 else value[:rows]
 
 
 # The run of a step ################################################################################
@@ -131,8 +117,6 @@ def _first(value: Tensor, rows: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Ending:
-    """The ReLU and the dropout of a step in this run, as operators take them."""
-
     relu: bool = False
     drop: float = 0.0
     key: int = 0
@@ -146,38 +130,40 @@ class Ending:
         return {"relu": self.relu, "drop": self.drop, "key": self.key, "node": self.node}
 
 
-def run_step(program: Program, frame: Frame, step: ProgramStep) -> None:
-    """Runs one step."""
+def run_step(frame: Frame, step: ProgramStep) -> None:
     call, model = step.call, frame.model
     rate = rate_of(step.dropout[0], model, frame.values) if step.dropout is not None and frame.drops else 0.0
     if not 0.0 <= rate < 1.0:  # torch's dropout knows 1, and says what it thinks of others
-        run_step(program, replace(frame, drops=False), step)
+        run_step(replace(frame, drops=False), step)
         frame.values[step.result] = torch.nn.functional.dropout(frame.values[step.result], rate)
         return
     module = module_of(call, model)
     activates = is_relu(call, model) or is_dropout(call, model)
     result: Any
     if step.parts:
-        result, done = _add_up(program, frame, step)
+        result, done = _add_up(frame, step)
     elif call.message_passing:
         assert module is not None
-        result, done = _convolve(program, frame, step, module)
+        result, done = _convolve(frame, step, module)
     elif activates:
         first, *_ = refs((call.args, call.kwargs))
-        result, done = take(program, frame, Ref(first), step.hops), False
-    elif module is not None and _is_native_linear(module, call):
-        result, done = _multiply(program, frame, step, module), True
+        result, done = take(frame, Ref(first), step.hops), False
+    elif (
+        module is not None
+        and rules.kind_of(module) in rules.LINEAR
+        and not nn.is_watched(module)
+        and len(call.args) == 1
+    ):
+        result, done = _multiply(frame, step, module), True
     elif call.target in _LAYER_NORMS or (module is not None and is_row_wise_norm(module)):
-        result, done = _normalise(program, frame, step, module)
+        result, done = _normalise(frame, step, module)
     else:
-        result, done = _plain_call(program, frame, step, module), False
+        result, done = _plain_call(frame, step, module), False
     if not done:
         in_place = step.overwrites if activates else may_overwrite(call, model)
-        result = _end(program, frame, step, result, in_place=in_place)
+        result = _end(frame, step, result, in_place=in_place)
     if call.names_of_results:
-        made = {
-            number: result.get(name) for number, name in zip(call.results, call.names_of_results, strict=True)
-        }
+        made = dict(zip(call.results, map(result.get, call.names_of_results), strict=True))
     elif len(call.results) > 1 or isinstance(result, (tuple, list, dict)):
         parts = flat(result)
         if len(parts) != len(call.results):
@@ -185,13 +171,13 @@ def run_step(program: Program, frame: Frame, step: ProgramStep) -> None:
         made = dict(zip(call.results, parts, strict=True))
     else:
         made = {step.result: result}
-    frame.values.update({number: one for number, one in made.items() if number in program.need})
+    frame.values.update({number: one for number, one in made.items() if number in frame.program.need})
 
 
-def _ending(program: Program, frame: Frame, step: ProgramStep, shape: Sequence[int]) -> Ending:
+def _ending(frame: Frame, step: ProgramStep, shape: Sequence[int]) -> Ending:
     """Returns the ReLU and the dropout of a step. ``shape``: of its result."""
     drop, key, node = 0.0, 0, None
-    axis = program.axes[step.result]
+    axis = frame.program.axes[step.result]
     if step.dropout is not None and frame.drops:
         call, place = step.dropout
         drop = rate_of(call, frame.model, frame.values)
@@ -203,11 +189,11 @@ def _ending(program: Program, frame: Frame, step: ProgramStep, shape: Sequence[i
     return Ending(step.relu, drop, key, node if len(shape) == 2 else None)
 
 
-def _end(program: Program, frame: Frame, step: ProgramStep, x: Any, *, in_place: bool) -> Any:
+def _end(frame: Frame, step: ProgramStep, x: Any, *, in_place: bool) -> Any:
     """Applies the ReLU and the dropout of a step. ``in_place``: x may be overwritten."""
     if not isinstance(x, Tensor):
         return x
-    ending = _ending(program, frame, step, x.shape)
+    ending = _ending(frame, step, x.shape)
     if ending.is_empty:
         return x
     if x.dtype not in _ACTIVATED or x.dim() == 0:
@@ -219,9 +205,9 @@ def _end(program: Program, frame: Frame, step: ProgramStep, x: Any, *, in_place:
 _ACTIVATED = (torch.float32, torch.float64, torch.bfloat16)
 
 
-def _plain_call(program: Program, frame: Frame, step: ProgramStep, module: torch.nn.Module | None) -> Any:
+def _plain_call(frame: Frame, step: ProgramStep, module: torch.nn.Module | None) -> Any:
     call = step.call
-    args, kwargs = _arguments(program, frame, call, step.hops if call.by_row else None)
+    args, kwargs = _arguments(frame, call, step.hops if call.by_row else None)
     if module is not None:
         if getattr(module, "inplace", False) and args:  # others may read the rows that it writes to
             args = (args[0].clone(), *args[1:])
@@ -234,38 +220,31 @@ def _plain_call(program: Program, frame: Frame, step: ProgramStep, module: torch
 _LAYER_NORMS = {torch.nn.functional.layer_norm, torch.layer_norm}
 
 
-def _normalise(
-    program: Program, frame: Frame, step: ProgramStep, module: torch.nn.Module | None
-) -> tuple[Any, bool]:
+def _normalise(frame: Frame, step: ProgramStep, module: torch.nn.Module | None) -> tuple[Any, bool]:
     """Returns a normalisation of each row, and whether ReLU and dropout were applied."""
     call = step.call
-    args, kwargs = _arguments(program, frame, call, step.hops if call.by_row else None)
+    args, kwargs = _arguments(frame, call, step.hops if call.by_row else None)
     x: Any = args[0] if args else kwargs.get("input", kwargs.get("x"))
     norm = nn.row_norm_of(*args, **kwargs) if module is None else nn.row_norm(module, x)
     if norm is None:
         return (call.target if module is None else module)(*args, **kwargs), False  # type: ignore[operator]
-    return ops.layer_norm(x, *norm, **_ending(program, frame, step, x.shape).arguments()), True
+    return ops.layer_norm(x, *norm, **_ending(frame, step, x.shape).arguments()), True
 
 
-def _is_native_linear(module: torch.nn.Module, call: Call) -> bool:
-    return rules.kind_of(module) in rules.LINEAR and not nn.is_watched(module) and len(call.args) == 1
-
-
-def _multiply(program: Program, frame: Frame, step: ProgramStep, module: Any) -> Tensor:
-    x = take(program, frame, ref_of(step.call.args[0]), step.hops, in_place=True)
+def _multiply(frame: Frame, step: ProgramStep, module: Any) -> Tensor:
+    x = take(frame, ref_of(step.call.args[0]), step.hops, in_place=True)
     weight = module.weight
     takes = x.dtype == weight.dtype or (x.dtype is not torch.float64 and weight.dtype is not torch.float64)
-    ending = _ending(program, frame, step, x.shape)
+    ending = _ending(frame, step, x.shape)
     if len(x.shape) != 2 or not takes or not weight.is_cpu:
         out: Tensor = module(x if isinstance(x, Tensor) else x.gather())
         return out if ending.is_empty else ops.activate(out, **ending.arguments())
     return ops.linear([x], [weight], module.bias, num_rows=x.size(0), **ending.arguments())
 
 
-def _add_up(program: Program, frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
-    """Returns the sum of convolutions and linear layers, and whether ReLU and dropout were
-    applied."""
-    rows = frame.rows(program.axes[step.call.results[0]], step.hops)
+def _add_up(frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
+    """Returns the sum of convolutions and linear layers, and whether ReLU and dropout are in it."""
+    rows = frame.rows(frame.program.axes[step.call.results[0]], step.hops)
     own: Any = None
     own_ref: Any = None
     terms: list[nn.Terms] = []
@@ -274,7 +253,7 @@ def _add_up(program: Program, frame: Frame, step: ProgramStep) -> tuple[Tensor, 
         if part.call.message_passing is None:
             continue
         conv: Any = module_of(part.call, frame.model)
-        given, values = _conv_input(program, frame, part, conv, Reads.of(part.call))
+        given, values = _conv_input(frame, part, conv, Reads.of(part.call))
         found, read = conv.terms(given, **values), Reads.of(part.call).targets
         if own is None:
             own, own_ref, targets = given.own_rows(), read, given.graph
@@ -291,94 +270,84 @@ def _add_up(program: Program, frame: Frame, step: ProgramStep) -> tuple[Tensor, 
         if ref == own_ref:
             terms.append(nn.Terms(root=linear.weight, bias=linear.bias))
         else:
-            x = take(program, frame, ref, step.hops, in_place=True)
+            x = take(frame, ref, step.hops, in_place=True)
             terms.append(nn.Terms((nn.RowProduct(x, linear.weight),), bias=linear.bias))
     ending = _ending_of_conv(frame, step, frame.model.training)
     return nn.total(terms, own, targets, ending, training=True), ending is not None
 
 
 def _conv_input(
-    program: Program, frame: Frame, step: ProgramStep, conv: Any, reads: Reads
+    frame: Frame, step: ProgramStep, conv: Any, reads: Reads
 ) -> tuple[nn.ConvInput, dict[str, Any]]:
-    """Returns the rows, the edges and the values of edges that a native convolution reads."""
-    axis = program.axes[ref_of(reads.edges).number]
+    axis = frame.program.axes[ref_of(reads.edges).number]
     assert isinstance(axis, BatchEdges)
     above = min(step.hops + 1, axis.hops)
-    x = take(program, frame, ref_of(reads.sources), above, in_place=True)
+    x = take(frame, ref_of(reads.sources), above, in_place=True)
     drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
     drops = drops or step.dropout is not None
     graph = frame.structure.graph(axis.relation, step.call.layer + 1, step.hops, axis.hops, drops)
     counted = graph.whole or graph
     values = {
-        name: _edge_rows(program, frame, ref, counted if name == "edge_weight" else graph)
+        name: _edge_rows(frame, ref, counted if name == "edge_weight" else graph)
         for name, ref in reads.values.items()
     }
     rows: Any = x
     if reads.targets != reads.sources:
-        rows = (x, take(program, frame, ref_of(reads.targets), step.hops, in_place=True))
+        rows = (x, take(frame, ref_of(reads.targets), step.hops, in_place=True))
     return nn.conv_input(rows, graph, None), values
 
 
-def _convolve(program: Program, frame: Frame, step: ProgramStep, conv: Any) -> tuple[Any, bool]:
+def _convolve(frame: Frame, step: ProgramStep, conv: Any) -> tuple[Any, bool]:
     """Returns the rows of a convolution, and whether ReLU and dropout were applied."""
     call, reads = step.call, Reads.of(step.call)
     if isinstance(reads.edges, Mapping):
-        return _convolve_types(program, frame, step, conv), False
+        return _convolve_types(frame, step, conv), False
     if call.message_passing is Way.NATIVE:
-        given, values = _conv_input(program, frame, step, conv, reads)
+        given, values = _conv_input(frame, step, conv, reads)
         ending = _ending_of_conv(frame, step, conv.training)
         update = {} if ending is None else {"update": ending}
         x = given.x if given.targets_in_sources else (given.x, given.own_rows())
         return conv(x, given.graph, **values, **update), ending is not None
-    return _trimmed(program, frame, conv, reads, step.hops), False
+    return _trimmed(frame, conv, reads, step.hops), False
 
 
-def _trimmed(program: Program, frame: Frame, conv: Any, reads: Reads, hops: int) -> Tensor:
-    """Returns the first rows of a convolution that is not native."""
-    axis = program.axes[ref_of(reads.edges).number]
+def _trimmed(frame: Frame, conv: Any, reads: Reads, hops: int) -> Tensor:
+    axis = frame.program.axes[ref_of(reads.edges).number]
     assert isinstance(axis, BatchEdges)
     above = min(hops + 1, axis.hops)
-    edge_index = take(program, frame, ref_of(reads.edges), axis.hops)[:, : frame.rows(axis, above)]
-    values = {name: take(program, frame, ref_of(ref), above) for name, ref in reads.values.items()}
+    edge_index = take(frame, ref_of(reads.edges), axis.hops)[:, : frame.rows(axis, above)]
+    values = {name: take(frame, ref_of(ref), above) for name, ref in reads.values.items()}
     if isinstance(reads.sources, Mapping):  # the messages of a layer of the user's own
-        rows = {name: take(program, frame, ref, above) for name, ref in reads.sources.items()}
-        nodes = next(program.axes[one] for one in refs(reads.sources))
+        rows = {name: take(frame, ref, above) for name, ref in reads.sources.items()}
+        nodes = next(frame.program.axes[one] for one in refs(reads.sources))
         size = (frame.rows(nodes, above),) * 2
         return conv.propagate(edge_index, size=size, **rows, **values)[: frame.rows(nodes, hops)]
-    targets = program.axes[ref_of(reads.targets).number]
-    x: Any = take(program, frame, ref_of(reads.sources), above)
+    targets = frame.program.axes[ref_of(reads.targets).number]
+    x: Any = take(frame, ref_of(reads.sources), above)
     if reads.targets != reads.sources:
-        x = (x, take(program, frame, ref_of(reads.targets), hops))
+        x = (x, take(frame, ref_of(reads.targets), hops))
     return foreign.call_trimmed(conv, x, edge_index, frame.rows(targets, hops), values)
 
 
-def _convolve_types(program: Program, frame: Frame, step: ProgramStep, conv: Any) -> dict[str, Tensor]:
-    """Returns the rows of each type after a `HeteroConv`."""
+def _convolve_types(frame: Frame, step: ProgramStep, conv: Any) -> dict[str, Tensor]:
     call, reads = step.call, Reads.of(step.call)
-    edge_hops = program.full(refs(reads.edges)[0])
+    edge_hops = frame.program.full(refs(reads.edges)[0])
     above = min(step.hops + 1, edge_hops)
     known = dict(conv.convs.items())
     relations = [one for one in reads.edges if one in known and frame.structure.has(one)]
     ends = {name for source, _, target in relations for name in (source, target)}
     if call.message_passing is Way.NATIVE:
-        x = {
-            name: take(program, frame, ref, above, in_place=True)
-            for name, ref in reads.sources.items()
-            if name in ends
-        }
-        drops = frame.drops and any(
-            one.training and getattr(one, "dropout", 0.0) for one in conv.convs.values()
-        )
-        edges = PrefixLayer(frame.structure, relations, call.layer + 1, step.hops, edge_hops, drops)
+        read = {name: ref for name, ref in reads.sources.items() if name in ends}
+        x = {name: take(frame, ref, above, in_place=True) for name, ref in read.items()}
+        dropping = (one.training and getattr(one, "dropout", 0.0) for one in conv.convs.values())
+        drops = frame.drops and any(dropping)
+        edges = PrefixLayer(frame.structure, relations, (call.layer + 1, step.hops, edge_hops, drops))
         found: dict[str, Tensor] = conv(x, edges)
         return found
-    return _by_relation(program, frame, step, conv, relations)
+    return _by_relation(frame, step, conv, relations)
 
 
-def _by_relation(
-    program: Program, frame: Frame, step: ProgramStep, conv: Any, relations: Sequence[Any]
-) -> dict[str, Tensor]:
-    """Returns the rows of each type, computed relation by relation as PyG does."""
+def _by_relation(frame: Frame, step: ProgramStep, conv: Any, relations: Sequence[Any]) -> dict[str, Tensor]:
     reads = Reads.of(step.call)
     results: dict[str, list[Tensor]] = {}
     for relation, one in conv.convs.items():
@@ -387,25 +356,23 @@ def _by_relation(
         source, _, target = relation
         own = Reads(reads.sources[source], reads.sources[target], reads.edges[relation], {})
         if isinstance(one, nn.NativeConv):  # which may need degrees of all nodes
-            given, _ = _conv_input(program, frame, step, one, own)
+            given, _ = _conv_input(frame, step, one, own)
             rows = one(given.x if given.targets_in_sources else (given.x, given.own_rows()), given.graph)
         else:
-            rows = _trimmed(program, frame, one, own, step.hops)
+            rows = _trimmed(frame, one, own, step.hops)
         results.setdefault(target, []).append(rows)
     return {name: group(found, conv.aggr) for name, found in results.items()}
 
 
-def _edge_rows(program: Program, frame: Frame, ref: Any, graph: nn.LayerGraph) -> Any:
+def _edge_rows(frame: Frame, ref: Any, graph: nn.LayerGraph) -> Any:
     if not isinstance(ref, Ref):
         return ref
-    return take(program, frame, ref, program.full(ref.number))[: graph.num_edges]
+    return take(frame, ref, frame.program.full(ref.number))[: graph.num_edges]
 
 
 def _ending_of_conv(frame: Frame, step: ProgramStep, training: bool) -> nn.Update | None:
-    """Returns the ReLU and the dropout that a convolution applies in its own pass, or None.
-
-    The key of that pass is the one of the first dropout in a layer, and it drops in training alone.
-    """
+    """Returns the ReLU and the dropout that a convolution applies in its own pass, or None. The key
+    of that pass is the one of the first dropout in a layer, and it drops in training alone."""
     drop = 0.0
     if step.dropout is not None and frame.drops:
         call, place = step.dropout

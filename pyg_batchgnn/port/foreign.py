@@ -36,17 +36,11 @@ Rows = Tensor | Sequence[Tensor]
 def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Module]] = ()) -> str | None:
     """Returns why a layer must compute all rows, or None if `call_trimmed` may compute the first.
 
-    The answer holds until somebody changes options, parts, hooks or ``training``.
-
-    A batch norm in a layer that takes pairs, for sources and targets, sees the targets and the
-    edges that are asked for. It does not make the layer whole, and neither does dropout, which then
-    drops other elements.
-
-    Args:
-        conv: the layer.
-        x: its input, if it is known.
-        trims: classes, of layers or of parts of layers, that the user says may be trimmed. Of their
-            parts only aggregations and batch norms are looked at.
+    The answer holds until somebody changes options, parts, hooks or ``training``. A batch norm in a
+    layer that takes pairs, for sources and targets, sees the targets and the edges that are asked
+    for. It does not make the layer whole, and neither does dropout, which then drops other
+    elements. ``trims``: classes, of layers or of their parts, that the user says may be trimmed. Of
+    their own parts only aggregations and batch norms are looked at.
     """
     kind = kind_of(conv)
     if kind in _WHOLE or not (kind in _LAYERS or kind in trims):
@@ -61,25 +55,11 @@ def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Mod
     if why is None and isinstance(x, (tuple, list)) and layer is not _NAMED and not layer.pairs(conv):
         why = "is called with rows of sources and of targets"
     if why is None and not layer.pairs(conv):
-        norm = next((name for name, one in conv.named_modules() if _takes_statistics(one)), None)
+        norms = ((name, one) for name, one in conv.named_modules() if kind_of(one) in _BATCH_NORMS)
+        found = (name for name, one in norms if one.training or one.running_mean is None)
+        norm = next(found, None)
         why = None if norm is None else f"takes statistics of all rows in {norm}, a batch norm"
     return None if why is None else f"{kind.__name__} {why}"
-
-
-def edge_values(conv: Module) -> tuple[str, ...]:
-    """Returns the arguments of a layer's ``forward`` that have a value for each edge.
-
-    Of a class that is not known, none are returned.
-    """
-    return _LAYERS.get(kind_of(conv), _NAMED).edges
-
-
-def node_values(conv: Module) -> tuple[str, ...]:
-    """Returns the arguments of a layer's ``forward`` that have a value for each node, beside ``x``.
-
-    Of a class that is not known, none are returned.
-    """
-    return _LAYERS.get(kind_of(conv), _NAMED).nodes
 
 
 def call_trimmed(
@@ -90,32 +70,20 @@ def call_trimmed(
     edge_values: Mapping[str, Any] | None = None,
     node_values: Mapping[str, Any] | None = None,
 ) -> Tensor:
-    """Returns the first rows of a layer's result, from a prefix of nodes and edges.
+    """Returns the first ``num_targets`` rows of the result of a layer without a `whole_reason`.
 
     Layers that take a pair, for sources and targets, are called with one, so that all that they do
-    for targets is done for ``num_targets`` rows. Others compute a row for each source, of which the
-    first are returned. Options of ``forward`` other than values keep their defaults.
-
-    Args:
-        conv: a layer of which `whole_reason` returns None.
-        x: the first rows of its input, [S, ...]; or those of the sources and those of the targets.
-        edge_index: the in-edges of the first ``num_targets`` nodes, all of them and no others,
-            [2, E], by target. Their sources are among the first S nodes. Some layers of PyG fail
-            without edges.
-        num_targets: the number of rows to compute, at most S.
-        edge_values: arguments with a value for each of these edges.
-        node_values: arguments, beside ``x``, with a value for each of the first S nodes.
-
-    Raises:
-        ValueError: ``x`` has fewer than ``num_targets`` rows.
+    for targets is done for ``num_targets`` rows. ``x``: the first rows of the input, [S, ...], or
+    those of the sources and those of the targets. ``edge_index``: [2, E], the in-edges of the first
+    ``num_targets`` nodes, by target; some layers of PyG fail without edges. Values are those of
+    these edges and of the first S nodes. Raises ValueError if ``x`` has fewer rows.
     """
     if not isinstance(x, Tensor):
         made: Tensor = conv((x[0], x[1][:num_targets]), edge_index=edge_index, **(edge_values or {}))
         return made
     if not 0 <= num_targets <= x.size(0):
-        raise ValueError(
-            f"num_targets is {num_targets}, but x has {x.size(0)} rows; give the first rows of all sources"
-        )
+        known = f"num_targets is {num_targets}, but x has {x.size(0)} rows"
+        raise ValueError(f"{known}; give the first rows of all sources")
     pairs = _LAYERS.get(kind_of(conv), _NAMED).pairs(conv)
 
     def by_end(rows: Any) -> Any:
@@ -128,8 +96,7 @@ def call_trimmed(
 
 
 def kind_of(module: Module) -> type[Module]:
-    """Returns the class that the user wrote: `accelerate` and parametrisations put others in its
-    place."""
+    """Returns the class that the user wrote, below those of `accelerate` and parametrisations."""
     kind: type[Module] = parametrize.type_before_parametrizations(module)
     return vars(kind).get("stands_for", kind)
 
@@ -141,43 +108,23 @@ def _none(conv: Any) -> None:
     del conv
 
 
-def _yes(conv: Any) -> bool:
-    del conv
-    return True
-
-
-def _no(conv: Any) -> bool:
-    return not _yes(conv)
-
-
 @dataclass(frozen=True)
 class Layer:
-    """The way in which a class of layers is computed for the first nodes.
-
-    Attributes:
-        edges: the arguments with a value for each edge.
-        nodes: the arguments with a value for each node, beside ``x``.
-        pairs: whether a layer takes a pair (sources, targets) of each of these and of ``x``.
-        why: why a layer with these options must compute all rows.
-        dims: the numbers of dimensions that ``x`` may have, the first of them the nodes; all if
-            empty.
-    """
-
-    edges: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    pairs: Callable[[Any], bool] = _yes
-    why: Rule = _none
+    #: whether a layer takes a pair (sources, targets) of ``x`` and of other values of nodes
+    pairs: Callable[[Any], bool] = lambda _: True
+    why: Rule = _none  # why a layer with these options must compute all rows
+    #: the numbers of dimensions that ``x`` may have, the first of them the nodes; all if empty
     dims: tuple[int, ...] = (2,)
 
 
-def _square(
-    *edges: str, nodes: tuple[str, ...] = (), why: Rule = _none, dims: tuple[int, ...] = (2,)
-) -> Layer:
-    return Layer(edges, nodes, _no, why, dims)
+def _square(why: Rule = _none, dims: tuple[int, ...] = (2,)) -> Layer:
+    return Layer(lambda _: False, why, dims)
 
 
 _DEGREES = "normalises by the degrees of sources, whose in-edges are not among those of the targets"
 _NEIGHBOURS = "takes no edges, but finds neighbours among all nodes"
+_SELF_LOOPS = "needs one self loop at every node if add_self_loops=False"
+_DRAWS = "draws edges and pairs of nodes from all for its loss in training"
 _BY_TYPE = "takes rows and edges by type"
 
 
@@ -187,15 +134,10 @@ def _normalised(conv: Any) -> str | None:
 
 def _rounds(name: str, normalises: bool = False) -> Rule:
     def why(conv: Any) -> str | None:
-        rounds = getattr(conv, name)
-        several = f"passes messages {name}={rounds} times" if rounds > 1 else None
+        several = f"passes messages {name}={getattr(conv, name)} times" if getattr(conv, name) > 1 else None
         return (_normalised(conv) if normalises else None) or several
 
     return why
-
-
-def _cheb(conv: Any) -> str | None:
-    return None if len(conv.lins) == 1 else _DEGREES
 
 
 def _egc(conv: Any) -> str | None:
@@ -205,77 +147,45 @@ def _egc(conv: Any) -> str | None:
     return until_last if conv.add_self_loops else None
 
 
-def _cluster(conv: Any) -> str | None:
-    return None if conv.add_self_loops else "needs one self loop at every node if add_self_loops=False"
-
-
-def _super_gat(conv: Any) -> str | None:
-    return "draws edges and pairs of nodes from all for its loss in training" if conv.training else None
-
-
 #: The classes that may be trimmed.
 _LAYERS: dict[type[Module], Layer] = {
-    convs.SimpleConv: Layer(("edge_weight",), pairs=lambda conv: conv.combine_root != "self_loop"),
-    convs.GCNConv: _square("edge_weight", why=_normalised),
-    convs.ChebConv: _square("edge_weight", why=_cheb),
-    convs.SAGEConv: Layer(),
-    convs.GraphConv: Layer(("edge_weight",)),
-    convs.GatedGraphConv: _square("edge_weight", why=_rounds("num_layers")),
-    convs.ResGatedGraphConv: Layer(("edge_attr",)),
-    convs.GATConv: Layer(("edge_attr",)),
-    convs.GATv2Conv: Layer(("edge_attr",)),
-    convs.TransformerConv: Layer(("edge_attr",)),
-    convs.AGNNConv: _square(),
-    convs.TAGConv: _square("edge_weight", why=_rounds("K", normalises=True)),
-    convs.GINConv: Layer(),
-    convs.GINEConv: Layer(("edge_attr",)),
-    convs.APPNP: _square("edge_weight", why=_rounds("K", normalises=True)),
-    convs.MFConv: Layer(),
-    convs.RGCNConv: Layer(("edge_type",), dims=(1, 2)),
-    convs.FastRGCNConv: Layer(("edge_type",), dims=(1, 2)),
-    convs.RGATConv: _square("edge_type", "edge_attr"),
-    convs.DNAConv: _square("edge_weight", why=_normalised, dims=(3,)),
-    convs.PointNetConv: Layer(nodes=("pos",)),
-    convs.GMMConv: Layer(("edge_attr",)),
-    convs.SplineConv: Layer(("edge_attr",)),
-    convs.NNConv: Layer(("edge_attr",)),
-    convs.CGConv: Layer(("edge_attr",)),
-    convs.EdgeConv: Layer(),
-    convs.PPFConv: Layer(nodes=("pos", "normal")),
-    convs.FeaStConv: Layer(),
-    convs.PointTransformerConv: Layer(nodes=("pos",)),
-    convs.LEConv: Layer(("edge_weight",)),
-    convs.PNAConv: _square("edge_attr"),
-    convs.ClusterGCNConv: _square(why=_cluster),
-    convs.GENConv: Layer(("edge_attr",)),
-    convs.GCN2Conv: _square("edge_weight", nodes=("x_0",), why=_normalised),
-    convs.LGConv: _square("edge_weight", why=_normalised),
-    convs.WLConvContinuous: Layer(("edge_weight",)),
-    convs.FiLMConv: Layer(("edge_type",)),
-    convs.SuperGATConv: _square(why=_super_gat),
-    convs.FAConv: _square("edge_weight", nodes=("x_0",), why=_normalised),
-    convs.EGConv: _square(why=_egc),
-    convs.PDNConv: _square("edge_attr", why=_normalised),
-    convs.GeneralConv: Layer(("edge_attr",)),
-    convs.HEATConv: _square("edge_type", "edge_attr", nodes=("node_type",)),
-    convs.PointGNNConv: _square(nodes=("pos",)),
+    **dict.fromkeys(
+        (
+            *(convs.SAGEConv, convs.GraphConv, convs.ResGatedGraphConv, convs.GATConv, convs.GATv2Conv),
+            *(convs.TransformerConv, convs.GINConv, convs.GINEConv, convs.MFConv, convs.PointNetConv),
+            *(convs.GMMConv, convs.SplineConv, convs.NNConv, convs.CGConv, convs.EdgeConv, convs.PPFConv),
+            *(convs.FeaStConv, convs.PointTransformerConv, convs.LEConv, convs.GENConv, convs.FiLMConv),
+            *(convs.WLConvContinuous, convs.GeneralConv),
+        ),
+        Layer(),
+    ),
+    **dict.fromkeys(
+        (convs.AGNNConv, convs.RGATConv, convs.PNAConv, convs.HEATConv, convs.PointGNNConv), _square()
+    ),
+    **dict.fromkeys(
+        (convs.GCNConv, convs.GCN2Conv, convs.LGConv, convs.FAConv, convs.PDNConv), _square(_normalised)
+    ),
+    **dict.fromkeys((convs.TAGConv, convs.APPNP), _square(_rounds("K", normalises=True))),
+    **dict.fromkeys((convs.RGCNConv, convs.FastRGCNConv), Layer(dims=(1, 2))),
+    convs.SimpleConv: Layer(lambda conv: conv.combine_root != "self_loop"),
+    convs.ChebConv: _square(lambda conv: None if len(conv.lins) == 1 else _DEGREES),
+    convs.GatedGraphConv: _square(_rounds("num_layers")),
+    convs.DNAConv: _square(_normalised, dims=(3,)),
+    convs.ClusterGCNConv: _square(lambda conv: None if conv.add_self_loops else _SELF_LOOPS),
+    convs.SuperGATConv: _square(lambda conv: _DRAWS if conv.training else None),
+    convs.EGConv: _square(_egc),
 }
 #: A class that only the user knows.
 _NAMED = _square(dims=())
 _LOOKED_INTO = "is no message passing layer itself, but the layers in it may be trimmed"
 #: The classes of which no layer is trimmed.
 _WHOLE: dict[type[Module], str] = {
-    convs.CuGraphSAGEConv: "takes edges in cuGraph's form",
-    convs.CuGraphGATConv: "takes edges in cuGraph's form",
-    convs.CuGraphRGCNConv: "takes edges in cuGraph's form",
+    **dict.fromkeys(
+        (convs.CuGraphSAGEConv, convs.CuGraphGATConv, convs.CuGraphRGCNConv), "takes edges in cuGraph's form"
+    ),
     convs.FusedGATConv: "takes edges in dgNN's form",
-    convs.GravNetConv: _NEIGHBOURS,
-    convs.DynamicEdgeConv: _NEIGHBOURS,
-    convs.XConv: _NEIGHBOURS,
-    convs.ARMAConv: _DEGREES,
-    convs.SGConv: _DEGREES,
-    convs.SSGConv: _DEGREES,
-    convs.MixHopConv: _DEGREES,
+    **dict.fromkeys((convs.GravNetConv, convs.DynamicEdgeConv, convs.XConv), _NEIGHBOURS),
+    **dict.fromkeys((convs.ARMAConv, convs.SGConv, convs.SSGConv, convs.MixHopConv), _DEGREES),
     convs.SignedConv: "takes edges of two signs",
     convs.HypergraphConv: "passes messages to hyperedges and back",
     convs.PANConv: "multiplies the matrix of all edges with itself",
@@ -291,7 +201,6 @@ _WHOLE: dict[type[Module], str] = {
 
 
 def is_users(conv: Module) -> bool:
-    """Returns whether a layer is of a class that is not PyG's."""
     kind = kind_of(conv)
     return kind not in _WHOLE and kind not in _LAYERS and not kind.__module__.startswith("torch_geometric.")
 
@@ -338,16 +247,14 @@ def _why_by_state(conv: Any) -> str | None:
 
 
 def _is_hooked(module: Any) -> bool:
-    """Returns whether hooks wait on a module, but for those by which PyG and torch find lazy
-    widths."""
+    """Returns whether hooks wait on a module, but for those that find lazy widths."""
     lazy = [getattr(vars(module).get(name), "id", None) for name in ("_hook", "_initialize_hook")]
     after = (module._forward_hooks, module._backward_hooks, module._backward_pre_hooks)
     return any(after) or any(hook not in lazy for hook in module._forward_pre_hooks)
 
 
 def _why_by_functions(module: Any, path: str = "") -> str | None:
-    """Returns a clause about a function that is an attribute of a module: an activation, say, or a
-    method in the place of the class's."""
+    """Returns a clause about a function that is an attribute of a module, such as an activation."""
     back = [getattr(type(module), name, None) for name in ("_jinja_propagate", "_orig_propagate")]
     for name, value in vars(module).items():
         if not callable(value) or (isinstance(value, Hashable) and value in _BY_ROW_FUNCTIONS):
@@ -384,10 +291,6 @@ def _whys_of_part(part: Module, trims: Collection[type[Module]], path: str) -> I
 _BATCH_NORMS = (torch.nn.BatchNorm1d, torch.nn.SyncBatchNorm)
 
 
-def _takes_statistics(module: Any) -> bool:
-    return kind_of(module) in _BATCH_NORMS and (module.training or module.running_mean is None)
-
-
 # Parts ############################################################################################
 
 
@@ -400,14 +303,6 @@ def _over_rows(part: Any) -> str | None:
     return None if part.dim in (None, 1, -1) else f"may look at other rows with dim={part.dim}"
 
 
-def _of_shape(part: Any) -> str | None:
-    return None if len(part.normalized_shape) == 1 else "may look at other rows"
-
-
-def _of_mode(part: Any) -> str | None:
-    return None if part.mode == "node" else f"looks at all rows with mode={part.mode!r}"
-
-
 def _unless(name: str, clause: str) -> Rule:
     def rule(part: Any) -> str | None:
         value = getattr(part, name)
@@ -417,22 +312,12 @@ def _unless(name: str, clause: str) -> Rule:
 
 
 def _always(clause: str) -> Rule:
-    def rule(part: Any) -> str:
-        del part
-        return clause
-
-    return rule
+    return lambda _: clause
 
 
 _OF_ALL = _always("looks at all rows")
 _PADS = _always("pads the in-edges of each node to the most that a node has, and reads the padding")
-_ELEMENTWISE = (
-    *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
-    *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),
-    *(torch.nn.Hardtanh, torch.nn.Hardswish, torch.nn.Hardsigmoid, torch.nn.LogSigmoid, torch.nn.PReLU),
-    *(torch.nn.Softsign, torch.nn.Softshrink, torch.nn.Hardshrink, torch.nn.Tanhshrink, torch.nn.Threshold),
-    *(torch.nn.Identity, torch.nn.Dropout, torch.nn.AlphaDropout, torch.nn.RReLU),
-)
+_ELEMENTWISE = (*rules.BY_ELEMENT_MODULES, torch.nn.PReLU)
 #: Parts that compute each row by itself, as far as their own parts do.
 _BY_ROW = (
     *(torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList),
@@ -452,11 +337,14 @@ _AGGREGATIONS = (
 _PARTS: dict[type[Module], Rule] = {
     **dict.fromkeys((*_ELEMENTWISE, *_BY_ROW, *_AGGREGATIONS, *_BATCH_NORMS), _none),
     **dict.fromkeys((torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin), _over_rows),
-    **dict.fromkeys((torch.nn.LayerNorm, torch.nn.RMSNorm), _of_shape),
+    **dict.fromkeys(
+        (torch.nn.LayerNorm, torch.nn.RMSNorm),
+        lambda part: None if len(part.normalized_shape) == 1 else "may look at other rows",
+    ),
     torch.nn.GLU: _over_rows,
     torch.nn.Embedding: _unless("max_norm", "changes its table"),
     torch.nn.InstanceNorm1d: _unless("track_running_stats", "keeps statistics of all rows"),
-    pyg.LayerNorm: _of_mode,
+    pyg.LayerNorm: lambda part: None if part.mode == "node" else f"looks at all rows with mode={part.mode!r}",
     **dict.fromkeys((pyg.GraphNorm, pyg.GraphSizeNorm, pyg.InstanceNorm, pyg.PairNorm), _OF_ALL),
     **dict.fromkeys((pyg.MeanSubtractionNorm, pyg.DiffGroupNorm), _OF_ALL),
     **dict.fromkeys((aggr.LSTMAggregation, aggr.GRUAggregation, aggr.LCMAggregation), _PADS),
@@ -500,12 +388,8 @@ def is_pygs(files: Sequence[str]) -> bool:
 
 
 def reason_of_own(recording: Recording, result: int, begin: Collection[int]) -> str | None:
-    """Returns why messages must be passed for all rows, in a clause, or None.
-
-    Args:
-        result: what ``propagate`` returned, whose calls were captured.
-        begin: what it was called with.
-    """
+    """Returns why messages must be passed for all rows, in a clause, or None. ``result``: what
+    ``propagate`` returned, whose calls were captured. ``begin``: what it was called with."""
     makers = {number: call for call in recording.calls for number in call.results}
     seen, open_ones = set(begin), [result]
     while open_ones:

@@ -3,7 +3,7 @@ computes it where there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,15 +19,11 @@ from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, form_of
 def run_graph(
     captured: Captured,
     values: Sequence[Any],
-    model: torch.nn.Module,
-    forward: Callable[[Any], Callable[..., Any]] = lambda module: module,
+    model: Any,
+    forward: Any = lambda module: module,
 ) -> list[Any]:
-    """Returns the outputs of a graph.
-
-    Args:
-        values: of its placeholders.
-        forward: what is called of a module that is a leaf; the module itself by default.
-    """
+    """Returns the outputs of a graph for the values of its placeholders. ``forward``: what is
+    called of a module that is a leaf; the module itself by default."""
     env: dict[torch.fx.Node, Any] = {}
     modules = {id(one): one for one in model.modules()}
     each = iter(values)
@@ -50,13 +46,7 @@ def run_graph(
     raise AssertionError("a graph ends with its output")
 
 
-def _value(
-    node: torch.fx.Node,
-    args: Any,
-    kwargs: Any,
-    modules: Mapping[int, torch.nn.Module],
-    forward: Callable[[Any], Callable[..., Any]],
-) -> Any:
+def _value(node: torch.fx.Node, args: Any, kwargs: Any, modules: Mapping[int, Any], forward: Any) -> Any:
     target: Any = node.target
     if node.op == "call_method":
         if target == "item" and not isinstance(args[0], Tensor):
@@ -92,7 +82,8 @@ def _value(
 def symbols(captured: Captured) -> dict[str, Axis]:
     """Returns what the symbols of sizes count, of those that count one thing alone."""
     found: dict[str, Axis | None] = {}
-    for node, place, dim in zip(captured.placeholders, captured.places, captured.dims, strict=True):
+    placeholders = (one for one in captured.module.graph.nodes if one.op == "placeholder")
+    for node, place, dim in zip(placeholders, captured.places, captured.dims, strict=True):
         if not isinstance(place, ArgumentTensor) or dim is not None or form_of(place.axis) is None:
             continue
         axis = place.axis
@@ -105,7 +96,6 @@ def symbols(captured: Captured) -> dict[str, Axis]:
 
 
 def axis_of(value: Any, known: Mapping[str, Axis]) -> Axis:
-    """Returns what the rows of a value of a graph are, by the symbol of their number."""
     if not isinstance(value, Tensor) or value.dim() == 0 or isinstance(value.shape[0], int):
         return WHOLE
     return known.get(str(value.shape[0]), WHOLE)
@@ -124,7 +114,6 @@ def axes_of_outputs(captured: Captured) -> list[Axis | None]:
 
 
 def axes_of_result(captured: Captured) -> list[Axis]:
-    """Returns what the rows of each tensor in the result of ``forward`` are, in their order."""
     known = symbols(captured)
     nodes = (one for one in captured.module.graph.nodes if one.target is capture.RETURNED)
     return [axis_of(one.meta.get("example_value"), known) for one in nodes]

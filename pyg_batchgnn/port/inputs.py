@@ -26,11 +26,8 @@ _strided = torch.strided
 
 
 class Accelerated:
-    """The base of classes that `accelerate` gives to modules of PyG and torch.
-
-    They bear the name of the class that they stand for, so that a module is printed as before.
-    Files find them by their qualified name.
-    """
+    """The base of the classes that `accelerate` gives to modules of PyG and torch. They bear the
+    name of the class that they stand for. Files find them by their qualified name."""
 
     stands_for: ClassVar[type[torch.nn.Module]]
 
@@ -45,11 +42,8 @@ def is_symbolic(*given: Any) -> bool:
 
 
 def traced(module: Any, given: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
-    """Returns the proxy of a call of a module that ``torch.fx`` traces as one step.
-
-    torch's own tracer does so with torch's modules alone, and goes into those that stand for them.
-    If the module itself is traced, the code of the class that it stands for is.
-    """
+    """Returns the proxy of a call of a module that ``torch.fx`` traces as one step. torch's own
+    tracer does so with torch's modules alone. If the module itself is traced, PyG's code is."""
     tracer: Any = next(one for one in given if isinstance(one, Proxy)).tracer
     if tracer.root is module:
         return module.stands_for.forward(module, *given, **(named or {}))
@@ -66,13 +60,12 @@ def is_plain(x: Any, dtype: torch.dtype | None = None) -> bool:
         and x.is_cpu
         and x.layout is _strided
         and (found := x.dtype) in _DTYPES
-        and (found is dtype or dtype is None or _autocasts(x))
+        and (found is dtype or dtype is None or (found is not torch.float64 and _autocasts()))
     )
 
 
-def _autocasts(x: Tensor) -> bool:
-    autocast = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
-    return autocast and x.dtype is not torch.float64
+def _autocasts() -> bool:
+    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
 
 
 def are_plain_edges(edge_index: Any) -> bool:
@@ -87,7 +80,6 @@ def are_plain_edges(edge_index: Any) -> bool:
 
 
 def refuse_batch(x: Any, edge_index: Any) -> None:
-    """Raises TypeError if ``x`` is a batch, which has edges of its own."""
     if not isinstance(x, Tensor) and (hasattr(x, "edge_index") or nn.is_sampled(x)):
         raise TypeError(
             f"model(batch) reads the edges of the batch, but {type(edge_index).__name__} was given as "
@@ -96,7 +88,6 @@ def refuse_batch(x: Any, edge_index: Any) -> None:
 
 
 def refuse_on_device(batch: Any) -> None:
-    """Raises TypeError for a batch on a GPU, whose layers are PyG's own and take no batch."""
     edges = [store.get("edge_index") for store in getattr(batch, "stores", ())]
     there = [one.device for one in edges if isinstance(one, Tensor) and not one.is_cpu]
     if there:
@@ -108,12 +99,8 @@ def refuse_on_device(batch: Any) -> None:
 
 
 def seeds_of(batch: Any, nodes: int) -> int:
-    """Returns the number of seed nodes of a batch of PyG's form, its ``batch_size``.
-
-    Raises:
-        TypeError, ValueError: the batch says none, or one that cannot be. What PyG calls
-            ``batch_size`` of a `Batch` of graphs is the number of graphs, unless it was set.
-    """
+    """Returns the ``batch_size`` of a batch of PyG's form. Raises TypeError or ValueError if it
+    says none, or one that cannot be. Of a `Batch` PyG makes it the number of graphs."""
     if isinstance(batch, Batch) and "batch_size" not in batch:
         raise ValueError(
             f"a Batch of {batch.num_graphs} graphs has no seed nodes; call model(batch.x, batch.edge_index), "
@@ -138,8 +125,7 @@ CAPTURING: list[int] = []
 
 
 def is_traced() -> bool:
-    """Returns whether torch compiles, traces or transforms the call, which native operators do not
-    take part in."""
+    """Returns whether torch compiles, traces or transforms the call: native operators cannot."""
     # While one thread captures, torch says in every thread that it compiles.
     compiles = is_dynamo_compiling() or (
         is_compiling() and (not CAPTURING or CAPTURING[-1] == threading.get_ident())
@@ -148,11 +134,8 @@ def is_traced() -> bool:
 
 
 def takes(conv: nn.NativeConv, x: Any, edge_index: Any) -> bool:
-    """Returns whether a native convolution computes a call as PyG's would.
-
-    It does not if somebody changed what PyG's code would read or call (`nn.as_made`). A
-    `LayerGraph` comes from callers that looked before.
-    """
+    """Returns whether a native convolution computes a call as PyG's would: not if somebody changed
+    what PyG's code would read or call. A `LayerGraph` comes from callers that looked before."""
     if isinstance(edge_index, LayerGraph):
         return True
     if not are_plain_edges(edge_index) or is_traced() or _has_any_global_hook():

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,21 +21,21 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import rules
-from pyg_batchgnn.port.batches import given
+from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import Bound
 from pyg_batchgnn.port.capture import Captured, CapturedFunction, Done, Miss
-from pyg_batchgnn.port.execution import Frame, give, run_step, take
+from pyg_batchgnn.port.execution import Frame, run_step, take
 from pyg_batchgnn.port.prefixes import NodesByHop, sorted_prefixes
 from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, rate_of, reads_as_sources
 from pyg_batchgnn.port.recording import (
     BatchEdges,
-    Count,
     Counter,
     Fixed,
     ModuleCall,
     Nodes,
     Ref,
     Refusal,
+    has_counts,
     mapped,
     refs,
 )
@@ -108,16 +108,15 @@ def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
     relations: dict[RelationName, Any] = {}
     for relation in schema.relations:
         source, _, target = (None, None, None) if plain else relation
-        relations[None if plain else relation] = sorted_prefixes(
-            edge_index.clone(), by_hop[source], by_hop[target], [2]
-        )
+        made = sorted_prefixes(edge_index.clone(), by_hop[source], by_hop[target], [2])
+        relations[None if plain else relation] = made
     structure = SampledBatch(relations, by_hop, 1, None, DrawnKey())
     x: dict[TypeName, Any] = {}
     for name, one in rows.items():
         key = None if plain else name
         some = one if len(one) else one.new_zeros(1, one.size(1))
-        x[key] = given(_four(some), Nodes(key, 1))
-    edges = {one: given(edge_index.clone(), BatchEdges(one, 1)) for one in relations}
+        x[key] = ArgumentTensor(_four(some), Nodes(key, 1))
+    edges = {one: ArgumentTensor(edge_index.clone(), BatchEdges(one, 1)) for one in relations}
     arguments = _arguments(model, x, edges)
     if any(is_uninitialized_parameter(one) for one in model.parameters()):
         values = {name: mapped(one, lambda leaf: leaf.tensor()) for name, one in arguments.items()}
@@ -130,18 +129,14 @@ def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
 
 
 def _captured(model: TracedModel, call: Call) -> CapturedFunction:
-    """Captures ``forward``.
-
-    Raises:
-        LayerwiseError: it cannot be captured, or its program differs from it.
-    """
+    """Captures ``forward``. Raises LayerwiseError if it cannot be, or its program differs."""
     function = CapturedFunction()
 
     def look(captured: Captured, values: Sequence[Any]) -> list[Any]:
         captured.made = call.translated(captured)
-        if captured.made.wrong:
-            raise Refusal(captured.made.wrong)
-        call.check(captured.made, call.inputs(captured.made, values))
+        wrong = captured.made.wrong or call.check(captured.made, call.inputs(captured.made, values))
+        if wrong:
+            raise Refusal(wrong)
         raise Done
 
     forward = model.users_forward
@@ -167,13 +162,10 @@ def _four(row: Tensor) -> Tensor:
     return row + (torch.cos(angles) * (1 + row.abs().double().mean())).to(row.dtype)
 
 
-def _arguments(
-    model: TracedModel, x: Mapping[TypeName, Any], edges: Mapping[RelationName, Any]
-) -> dict[str, Any]:
+def _arguments(model: TracedModel, x: Mapping[Any, Any], edges: Mapping[Any, Any]) -> dict[str, Any]:
     parameters = list(inspect.signature(model.users_forward).parameters.values())[1:]
-    required = [
-        one.name for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
-    ]
+    by_place = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    required = [one.name for one in by_place if one.default is one.empty]
     if len(required) != 2:
         raise LayerwiseError(
             f"inference calls forward with rows and edges, but that of {type(model).__name__} takes "
@@ -198,30 +190,20 @@ _NO_FEATURES = ("n_id", "n_id_dict", "input_id", "batch", "batch_dict", "y", "y_
 
 @dataclass
 class _Value:
-    """A value of the recording, and the place of its rows.
-
-    Attributes:
-        level: the layer that makes it; 0 for what follows from the features row by row.
-        columns: its place in the table of each layer whose result later sources are, by layer.
-        made: [n, ...], if a later layer reads the rows of its own targets, or they are returned.
-        rows: the same, once the layer has computed all of them.
-    """
-
-    level: int
+    level: int  # the layer that makes it; 0 for what follows from the features row by row
+    #: its place in the table of each layer whose result later sources are, by layer
     columns: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: [n, ...], if a later layer reads the rows of its own targets, or they are returned
     made: NewRows | None = None
-    rows: Tensor | None = None
+    rows: Tensor | None = None  # the same, once the layer has computed all of them
 
     def finished(self, rank: int) -> Tensor | None:
-        """Returns the rows, if any were kept. Their layer is computed."""
         if self.rows is None and self.made is not None:
             self.rows = self.made.finish()[rank]
         return self.rows
 
 
 class _Layers:
-    """The layers of a captured model, and what is kept between them."""
-
     def __init__(self, model: TracedModel, nodes: OwnedNodes, graph: Graph, inputs: Sequence[Any]) -> None:
         self._model, self._nodes, self._schema = model, nodes, nodes.schema
         self._recording, self._inputs = graph.recording, inputs
@@ -233,8 +215,7 @@ class _Layers:
         self._order()
 
     def _order(self) -> None:
-        """Finds the layer of every step, and what each layer reads."""
-        if self._recording.branches or _counts(self._recording.output):
+        if self._recording.branches or has_counts(self._recording.output):
             raise LayerwiseError(_USES_SIZES.format(""))
         for number in self._recording.inputs:
             if not isinstance(self._program.axes[number], Fixed):
@@ -289,7 +270,7 @@ class _Layers:
                     f"inference computes nodes in pieces, but forward writes to a tensor of the model "
                     f"({call.where}); call the model on the whole graph"
                 )
-            if _counts((call.args, call.kwargs)) and not rules.is_reshape(call.target):
+            if has_counts((call.args, call.kwargs)) and not rules.is_reshape(call.target):
                 raise LayerwiseError(_USES_SIZES.format(f" ({call.where})"))
             if call.by_row or call.message_passing is not None:
                 continue
@@ -311,13 +292,11 @@ class _Layers:
 
     @property
     def node_types(self) -> list[str]:
-        """The types of the output."""
         axes = [self._program.axes[one] for one in refs(self._recording.output)]
         return list(dict.fromkeys(self._type(one.name) for one in axes if isinstance(one, Nodes)))
 
     def convs(self, level: int) -> dict[Relation, torch.nn.Module]:
-        """Returns the convolution of each relation in a layer; of several, one that needs
-        degrees."""
+        """Returns the convolution of each relation in a layer; of several, a `GCNConv`."""
         found: dict[Relation, torch.nn.Module] = {}
         for step in self._levels.get(level, []):
             for part in step.parts or [step]:
@@ -325,9 +304,8 @@ class _Layers:
                     continue
                 assert isinstance(part.call.target, ModuleCall)
                 module: Any = self._model.get_submodule(part.call.target.path)
-                by_relation = (
-                    dict(module.convs.items()) if hasattr(module, "convs") else {self._relation(part): module}
-                )
+                several = hasattr(module, "convs")
+                by_relation = module.convs if several else {self._relation(part): module}
                 for relation, conv in by_relation.items():
                     if relation not in found or isinstance(conv, nn.GCNConv):
                         found[relation] = conv
@@ -341,7 +319,6 @@ class _Layers:
     # Computing ------------------------------------------------------------------------------------
 
     def inputs(self, chunk: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Returns what the first layer reads of its sources, from features."""
         ((name, rows),) = chunk.items()
         key = None if self._schema.is_plain else name
         frame = self._frame(_Rows({key: len(rows)}))
@@ -356,18 +333,17 @@ class _Layers:
                 frame.values[number] = rows[axis.name]
 
     def _frame(self, structure: Any) -> Frame:
-        frame = Frame(self._model, structure, {})
-        give(self._program, frame, self._inputs)
+        frame = Frame(self._program, self._model, structure, {})
+        frame.values.update(zip(self._recording.inputs, self._inputs, strict=True))
         for step in self._levels.get(-1, []):
-            run_step(self._program, frame, step)
+            run_step(frame, step)
         return frame
 
     def _run(self, frame: Frame, level: int, types: Collection[TypeName]) -> None:
-        """Runs the steps of a layer for the rows of some types."""
         for step in self._levels.get(level, []):
             names = {self._name(one) for one in step.results(self._program) if self._is_rows(one)}
             if not names or not names.isdisjoint(types):
-                run_step(self._program, frame, step)
+                run_step(frame, step)
 
     def _is_rows(self, number: int) -> bool:
         return isinstance(self._program.axes[number], Nodes)
@@ -375,7 +351,7 @@ class _Layers:
     def _table(self, frame: Frame, level: int, name: TypeName, otherwise: Tensor) -> Tensor:
         """Returns the rows that sources of the next layer are read from, side by side."""
         numbers = self._sources.get(level, {}).get(name, [])
-        found = [take(self._program, frame, Ref(one), 0) for one in numbers]
+        found = [take(frame, Ref(one), 0) for one in numbers]
         if any(one.dim() != 2 for one in found):
             raise LayerwiseError(
                 "inference keeps rows of two dimensions between layers; call the model on the whole graph"
@@ -402,7 +378,8 @@ class _Layers:
                 if isinstance(axis, BatchEdges):
                     frame.values[number] = lambda relation=axis.relation: structure.edge_index(relation)
             types = {None} if self._schema.is_plain else set(own)
-            if level == 1 or self._reads_inputs(level):
+            of_features = (number for number, value in self._values.items() if value.level == 0)
+            if level == 1 or any(self._last_use.get(number, 0) >= level for number in of_features):
                 self._run(frame, 0, types)
             self._give_sources(frame, x, level)
             self._run(frame, level, types)
@@ -415,15 +392,7 @@ class _Layers:
 
         return compute
 
-    def _reads_inputs(self, level: int) -> bool:
-        """Returns whether a layer or a later one reads what follows from features row by row."""
-        return any(
-            value.level == 0 and self._last_use.get(number, 0) >= level
-            for number, value in self._values.items()
-        )
-
     def _give_own(self, frame: Frame, own: Mapping[str, range], level: int) -> None:
-        """Gives the rows of the targets that earlier layers computed."""
         for name, span in own.items():
             key = None if self._schema.is_plain else name
             if name in self._nodes.features:
@@ -437,7 +406,6 @@ class _Layers:
                     frame.values[number] = partial(self._nodes.read, rows, of_type)
 
     def _give_sources(self, frame: Frame, x: Mapping[str, nn.Rows], level: int) -> None:
-        """Gives the rows of all nodes of a piece that the layer reads as sources."""
         for name, rows in x.items():
             key = None if self._schema.is_plain else name
             for number in self._sources.get(level - 1, {}).get(key, []):
@@ -448,7 +416,6 @@ class _Layers:
                     frame.values[number] = rows[:, first:last]
 
     def _keep(self, frame: Frame, own: Mapping[str, range], level: int) -> None:
-        """Keeps rows that later layers read for their own targets, and those of the output."""
         returned = refs(self._recording.output)
         for number, value in self._values.items():
             used = value.level == level and self._last_use.get(number, 0) > level
@@ -458,13 +425,12 @@ class _Layers:
             name = self._type(self._name(number))
             if name not in own:
                 continue
-            rows = take(self._program, frame, Ref(number), 0)
+            rows = take(frame, Ref(number), 0)
             if value.made is None:
                 value.made = self._nodes.keep(name, rows.shape[1:], rows.dtype)
             value.made.write(own[name].start, rows)
 
     def output(self) -> list[Any]:
-        """Returns the outputs of the graph, with the rows of the owned nodes."""
         frame = self._frame(_Rows({}))
 
         def value(leaf: Any) -> Any:
@@ -483,25 +449,13 @@ _USES_SIZES = (
 )
 
 
-def _counts(tree: Any) -> bool:
-    """Returns whether there are numbers of rows in a tree."""
-    found: list[bool] = []
-    mapped(tree, lambda leaf: found.append(isinstance(leaf, Count)))
-    return any(found)
-
-
 # Pieces ###########################################################################################
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of nodes without edges."""
-
     counts: Mapping[TypeName, int]
-
-    @property
-    def hops(self) -> int:
-        return 1
+    hops: ClassVar[int] = 1
 
     def counter(self, counter: Counter) -> int:
         kind, name, hop = counter
@@ -528,21 +482,17 @@ class _Piece:
         return self._graph(relation) is not None
 
     def _graph(self, relation: RelationName) -> nn.LayerGraph | None:
-        found: nn.LayerGraph | None = self._edges.graph(
-            self._schema.relations[0] if relation is None else relation
-        )
+        name = self._schema.relations[0] if relation is None else relation
+        found: nn.LayerGraph | None = self._edges.graph(name)
         return found
 
-    def graph(
-        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
-    ) -> nn.LayerGraph:
-        del layer, targets, edges, drops
+    def graph(self, relation: RelationName, *_: Any) -> nn.LayerGraph:
         found = self._graph(relation)
         assert found is not None, "a piece has the edges of its relations"
         return found
 
     def edge_index(self, relation: RelationName) -> Tensor:
-        graph = self.graph(relation, 1, 0, 1, False)
+        graph = self.graph(relation)
         return torch.stack([graph.indices.long(), graph.targets])
 
     def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:

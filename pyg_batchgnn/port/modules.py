@@ -15,6 +15,7 @@ from torch_geometric.utils._trim_to_layer import TrimToLayer
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.inputs import Accelerated, is_plain, is_symbolic, is_traced, takes, traced
 from pyg_batchgnn.port.prefixes import layer_edges
+from pyg_batchgnn.types import Relation
 
 
 class AcceleratedBatchNorm1d(Accelerated, nn.BatchNorm):
@@ -33,10 +34,6 @@ class AcceleratedBatchNorm1d(Accelerated, nn.BatchNorm):
 
     def extra_repr(self) -> str:
         return torch.nn.BatchNorm1d.extra_repr(self)
-
-    def takes_row_statistics(self) -> bool:
-        """Returns whether the result for a row depends on the other rows."""
-        return self.training or self.running_mean is None
 
 
 class AcceleratedReLU(Accelerated, nn.ReLU):
@@ -100,13 +97,11 @@ class AcceleratedMLP(Accelerated, torch_geometric.nn.MLP):
             and not (self.training and any(self.dropout))
             and not is_traced()
             and not any(map(nn.is_watched, norms_and_activation))
-            and not any(map(_is_watched_linear, self.lins))
+            # hooks of a lazy layer find its width
+            and not any(
+                nn.is_watched(lin) and not is_uninitialized_parameter(lin.weight) for lin in self.lins
+            )
         )
-
-
-def _is_watched_linear(lin: torch.nn.Module) -> bool:
-    """Returns whether a linear layer of PyG has hooks, but for its own that finds its width."""
-    return nn.is_watched(lin) and not is_uninitialized_parameter(lin.weight)
 
 
 def is_probability(p: float) -> bool:
@@ -118,11 +113,8 @@ def is_probability(p: float) -> bool:
 
 
 class AcceleratedConv(Accelerated, nn.NativeConv):
-    """A convolution of PyG that `accelerate` made native.
-
-    The class stands before the native one among the bases of each layer. Calls that the native
-    layer does not take go to PyG's ``forward``. Errors name the class that it stands for.
-    """
+    """A convolution of PyG that `accelerate` made native. It stands before the native class among
+    the bases of each layer. Calls that the native layer does not take go to PyG's ``forward``."""
 
     stands_for: ClassVar[type[MessagePassing]]
 
@@ -190,36 +182,27 @@ class AcceleratedTransformerConv(AcceleratedConv, nn.TransformerConv):
 
 
 class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
-    """A `HeteroConv` of PyG that `accelerate` made native.
-
-    It is called as PyG's layer is, with the same results, or as ``conv(x_dict, minibatch, layer)``.
-    If a part of a call is left to PyG, the call is computed relation by relation.
-    """
+    """A `HeteroConv` of PyG that `accelerate` made native, which is also called as ``conv(x_dict,
+    minibatch, layer)``. If a part of a call is left to PyG, relations are computed one by one."""
 
     stands_for = torch_geometric.nn.HeteroConv
 
     def forward(self, *args_dict: Any, **kwargs_dict: Any) -> dict[str, Tensor]:
         found: dict[str, Tensor]
+        edges = args_dict[1] if len(args_dict) > 1 else None
         if is_symbolic(args_dict):  # the layer itself is traced: PyG's code says why it cannot be
             found = torch_geometric.nn.HeteroConv.forward(self, *args_dict)
         elif is_symbolic(*args_dict):
             found = traced(self, args_dict, kwargs_dict)
-        elif self._is_of_layer(*args_dict[1:2]) or self._takes(args_dict, kwargs_dict):
+        elif nn.is_typed(edges) or isinstance(edges, nn.TypedEdges) or self._takes(args_dict, kwargs_dict):
             found = super().forward(*args_dict, **kwargs_dict)
         else:
             found = torch_geometric.nn.HeteroConv.forward(self, *args_dict, **kwargs_dict)
         return found
 
-    @staticmethod
-    def _is_of_layer(edges: Any = None) -> bool:
-        return nn.is_typed(edges) or isinstance(edges, nn.TypedEdges)
-
     def _takes(self, args_dict: tuple[Any, ...], kwargs_dict: Mapping[str, Any]) -> bool:
-        """Returns whether the native layer takes a call.
-
-        These are rows by node type, edges by relation, and values of these edges. PyG's layer takes
-        any dicts by either.
-        """
+        """Returns whether the native layer takes a call: rows by node type, edges by relation, and
+        values of these edges. PyG's layer takes any dicts by either."""
         if not 2 <= len(args_dict) <= 3 or not all(isinstance(one, Mapping) for one in args_dict):
             return False
         (x, edges), third, values = args_dict[:2], args_dict[2:], kwargs_dict.values()
@@ -236,12 +219,7 @@ class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
         )
 
     def _takes_relation(
-        self,
-        relation: tuple[str, str, str],
-        x: Mapping[str, Any],
-        edges: Mapping[Any, Any],
-        third: tuple[Mapping[Any, Any], ...],
-        named: Mapping[str, Mapping[Any, Any]],
+        self, relation: Relation, x: Mapping, edges: Mapping, third: tuple[Mapping, ...], named: Mapping
     ) -> bool:
         conv, (source, _, target) = self.convs[relation], relation
         if not isinstance(conv, AcceleratedConv) or nn.is_watched(conv) or source not in x or target not in x:

@@ -16,15 +16,8 @@ from pyg_batchgnn.types import LayerHops
 
 @dataclass(frozen=True, eq=False)
 class NodesByHop:
-    """The nodes of one type in a batch.
-
-    Attributes:
-        per_hop: the number of nodes of each hop, seeds first.
-        node: [N] int64, their ids for dropout; row numbers where None.
-    """
-
-    per_hop: list[int]
-    node: Tensor | None = None
+    per_hop: list[int]  # the number of nodes of each hop, seeds first
+    node: Tensor | None = None  # [N] int64, their ids for dropout; row numbers where None
 
     def ids(self, rows: int) -> Tensor | None:
         return None if self.node is None else self.node[:rows]
@@ -32,16 +25,12 @@ class NodesByHop:
 
 @dataclass(frozen=True)
 class SampleKeys:
-    """The components of the keys of dropout in the layers of a sample.
-
-    Attributes:
-        minibatch: the key of the minibatch.
-        names: the name of a type, or the names of a relation, where there are several.
-    """
+    """The components of the keys of dropout in the layers of a sample."""
 
     seed: int
     epoch: int
-    minibatch: int
+    minibatch: int  # the key of the minibatch
+    #: the name of a type, or the names of a relation, where there are several
     names: tuple[str, ...] | None = None
 
     def of_layer(self, layer: int) -> int:
@@ -50,14 +39,9 @@ class SampleKeys:
 
 
 class PrefixEdges:
-    """The edges of a batch by destination. Each layer takes a prefix of them (design, section 3).
-
-    Args:
-        in_edges: the in-edges of the expanded nodes, in the order of ``edge_index``.
-        targets, sources: the nodes of the two types that a relation joins; one and the same where
-            there is one type.
-        keys: what dropout is keyed by, if a loader of this process made the sample; else None.
-    """
+    """The edges of a batch by destination, as `edge_index` orders them. Each layer takes a prefix
+    (design, section 3). ``targets``, ``sources``: the nodes of the two types that a relation joins.
+    ``keys``: what dropout is keyed by, if a loader of this process made the sample."""
 
     def __init__(
         self,
@@ -78,7 +62,6 @@ class PrefixEdges:
 
     @property
     def nodes_per_hop(self) -> list[int]:
-        """The number of targets of each hop."""
         return self.of_targets.per_hop
 
     @property
@@ -99,14 +82,10 @@ class PrefixEdges:
     def graph(
         self, layer: int, hops: int, *, padded: bool, normalised_by: int | None = None
     ) -> nn.LayerGraph:
-        """Returns a layer, the same object on every call.
-
-        Args:
-            layer: its number for the keys of dropout, from 1; 0 draws a key at each call.
-            padded: computes a row for each node of these hops, not only for nodes that have edges.
-            normalised_by: the hops of the edges whose degrees GCN takes; those of the layer where
-                None.
-        """
+        """Returns a layer, the same object on every call. ``layer``: its number for the keys of
+        dropout, from 1; 0 draws a key at each call. ``padded``: computes a row for each node of
+        these hops, not only for nodes that have edges. ``normalised_by``: the hops of the edges
+        whose degrees GCN takes; those of the layer where None."""
         place = (layer, hops, padded, normalised_by)
         if place not in self._graphs:
             self._graphs[place] = self._graph(*place)
@@ -144,21 +123,16 @@ def known_prefixes(edge_index: Tensor) -> PrefixEdges | None:
     if found is None:
         in_edges = ops.InEdges(sample.indptr, sample.indices)
         keys = SampleKeys(sample.seed, sample.epoch, sample.key)
-        found = PrefixEdges(
-            in_edges, NodesByHop(sample.nodes_per_hop, sample.node), sample.edges_per_hop, keys
-        )
-        _prefixes[sample] = found
+        nodes = NodesByHop(sample.nodes_per_hop, sample.node)
+        found = _prefixes[sample] = PrefixEdges(in_edges, nodes, sample.edges_per_hop, keys)
     return found
 
 
 def sorted_prefixes(
     edge_index: Tensor, sources: NodesByHop, targets: NodesByHop, edges_per_hop: Sequence[int]
 ) -> PrefixEdges | None:
-    """Returns the layers of other edges with the counts of a sample.
-
-    Returns None if the edges are not by destination in the order of the nodes, or if the counts do
-    not fit them.
-    """
+    """Returns the layers of other edges with the counts of a sample. None if the edges are not by
+    destination in the order of the nodes, or if the counts do not fit them."""
     counts = {len(sources.per_hop), len(targets.per_hop)}
     if counts != {len(edges_per_hop) + 1} or sum(edges_per_hop) != edge_index.size(1):
         return None
@@ -176,26 +150,16 @@ def sorted_prefixes(
 
 
 def layer_edges(edge_index: Tensor, rows: int) -> nn.LayerGraph | None:
-    """Returns the edges of one convolution that computes all ``rows`` rows.
-
-    ``edge_index`` is one that a loader handed out, or the edges of its first hops as PyG's
-    ``trim_to_layer`` takes them. Returns None for other edges.
-    """
+    """Returns the edges of one convolution that computes all ``rows`` rows, if a loader handed them
+    out, or if they are its first hops as PyG's ``trim_to_layer`` takes them; else None."""
     base = edge_index if edge_index._base is None else edge_index._base
     found = known_prefixes(base)
-    if found is None or (base is not edge_index and not _is_first_part(edge_index, base)):
+    if found is None or edge_index.data_ptr() != base.data_ptr() or edge_index.stride() != base.stride():
+        return None
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
         return None
     for hops in range(found.hops, -1, -1):
         sources = found.sources(hops)
         if found.edges(hops) == edge_index.size(1) and sources <= rows:
             return found.graph(0, hops, padded=True) if rows == sources else None
     return None
-
-
-def _is_first_part(part: Tensor, base: Tensor) -> bool:
-    return (
-        part.dim() == 2
-        and part.size(0) == 2
-        and part.stride() == base.stride()
-        and part.data_ptr() == base.data_ptr()
-    )

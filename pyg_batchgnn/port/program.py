@@ -36,37 +36,27 @@ from pyg_batchgnn.port.recording import (
 
 @dataclass(eq=False)
 class ProgramStep:
-    """One step of a program: a captured call, with what follows it in the same pass.
-
-    Attributes:
-        relu: a ReLU follows.
-        dropout: the call of the dropout that follows, and how many there were in the layer before.
-        result: the value that the step makes, after all of it.
-        hops: how far the rows are computed.
-        parts: the steps whose results a sum adds up in one pass.
-        overwrites: the input may be overwritten: nobody else reads it, and no gradient needs it.
-        frees: the values that nobody reads after this step.
-    """
+    """One step of a program: a captured call, with what follows it in the same pass."""
 
     call: Call
-    hops: int
-    result: int
-    relu: bool = False
+    hops: int  # how far the rows are computed
+    result: int  # the value that the step makes, after all of it
+    relu: bool = False  # a ReLU follows
+    #: the call of the dropout that follows, and how many there were in the layer before
     dropout: tuple[Call, int] | None = None
-    overwrites: bool = False
+    overwrites: bool = False  # the input may be overwritten: nobody else reads it, and no gradient needs it
+    #: the steps whose results a sum adds up in one pass
     parts: list[ProgramStep] = field(default_factory=list)
-    frees: list[int] = field(default_factory=list)
+    frees: list[int] = field(default_factory=list)  # the values that nobody reads after this step
 
     @property
     def reads(self) -> list[int]:
-        """The values that the step reads."""
         found = [one for part in self.parts or [self] for one in refs((part.call.args, part.call.kwargs))]
         if self.dropout is not None and self.dropout[0] is not self.call:
             found += refs((self.dropout[0].args[1:], self.dropout[0].kwargs))  # its probability
         return found
 
     def results(self, program: Program) -> list[int]:
-        """Returns the values that the step makes and somebody reads."""
         if len(self.call.results) == 1:
             return [self.result]
         return [one for one in self.call.results if one in program.need]
@@ -75,11 +65,9 @@ class ProgramStep:
 class Program:
     """A recording, with the rows that every value is computed for.
 
-    Args:
-        seeds: the output is wanted for the seeds' rows alone, else for all rows that ``forward``
-            returns.
-        layerwise: everything is computed for the nodes of hop 0 alone. Every convolution is given
-            the rows of its sources.
+    ``seeds``: the output is wanted for the seeds' rows alone, else for all rows that ``forward``
+    returns. ``layerwise``: everything is computed for the nodes of hop 0 alone. Every convolution
+    is given the rows of its sources.
     """
 
     def __init__(
@@ -88,7 +76,10 @@ class Program:
         self.recording, self.seeds = recording, seeds
         self.axes = recording.axes
         self.need: dict[int, int] = {}
-        self._demand_output()
+        for one, returned in zip(recording.output, recording.returned, strict=True):
+            if isinstance(one, Ref):
+                first = seeds and returned and isinstance(self.axes[one.number], Nodes)
+                self._ask(one, 0 if first else self.full(one.number))
         for call in reversed(recording.calls):
             self._demand(call, model)
         if layerwise:
@@ -97,14 +88,7 @@ class Program:
 
     # Demand ---------------------------------------------------------------------------------------
 
-    def _demand_output(self) -> None:
-        for one, returned in zip(self.recording.output, self.recording.returned, strict=True):
-            if isinstance(one, Ref):
-                first = self.seeds and returned and isinstance(self.axes[one.number], Nodes)
-                self._ask(one, 0 if first else self.full(one.number))
-
     def full(self, number: int) -> int:
-        """Returns the hops of all rows of a value."""
         axis = self.axes[number]
         return axis.hops if isinstance(axis, (Nodes, Edges, BatchEdges)) else 0
 
@@ -138,30 +122,20 @@ class Program:
     def _demand_above(self, call: Call, hops: int) -> None:
         """Asks for the rows that a convolution reads: those of its targets, and of one hop more."""
         reads = Reads.of(call)
-        above = min(hops + 1, self._edge_hops(call))
+        above = min(hops + 1, self.full(refs(reads.edges)[0]))
         mapped((reads.sources, reads.values), lambda leaf: self._ask(leaf, above))
         mapped(reads.targets, lambda leaf: self._ask(leaf, hops))
         mapped(reads.edges, self._ask_all)
         mapped(reads.values.get("edge_weight"), self._ask_all)  # a norm takes the weights of all edges
 
-    def _edge_hops(self, call: Call) -> int:
-        (first, *_) = refs(Reads.of(call).edges)
-        axis = self.axes[first]
-        assert isinstance(axis, BatchEdges)
-        return axis.hops
-
     def _takes_seeds(self, call: Call) -> bool:
-        """Returns whether a call takes rows of nodes by ids of seeds."""
         if call.target not in _TAKES or len(call.args) < 2 or not isinstance(call.args[0], Ref):
             return False
         if call.target not in rules.GETITEM and call.args[1] != 0:
             return False  # columns
         axes = [self.axes[one] for one in refs(call.args[1:])]
-        return (
-            isinstance(self.axes[call.args[0].number], Nodes)
-            and all(isinstance(one, SeedIds) for one in axes)
-            and bool(axes)
-        )
+        of_nodes = isinstance(self.axes[call.args[0].number], Nodes)
+        return of_nodes and bool(axes) and all(isinstance(one, SeedIds) for one in axes)
 
     def _ask_all(self, leaf: Any) -> Any:
         return self._ask(leaf, self.full(leaf.number)) if isinstance(leaf, Ref) else leaf
@@ -169,17 +143,14 @@ class Program:
     # Running --------------------------------------------------------------------------------------
 
     def is_by_row(self, model: torch.nn.Module) -> bool:
-        """Returns whether the rows of the seeds depend on no statistics of rows that are computed
-        now."""
-        for step in self.steps:
-            for part in step.parts or [step]:
-                fixed = all(isinstance(self.axes[one], Fixed) for one in part.call.results)
-                aside = part.call.by_row or part.call.message_passing is not None or fixed
-                if part.call.writes or not aside:
-                    return False
-                module = module_of(part.call, model)
-                if module is not None and any(map(rules.takes_row_statistics, module.modules())):
-                    return False
+        """Returns whether the rows of the seeds depend on no statistics of rows."""
+        for call in (part.call for step in self.steps for part in step.parts or [step]):
+            fixed = all(isinstance(self.axes[one], Fixed) for one in call.results)
+            if call.writes or not (call.by_row or call.message_passing is not None or fixed):
+                return False
+            module = module_of(call, model)
+            if module is not None and any(map(rules.takes_row_statistics, module.modules())):
+                return False
         return True
 
 
@@ -192,17 +163,14 @@ def ref_of(leaf: Any) -> Ref:
 class Reads:
     """The arguments of a convolution, or of a `HeteroConv`.
 
-    Attributes:
-        sources, targets: a value, or several by node type or by name; the same one where every
-            target is a source.
-        edges: the edge index, or several by relation.
-        values: values of edges, by the name of the argument.
+    Sources and targets are a value, or several by node type or by name; the same one where every
+    target is a source.
     """
 
     sources: Any
     targets: Any
-    edges: Any
-    values: Mapping[str, Any]
+    edges: Any  # the edge index, or several by relation
+    values: Mapping[str, Any]  # values of edges, by the name of the argument
 
     @classmethod
     def of(cls, call: Call) -> Reads:
@@ -211,12 +179,9 @@ class Reads:
             values = {name: one for name, one in call.kwargs.items() if name not in rows}
             return cls(rows, rows, call.args[0], values)
         given = dict(zip(call.names, call.args, strict=False)) | call.kwargs
-        values = {
-            name: one for name, one in given.items() if name not in ("x", "edge_index") and one is not None
-        }
-        x = given["x"]
+        x, edges = given.pop("x"), given.pop("edge_index")
         sources, targets = x if isinstance(x, (tuple, list)) else (x, x)
-        return cls(sources, targets, given["edge_index"], values)
+        return cls(sources, targets, edges, {name: one for name, one in given.items() if one is not None})
 
 
 #: Functions that take rows by their numbers.
@@ -232,8 +197,8 @@ _DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
 
 
 def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
-    """Returns the steps of a program: calls that nobody needs are left out, and a ReLU and a
-    dropout join the step before where nobody else reads what it makes."""
+    """Returns the calls that somebody needs. A ReLU and a dropout join the step before where nobody
+    else reads what it makes."""
     recording, need = program.recording, program.need
     calls = [one for one in recording.calls if one.writes or any(number in need for number in one.results)]
     readers: Counted[int] = Counted()
@@ -273,8 +238,8 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
 def _operands(
     step: ProgramStep, made: Mapping[int, ProgramStep], readers: Mapping[int, int], model: torch.nn.Module
 ) -> list[ProgramStep]:
-    """Returns the steps whose results a sum adds up, if they are convolutions and linear layers
-    that nobody else reads: one pass computes them all."""
+    """Returns the convolutions and linear layers whose results a sum adds up, if nobody else reads
+    these: one pass computes them all."""
     call = step.call
     if not call.by_row or call.target not in _ADDITIONS or call.kwargs or len(call.args) != 2:
         return []
@@ -298,11 +263,7 @@ def _is_summand(call: Call, model: torch.nn.Module) -> bool:
 
 def _free(steps: Sequence[ProgramStep], recording: Recording) -> None:
     kept = set(refs(recording.output))
-    last: dict[int, ProgramStep] = {}
-    for step in steps:
-        for one in step.reads:
-            last[one] = step
-        last[step.result] = step
+    last = {one: step for step in steps for one in (*step.reads, step.result)}
     for number, step in last.items():
         if number not in kept:
             step.frees.append(number)
@@ -319,26 +280,19 @@ def module_of(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:
 
 def is_relu(call: Call, model: torch.nn.Module) -> bool:
     module = module_of(call, model)
-    if module is not None:
-        return rules.kind_of(module) is torch.nn.ReLU
-    return call.target in _RELUS
+    return call.target in _RELUS if module is None else rules.kind_of(module) is torch.nn.ReLU
 
 
 def is_dropout(call: Call, model: torch.nn.Module) -> bool:
     module = module_of(call, model)
-    if module is not None:
-        return rules.kind_of(module) is torch.nn.Dropout
-    return call.target in _DROPOUTS
+    return call.target in _DROPOUTS if module is None else rules.kind_of(module) is torch.nn.Dropout
 
 
 def may_overwrite(call: Call, model: torch.nn.Module) -> bool:
     """Returns whether no gradient needs the result of a call."""
     module = module_of(call, model)
     if module is None:
-        return call.target in _SUMS or call.target in (
-            torch.nn.functional.layer_norm,
-            torch.nn.functional.linear,
-        )
+        return call.target in {*_SUMS, torch.nn.functional.layer_norm, torch.nn.functional.linear}
     kind = rules.kind_of(module)
     if kind in rules.LINEAR or isinstance(module, nn.NativeConv):
         return True
@@ -351,13 +305,11 @@ def rate_of(call: Call, model: torch.nn.Module, values: Mapping[int, Any]) -> fl
     module = module_of(call, model)
     if module is not None:
         return float(module.p) if module.training else 0.0  # type: ignore[arg-type]
-    names = (
-        ("input", "p", "training") if call.target is torch.nn.functional.dropout else ("input", "p", "train")
-    )
-    given = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+    training = "training" if call.target is torch.nn.functional.dropout else "train"
+    given = {**dict(zip(("input", "p", training), call.args, strict=False)), **call.kwargs}
     rate = given.get("p", 0.5)
     rate = values[rate.number] if isinstance(rate, Ref) else rate
-    return float(rate) if given.get(names[2], True) else 0.0
+    return float(rate) if given.get(training, True) else 0.0
 
 
 def is_convolution(step: ProgramStep) -> bool:

@@ -20,11 +20,8 @@ from pyg_batchgnn.types import Relation
 
 
 class Refusal(BaseException):
-    """The reason why a ``forward`` cannot be captured. It passes the user's ``except Exception``.
-
-    Attributes:
-        reason: a clause that follows "because", with the file and line.
-    """
+    """The reason why a ``forward`` cannot be captured: a clause that follows "because", with the
+    file and line. It passes the user's ``except Exception``."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -41,8 +38,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Edges:
-    """One row for each edge of a relation, of hops 1 to ``hops``, in the order of the edge
-    index."""
+    """One row for each edge of a relation, of hops 1 to ``hops``, as in the edge index."""
 
     relation: Relation | None
     hops: int
@@ -58,13 +54,9 @@ class BatchEdges:
 
 @dataclass(frozen=True)
 class SeedIds:
-    """The local ids of seeds, which are the ends of the links of a batch.
+    """The local ids of seeds, which are the ends of the links of a batch."""
 
-    Attributes:
-        name: the relation of the links, or the type.
-    """
-
-    name: Any
+    name: Any  # the relation of the links, or the type
 
 
 @dataclass(frozen=True)
@@ -88,13 +80,9 @@ Counter = tuple[str, Any, int]
 
 @dataclass(frozen=True)
 class Form:
-    """A sum of counters of a batch, each with a factor, and a constant.
+    """A sum of counters of a batch, each with a factor, and a constant."""
 
-    Attributes:
-        terms: the factors of the counters, without zeros.
-    """
-
-    terms: frozenset[tuple[Counter, int]]
+    terms: frozenset[tuple[Counter, int]]  # the factors of the counters, without zeros
     constant: float = 0
 
     @classmethod
@@ -103,7 +91,6 @@ class Form:
 
     @classmethod
     def prefix(cls, kind: str, name: Any, hops: int) -> Form:
-        """Returns the number of nodes, or edges, of the first hops."""
         return cls.of({(kind, name, hop): 1 for hop in range(hops + 1)})
 
     def plus(self, other: Form, sign: int = 1) -> Form:
@@ -113,18 +100,13 @@ class Form:
         return Form.of(found, self.constant + sign * other.constant)
 
     def value(self, count: Callable[[Counter], int]) -> Any:
-        """Returns the sum, an integer unless the constant is none."""
         return self.constant + sum(factor * count(one) for one, factor in self.terms)
 
 
 class Count(int):
-    """A number that follows from the sizes of a batch.
+    """A number that follows from the sizes of a batch."""
 
-    Attributes:
-        form: the sum of counters that it is.
-    """
-
-    form: Form
+    form: Form  # the sum of counters that it is
 
     def __new__(cls, value: int, form: Form) -> Count:
         made = super().__new__(cls, value)
@@ -145,18 +127,11 @@ def form_of(axis: Axis) -> Form | None:
 
 
 def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
-    """Returns the axis of the first ``form`` rows of a value, or None if that is no prefix by
-    hop."""
-    known = form_of(axis)
-    if form is None or known is None:
+    """Returns the axis of the first ``form`` rows of a value; None if that is no prefix by hop."""
+    if form is None or not isinstance(axis, (Nodes, Edges, BatchEdges)):
         return None
-    if not isinstance(axis, (Nodes, Edges, BatchEdges)):
-        return None
-    for hops in range(axis.hops + 1):
-        shorter = replace(axis, hops=hops)
-        if form_of(shorter) == form:
-            return shorter
-    return None
+    shorter = (replace(axis, hops=hops) for hops in range(axis.hops + 1))
+    return next((one for one in shorter if form_of(one) == form), None)
 
 
 # Calls ############################################################################################
@@ -171,20 +146,11 @@ class Ref:
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """The call of a module as one step.
-
-    Attributes:
-        path: its name in the model; empty for the model itself.
-        method: "forward", or "propagate" for the messages of a layer of the user's own.
-    """
-
-    path: str
-    method: str = "forward"
+    path: str  # its name in the model; empty for the model itself
+    method: str = "forward"  # "forward", or "propagate" for the messages of a layer of the user's own
 
 
 class Way(enum.Enum):
-    """The way in which the first rows of a convolution are computed."""
-
     NATIVE = "native"
     TRIMMED = "trimmed"
 
@@ -196,62 +162,37 @@ Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
 
 @dataclass
 class Call:
-    """A captured call.
-
-    Attributes:
-        target: a function, or a module by its path.
-        args, kwargs: the arguments, with a `Ref` for each value, and a `Count` for each number of
-            rows that a form tells.
-        results: the values that it made, in the order in which `flat` finds them.
-        by_row: each row of the results follows from the same row of the arguments.
-        message_passing: the call is one of a convolution over the edges of the batch, which may be
-            asked for its first rows: a native one, or another that is trimmed. None for all others.
-        names: the names of the positional arguments of a convolution.
-        names_of_results: the node types of the results of a `HeteroConv`, in their order.
-        columns: the sizes of the rows of its result.
-        note: why it computes all rows, if it reads rows of nodes and does.
-        layer: how many message passing layers were captured before.
-        where: the file and line of the user's code.
-        writes: it writes to a parameter, a buffer or running statistics, so that it runs once.
-        files: where it was called, the innermost file last.
-    """
+    """A captured call. Its arguments hold a `Ref` for each value, and a `Count` for each number of
+    rows that a form tells."""
 
     target: Callable[..., Any] | ModuleCall
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    results: list[int]
-    by_row: bool
-    message_passing: Way | None
-    layer: int
-    where: str
-    names: tuple[str, ...] = ()
-    names_of_results: tuple[str, ...] = ()
-    note: str = ""
-    columns: tuple[str, ...] = ()
-    writes: bool = False
-    files: tuple[str, ...] = ()
+    results: list[int]  # the values that it made, in the order in which `flat` finds them
+    by_row: bool  # each row of the results follows from the same row of the arguments
+    message_passing: Way | None  # of a convolution over the edges of the batch, if rows can be asked for
+    layer: int  # how many message passing layers were captured before
+    where: str  # the file and line of the user's code
+    names: tuple[str, ...] = ()  # of the positional arguments of a convolution
+    names_of_results: tuple[str, ...] = ()  # the node types of the results of a `HeteroConv`
+    note: str = ""  # why it computes all rows, if it reads rows of nodes and does
+    columns: tuple[str, ...] = ()  # the sizes of the rows of its result
+    writes: bool = False  # to a parameter, a buffer or running statistics, so that it runs once
+    files: tuple[str, ...] = ()  # where it was called, the innermost file last
 
 
 @dataclass
 class Recording:
-    """The calls of one plain call of a ``forward``.
-
-    Attributes:
-        axes: what the rows of each value are.
-        inputs: the numbers of the values that are inputs, in the order of `flat`.
-        output: a value, or a number, for each output of the graph.
-        returned: of each output, whether ``forward`` returns it; else it is the effect of a write.
-        result: what the rows of each tensor in the result of ``forward`` are, in its order.
-        branches: comparisons of sizes that the recording depends on.
-    """
-
     calls: list[Call] = field(default_factory=list)
-    axes: list[Axis] = field(default_factory=list)
+    axes: list[Axis] = field(default_factory=list)  # what the rows of each value are
+    #: the numbers of the values that are inputs, in the order of `flat`
     inputs: list[int] = field(default_factory=list)
-    output: list[Any] = field(default_factory=list)
+    output: list[Any] = field(default_factory=list)  # a value, or a number, for each output of the graph
+    #: of each output, whether ``forward`` returns it; else it is the effect of a write
     returned: list[bool] = field(default_factory=list)
+    #: what the rows of each tensor in the result of ``forward`` are, in its order
     result: list[Axis] = field(default_factory=list)
-    branches: list[str] = field(default_factory=list)
+    branches: list[str] = field(default_factory=list)  # comparisons of sizes that the recording depends on
 
     @property
     def notes(self) -> dict[str, str]:
@@ -288,8 +229,13 @@ def flat(tree: Any) -> list[Tensor]:
     return found
 
 
+def has_counts(tree: Any) -> bool:
+    found: list[bool] = []
+    mapped(tree, lambda leaf: found.append(isinstance(leaf, Count)))
+    return any(found)
+
+
 def refs(tree: Any) -> list[int]:
-    """Returns the numbers of the values in a tree of arguments."""
     found: list[int] = []
     mapped(tree, lambda leaf: found.append(leaf.number) if isinstance(leaf, Ref) else None)
     return found

@@ -48,24 +48,11 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
         memory_budget: int | str | None = None,
         scratch: str | Path | None = None,
     ) -> Tensor:
-        """Returns the output of all nodes, layer by layer, each node once from all its neighbours.
+        """Returns the output of the nodes of this process, [n, out_channels], layer by layer.
 
-        Weights and features of edges that the data holds are not used.
-
-        Args:
-            loader: a loader of this package, of any fanouts and seed nodes. PyG's own loaders go to
-                PyG's method.
-            device: as in PyG; the CPU where None.
-            embedding_device: as in PyG.
-            progress_bar: shows the progress.
-            cache: as in PyG; not needed with a loader of this package.
-            memory_budget: bytes (or a text like "2GiB") of the pieces that are computed at once,
-                and of the rows of layers; chosen where None.
-            scratch: the folder of rows that do not fit; see `AllNodes`.
-
-        Returns:
-            [n, out_channels], one row per node that this process owns. Where it does not fit, the
-            tensor is mapped from a file that is gone with it.
+        Weights and features of edges that the data holds are not used. ``memory_budget`` and
+        ``scratch`` are those of `pyg_batchgnn.inference`. Loaders other than this package's go to
+        PyG's method, which takes ``device``, ``embedding_device`` and ``cache``.
 
         Raises:
             TypeError: ``loader`` is no loader.
@@ -107,24 +94,18 @@ class AcceleratedGAT(AcceleratedModel, torch_geometric.nn.GAT):
 # Replacing ########################################################################################
 
 Module = torch.nn.Module
+Report = Callable[[AccelerationReport], None]
 
 #: The class that each class becomes. An instance keeps its parameters and attributes.
 NATIVE: dict[type[Module], type[Module]] = {
-    torch_geometric.nn.GraphSAGE: AcceleratedGraphSAGE,
-    torch_geometric.nn.GCN: AcceleratedGCN,
-    torch_geometric.nn.GIN: AcceleratedGIN,
-    torch_geometric.nn.GAT: AcceleratedGAT,
-    torch_geometric.nn.SAGEConv: modules.AcceleratedSAGEConv,
-    torch_geometric.nn.GCNConv: modules.AcceleratedGCNConv,
-    torch_geometric.nn.GINConv: modules.AcceleratedGINConv,
-    torch_geometric.nn.GATConv: modules.AcceleratedGATConv,
-    torch_geometric.nn.GATv2Conv: modules.AcceleratedGATv2Conv,
-    torch_geometric.nn.TransformerConv: modules.AcceleratedTransformerConv,
-    torch_geometric.nn.HeteroConv: AcceleratedHeteroConv,
-    torch_geometric.nn.MLP: modules.AcceleratedMLP,
-    torch.nn.BatchNorm1d: modules.AcceleratedBatchNorm1d,
-    torch.nn.ReLU: modules.AcceleratedReLU,
-    torch.nn.Dropout: modules.AcceleratedDropout,
+    one.stands_for: one
+    for one in (
+        *(AcceleratedGraphSAGE, AcceleratedGCN, AcceleratedGIN, AcceleratedGAT, AcceleratedHeteroConv),
+        *(modules.AcceleratedSAGEConv, modules.AcceleratedGCNConv, modules.AcceleratedGINConv),
+        *(modules.AcceleratedGATConv, modules.AcceleratedGATv2Conv, modules.AcceleratedTransformerConv),
+        *(modules.AcceleratedMLP, modules.AcceleratedBatchNorm1d, modules.AcceleratedReLU),
+        modules.AcceleratedDropout,
+    )
 }
 _CHECKS: dict[type[Module], Callable[..., None]] = {
     torch_geometric.nn.SAGEConv: nn.SAGEConv.check,
@@ -145,12 +126,8 @@ def concerns(module: Module) -> bool:
 
 
 def reason_against(module: Module, places: int) -> str | None:
-    """Returns the reason to leave a module, or None if it can be replaced.
-
-    Args:
-        module: one that `concerns`.
-        places: how often it occurs in the model.
-    """
+    """Returns the reason to leave a module that `concerns`, or None if it can be replaced.
+    ``places``: how often it occurs in the model."""
     kind = type(module)
     if parametrize.is_parametrized(module):
         return "it has parametrisations"
@@ -161,21 +138,15 @@ def reason_against(module: Module, places: int) -> str | None:
         return f"the same instance stands in {places} places"
     if _is_hooked(module):
         return "it has hooks"
-    if isinstance(module, torch_geometric.nn.MLP):
-        inside = _reason_inside(module)
-        if inside is not None:
-            return inside
+    if isinstance(module, torch_geometric.nn.MLP) and (inside := _reason_inside(module)) is not None:
+        return inside
     try:
-        _CHECKS.get(kind, _accept)(module)
+        _CHECKS.get(kind, lambda _: None)(module)
     except ValueError as error:
         return str(error)
     except (AttributeError, TypeError, KeyError) as error:  # of attributes that were deleted
         return f"it is not as PyG made it: {error}"
     return None
-
-
-def _accept(module: Module) -> None:
-    del module
 
 
 def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
@@ -190,8 +161,7 @@ def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
 
 
 def is_fused(module: Module, name: str) -> bool:
-    """Returns whether a native module computes its part ``name`` itself, which then stays as it
-    is."""
+    """Returns whether a native module computes its part ``name`` itself."""
     return isinstance(module, (AcceleratedModel, modules.AcceleratedMLP)) and name in ("act", "dropout")
 
 
@@ -253,7 +223,11 @@ def accelerate(
         raise TypeError(f"accelerate takes a torch.nn.Module, got {type(model).__name__}")
     if not callable(report):
         raise TypeError(f"report takes a function such as print, got {report!r}")
-    _check_trims(trims, rows)
+    for one in trims:
+        if not (isinstance(one, type) and issubclass(one, Module)):
+            raise TypeError(f"trims holds classes of layers, got {one!r}")
+    if rows not in (None, "seeds"):
+        raise ValueError(f"rows must be None or 'seeds', got {rows!r}")
     places = Counter(id(module) for _, module in model.named_modules(remove_duplicate=False))
     found = AccelerationReport()
     _visit(model, "", places, found, report)
@@ -262,21 +236,7 @@ def accelerate(
     return model
 
 
-def _check_trims(trims: Sequence[type[Module]], rows: str | None) -> None:
-    for one in trims:
-        if not (isinstance(one, type) and issubclass(one, Module)):
-            raise TypeError(f"trims holds classes of layers, got {one!r}")
-    if rows not in (None, "seeds"):
-        raise ValueError(f"rows must be None or 'seeds', got {rows!r}")
-
-
-def _trace(
-    model: torch.nn.Module,
-    trims: tuple[type[Module], ...],
-    rows: str | None,
-    report: Callable[[AccelerationReport], None],
-) -> None:
-    """Makes a model capture its ``forward`` when it is called."""
+def _trace(model: Module, trims: tuple[type[Module], ...], rows: str | None, report: Report) -> None:
     kind = type(model)
     if not isinstance(model, TracedModel):
         of_torch = kind.__module__.startswith("torch.") and not isinstance(model, torch.fx.GraphModule)
@@ -293,22 +253,14 @@ def _trace(
 
 
 def _has_a_forward(module: Module) -> bool:
-    """Returns whether a user wrote a part of a model over layers.
-
-    It is captured by itself where the model around it cannot be.
-    """
+    """Returns whether a user wrote a part of a model over layers. It is captured by itself where
+    the model around it cannot be."""
     of_users = not type(module).__module__.startswith(("torch.", "torch_geometric.", "pyg_batchgnn."))
     is_layer = isinstance(module, (MessagePassing, torch.nn.ModuleList, torch.nn.ModuleDict))
     return of_users and not is_layer and any(isinstance(one, MessagePassing) for one in module.modules())
 
 
-def _visit(
-    module: torch.nn.Module,
-    name: str,
-    places: Counter[int],
-    report: AccelerationReport,
-    tell: Callable[[AccelerationReport], None],
-) -> None:
+def _visit(module: Module, name: str, places: Counter[int], report: AccelerationReport, tell: Report) -> None:
     kind = type(module)
     if concerns(module) and kind not in NATIVE.values():
         why = reason_against(module, places[id(module)])

@@ -125,7 +125,6 @@ _INSTEAD = {
 
 
 def forward_report(recording: Recording, model: torch.nn.Module) -> ForwardReport:
-    """Returns how the calls of a captured ``forward`` are computed."""
     calls = (_call_report(one, recording, model) for one in recording.calls)
     return ForwardReport(type(model).__name__, model.training, tuple(one for one in calls if one))
 
@@ -150,5 +149,4 @@ def _call_report(call: Call, recording: Recording, model: torch.nn.Module) -> Ca
 
 
 def refused(model: torch.nn.Module, why: str) -> ForwardReport:
-    """Returns the report of a ``forward`` that is called plainly."""
     return ForwardReport(type(model).__name__, model.training, (), why)

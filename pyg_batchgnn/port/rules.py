@@ -13,13 +13,8 @@ from torch import Tensor
 
 from pyg_batchgnn.port.recording import Count, Form
 
-
-def _words(text: str) -> list[str]:
-    return text.split()
-
-
 #: Element by element, of one or several tensors.
-_ELEMENTWISE = _words("""
+_ELEMENTWISE = """
     abs absolute acos acosh add addcdiv addcmul alpha_dropout angle arctan arctan2 asin asinh
     atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor bfloat16 bool celu ceil
     clamp clamp_max clamp_min clip clone contiguous copysign cos cosh deg2rad detach div divide
@@ -35,7 +30,7 @@ _ELEMENTWISE = _words("""
     __rpow__ __rdiv__ __rfloordiv__ __rmod__ __pow__ __truediv__ __rtruediv__ __floordiv__
     __mod__ __neg__ __abs__ __add__ __radd__ __sub__ __mul__ __rmul__ __eq__ __ne__ __lt__
     __le__ __gt__ __ge__ truediv floordiv mod and_ or_ xor invert zeros_like ones_like full_like
-""")
+"""
 #: Along the dimension ``dim``, which must not be that of the rows. The number is the place of it.
 _ALONG = {
     **dict.fromkeys(("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "glu", "logcumsumexp"), 1),
@@ -46,26 +41,13 @@ _ALONG = {
         ("std", "var", "median", "all", "any", "sort", "argsort", "unbind", "squeeze", "unsqueeze"), 1
     ),
     **dict.fromkeys(("chunk", "split", "tensor_split", "topk"), 2),
-    **{
-        "cat": 1,
-        "concat": 1,
-        "concatenate": 1,
-        "stack": 1,
-        "flip": 1,
-        "flatten": 1,
-        "unflatten": 1,
-        "narrow": 1,
-    },
+    **dict.fromkeys(("cat", "concat", "concatenate", "stack", "flip", "flatten", "unflatten", "narrow"), 1),
     **{"norm": 2, "normalize": 2, "index_select": 1, "select": 1, "kthvalue": 2, "cosine_similarity": 2},
 }
 #: What `_ALONG` does without a dimension, if that is safe.
 _DEFAULT_DIM = {
-    "glu": -1,
+    **dict.fromkeys(("glu", "topk", "sort", "argsort"), -1),
     "normalize": 1,
-    "unsqueeze": None,
-    "topk": -1,
-    "sort": -1,
-    "argsort": -1,
     "cosine_similarity": 1,
 }
 #: Products of rows with a fixed matrix.
@@ -73,6 +55,8 @@ _PRODUCTS = ("linear", "matmul", "mm", "__matmul__")
 GETITEM = {Tensor.__getitem__, operator.getitem}
 _RESHAPES = ("view", "reshape", "repeat", "expand")
 
+#: Returns whether a tensor has the rows in question.
+HasRows = Callable[[Any], bool]
 _HOMES = (torch, Tensor, F, torch.special, torch._C._nn, operator)
 
 
@@ -86,7 +70,7 @@ def _named(names: Iterable[str]) -> dict[Any, str]:
     return found
 
 
-_BY_ELEMENT, _BY_DIM = _named(_ELEMENTWISE), _named(_ALONG)
+_BY_ELEMENT, _BY_DIM = _named(_ELEMENTWISE.split()), _named(_ALONG)
 _PRODUCT, _RESHAPE = _named(_PRODUCTS), _named(_RESHAPES)
 _TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
 _CELL = {getattr(torch._VF, name) for name in ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")}
@@ -101,19 +85,11 @@ DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu")
 
 
 def is_by_row(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    rows: Callable[[Any], bool],
-    form: Form | None,
+    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], rows: HasRows, form: Form | None
 ) -> bool:
-    """Returns whether each row of the result follows from the same row of the arguments.
-
-    Args:
-        form: the number of rows.
-        rows: whether a tensor has the rows in question. The others have the same value whatever
-            rows are computed.
-    """
+    """Returns whether each row of the result follows from the same row of the arguments. ``rows``:
+    whether a tensor has the rows in question; the others have the same value whatever rows are
+    computed. ``form``: the number of rows."""
     given = list(tensors(args)) + list(tensors(kwargs))
     if not given or not args or (function in (torch.where, Tensor.where) and len(given) < 2):
         return False
@@ -125,9 +101,8 @@ def is_by_row(
     if name is not None:
         return _is_along_columns(name, args, kwargs, given, rows)
     if function in _PRODUCT:
-        return (
-            rows(args[0]) and args[0].dim() >= 2 and not any(map(rows, given[1:])) and _is_matrix(given[1:])
-        )
+        is_matrix = len(given) > 1 and given[1].dim() in (1, 2)
+        return is_matrix and rows(args[0]) and args[0].dim() >= 2 and not any(map(rows, given[1:]))
     if function in _RESHAPE:
         return _keeps_first(_RESHAPE[function], args, kwargs, form)
     if function in _TRANSPOSES:
@@ -196,13 +171,8 @@ def _broadcasts(given: Sequence[Tensor], rows: Callable[[Any], bool]) -> bool:
     return True
 
 
-def _is_matrix(given: Sequence[Tensor]) -> bool:
-    return bool(given) and given[0].dim() in (1, 2)
-
-
 def _sums_no_rows(args: Sequence[Any], rows: Callable[[Any], bool]) -> bool:
-    """Returns whether the rows of an ``einsum`` have a letter of their own, which comes first in
-    the result."""
+    """Returns whether the rows of an ``einsum`` have a letter of their own, first in the result."""
     equation, *rest = args
     operands = rest[0] if len(rest) == 1 and isinstance(rest[0], (list, tuple)) else rest
     if not isinstance(equation, str) or "->" not in equation:
@@ -241,11 +211,7 @@ def _dim(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _is_along_columns(
-    name: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    given: Sequence[Tensor],
-    rows: Callable[[Any], bool],
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], given: Sequence[Tensor], rows: HasRows
 ) -> bool:
     if name in ("max", "min") and len(args) > 1 and isinstance(args[1], Tensor):
         return _broadcasts(given, rows)
@@ -262,20 +228,7 @@ def _is_along_columns(
     return bool(dims) and all(type(one) is int and one % max(1, most) != 0 for one in dims)
 
 
-def counts_rows(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Returns whether a function returns a tensor for each row, or for some rows, of its first."""
-    name = _BY_DIM.get(function)
-    if name not in ("unbind", "split", "chunk"):
-        return False
-    size = args[1] if len(args) > 1 else kwargs.get("split_size_or_sections", kwargs.get("split_size"))
-    if name == "split" and isinstance(size, (tuple, list)):
-        return False
-    dim = _dim(name, args, kwargs)
-    return dim is None or int(dim) % max(1, args[0].dim() if args else 1) == 0
-
-
 def _keeps_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], form: Form | None) -> bool:
-    """Returns whether a new shape keeps the dimension of the rows."""
     x, shape = args[0], list(args[1:])
     if kwargs or not shape:
         return False
@@ -305,7 +258,6 @@ def _leaves_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def new_shape(args: Sequence[Any], rows: int) -> tuple[Any, ...]:
-    """Returns the arguments of a reshape for another number of rows."""
     x, shape = args[0], args[1:]
     nested = bool(shape) and isinstance(shape[0], (tuple, list))
     sizes = list(shape[0]) if nested else list(shape)
@@ -320,14 +272,14 @@ def is_reshape(function: Any) -> bool:
 
 # Modules ##########################################################################################
 
-_BY_ELEMENT_MODULES = (
+BY_ELEMENT_MODULES = (
     *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
     *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),
     *(torch.nn.Hardtanh, torch.nn.Hardswish, torch.nn.Hardsigmoid, torch.nn.LogSigmoid, torch.nn.Identity),
     *(torch.nn.Softsign, torch.nn.Softshrink, torch.nn.Hardshrink, torch.nn.Tanhshrink, torch.nn.Threshold),
     *(torch.nn.Dropout, torch.nn.AlphaDropout, torch.nn.RReLU),
 )
-_CELLS = (torch.nn.GRUCell, torch.nn.LSTMCell, torch.nn.RNNCell)
+_OF_ROWS = (torch.nn.GRUCell, torch.nn.LSTMCell, torch.nn.RNNCell, torch_geometric.nn.JumpingKnowledge)
 _SOFTMAX = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin)
 LINEAR = (torch.nn.Linear, torch_geometric.nn.Linear)
 PygBatchNorm = torch_geometric.nn.BatchNorm
@@ -341,11 +293,6 @@ _KEEPING = (
 )
 
 
-def takes_vectors(module: torch.nn.Module) -> bool:
-    """Returns whether a module computes each entry of a vector by itself."""
-    return kind_of(module) in (*_BY_ELEMENT_MODULES, torch.nn.Embedding)
-
-
 def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
     """Returns the class that the user wrote, of a module that may have been made native."""
     kind: type[torch.nn.Module] = getattr(module, "stands_for", type(module))
@@ -356,7 +303,7 @@ def module_rule(module: torch.nn.Module) -> str | None:
     """Returns "row" for a module that computes each row by itself, "whole" for one that keeps rows
     and looks at all of them, and None for one whose ``forward`` is captured call by call."""
     kind = kind_of(module)
-    if kind in _BY_ELEMENT_MODULES or kind in LINEAR or kind in _BATCH_NORMS or kind in _CELLS:
+    if kind in BY_ELEMENT_MODULES or kind in LINEAR or kind in _BATCH_NORMS or kind in _OF_ROWS:
         return "row"
     if kind in _SOFTMAX:
         return "row" if module.dim in (None, 1, -1) else "whole"
@@ -366,13 +313,11 @@ def module_rule(module: torch.nn.Module) -> str | None:
         return "row" if len(module.normalized_shape) == 1 else "whole"  # type: ignore[arg-type]
     if kind is torch_geometric.nn.LayerNorm and module.mode == "node":
         return "row"
-    if kind in (torch.nn.Embedding,):
+    if kind is torch.nn.Embedding:
         return "row" if module.max_norm is None and not module.scale_grad_by_freq else "whole"
     if kind is torch_geometric.nn.MLP:
         norms: Any = module.norms
         return "row" if all(module_rule(part) == "row" for part in norms) else "whole"
-    if kind is torch_geometric.nn.JumpingKnowledge:
-        return "row"
     if kind is torch_geometric.nn.InstanceNorm and not takes_row_statistics(module):
         return "row"
     return "whole" if kind in _KEEPING else None
@@ -385,16 +330,7 @@ def takes_row_statistics(module: torch.nn.Module) -> bool:
     return module.training or module.running_mean is None
 
 
-def named_arguments(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Returns the arguments of a call of a module by the names in its ``forward``, without None."""
-    given = {**dict(zip(argument_names(module), args, strict=False)), **kwargs}
-    return {name: one for name, one in given.items() if one is not None}
-
-
 def argument_names(module: torch.nn.Module) -> tuple[str, ...]:
-    """Returns the names of the positional arguments of a module's ``forward``."""
     code: Any = kind_of(module).forward.__code__
     names: tuple[str, ...] = code.co_varnames[1 : code.co_argcount]
     return names

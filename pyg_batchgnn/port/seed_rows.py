@@ -7,7 +7,7 @@ gradient of other rows arrives, the layers are computed once more for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,24 +17,11 @@ from pyg_batchgnn import ops
 
 
 def with_seed_rows(
-    values: Tensor,
-    seeds: Tensor,
-    leaves: Sequence[Tensor],
-    again: Callable[[], Tensor],
-    used: Callable[[], None],
+    values: Tensor, seeds: Tensor, leaves: list[Tensor], again: Callable[[], Tensor], used: Callable[[], None]
 ) -> Tensor:
-    """Puts the rows of the seeds above the values of the other rows.
-
-    Args:
-        values: [N, C], without a gradient; overwritten.
-        seeds: [S, C], the rows of the seeds, with their gradient.
-        leaves: the tensors that take a gradient from the other rows.
-        again: computes all rows once more, with gradients of the leaves.
-        used: is called if a gradient of other rows arrived.
-
-    Returns:
-        [N, C], in the memory of ``values``.
-    """
+    """Puts the rows of the seeds, [S, C] with their gradient, above ``values``, [N, C] without one.
+    If a gradient of other rows arrives, ``used`` is called, and ``again`` computes all rows
+    again."""
     result: Tensor = _SeedRows.apply(values, seeds, again, used, *leaves)
     return result
 
@@ -51,14 +38,7 @@ def with_this_autocast(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 class _SeedRows(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        values: Tensor,
-        seeds: Tensor,
-        again: Callable[[], Tensor],
-        used: Callable[[], None],
-        *leaves: Tensor,
-    ) -> Tensor:
+    def forward(ctx: Any, values: Tensor, seeds: Tensor, again: Any, used: Any, *leaves: Tensor) -> Tensor:
         values[: seeds.size(0)] = seeds
         ctx.mark_dirty(values)
         ctx.count, ctx.again, ctx.used, ctx.leaves = seeds.size(0), again, used, leaves

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from torch import Tensor
 
 from pyg_batchgnn import nn, ops
+from pyg_batchgnn.nn import LayerGraph
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys
 from pyg_batchgnn.port.recording import Counter
 from pyg_batchgnn.types import Relation, SampledMinibatch
@@ -29,43 +30,22 @@ class Structure(Protocol):
     """
 
     @property
-    def hops(self) -> int:
-        """H."""
-        ...
+    def hops(self) -> int: ...
 
     def counter(self, counter: Counter) -> int:
         """Returns the number of nodes or edges of a hop."""
-        ...
-
-    def sizes(self) -> tuple[int, ...]:
-        """Returns the numbers of nodes and edges."""
-        ...
 
     def has(self, relation: RelationName) -> bool:
         """Returns whether there are edges of a relation, which may be none."""
-        ...
 
-    def graph(
-        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
-    ) -> nn.LayerGraph:
-        """Returns the edges of a convolution.
-
-        Args:
-            layer: its number for the keys of dropout, from 1.
-            targets: the hops of the nodes whose rows are computed.
-            edges: the hops of the edges that it is called with.
-            drops: whether the convolution drops elements now.
-        """
-        ...
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
+        """Returns the edges of a convolution. ``layer``: its number for the keys of dropout, from
+        1. ``targets``: the hops of the nodes whose rows are computed. ``edges``: the hops of the
+        edges that it is called with. ``drops``: whether it drops elements now."""
 
     def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
-        """Returns the key of a dropout, and the ids of its rows (None: row numbers).
-
-        Args:
-            layer: the number of convolutions before it.
-            place: the number of dropouts before it since then.
-        """
-        ...
+        """Returns the key of a dropout, and the ids of its rows (None: row numbers). ``layer``: the
+        number of convolutions before it. ``place``: the number of dropouts before it since then."""
 
 
 def prefix(structure: Structure, kind: str, name: Any, hops: int) -> int:
@@ -74,10 +54,8 @@ def prefix(structure: Structure, kind: str, name: Any, hops: int) -> int:
 
 
 class DrawnKey:
-    """A number that is drawn from torch's generator once for some passes, if one of them drops.
-
-    It is added to the keys of a sample. So every training pass over a batch drops other elements.
-    """
+    """A number that is drawn from torch's generator once for some passes, if one of them drops. It
+    is added to the keys of a sample, so that every training pass drops other elements."""
 
     def __init__(self) -> None:
         self._drawn: int | None = None
@@ -90,33 +68,20 @@ class DrawnKey:
 
 @dataclass(frozen=True)
 class UnsampledGraph:
-    """A graph whose hops are not known. Dropout draws its keys from torch's generator.
+    """A graph whose hops are not known. Dropout draws its keys from torch's generator."""
 
-    Attributes:
-        edge_index: [2, E] by relation.
-        nodes: the number of nodes of each type.
-    """
-
-    edge_index: Mapping[RelationName, Tensor]
-    nodes: Mapping[TypeName, int]
-
-    @property
-    def hops(self) -> int:
-        return 0
+    edge_index: Mapping[RelationName, Tensor]  # [2, E] by relation
+    nodes: Mapping[TypeName, int]  # the number of nodes of each type
+    hops: ClassVar[int] = 0
 
     def counter(self, counter: Counter) -> int:
         kind, name, _ = counter
         return self.nodes[name] if kind == "nodes" else self.edge_index[name].size(1)
 
-    def sizes(self) -> tuple[int, ...]:
-        return (*self.nodes.values(), *(one.size(1) for one in self.edge_index.values()))
-
     def has(self, relation: RelationName) -> bool:
         return relation in self.edge_index
 
-    def graph(
-        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
-    ) -> nn.LayerGraph:
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         del layer, targets, edges, drops
         source, _, target = relation or (None, None, None)
         return nn.whole_graph(self.edge_index[relation], self.nodes[source], self.nodes[target])
@@ -128,20 +93,11 @@ class UnsampledGraph:
 
 @dataclass(frozen=True)
 class SampledBatch:
-    """A sampled batch with known hops.
-
-    Attributes:
-        relations: the edges of each relation.
-        nodes: the nodes of each type.
-        keys: what dropout is keyed by, if a loader of this process made the sample.
-        drawn: is added to the keys.
-    """
-
-    relations: Mapping[RelationName, PrefixEdges]
-    nodes: Mapping[TypeName, NodesByHop]
+    relations: Mapping[RelationName, PrefixEdges]  # the edges of each relation
+    nodes: Mapping[TypeName, NodesByHop]  # the nodes of each type
     hops: int
-    keys: SampleKeys | None
-    drawn: DrawnKey
+    keys: SampleKeys | None  # what dropout is keyed by, if a loader of this process made the sample
+    drawn: DrawnKey  # is added to the keys
 
     @classmethod
     def of_one_type(cls, edges: PrefixEdges) -> SampledBatch:
@@ -153,21 +109,14 @@ class SampledBatch:
             return self.nodes[name].per_hop[hop]
         return 0 if hop == 0 else self.relations[name].edges_per_hop[hop - 1]
 
-    def sizes(self) -> tuple[int, ...]:
-        nodes = (count for one in self.nodes.values() for count in one.per_hop)
-        return (*nodes, *(count for one in self.relations.values() for count in one.edges_per_hop))
-
     def has(self, relation: RelationName) -> bool:
         return relation in self.relations
 
-    def graph(
-        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
-    ) -> nn.LayerGraph:
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         padded = targets >= edges
         hops = edges if padded else targets + 1
-        graph = self.relations[relation].graph(
-            layer, hops, padded=padded, normalised_by=None if padded else edges
-        )
+        of_all = None if padded else edges
+        graph = self.relations[relation].graph(layer, hops, padded=padded, normalised_by=of_all)
         return replace(graph, key=self.drawn.fold(graph.key)) if drops and graph.key is not None else graph
 
     def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
@@ -175,9 +124,8 @@ class SampledBatch:
             return ops.drawn_key(), None
         keys = self.keys if name is None else replace(self.keys, names=(name,))
         key = self.drawn.fold(keys.of_layer(layer))
-        return key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place)), self.nodes[name].ids(
-            rows
-        )
+        key = key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place))
+        return key, self.nodes[name].ids(rows)
 
 
 @dataclass(frozen=True)
@@ -186,10 +134,7 @@ class InducedBatch:
 
     minibatch: SampledMinibatch
     drawn: DrawnKey
-
-    @property
-    def hops(self) -> int:
-        return 0
+    hops: ClassVar[int] = 0
 
     def counter(self, counter: Counter) -> int:
         kind, name, _ = counter
@@ -197,15 +142,10 @@ class InducedBatch:
             return (self.minibatch.nodes[0] if name is None else self.minibatch.nodes_of(name)).node.numel()
         return (self.minibatch.edges[0] if name is None else self.minibatch.edges_of(name)).num_edges
 
-    def sizes(self) -> tuple[int, ...]:
-        return self.minibatch.num_nodes, self.minibatch.num_edges
-
     def has(self, relation: RelationName) -> bool:
         return relation is None or relation in self.minibatch.schema.relations
 
-    def graph(
-        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
-    ) -> nn.LayerGraph:
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> LayerGraph:
         del targets, edges
         graph = nn.layer_graph(self.minibatch, layer, relation)
         return replace(graph, key=self.drawn.fold(graph.dropout_key())) if drops else graph
@@ -220,24 +160,13 @@ class InducedBatch:
 
 
 class PrefixLayer(nn.TypedEdges):
-    """The edges of a layer of several relations.
-
-    Args:
-        relations: the relations that it is called with.
-        layer, targets, edges, drops: as in `Structure.graph`.
-    """
+    """The edges of several relations. ``of_layer``: the last four arguments of
+    `Structure.graph`."""
 
     def __init__(
-        self,
-        structure: Structure,
-        relations: Collection[Relation],
-        layer: int,
-        targets: int,
-        edges: int,
-        drops: bool,
+        self, structure: Structure, relations: Collection[Relation], of_layer: tuple[int, int, int, bool]
     ) -> None:
-        self._structure, self._relations = structure, relations
-        self._of_layer = layer, targets, edges, drops
+        self._structure, self._relations, self._of_layer = structure, relations, of_layer
 
     def graph(self, relation: Relation) -> nn.LayerGraph | None:
         if relation not in self._relations or not self._structure.has(relation):

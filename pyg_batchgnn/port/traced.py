@@ -22,7 +22,7 @@ from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.capture import Captured, CapturedFunction, Done, Miss
-from pyg_batchgnn.port.check import difference
+from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.graph_run import axes_of_outputs, axes_of_result, run_graph
@@ -53,23 +53,15 @@ _TOO_MANY = "it was captured {} times for other arguments and attributes"
 
 @dataclass
 class Graph:
-    """A captured ``forward``, and the programs that compute what is asked of it.
+    """A captured ``forward``, and the programs that compute what is asked of it."""
 
-    Attributes:
-        captured: the graph of Dynamo.
-        leaves: of each placeholder, its number among the tensors of the arguments, or None.
-        programs: by whether the seeds' rows alone are wanted.
-        draws: numbers are drawn anew whenever it runs, beside the one of its own dropout.
-        wrong: the reason why it is not used, or empty.
-        states: by the number of a call, the options of the module that it calls.
-    """
-
-    captured: Captured
+    captured: Captured  # the graph of Dynamo
     recording: Recording
-    leaves: list[int | None]
-    programs: dict[bool, Program] = field(default_factory=dict)
-    draws: bool = False
-    wrong: str = ""
+    leaves: list[int | None]  # of each placeholder, its number among the tensors of the arguments, or None
+    programs: dict[bool, Program] = field(default_factory=dict)  # by whether the seeds' rows alone are wanted
+    draws: bool = False  # numbers are drawn anew whenever it runs, beside the one of its own dropout
+    wrong: str = ""  # the reason why it is not used, or empty
+    #: by the number of a call, the options of the module that it calls
     states: dict[int, Any] = field(default_factory=dict)
 
     def program(self, model: torch.nn.Module, *, seeds: bool) -> Program:
@@ -77,76 +69,53 @@ class Graph:
             self.programs[seeds] = Program(self.recording, model, seeds=seeds)
         return self.programs[seeds]
 
+    def returned_axes(self) -> list[Axis | None]:
+        """Returns what the rows of each output are; None of those that are not returned."""
+        outputs = zip(self.recording.output, self.recording.returned, strict=True)
+        axes = self.recording.axes
+        return [axes[one.number] if returned and isinstance(one, Ref) else None for one, returned in outputs]
+
     def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
-        """Returns why rows cannot be computed as they were when ``forward`` was captured, or
-        None."""
+        """Returns why rows cannot be computed as they were at the time of the capture, or None."""
         for number, call in enumerate(self.recording.calls):
             if not isinstance(call.target, ModuleCall):
                 continue
             conv = model.get_submodule(call.target.path)
             if call.message_passing is None:
-                state = _state_of_leaf(conv)
+                # which rows it looks at, and which it writes to
+                looks = rules.module_rule(conv), rules.takes_row_statistics(conv)
+                state = *looks, getattr(conv, "inplace", False), conv.training
                 if self.states.setdefault(number, state) != state:
                     return f"options of {call.target.path} changed"
-            if call.message_passing is not Way.TRIMMED:
-                continue
-            if call.target.method == "forward" and not isinstance(conv, HeteroConv):
+            trimmed = call.message_passing is Way.TRIMMED and call.target.method == "forward"
+            if trimmed and not isinstance(conv, HeteroConv):
                 reason = foreign.whole_reason(conv, None, trims)
                 if reason is not None:
                     return reason
         return None
 
 
-def _state_of_leaf(module: torch.nn.Module) -> Any:
-    """Returns what decides which rows a module looks at, and which it writes to."""
-    return (
-        rules.module_rule(module),
-        rules.takes_row_statistics(module),
-        getattr(module, "inplace", False),
-        module.training,
-    )
-
-
 @dataclass
 class Entry:
-    """What is known of calls with arguments of one pattern.
-
-    Attributes:
-        refused: why ``forward`` cannot be captured, by the modes that it was called in.
-    """
-
     function: CapturedFunction = field(default_factory=CapturedFunction)
+    #: why ``forward`` cannot be captured, by the modes that it was called in
     refused: dict[Any, str] = field(default_factory=dict)
 
 
 @dataclass
 class Tracing:
-    """The graphs of a model's ``forward``, and how it was accelerated.
-
-    Attributes:
-        trims: classes of convolutions that the user declares safe to trim.
-        rows: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
-        report: is told how ``forward`` is computed.
-        uses_all_rows: True once a loss used other rows than the seeds'.
-        is_sequential: the model is a `Sequential` of PyG without a ``forward`` of the user's.
-        entries: by the pattern of the arguments.
-        graphs: all that were captured.
-        result: what the rows of each tensor in the result are, if a graph told.
-        warned: the subjects of warnings that were given.
-        told: the reasons that were reported.
-        classes: the methods of the user's classes in the last call.
-    """
-
+    #: classes of convolutions that the user declares safe to trim
     trims: tuple[type[torch.nn.Module], ...] = ()
-    rows: str | None = None
-    report: Callable[[AccelerationReport], None] = log_report
-    uses_all_rows: bool = False
-    is_sequential: bool = False
-    entries: dict[Any, Entry] = field(default_factory=dict)
-    graphs: list[Graph] = field(default_factory=list)
-    result: list[Axis] | None = None
-    warned: set[str] = field(default_factory=set)
-    told: set[str] = field(default_factory=set)
+    rows: str | None = None  # "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds
+    report: Callable[[AccelerationReport], None] = log_report  # is told how ``forward`` is computed
+    uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
+    is_sequential: bool = False  # the model is a `Sequential` of PyG without a ``forward`` of the user's
+    entries: dict[Any, Entry] = field(default_factory=dict)  # by the pattern of the arguments
+    graphs: list[Graph] = field(default_factory=list)  # all that were captured
+    result: list[Axis] | None = None  # what the rows of each tensor in the result are, if a graph told
+    warned: set[str] = field(default_factory=set)  # the subjects of warnings that were given
+    told: set[str] = field(default_factory=set)  # the reasons that were reported
+    #: the methods of the user's classes in the last call
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: Any) -> Tracing:
@@ -159,9 +128,6 @@ class Tracing:
         if pattern not in self.entries:
             self.entries[pattern] = Entry()
         return self.entries[pattern]
-
-    def note_all_rows(self) -> None:
-        self.uses_all_rows = True
 
     def warn(self, subject: str, text: str) -> None:
         """Warns of what costs speed or changes numbers, once for each subject."""
@@ -193,10 +159,8 @@ class Tracing:
 
 
 class TracedModel(torch.nn.Module):
-    """A user's model that `accelerate` traces. It stands before the user's class.
-
-    It is called as the user's model is, with the same results, or as ``model(batch)``.
-    """
+    """A user's model that `accelerate` traces, before the user's class. It is called as the user's
+    model is, with the same results, or as ``model(batch)``."""
 
     stands_for: ClassVar[type[torch.nn.Module]]
     #: The parameters that a batch gives values to; all where None.
@@ -300,11 +264,8 @@ def _is_sparse(one: Any) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _forward_of_sequential(names: tuple[str, ...]) -> Callable[..., Any]:
-    """Returns a ``forward`` for a `Sequential` of PyG, as a function of it and its arguments.
-
-    PyG writes one for each instance, and puts it on the class as well: that of another one may
-    stand there.
-    """
+    """Returns a ``forward`` for a `Sequential` of PyG, as a function of it and its arguments. PyG
+    writes one for each instance, and puts it on the class, where that of another may stand."""
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         values, found = {**dict(zip(names, args, strict=False)), **kwargs}, None
@@ -352,25 +313,14 @@ def traced_class(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
 
 @dataclass(frozen=True)
 class Plain:
-    """The verdict that a call is a plain one.
-
-    Attributes:
-        reason: if it is a new one.
-        cuts: the result is cut to the rows of the seeds, as graphs of the model tell.
-        forget: takes the verdict back.
-    """
-
-    reason: str | None = None
-    cuts: bool = True
-    forget: Callable[[], Any] = lambda: None
+    reason: str | None = None  # if it is a new one
+    cuts: bool = True  # the result is cut to the rows of the seeds, as graphs of the model tell
+    forget: Callable[[], Any] = lambda: None  # takes the verdict back
 
 
 def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
-    """Computes a call by a captured graph, which is captured where there is none.
-
-    Returns:
-        The result; or a `Plain` where ``forward`` must be called plainly.
-    """
+    """Computes a call by a captured graph, which is captured where there is none. Returns the
+    result, or a `Plain` where ``forward`` must be called plainly."""
     if any(map(must_be_called, (one for one in model.modules() if one is not model))):
         return Plain()
     if any(map(is_uninitialized_parameter, model.parameters())):
@@ -433,7 +383,11 @@ def must_be_called(module: torch.nn.Module) -> bool:
 def _check_classes(model: torch.nn.Module, tracing: Tracing) -> None:
     """Forgets all graphs if a class of the user's got other methods, which Dynamo does not see."""
     kinds = {one for module in model.modules() for one in type(module).__mro__ if _is_users(one)}
-    now = {kind: _methods(kind) for kind in kinds}
+    wrappers = (property, staticmethod, classmethod)
+    now = {
+        kind: {name: one for name, one in vars(kind).items() if callable(one) or isinstance(one, wrappers)}
+        for kind in kinds
+    }
     if now != tracing.classes:
         if tracing.classes:
             tracing.entries.clear()
@@ -444,13 +398,6 @@ def _check_classes(model: torch.nn.Module, tracing: Tracing) -> None:
 def _is_users(kind: type) -> bool:
     home = kind.__module__.partition(".")[0]
     return home not in ("torch", "torch_geometric", "pyg_batchgnn", "builtins", "abc", "typing")
-
-
-def _methods(kind: type) -> dict[str, Any]:
-    return {name: one for name, one in vars(kind).items() if callable(one) or isinstance(one, _WRAPPERS)}
-
-
-_WRAPPERS = (property, staticmethod, classmethod)
 
 
 class Call:
@@ -483,7 +430,6 @@ class Call:
         return self._filled(stand)
 
     def described(self) -> dict[str, Any]:
-        """Returns the arguments with what is known of each tensor and number in its place."""
         return self._filled(lambda leaf: leaf)
 
     def _filled(self, change: Callable[[Any], Any]) -> dict[str, Any]:
@@ -494,13 +440,12 @@ class Call:
         return {name: fill(name, one) for name, one in self._bound.arguments.items()}
 
     def __call__(self, captured: Captured, values: tuple[Any, ...]) -> Sequence[Any]:
-        """Returns the outputs of a graph, for the values of its placeholders."""
         model, tracing, bound = self._model, self._tracing, self._bound
         if captured.made is None:
             captured.made = self.translated(captured)
         graph: Graph = captured.made
         inputs = self.inputs(graph, values)
-        why = graph.wrong or graph.why_unfit(model, tracing.trims) or self._why_different(graph, inputs)
+        why = graph.wrong or graph.why_unfit(model, tracing.trims) or self.check(graph, inputs)
         if why:
             return self._as_it_is(graph, inputs, why)
         if bound.seeds is None and self._splits(graph, inputs):
@@ -512,10 +457,7 @@ class Call:
         except _ERRORS as error:
             graph.wrong = f"its rows could not be computed by themselves: {type(error).__name__}: {error}"
             return self._as_it_is(graph, inputs, graph.wrong)
-        axes = [
-            axis if returned else None
-            for axis, returned in zip(_axes(graph), graph.recording.returned, strict=True)
-        ]
+        axes = graph.returned_axes()
         self._tell_of_uncut(found, axes)
         return [_first_rows(one, axis, bound) for one, axis in zip(found, axes, strict=True)]
 
@@ -541,18 +483,16 @@ class Call:
             for one, dim in zip(captured.places, captured.dims, strict=True)
         ]
         try:
-            recording = translate(captured, model, tracing.judge)
+            recording, wrong = translate(captured, model, tracing.judge), ""
         except Refusal as refusal:
-            captured.forget()
-            tracing.result = axes_of_result(captured)
-            graph = Graph(captured, Recording(), leaves, wrong=refusal.reason)
-            tracing.graphs.append(graph)
-            return graph
-        graph = Graph(captured, recording, leaves)
-        tracing.graphs.append(graph)
+            recording, wrong = Recording(), refusal.reason
         captured.forget()
+        tracing.result = axes_of_result(captured) if wrong else recording.result
+        graph = Graph(captured, recording, leaves, wrong=wrong)
+        tracing.graphs.append(graph)
+        if wrong:
+            return graph
         self._tell_of_statistics()
-        tracing.result = recording.result
         report = forward_report(recording, model)
         tracing.report(AccelerationReport(forward=report))
         slow = [one for one in report.calls if one.how == "all rows"]
@@ -577,29 +517,18 @@ class Call:
             for value, place in zip(values, graph.leaves, strict=True)
         ]
 
-    def _why_different(self, graph: Graph, inputs: Sequence[Any]) -> str:
-        try:
-            self.check(graph, inputs)
-        except Refusal as refusal:
-            graph.wrong = refusal.reason
+    def check(self, graph: Graph, inputs: Sequence[Any]) -> str:
+        """Compares the program of a new graph with the graph itself, once, and returns how they
+        differ, or an empty text."""
+        seeds, structure = self._bound.seeds is not None, self._bound.structure
+        if seeds not in graph.programs:
+            program = graph.program(self._model, seeds=seeds)
+            trial = Trial(graph.captured, program, self._model, self.leaves, graph.leaves, inputs)
+            try:
+                graph.wrong = difference(trial, structure) or ""
+            except Refusal as refusal:
+                graph.wrong = refusal.reason
         return graph.wrong
-
-    def check(self, graph: Graph, inputs: Sequence[Any]) -> None:
-        """Compares the programs of a new graph with the graph itself, once.
-
-        Raises:
-            Refusal: they differ.
-        """
-        seeds = self._bound.seeds is not None
-        if seeds in graph.programs:
-            return
-        program = graph.program(self._model, seeds=seeds)
-        structure = self._bound.structure
-        reason = difference(
-            graph.captured, program, self._model, structure, self.leaves, graph.leaves, inputs
-        )
-        if reason is not None:
-            raise Refusal(reason)
 
     def _as_it_is(self, graph: Graph, inputs: Sequence[Any], why: str) -> list[Any]:
         """Returns the outputs of a graph that is run call by call, on all rows."""
@@ -615,24 +544,21 @@ class Call:
 
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
         program = graph.program(self._model, seeds=seeds)
-        return run_program(program, Frame(self._model, self._bound.structure, {}), inputs)
+        return run_program(Frame(program, self._model, self._bound.structure, {}), inputs)
 
     # All rows, with gradients of the seeds' rows --------------------------------------------------
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
-        """Returns whether gradients are computed for the rows of the seeds first.
-
-        They are not if rows depend on each other, once a loss used other rows, or if hooks wait for
-        a gradient, which would come in two parts.
-        """
+        """Returns whether gradients are computed for the rows of the seeds first: not if rows
+        depend on each other, once a loss used other rows, or if hooks wait for a whole gradient."""
         return (
             torch.is_grad_enabled()
             and torch._C._autograd._top_saved_tensors_default_hooks(True) is None  # of a checkpoint, say
             and not (self._tracing.uses_all_rows or graph.draws)
             and graph.recording.returned == [True]
-            and isinstance(_axes(graph)[0], Nodes)
+            and isinstance(graph.returned_axes()[0], Nodes)
             and self._bound.structure.hops > 0
-            and not any(map(_waits_for_gradient, self._taking_gradients(inputs)))
+            and not any(one._backward_hooks or one.retains_grad for one in self._taking_gradients(inputs))
             and graph.program(self._model, seeds=True).is_by_row(self._model)
         )
 
@@ -669,20 +595,12 @@ class Call:
             return rows
         if rows._is_view() or any(isinstance(one, Tensor) and share_memory(one, rows) for one in inputs):
             rows = rows.clone()  # which is overwritten
-        return with_seed_rows(rows, seeds, leaves, with_this_autocast(again), self._tracing.note_all_rows)
+        note = functools.partial(setattr, self._tracing, "uses_all_rows", True)
+        return with_seed_rows(rows, seeds, leaves, with_this_autocast(again), note)
 
 
 #: Errors of a program. Others, such as the one that ends a recomputation, are not its own.
 _ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
-
-
-def _axes(graph: Graph) -> list[Any]:
-    outputs = graph.recording.output
-    return [graph.recording.axes[one.number] if isinstance(one, Ref) else None for one in outputs]
-
-
-def _waits_for_gradient(one: Tensor) -> bool:
-    return bool(one._backward_hooks) or one.retains_grad
 
 
 def _state(model: torch.nn.Module) -> Any:
@@ -714,11 +632,8 @@ def _first_rows(one: Any, axis: Any, bound: Bound) -> Any:
 
 
 def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:
-    """Returns the result of a plain call with the rows of the seeds, as a graph would.
-
-    Args:
-        axes: what the rows of each tensor are; nothing is cut where None.
-    """
+    """Returns the result of a plain call with the rows of the seeds, as a graph would. ``axes``:
+    what the rows of each tensor are; nothing is cut where None."""
     if bound.seeds is None or axes is None or len(flat(result)) != len(axes):
         return result
     each = iter(axes)

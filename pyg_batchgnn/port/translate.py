@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,39 +43,35 @@ from pyg_batchgnn.port.recording import (
     Whole,
     axis_cut,
     form_of,
+    has_counts,
     mapped,
     refs,
 )
 
 
-def _words(text: str) -> list[str]:
-    return text.split()
-
-
-def _functions(names: Sequence[str]) -> set[Any]:
+def _functions(names: str) -> set[Any]:
     homes = (torch, Tensor, torch.nn.functional, torch._C._nn)
-    return {function for home in homes for name in names if callable(function := getattr(home, name, None))}
+    found = (getattr(home, name, None) for home in homes for name in names.split())
+    return {function for function in found if callable(function)}
 
 
 #: Functions that draw from torch's generator, but for dropout.
-_DRAWS = _functions(
-    _words("""
+_DRAWS = _functions("""
     rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial
     poisson normal_ uniform_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_
     gumbel_softmax rrelu_ binomial
-    """)
-)
-_WRITES = _functions(_words("requires_grad_ backward set_ resize_ register_hook retain_grad"))
+""")
+_WRITES = _functions("requires_grad_ backward set_ resize_ register_hook retain_grad")
 _WRITES |= {torch.autograd.grad, torch.autograd.backward}
 #: Functions that write to running statistics among their arguments.
-_KEEPS_STATISTICS = _functions(["batch_norm", "instance_norm"])
+_KEEPS_STATISTICS = _functions("batch_norm instance_norm")
 #: Functions that draw numbers if their dropout, at this place among the arguments, is not zero.
 _ATTENTIONS: dict[Any, int] = {
     torch.nn.functional.multi_head_attention_forward: 10,
     torch.nn.functional.scaled_dot_product_attention: 4,
 }
+_TAKE_VECTORS = (*rules.BY_ELEMENT_MODULES, torch.nn.Embedding)
 _SIZES = {torch.ops.aten.sym_size.int, Tensor.size}
-_LENGTHS = {torch.ops.aten.sym_numel.default, Tensor.numel, torch.numel, Tensor.nelement}
 _ASSERTIONS = {
     torch.ops.aten._assert_scalar.default,
     torch.ops.aten.sym_constrain_range_for_size.default,
@@ -92,20 +88,14 @@ _ARITHMETIC |= {getattr(torch, "sym_sum", max), max, min, float, int, bool, roun
 
 
 def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recording:
-    """Returns the calls of a captured graph.
-
-    Args:
-        judge: tells how the first rows of a convolution are computed.
-
-    Raises:
-        Refusal: the graph does something that cannot be computed for other rows or in other steps.
-    """
+    """Returns the calls of a captured graph. ``judge``: tells how the first rows of a convolution
+    are computed. Raises `Refusal` if the graph does something that cannot be computed for other
+    rows or in other steps."""
     try:
         return _Translator(captured, model, judge).found
     except Exception as error:  # what is not understood is not rewritten
-        raise Refusal(
-            f"its graph is of a form that is not known ({type(error).__name__}: {error})"
-        ) from error
+        what = f"{type(error).__name__}: {error}"
+        raise Refusal(f"its graph is of a form that is not known ({what})") from error
 
 
 class _Translator:
@@ -147,7 +137,8 @@ class _Translator:
         self.found.axes.append(axis)
         shape = _shape(value)
         self._shapes.append(shape)
-        self._storages.append(_storage(value))
+        strided = isinstance(value, Tensor) and value.layout is torch.strided
+        self._storages.append(value.untyped_storage()._cdata if strided else None)
         if shape is not None:
             self._by_id[id(shape)] = number
         return Ref(number)
@@ -165,10 +156,7 @@ class _Translator:
 
     def _input(self, node: torch.fx.Node, place: Any, dim: int | None, number: bool) -> None:
         value = node.meta.get("example_value")
-        axis: Axis = FIXED
-        if isinstance(place, ArgumentTensor) and dim is None:
-            axis = place.axis
-        ref = self._new(value, axis)
+        ref = self._new(value, place.axis if isinstance(place, ArgumentTensor) and dim is None else FIXED)
         self.found.inputs.append(ref.number)
         if number:
             self._numbers.add(ref.number)
@@ -193,7 +181,6 @@ class _Translator:
         return leaf
 
     def _axis(self, one: Any) -> Axis:
-        """Returns what the rows of a tensor are, of the shape that stands for it."""
         return self.found.axes[self._by_id[id(one)]] if id(one) in self._by_id else WHOLE
 
     def _shaped(self, tree: Any) -> Any:
@@ -245,7 +232,6 @@ class _Translator:
         return self._function(target, args, kwargs)
 
     def _number(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Translates a call without tensors."""
         value = self._node.meta.get("example_value")
         if target in (torch.Size, tuple, list) and len(args) == 1:
             return tuple(args[0]) if target is not list else list(args[0])
@@ -260,7 +246,7 @@ class _Translator:
                 return Count(0, form)
             return self._add(target, args, kwargs, FIXED, by_row=False).only()
         if isinstance(value, Tensor) and target not in _DRAWS and not _is_state(target):
-            depends = refs((args, kwargs)) or _counts((args, kwargs))
+            depends = refs((args, kwargs)) or has_counts((args, kwargs))
             return self._add(target, args, kwargs, WHOLE if depends else FIXED, by_row=False).only()
         raise Refusal(self._why_refused(target))
 
@@ -281,7 +267,6 @@ class _Translator:
         return f"it calls {name}, which is not known{self._at()}"
 
     def _size(self, ref: Ref, dim: Any) -> Any:
-        """Translates the size of a dimension."""
         value, axis = self._shapes[ref.number], self.found.axes[ref.number]
         if type(dim) is int:
             form = form_of(axis)
@@ -303,7 +288,8 @@ class _Translator:
         kept = _inplace(func, args, kwargs)
         if kept is not None and isinstance(args[0], Ref):
             if isinstance(self.found.axes[args[0].number], Fixed):
-                return self._write(func, args, kwargs)
+                self._add(func, args, kwargs, FIXED, by_row=False).call.writes = True
+                return args[0]
             written = args[0]
             self._check_written(written.number)
             func, args, kwargs = kept
@@ -327,7 +313,8 @@ class _Translator:
         made = self._add(func, args, kwargs, axis, by_row=by_row)
         made.call.writes = func in _KEEPS_STATISTICS
         seeds = any(isinstance(self._axis(one), SeedIds) for one in rules.tensors((given, named)))
-        if not by_row and not seeds and self._reads_rows((args, kwargs)):
+        reads_rows = any(isinstance(self.found.axes[one], Nodes) for one in refs((args, kwargs)))
+        if not by_row and not seeds and reads_rows:
             made.call.note = f"{name} {rules.why_whole(func)}"
         if written is not None:
             self._overwritten(written.number, made.only().number)
@@ -336,16 +323,14 @@ class _Translator:
         return made.tree
 
     def _draws(self) -> bool:
-        """Returns whether a function that is not known draws from torch's generator; True where
-        that cannot be told."""
+        """Returns whether a function draws from torch's generator; True where nobody knows."""
         node = self._node
         if node.target in _ATTENTIONS:
             place = _ATTENTIONS[node.target]
             rate = node.args[place] if len(node.args) > place else node.kwargs.get("dropout_p", 0.0)
             return rate != 0.0
-        args, kwargs = torch.fx.node.map_arg(
-            (node.args, node.kwargs), lambda one: one.meta.get("example_value")
-        )
+        given = node.args, node.kwargs
+        args, kwargs = torch.fx.node.map_arg(given, lambda one: one.meta.get("example_value"))
         target: Any = getattr(Tensor, str(node.target)) if node.op == "call_method" else node.target
         modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in node.all_input_nodes)
         mode = next((one for one in modes if one is not None), None)
@@ -359,12 +344,6 @@ class _Translator:
             return True
         return watch.draws
 
-    def _write(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Translates a write to a parameter, a buffer or another tensor that is no input."""
-        made = self._add(func, args, kwargs, FIXED, by_row=False)
-        made.call.writes = True
-        return args[0]
-
     def _check_written(self, number: int) -> None:
         storage = self._storages[number]
         for one in self.found.inputs:
@@ -372,15 +351,13 @@ class _Translator:
                 raise Refusal(f"it writes to an input or a parameter{self._at()}")
 
     def _overwritten(self, old: int, new: int) -> None:
-        """Notes that a value was written to: it is the new one now. Others that share its memory
-        must not be read."""
+        """Notes that a value was written to. Others that share its memory must not be read."""
         storage = self._storages[old]
         for other in range(new):
             shares = storage is not None and self._storages[other] == storage
             if other != old and shares and other not in self._now:
-                self._poisoned[other] = (
-                    f"it writes to a tensor that shares memory with another one{self._at()}"
-                )
+                why = f"it writes to a tensor that shares memory with another one{self._at()}"
+                self._poisoned[other] = why
         self._storages[new] = storage
         self._now[old] = new
 
@@ -392,16 +369,13 @@ class _Translator:
         part = slice(None, length)
         return ref, part if dim == 0 else (*[slice(None)] * dim, part)
 
-    def _reads_rows(self, tree: Any) -> bool:
-        return any(isinstance(self.found.axes[one], Nodes) for one in refs(tree))
-
     # Axes -----------------------------------------------------------------------------------------
 
     def _axis_of(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool]:
         """Returns what the rows of a result are, and whether it is computed row by row."""
         axes = {self._axis(one) for one in rules.tensors((args, kwargs))}
         if axes <= {FIXED}:
-            return (WHOLE if _counts((args, kwargs)) else FIXED), False
+            return (WHOLE if has_counts((args, kwargs)) else FIXED), False
         taken = self._taken(func, args, kwargs)
         if taken is not None:
             return taken
@@ -425,11 +399,8 @@ class _Translator:
         return WHOLE, False
 
     def _taken(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool] | None:
-        """Returns the axis of an index lookup ``table[index]``, with a number for each node, edge
-        or seed; None of anything else.
-
-        A table of nodes by the ends of edges gives rows of edges.
-        """
+        """Returns the axis of a lookup ``table[index]`` with a number for each node, edge or seed;
+        None of anything else. A table of nodes by the ends of edges gives rows of edges."""
         if func in (Tensor.index_select, torch.index_select) and len(args) == 3:
             if type(args[1]) is not int or args[1] % args[0].dim() != 0:
                 return None
@@ -485,32 +456,30 @@ class _Translator:
         return made.tree
 
     def _leaf_of_one(self, path: str, module: torch.nn.Module, x: Any) -> Any:
-        """Translates a call of a module with one tensor, or with a list of them."""
         axes = {self.found.axes[one] for one in refs(x)}
         axis = axes.pop() if len(axes) == 1 else WHOLE
         least = min(self._shapes[one].dim() for one in refs(x))
         rows = isinstance(axis, (Nodes, Edges))
-        by_row = rows and rules.module_rule(module) == "row" and (least > 1 or rules.takes_vectors(module))
+        by_row = (
+            rows
+            and rules.module_rule(module) == "row"
+            and (least > 1 or rules.kind_of(module) in _TAKE_VECTORS)
+        )
         if rows and not by_row:
             self._note = f"{_kind(module)} looks at all rows"
-        self._check_inplace(module, x)
+        in_place = getattr(module, "inplace", False)
+        if in_place:
+            self._check_written(x.number)
         made = self._add(ModuleCall(path), (x,), {}, axis, by_row=by_row)
-        if getattr(module, "inplace", False):
+        if in_place:
             self._overwritten(x.number, made.only().number)
         return made.tree
-
-    def _check_inplace(self, module: torch.nn.Module, x: Any) -> None:
-        if getattr(module, "inplace", False):
-            self._check_written(x.number)
 
     def _axis_by_number(self, ref: Any) -> Axis:
         return self.found.axes[ref.number] if isinstance(ref, Ref) else WHOLE
 
-    def _conv_axis(
-        self, conv: torch.nn.Module, x: Any, edge_index: Any, given: Mapping[str, Any]
-    ) -> tuple[Axis, Way | None]:
-        """Returns what the rows of a convolution are, and how its first rows are computed, if they
-        can be asked for."""
+    def _conv_axis(self, conv: Any, x: Any, edge_index: Any, given: Any) -> tuple[Axis, Way | None]:
+        """Returns what the rows of a convolution are, and how its first rows are computed."""
         sources, targets = x if isinstance(x, tuple) else (x, x)
         rows = self._axis_by_number(targets)
         reason = self._reason_against(sources, targets, edge_index, given)
@@ -522,9 +491,7 @@ class _Translator:
         self._note = way
         return (rows if isinstance(rows, Nodes) else WHOLE), None
 
-    def _reason_against(
-        self, sources: Any, targets: Any, edge_index: Any, given: Mapping[str, Any]
-    ) -> str | None:
+    def _reason_against(self, sources: Any, targets: Any, edge_index: Any, given: Any) -> str | None:
         """Returns why a call of a convolution is none over the nodes and edges of the batch."""
         above, rows, edges = map(self._axis_by_number, (sources, targets, edge_index))
         values = {self._axis_by_number(one) for one in given.values()} - {FIXED}
@@ -543,7 +510,6 @@ class _Translator:
         return None
 
     def _leaf_by_type(self, path: str, conv: Any, tensors: Any, names: Sequence[str]) -> Any:
-        """Translates a call of a `HeteroConv`."""
         *given, targets = names
         found = dict(zip(given, tensors, strict=True))
         x = {name: one for name, one in found.items() if INSIDE not in name}
@@ -574,7 +540,6 @@ class _Translator:
         return self._judge(one, self._shaped(rows), self._shaped(edges[relation]), {})
 
     def _propagated(self, path: str, conv: Any, plain: Ref, tensors: Any, names: Sequence[str]) -> Any:
-        """Translates the message passing of a layer of the user's own."""
         edge_index, *rest = tensors
         given = dict(zip(names[1:], rest, strict=True))
         self._layer += 1
@@ -589,13 +554,11 @@ class _Translator:
         target = ModuleCall(path, "propagate")
         made = self._add(target, (edge_index,), given, rows, by_row=False, way=Way.TRIMMED)
         made.call.layer -= 1
-        made.call.names = tuple(
-            name for name, one in given.items() if isinstance(self._axis_by_number(one), Nodes)
-        )
+        of_nodes = [one for one in given if isinstance(self._axis_by_number(given[one]), Nodes)]
+        made.call.names = tuple(of_nodes)
         return made.tree
 
     def _reason_against_own(self, plain: Ref, edge_index: Any, given: Mapping[str, Any]) -> str | None:
-        """Returns why the messages of a layer must be passed for all rows, or None."""
         edges = self._axis_by_number(edge_index)
         axes = {self._axis_by_number(one) for one in given.values()} - {FIXED}
         nodes = {one for one in axes if isinstance(one, Nodes)}
@@ -660,11 +623,9 @@ class _Generators(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-class _Made:
-    """What a call made: the call, and a tree of references."""
-
-    def __init__(self, call: Call, tree: Any) -> None:
-        self.call, self.tree = call, tree
+class _Made(NamedTuple):
+    call: Call
+    tree: Any
 
     def only(self) -> Ref:
         return Ref(self.call.results[0])
@@ -689,14 +650,12 @@ _SELECTS = {Tensor.__getitem__, operator.getitem, Tensor.unbind, torch.unbind, T
 
 
 def _on_a_copy(func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Returns a copy that a function wrote to."""
     made = x.clone()
     func(made, *args, **kwargs)
     return made
 
 
 def with_items(x: Tensor, index: Any, value: Any) -> Tensor:
-    """Returns a copy in which some items have other values."""
     made = x.clone()
     made[index] = value
     return made
@@ -718,14 +677,6 @@ def _shape(value: Any) -> Tensor | None:
     return made
 
 
-def _storage(value: Any) -> Any:
-    return (
-        value.untyped_storage()._cdata
-        if isinstance(value, Tensor) and value.layout is torch.strided
-        else None
-    )
-
-
 def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
     """Returns the size of a dimension of an argument, as a form; None if it is not known."""
     form = form_of(place.axis)
@@ -745,9 +696,8 @@ def _sum(target: Any, args: Sequence[Any]) -> Form | None:
     """Returns the form of a sum or a difference of forms and constants; None of anything else."""
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
         args = args[0]
-    forms = [
-        one.form if isinstance(one, Count) else Form.of({}, one) for one in args if type(one) in (int, Count)
-    ]
+    numbers = [one for one in args if type(one) in (int, Count)]
+    forms = [one.form if isinstance(one, Count) else Form.of({}, one) for one in numbers]
     if not any(isinstance(one, Count) for one in args) or len(forms) != len(args):
         return None
     if target in (operator.add, getattr(torch, "sym_sum", None)):
@@ -757,18 +707,11 @@ def _sum(target: Any, args: Sequence[Any]) -> Form | None:
     return Form.of({}).plus(forms[0], -1) if target is operator.neg else None
 
 
-def _counts(tree: Any) -> bool:
-    found: list[bool] = []
-    mapped(tree, lambda leaf: found.append(isinstance(leaf, Count)))
-    return any(found)
-
-
 def _is_state(func: Any) -> bool:
     """Returns whether a function changes or reads the state of torch."""
     name = _name(func)
-    return func in (torch._C._set_grad_enabled,) or any(
-        one in name for one in ("autocast", "grad_enabled", "inference_mode", "functorch", "saved_tensors")
-    )
+    words = ("autocast", "grad_enabled", "inference_mode", "functorch", "saved_tensors")
+    return func is torch._C._set_grad_enabled or any(one in name for one in words)
 
 
 def _name(func: Any) -> str:
@@ -783,22 +726,15 @@ def _kind(module: torch.nn.Module) -> str:
 
 
 def _files(trace: str | None) -> tuple[str, ...]:
-    """Returns the files of a stack trace, the innermost one last."""
     lines = (one.strip() for one in (trace or "").splitlines())
     return tuple(one.split('"')[1] for one in lines if one.startswith('File "'))
 
 
 _OPERATORS = {
-    getattr(operator, name): getattr(operator, other)
-    for name, other in (
-        *((f"i{one}", one) for one in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "xor")),
-        *(
-            ("iand", "and_"),
-            ("ior", "or_"),
-            ("ilshift", "lshift"),
-            ("irshift", "rshift"),
-            ("imatmul", "matmul"),
-        ),
+    getattr(operator, f"i{name.rstrip('_')}"): getattr(operator, name)
+    for name in (
+        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "xor", "and_", "or_", "lshift", "rshift"),
+        "matmul",
     )
 }
 
