@@ -5,11 +5,11 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 308,
-    "package: Python lines": 79_994,
+    "package: Python lines": 79_027,
     "lines of train": 11_282,
     "lines of data": 8_618,
     "lines of loader": 8_123,
-    "lines of port": 7_680,
+    "lines of port": 6_713,
     "lines of nn": 5_312,
     "lines of ops": 5_277,
     "lines of sample": 4_829,
@@ -28,8 +28,8 @@ BOUNDS = {
     "lines of doctor": 529,
     "lines of top level": 476,
     "C++: files": 144,
-    "C++: lines": 21_390,
-    "tests: lines": 59_940,
+    "C++: lines": 21_376,
+    "tests: lines": 59_400,
     "benchmark: lines": 12_790,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
