@@ -5,11 +5,11 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 308,
-    "package: Python lines": 79_027,
+    "package: Python lines": 79_030,
     "lines of train": 11_282,
     "lines of data": 8_618,
     "lines of loader": 8_123,
-    "lines of port": 6_713,
+    "lines of port": 6_716,
     "lines of nn": 5_312,
     "lines of ops": 5_277,
     "lines of sample": 4_829,
