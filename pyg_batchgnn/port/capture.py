@@ -438,13 +438,14 @@ class Capture:
 
 
 #: What Dynamo does not guard, though it follows it.
-_LIBRARIES = ("-packages/", "/pyg_batchgnn/", f"{Path(os.__file__).parent}/")
+_LIBRARIES = ("-packages/", f"{Path(__file__).parents[1]}/", f"{Path(os.__file__).parent}/")
 _UNGUARDED = ("vars", "__dict__", "lru_cache", "cache_info", "environ", "getenv")
 
 
 def _check_code(capture: Capture) -> None:
     """Raises Refusal if a ``forward`` reads what Dynamo follows but does not guard."""
     names: dict[str, str] = {}
+    files: set[str] = set()
     traced = getattr(torch._guards.TracingContext, "get_traced_code", lambda: None)  # not in all releases
     for code in traced() or ():
         file = code.co_filename
@@ -453,10 +454,9 @@ def _check_code(capture: Capture) -> None:
         if not any(one in file for one in _LIBRARIES):
             place = f"{file.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
             names.update(dict.fromkeys(code.co_names, place))
+            files.add(file)
+    homes = [one for one in list(sys.modules.values()) if getattr(one, "__file__", None) in files]
     for name, place in names.items():
-        file = place.rsplit(":", 1)[0]
-        modules = list(sys.modules.values())
-        homes = [one for one in modules if str(getattr(one, "__file__", "")).endswith(file)]
         if any(isinstance(vars(one).get(name), functools._lru_cache_wrapper) for one in homes):
             raise Refusal(f"{name} has a cache, which PyTorch's tracer does not know ({place})")
     for name in _UNGUARDED:

@@ -98,8 +98,8 @@ class Graph:
 @dataclass
 class Entry:
     function: CapturedFunction = field(default_factory=CapturedFunction)
-    #: why ``forward`` cannot be captured, by the modes that it was called in
-    refused: dict[Any, str] = field(default_factory=dict)
+    #: why ``forward`` cannot be captured, by whether gradients are enabled
+    refused: dict[bool, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -230,7 +230,7 @@ class TracedModel(torch.nn.Module):
             text = "it takes *args, whose names are not known; write its parameters out"
         elif sparse is not None:
             text = f"its edges are a {type(sparse).__name__}; give edge_index, without ToSparseTensor"
-        elif any(isinstance(one, Mapping) for one in given):
+        elif any(isinstance(one, Mapping) and any(isinstance(key, tuple) for key in one) for one in given):
             text = "its dicts do not hold the rows of every type that its edges join; give all of them"
         else:
             return  # nothing says that it is about a graph
@@ -330,9 +330,9 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
         entry = tracing.entry(_pattern(model, bound))
     except Refusal as refusal:  # of objects in a batch
         return Plain(None if "plain" in tracing.warned else refusal.reason, cuts=False)
-    modes = torch.is_grad_enabled(), tuple(one.training for one in model.modules())
-    if modes in entry.refused:
-        return Plain(cuts=entry.refused[modes] == _TOO_MANY.format(_MOST_GRAPHS))
+    grads = torch.is_grad_enabled()
+    if grads in entry.refused:
+        return Plain(cuts=entry.refused[grads] == _TOO_MANY.format(_MOST_GRAPHS))
     forward: Any = model.users_forward
     try:
         call = Call(model, tracing, bound)
@@ -341,14 +341,14 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
             return entry.function.run(forward, model, arguments, call)
         except Miss:
             if len(tracing.graphs) >= _MOST_GRAPHS:
-                entry.refused[modes] = _TOO_MANY.format(_MOST_GRAPHS)
-                return Plain(None if "plain" in tracing.warned else entry.refused[modes])
+                entry.refused[grads] = _TOO_MANY.format(_MOST_GRAPHS)
+                return Plain(None if "plain" in tracing.warned else entry.refused[grads])
         return entry.function.capture(forward, model, arguments, call.described(), call, tracing.trims)
     except Miss:
-        entry.refused[modes] = "TorchDynamo is turned off"
+        entry.refused[grads] = "TorchDynamo is turned off"
     except Refusal as refusal:
-        entry.refused[modes] = refusal.reason
-    return Plain(entry.refused[modes], False, functools.partial(entry.refused.pop, modes, None))
+        entry.refused[grads] = refusal.reason
+    return Plain(entry.refused[grads], False, functools.partial(entry.refused.pop, grads, None))
 
 
 def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
