@@ -182,7 +182,7 @@ def _first_rows(model: Any, batch: Any) -> Tensor:
 
 
 def _assert_right_or_said(case: Case, grads: bool = True) -> None:
-    """Fails unless three calls, of which the last has fewer seeds, do what the plain model does."""
+    """Fails unless three calls do what the plain model does. The last one has fewer seeds."""
     ours, plain = pair(Rich(case.middle))
     said: list[str] = []
 
