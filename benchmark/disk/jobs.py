@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -218,11 +219,11 @@ def sample_edges(order: Order) -> dict[str, Any]:
     # Given sizes: nothing is sampled to choose them.
     sizes: dict[str, Any] = {"macrobatch_size": size, "fetch_size": size}
     sizes["memory_budget"] = order.loader_budget
-    if order.edges == "file":  # even where the page cache would hold them
-        local_setup.cache_holds = lambda *_: False
-    loader = MacrobatchNeighborLoader(
-        data, FANOUTS, nodes, batch_size=BATCH_SIZE, seed=1, export="native", **sizes
-    )
+    held = {"return_value": False} if order.edges == "file" else {"wraps": local_setup.cache_holds}
+    with mock.patch.object(local_setup, "cache_holds", **held):  # read, even if the cache would hold them
+        loader = MacrobatchNeighborLoader(
+            data, FANOUTS, nodes, batch_size=BATCH_SIZE, seed=1, export="native", **sizes
+        )
     if order.edges == "file":
         loader(torch.arange(min(BATCH_SIZE, len(nodes))))  # measures the rates of the disk
     empty_page_cache(path)
