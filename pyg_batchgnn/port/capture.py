@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import os
 import sys
 import threading
@@ -562,11 +563,14 @@ class CapturedFunction:
     """A function of a model and its arguments, with the graphs that Dynamo captured of it.
 
     Each has a code object of its own, so that neither other models' graphs nor those of the user's
-    own ``torch.compile`` count for it.
+    own ``torch.compile`` count for it; and a name of its own, by which Dynamo remembers the numbers
+    that changed.
     """
 
+    _made = itertools.count()
+
     def __init__(self) -> None:
-        code = _call.__code__.replace(co_name="forward")
+        code = _call.__code__.replace(co_name=f"forward_{next(self._made)}")
         self._function = types.FunctionType(code, globals(), "forward")
         self._compiled = torch.compile(self._function, backend=_backend, fullgraph=True)
         self._known = torch._dynamo.run(self._function)

@@ -282,14 +282,16 @@ class _Translator:
             raise Refusal(f"{name} draws random numbers{self._at()}")
         if func is None or _is_state(func) or "_functorch" in getattr(func, "__module__", ""):
             raise Refusal(self._why_refused(func))
-        if kwargs.get("out") is not None:
-            raise Refusal(f"{name} writes to a tensor{self._at()}")
         written: Ref | None = None
-        kept = _inplace(func, args, kwargs)
+        kept, out = _inplace(func, args, kwargs), kwargs.get("out")
+        for one in (out, args[0] if kept is not None else None):
+            if isinstance(one, Ref) and self._is_written_whole(one.number):
+                axis = self.found.axes[one.number]
+                self._add(func, args, kwargs, axis, by_row=False).call.writes = True
+                return one
+        if out is not None:
+            raise Refusal(f"{name} writes to a tensor{self._at()}")
         if kept is not None and isinstance(args[0], Ref):
-            if isinstance(self.found.axes[args[0].number], Fixed):
-                self._add(func, args, kwargs, FIXED, by_row=False).call.writes = True
-                return args[0]
             written = args[0]
             self._check_written(written.number)
             func, args, kwargs = kept
@@ -343,6 +345,16 @@ class _Translator:
         except Exception:
             return True
         return watch.draws
+
+    def _is_written_whole(self, number: int) -> bool:
+        """Returns whether a write to a value is done as it is: nothing in its memory has rows of
+        nodes or edges, or comes from outside."""
+        if isinstance(self.found.axes[number], Fixed):
+            return True
+        storage = self._storages[number]
+        sharing = [one for one, other in enumerate(self._storages) if other == storage is not None]
+        whole = all(isinstance(self.found.axes[one], Whole) for one in sharing)
+        return bool(sharing) and whole and not set(sharing) & set(self.found.inputs)
 
     def _check_written(self, number: int) -> None:
         storage = self._storages[number]

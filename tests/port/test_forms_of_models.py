@@ -7,12 +7,10 @@ import copy
 import io
 import sys
 import warnings
-from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -199,155 +197,6 @@ def test_a_layer_whose_propagate_returns_a_tuple() -> None:
     ours, plain = pair(Pair(Two))
     compare(ours, plain)
     assert found_in(ours).notes != []
-
-
-# Settings #########################################################################################
-
-SCALE, RATES = 1.0, [1.0]
-OPTIONS = SimpleNamespace(scale=1.0, other=object())
-ACT = F.relu
-
-
-def scaled(h: Tensor) -> Tensor:
-    return ACT(h) * SCALE
-
-
-class Slots:
-    __slots__ = ("scale",)
-
-
-class Settings(Pair):
-    """Reads globals and an object without a dict."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slots = Slots()
-        self.slots.scale = 1.0
-
-    def between(self, h: Tensor) -> Tensor:
-        return scaled(h) * OPTIONS.scale * RATES[0] * self.slots.scale
-
-
-def test_settings_outside_of_a_module_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, plain = pair(Settings())
-    compare(ours, plain)
-    here = globals()
-    for holder, name, value in (
-        (here, "SCALE", 2.0), (here, "ACT", F.elu), (vars(OPTIONS), "scale", 3.0), (here, "RATES", [2.0]),
-    ):  # fmt: skip
-        monkeypatch.setitem(holder, name, value)
-        compare(ours, plain)
-    for model in (ours, plain):
-        model.slots.scale = 0.25
-    compare(ours, plain)
-    monkeypatch.setitem(vars(OPTIONS), "other", 1)  # nobody reads it
-    compare(ours, plain)
-    assert_recorded(ours, 6)
-
-
-def test_a_closure_is_seen() -> None:
-    factor = 1.0
-
-    class Closed(Pair):
-        def between(self, h: Tensor) -> Tensor:
-            return h * factor
-
-    ours, plain = pair(Closed())
-    compare(ours, plain)
-    factor = 2.0
-    compare(ours, plain)
-    assert_recorded(ours, 2)
-
-
-class Rate:
-    rate = 1.0
-
-    def now(self) -> float:
-        return self.rate
-
-    __call__ = now
-
-
-class Part(torch.nn.Module):
-    rate = 1.0
-
-    def now(self) -> float:
-        return self.rate * SCALE
-
-
-RATE, HELD, FILE = Rate(), SimpleNamespace(model=SimpleNamespace(rate=1.0)), ModuleType("settings_of_tests")
-exec("rate = 1.0\ndef now():\n    return rate", vars(FILE))
-
-
-class Scaled(Pair):
-    """Scales its rows by the sum of a list of parameters, and by a factor that it reads."""
-
-    rate = 1.0
-
-    def __init__(self, read: Callable[[Any], float]) -> None:
-        super().__init__()
-        self.own, self.part, self.read = Rate(), Part(), read
-        self.more = torch.nn.ParameterList([torch.nn.Parameter(torch.ones(()))])
-
-    def between(self, h: Tensor) -> Tensor:
-        return h * self.read(self) * sum(self.more)
-
-
-class Parent(Scaled):
-    def between(self, h: Tensor) -> Tensor:
-        return super().between(h) * SCALE
-
-
-class Child(Parent):
-    def between(self, h: Tensor) -> Tensor:
-        return super().between(h) + 1.0
-
-
-#: By name, a factor that a model reads, and where it stands.
-READ: dict[str, tuple[Callable[[Any], float], Callable[[Any], Any]]] = {
-    "class": (lambda _: Rate.rate, lambda _: Rate),
-    "class of the model": (lambda model: type(model).rate, lambda _: Child),
-    "objects in objects": (lambda _: HELD.model.rate, lambda _: HELD.model),
-    "method": (lambda _: RATE.now(), lambda _: RATE),
-    "callable": (lambda _: RATE(), lambda _: RATE),
-    "callable of the model": (lambda model: model.own(), lambda model: model.own),
-    "part that is not called": (lambda model: model.part.rate, lambda model: model.part),
-    "method of a part": (lambda model: model.part.now(), lambda _: sys.modules[__name__]),
-    "method of the base": (lambda _: 1.0, lambda _: sys.modules[__name__]),
-    "file": (lambda _: FILE.now(), lambda _: FILE),
-}
-
-
-@pytest.mark.parametrize("name", READ)
-def test_settings_of_objects_and_classes_are_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, FILE.__name__, FILE)
-    read, holder = READ[name]
-    ours, plain = pair(Child(read))
-    compare(ours, plain)
-    for model in (ours, plain):
-        place = holder(model)
-        monkeypatch.setattr(place, "SCALE" if hasattr(place, "SCALE") else "rate", 3.0)
-    compare(ours, plain)
-    for model in (ours, plain):
-        model.more.append(torch.nn.Parameter(torch.ones((), dtype=torch.float64)))
-    compare(ours, plain)
-    assert_recorded(ours, 3)
-
-
-@pytest.mark.parametrize("of_model", [True, False])
-def test_a_generator_that_is_no_global_one_is_refused(of_model: bool) -> None:
-    generator = np.random.default_rng(1)
-    read: Callable[[Any], float]
-    read = (lambda model: model.own.draws.random()) if of_model else (lambda _: generator.random())
-    ours, plain = pair(Scaled(read))
-    ours.own.draws, plain.own.draws = np.random.default_rng(1), np.random.default_rng(1)
-    found, wanted = [], []
-    with pytest.warns(UserWarning, match="is called plainly, for all rows, because PyTorch's tracer stopped"):
-        found = [ours(batch) for batch in batches()]
-    if not of_model:
-        generator = np.random.default_rng(1)
-    wanted = [plain(batch.x, batch.edge_index) for batch in batches()]
-    assert_close(found, wanted)
 
 
 # Calls ############################################################################################
