@@ -17,6 +17,10 @@ from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import prefixes
 from pyg_batchgnn.sample import handed_out
 from tests.support.ported_models import MODELS, accelerated, batch_of, loader_of, trimming
+from tests.support.tiers import each
+
+#: Products of options are in `make test-all`.
+pytestmark = each
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from torch.nn.utils import parametrizations, parametrize, prune
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import accelerate
 from tests.support.ported_models import CLASSES, FEATURES, HIDDEN, assert_same, batch_of, results, stirred
-from tests.support.tiers import each
+from tests.support.tiers import each, in_all
 
 Module = torch.nn.Module
 #: What undoes changes that are not of the layer alone.
@@ -414,10 +414,16 @@ def _changed(module: Any, conv: Any, change: str, call: Callable[..., Tensor]) -
         return _outcome(module, call)
 
 
+def _cases() -> Iterator[Any]:
+    """Every change in every place. `make test` has all on a layer alone, and some elsewhere."""
+    for number, change in enumerate(CHANGES):
+        for at, place in enumerate(PLACES):
+            yield from [(place, change)] if at == 0 or number % 8 == at else in_all((place, change))
+
+
 @each
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("place", "change"), list(_cases()))
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.filterwarnings("ignore")
 def test_changes_act_as_on_pygs_layer(place: str, name: str, change: str) -> None:
     _, conv_of, call = PLACES[place]

@@ -34,6 +34,10 @@ from tests.support.recorded_models import (
     gradients,
     pair,
 )
+from tests.support.tiers import each
+
+#: Products of options are in `make test-all`.
+pytestmark = each
 
 
 class Pair(torch.nn.Module):

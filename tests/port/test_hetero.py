@@ -15,6 +15,7 @@ from torch import Tensor
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import accelerate
 from tests.support.accuracy import distance
+from tests.support.tiers import each
 from tests.support.typed_layers import (
     ABOUT,
     CITES,
@@ -30,6 +31,9 @@ from tests.support.typed_layers import (
     rows_of,
     typed_minibatch,
 )
+
+#: Products of options are in `make test-all`.
+pytestmark = each
 
 MINIBATCH = typed_minibatch([3, 1, 4], [2])
 EDGES = {one: MINIBATCH.edges_of(one).edge_index for one in SCHEMA.relations}

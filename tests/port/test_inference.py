@@ -35,6 +35,9 @@ from tests.support.reference_partition import split_graph
 from tests.support.tiers import each, examples, in_all
 from tests.support.typed_graphs import TypedCase, typed_cases
 
+#: Products of options are in `make test-all`.
+pytestmark = each
+
 BUDGETS = (None, 20_000, 1)
 
 
@@ -374,7 +377,6 @@ class Skips(torch.nn.Module):
         return out, {"hidden": [h, z], "first": first * 2}, None
 
 
-@each
 @pytest.mark.parametrize("budget", SMALL_BUDGETS)
 @pytest.mark.parametrize("conv", [pyg.SAGEConv, pyg.GCNConv, pyg.GATConv, pyg.GraphConv, pyg.TransformerConv])
 def test_skips_and_several_outputs(conv: Any, budget: int | None) -> None:

@@ -52,6 +52,10 @@ from tests.support.ported_models import (
     trimming,
 )
 from tests.support.recorded_models import assert_close, batches, cut, found_in, gradients, pair
+from tests.support.tiers import each
+
+#: Products of options are in `make test-all`.
+pytestmark = each
 
 
 def run(model: torch.nn.Module, batch: Any, rows: int | None, **options: Any) -> dict[str, torch.Tensor]:

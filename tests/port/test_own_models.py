@@ -43,6 +43,9 @@ from tests.support.recorded_models import (
 from tests.support.tiers import each, examples
 from tests.support.typed_graphs import TypedCase, typed_cases
 
+#: Products of options are in `make test-all`.
+pytestmark = each
+
 FANOUTS = ((4, 3), (3,), (3, 2, 2), (2, 2, 2, 2))
 
 
@@ -303,7 +306,6 @@ def test_one_tensor_in_two_places() -> None:
     assert found_in(ours).reasons == []
 
 
-@each
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("export", ["pyg", "native"])
 def test_forms_of_typed_models(name: str, export: str) -> None:

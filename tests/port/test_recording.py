@@ -27,6 +27,7 @@ from tests.support.recorded_models import (
     gradients,
     pair,
 )
+from tests.support.tiers import all_only
 
 # Recorded #########################################################################################
 
@@ -201,6 +202,13 @@ def test_operations_on_rows(name: str) -> None:
         assert found_in(ours).hops == [hops]
     compare_plain_calls(ours, plain)
     assert found_in(ours).reasons == []
+
+
+@all_only
+@pytest.mark.parametrize("name", [*BY_ROW, *WHOLE])
+def test_operations_in_float32(name: str) -> None:
+    middle = BY_ROW[name] if name in BY_ROW else WHOLE[name][0]
+    torch.set_grad_enabled(middle is not modules_in_place)
     ours, plain = pair(Fuller(middle), torch.float32)
     compare(ours, plain, batches(dtype=torch.float32), tolerance=1e-4)
 

@@ -30,6 +30,10 @@ from tests.support.ported_models import (
     stirred,
     trimming,
 )
+from tests.support.tiers import each
+
+#: Products of options are in `make test-all`.
+pytestmark = each
 
 
 class Net(torch.nn.Module):

@@ -25,6 +25,10 @@ from tests.support.ported_models import (
     results,
 )
 from tests.support.quantized_tables import decoded_rows, drawn_table
+from tests.support.tiers import each
+
+#: Products of options are in `make test-all`.
+pytestmark = each
 
 HIDDEN = 12
 

@@ -22,6 +22,10 @@ from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, edges_of
 from tests.support.ported_models import stirred
 from tests.support.rank_graphs import stores_of
 from tests.support.thread_ranks import run_threads
+from tests.support.tiers import each
+
+#: Products of options are in `make test-all`.
+pytestmark = each
 
 COUNTS = {"paper": 60, "author": 40, "venue": 3}
 COLUMNS = {"paper": 5, "author": 3, "venue": 2}
