@@ -312,17 +312,22 @@ def _small(module: torch.nn.Module, given: Mapping[str, Tensor]) -> Any:
 
 @contextmanager
 def calm(module: torch.nn.Module, keeps: Callable[[Any], bool] = lambda _: False) -> Iterator[None]:
-    """Sets a module to evaluation mode for the duration of a block, which changes no generator.
-    ``keeps``: whether a module in it keeps its mode."""
-    were = [(one, one.training) for one in module.modules() if not keeps(one)]
+    """Sets a module to evaluation mode, without what it cached of other edges, for the duration of
+    a block, which changes neither a generator nor the attributes of modules. ``keeps``: whether a
+    module in it keeps its mode."""
+    before = [(vars(one), dict(vars(one))) for one in module.modules()]
     state = torch.get_rng_state()
     try:
-        for one, _ in were:
-            one.training = False
+        for one in module.modules():
+            if isinstance(one, MessagePassing):
+                vars(one).update(dict.fromkeys(name for name in vars(one) if name.startswith("_cached")))
+            vars(one).update({} if keeps(one) else {"training": False})
         yield
     finally:
-        for one, training in were:
-            one.training = training
+        for now, were in before:
+            for name in now.keys() - were.keys():
+                del now[name]
+            now.update((name, one) for name, one in were.items() if now.get(name, now) is not one)
         torch.set_rng_state(state)
 
 

@@ -58,6 +58,10 @@ def inference(
     """Returns the output of a model for all nodes, layer by layer, each node once from all its
     neighbours. Collective over ranks.
 
+    >>> model = accelerate(model)
+    >>> inference(model, loader).shape  # a row for each node of the graph
+    torch.Size([100, 3])
+
     Args:
         model: one that `accelerate` made fast. Its ``forward`` takes rows and edges alone, and
             computes every row by itself but for its convolutions.

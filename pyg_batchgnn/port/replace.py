@@ -202,6 +202,11 @@ def accelerate(
     Modules with hooks or parametrisations, subclasses, instances that stand in several places and
     options that native layers do not know are left as they are.
 
+    >>> model = accelerate(model)
+    >>> for batch in loader:
+    ...     out = model(batch)  # the rows of the seeds alone
+    ...     loss = torch.nn.functional.cross_entropy(out, batch.y[: batch.batch_size])
+
     Args:
         model: the model, which is changed.
         report: is called with what was replaced and what was left, for instance ``print``; and when

@@ -151,6 +151,34 @@ def test_a_rule_that_is_wrong_is_found(name: str, monkeypatch: pytest.MonkeyPatc
     assert any("differed from" in one or "by themselves" in one for one in found_in(ours).reasons)
 
 
+class Cached(torch.nn.Module):
+    def __init__(self, conv: torch.nn.Module) -> None:
+        super().__init__()
+        self.lin, self.conv = torch.nn.Linear(FEATURES, HIDDEN), conv
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv(self.lin(x), edge_index)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: pyg.APPNP(1, 0.1, cached=True),
+        lambda: pyg.GCNConv(HIDDEN, CLASSES, cached=True),
+        lambda: pyg.SGConv(HIDDEN, CLASSES, cached=True),
+    ],
+)
+def test_layers_cache_the_edges_of_calls_alone(make: Callable[[], torch.nn.Module]) -> None:
+    """What finds the columns of a result, and the comparison, call layers with other edges."""
+    ours, plain = pair(Cached(make()))
+    batch = batches()[0]
+    for training in (True, True, False):
+        ours.train(training), plain.train(training)
+        found, wanted = (model(batch.x, batch.edge_index) for model in (ours, plain))
+        assert_close(found, wanted)
+        assert_close(gradients(ours, found), gradients(plain, wanted))
+
+
 # What is said #####################################################################################
 
 
