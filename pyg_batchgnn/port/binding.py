@@ -21,7 +21,7 @@ from pyg_batchgnn.port.batches import (
     is_batch,
     typed_prefixes,
 )
-from pyg_batchgnn.port.inputs import are_plain_edges, refuse_batch, refuse_on_device
+from pyg_batchgnn.port.inputs import are_plain_edges, fits, refuse_batch, refuse_on_device
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, known_prefixes, sorted_prefixes
 from pyg_batchgnn.port.recording import BatchEdges, Count, Form, Nodes
 from pyg_batchgnn.port.structure import SampledBatch, Structure, UnsampledGraph
@@ -179,6 +179,8 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
     if edges_name is None or x is None or x.dim() == 0:
         return None
     edge_index, nodes = arguments[edges_name], x.size(0)
+    if not fits(edge_index, nodes, nodes):
+        return None
     prefixes = known_prefixes(edge_index)
     if prefixes is None:
         prefixes = _counted(edge_index, nodes, list(arguments.values()))
@@ -238,6 +240,8 @@ def _as_typed(arguments: dict[str, Any]) -> Bound | None:
     if not ends <= set(rows) or not all(isinstance(one, Tensor) and one.dim() for one in rows.values()):
         return None
     sizes = {name: one.size(0) for name, one in rows.items()}
+    if not all(fits(one, sizes[source], sizes[target]) for (source, _, target), one in edges.items()):
+        return None
     counts = [one for one in arguments.values() if isinstance(one, Mapping) and _are_counts(one)]
     of_nodes = next((one for one in counts if set(one) == set(rows)), None)
     of_edges = next((one for one in counts if set(one) == set(edges)), None)

@@ -34,7 +34,7 @@ from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.inputs import CAPTURING
-from pyg_batchgnn.port.recording import Refusal
+from pyg_batchgnn.port.recording import Refusal, mapped
 
 
 class Miss(BaseException):
@@ -397,6 +397,26 @@ class Captured:
         return _local.run(self, values)
 
 
+def operations(captured: Captured) -> list[Any]:
+    """Returns what a graph computes, in a form that compares with that of graphs of other sizes."""
+    places: dict[torch.fx.Node, Any] = {}
+
+    def described(one: Any) -> Any:
+        if isinstance(one, torch.fx.Node):
+            return places.get(one, "size")
+        return "size" if type(one) is int and one == 0 else repr(one)
+
+    found: list[Any] = []
+    for node in captured.module.graph.nodes:
+        value = node.meta.get("example_value")
+        if node.op == "placeholder" and isinstance(value, Tensor):
+            places[node] = node.target
+        elif node.op in ("get_attr", "output") or next(rules.tensors(value), None) is not None:
+            places[node] = len(found)
+            found.append((str(node.target), mapped((node.args, dict(node.kwargs)), described)))
+    return found
+
+
 class _WrittenError(Exception):
     """A ``forward`` writes to leaves, whose ids this holds."""
 
@@ -596,13 +616,14 @@ class CapturedFunction:
         described: Mapping[str, Any],
         run: Run,
         trims: Sequence[type[torch.nn.Module]] = (),
+        exact: bool = False,
     ) -> Any:
         """Captures a call, and calls the graph as `run` does. ``described``: the arguments, with a
-        description in the place of each tensor and number that the graph's places name. Raises
-        `Refusal` if Dynamo cannot see what the function does, and `Miss` if it is turned off."""
+        description in the place of each tensor and number that the graph's places name. ``exact``:
+        sizes of 0 and 1 are constants of the graph. Raises `Refusal` if Dynamo cannot see what the
+        function does, and `Miss` if it is turned off."""
         import torch.fx.experimental._config as shapes
 
-        sizes = [size for one in rules.tensors(arguments) for size in one.shape[:2]]
         known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}
         outer = _local.capture, _local.run
         modules = {id(one): one for one in model.modules()}
@@ -612,8 +633,10 @@ class CapturedFunction:
             stack.enter_context(torch._dynamo.config.patch(known))
             sources: Any = torch.compiler.config
             stack.enter_context(sources.patch(dynamic_sources=_OF_BATCHES))
-            # Sizes of 0 and 1 have graphs of their own, unless they are treated as any others.
-            oblivious = any(size < 2 for size in sizes)
+            # Sizes of 0 and 1 have graphs of their own, unless they are treated as any others. Then
+            # torch takes no size for 0, whatever it is.
+            small = any(size < 2 for one in rules.tensors(arguments) for size in one.shape)
+            oblivious = small and not exact
             patch: Any = shapes.patch  # type: ignore[attr-defined]
             stack.enter_context(patch(use_duck_shape=False, backed_size_oblivious=oblivious))
             _local.capture, _local.run = Capture(model, described, modules), run

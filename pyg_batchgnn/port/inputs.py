@@ -14,6 +14,7 @@ from torch._C import _get_tracing_state
 from torch.compiler import is_compiling, is_dynamo_compiling
 from torch.fx import Proxy
 from torch.nn.modules.module import _has_any_global_hook
+from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch
 
 from pyg_batchgnn import nn
@@ -77,6 +78,13 @@ def are_plain_edges(edge_index: Any) -> bool:
         and shape[0] == 2
         and edge_index.dtype in _IDS
     )
+
+
+def fits(edge_index: Tensor, sources: int, targets: int) -> bool:
+    """Returns whether an `EdgeIndex` of PyG says no other numbers of nodes, which layers would
+    take."""
+    known = edge_index.sparse_size() if isinstance(edge_index, EdgeIndex) else (None, None)
+    return all(one is None or one == count for one, count in zip(known, (sources, targets), strict=True))
 
 
 def refuse_batch(x: Any, edge_index: Any) -> None:

@@ -23,7 +23,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import Bound
-from pyg_batchgnn.port.capture import Captured, CapturedFunction, Done, Miss
+from pyg_batchgnn.port.capture import Captured, CapturedFunction
 from pyg_batchgnn.port.execution import Frame, run_step, take
 from pyg_batchgnn.port.prefixes import NodesByHop, sorted_prefixes
 from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, rate_of, reads_as_sources
@@ -136,22 +136,15 @@ def _captured(model: TracedModel, call: Call) -> CapturedFunction:
     """Captures ``forward``. Raises LayerwiseError if it cannot be, or its program differs."""
     function = CapturedFunction()
 
-    def look(captured: Captured, values: Sequence[Any]) -> list[Any]:
+    def look(captured: Captured, values: Sequence[Any]) -> None:
         captured.made = call.translated(captured)
         wrong = captured.made.wrong or call.check(captured.made, call.inputs(captured.made, values))
         if wrong:
             raise Refusal(wrong)
-        raise Done
 
-    forward = model.users_forward
-    try:
-        function.capture(forward, model, call.arguments(), call.described(), look, call.trims)
-    except Done:
+    reason = call.look(function, look, exact=True)
+    if reason is None:
         return function
-    except Miss:
-        reason = "TorchDynamo is turned off"
-    except Refusal as refusal:
-        reason = refusal.reason
     raise LayerwiseError(
         f"inference computes {type(model).__name__} layer by layer, but its forward was not captured, "
         f"because {reason}; call the model on the whole graph"

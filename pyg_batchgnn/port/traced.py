@@ -21,7 +21,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
-from pyg_batchgnn.port.capture import Captured, CapturedFunction, Done, Miss
+from pyg_batchgnn.port.capture import Captured, CapturedFunction, Done, Miss, operations
 from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
@@ -97,6 +97,7 @@ class Graph:
 
 @dataclass
 class Entry:
+    exact: bool = False  # sizes of 0 and 1 are constants of its graphs
     function: CapturedFunction = field(default_factory=CapturedFunction)
     #: why ``forward`` cannot be captured, by whether gradients are enabled
     refused: dict[bool, str] = field(default_factory=dict)
@@ -111,6 +112,8 @@ class Tracing:
     uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
     is_sequential: bool = False  # the model is a `Sequential` of PyG without a ``forward`` of the user's
     entries: dict[Any, Entry] = field(default_factory=dict)  # by the pattern of the arguments
+    #: by the pattern and the sizes that are 0, whether ``forward`` does something else for these
+    differs: dict[Any, bool] = field(default_factory=dict)
     graphs: list[Graph] = field(default_factory=list)  # all that were captured
     result: list[Axis] | None = None  # what the rows of each tensor in the result are, if a graph told
     warned: set[str] = field(default_factory=set)  # the subjects of warnings that were given
@@ -124,9 +127,9 @@ class Tracing:
     def __reduce__(self) -> Any:
         return functools.partial(Tracing, is_sequential=self.is_sequential), (self.trims, self.rows)
 
-    def entry(self, pattern: Any) -> Entry:
+    def entry(self, pattern: Any, exact: bool = False) -> Entry:
         if pattern not in self.entries:
-            self.entries[pattern] = Entry()
+            self.entries[pattern] = Entry(exact)
         return self.entries[pattern]
 
     def warn(self, subject: str, text: str) -> None:
@@ -327,23 +330,22 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
         return Plain()  # the first plain call says how wide lazy modules are
     _check_classes(model, tracing)
     try:
-        entry = tracing.entry(_pattern(model, bound))
+        call = Call(model, tracing, bound)
+        arguments = call.arguments()
+        entry = _entry(tracing, call, _pattern(model, bound), arguments)
     except Refusal as refusal:  # of objects in a batch
         return Plain(None if "plain" in tracing.warned else refusal.reason, cuts=False)
     grads = torch.is_grad_enabled()
     if grads in entry.refused:
         return Plain(cuts=entry.refused[grads] == _TOO_MANY.format(_MOST_GRAPHS))
-    forward: Any = model.users_forward
     try:
-        call = Call(model, tracing, bound)
-        arguments = call.arguments()
         try:
-            return entry.function.run(forward, model, arguments, call)
+            return entry.function.run(model.users_forward, model, arguments, call)
         except Miss:
             if len(tracing.graphs) >= _MOST_GRAPHS:
                 entry.refused[grads] = _TOO_MANY.format(_MOST_GRAPHS)
                 return Plain(None if "plain" in tracing.warned else entry.refused[grads])
-        return entry.function.capture(forward, model, arguments, call.described(), call, tracing.trims)
+        return call.capture(entry.function, arguments, call, entry.exact)
     except Miss:
         entry.refused[grads] = "TorchDynamo is turned off"
     except Refusal as refusal:
@@ -351,28 +353,43 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
     return Plain(entry.refused[grads], False, functools.partial(entry.refused.pop, grads, None))
 
 
+def _entry(tracing: Tracing, call: Call, pattern: Any, arguments: Any) -> Entry:
+    """Returns the graphs of a call. Graphs that treat a size of 0 as any other serve those sizes
+    for which ``forward`` does the same as for others; else these sizes have graphs of their own."""
+    zeros = tuple(
+        (place, tuple(map(bool, one.shape)))
+        for place, one in enumerate(rules.tensors(arguments))
+        if 0 in one.shape
+    )
+    if not zeros:
+        return tracing.entry(pattern)
+    if (pattern, zeros) not in tracing.differs:
+        seen: list[list[Any]] = [[], []]
+        for exact in (False, True):
+            see = lambda captured, _, found=seen[exact]: found.extend(operations(captured))  # noqa: E731
+            call.look(CapturedFunction(), see, exact)
+        tracing.differs[pattern, zeros] = seen[0] != seen[1]
+    differs = tracing.differs[pattern, zeros]
+    return tracing.entry((pattern, zeros if differs else ()), exact=differs)
+
+
 def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
     """Learns what the rows of a result are where ``forward`` was called plainly: for lazy modules,
     or for hooks, which must see that call."""
 
-    def look(captured: Captured, values: Sequence[Any]) -> list[Any]:
+    def look(captured: Captured, values: Sequence[Any]) -> None:
         del values
         captured.made = call.translated(captured)
-        raise Done
 
-    forward: Any = model.users_forward
     try:
         call = Call(model, tracing, bound)
-        function = tracing.entry(_pattern(model, bound)).function
-        function.capture(forward, model, call.arguments(), call.described(), look, tracing.trims)
-    except Done:
-        return
+        entry = _entry(tracing, call, _pattern(model, bound), call.arguments())
+        reason = call.look(entry.function, look, entry.exact)
     except Refusal as refusal:
         reason = refusal.reason
-    except Miss:
-        reason = "TorchDynamo is turned off"
-    tracing.result = []
-    tracing.refuse(model, reason, True)
+    if reason is not None:
+        tracing.result = []
+        tracing.refuse(model, reason, True)
 
 
 def must_be_called(module: torch.nn.Module) -> bool:
@@ -391,6 +408,7 @@ def _check_classes(model: torch.nn.Module, tracing: Tracing) -> None:
     if now != tracing.classes:
         if tracing.classes:
             tracing.entries.clear()
+            tracing.differs.clear()
         tracing.classes = now
 
 
@@ -438,6 +456,29 @@ class Call:
             return argument.batch.copied(filled) if isinstance(argument, BatchArgument) else filled
 
         return {name: fill(name, one) for name, one in self._bound.arguments.items()}
+
+    def capture(self, function: CapturedFunction, arguments: Any, run: Any, exact: bool = False) -> Any:
+        model: Any = self._model
+        given = model.users_forward, model, arguments, self.described(), run, self.trims, exact
+        return function.capture(*given)
+
+    def look(self, function: CapturedFunction, look: Callable[..., Any], exact: bool = False) -> str | None:
+        """Captures the call and shows ``look`` the graph, which is not run. Returns why it cannot
+        be captured, or None."""
+
+        def run(captured: Captured, values: Sequence[Any]) -> Any:
+            look(captured, values)
+            raise Done
+
+        try:
+            self.capture(function, self.arguments(), run, exact)
+        except Miss:
+            return "TorchDynamo is turned off"
+        except Refusal as refusal:
+            return refusal.reason
+        except Done:
+            pass
+        return None
 
     def __call__(self, captured: Captured, values: tuple[Any, ...]) -> Sequence[Any]:
         model, tracing, bound = self._model, self._tracing, self._bound

@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
+from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, accelerate
@@ -80,7 +81,66 @@ def test_types_and_relations_of_no_and_one_rows_need_few_graphs() -> None:
             for name, count in (("to", first), ("then", second))
         }
         assert_close(ours(x, edges), plain(x, edges))
-    assert found_in(ours).reasons == [] and len(found_in(ours).graphs) <= 4
+    assert found_in(ours).reasons == [] and len(found_in(ours).graphs) <= 5
+
+
+class Small(Typed):
+    """Does something else for sizes of 0 or 1."""
+
+    def __init__(self, does: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.does = does
+
+    def forward(self, x_dict: Any, edge_index_dict: Any) -> Tensor:
+        h = self.one((x_dict["b"], x_dict["a"]), edge_index_dict["b", "to", "a"])
+        return self.does(h, x_dict["b"], edge_index_dict["b", "to", "a"])
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        lambda h, x, _: h + 1 if x.numel() == 0 else h + 2,
+        lambda h, x, _: h if len(x) else h.tanh(),
+        lambda h, _, edges: h * 2 if edges.size(1) > 0 else h,
+        lambda h, _, edges: h * 2 if edges.size(1) <= 1 else h,
+        lambda h, x, _: h + (torch.stack([x, x]).numel() == 0),
+    ],
+)
+@pytest.mark.parametrize("first", range(4))
+def test_what_is_done_for_sizes_of_zero_is_done(does: Callable[..., Tensor], first: int) -> None:
+    """TorchDynamo's graphs for sizes of 0 and 1 take none of them for 0."""
+    torch.manual_seed(0)
+    ours, plain = pair(Small(does))
+    counts = [(5, 7, 9), (3, 0, 0), (2, 1, 1), (4, 6, 0), (1, 0, 0), (4, 5, 3)]
+    for rows, sources, count in counts[first:] + counts[:first]:
+        x = {"a": torch.randn(rows, 4).double(), "b": torch.randn(sources, 4).double()}
+        ends = torch.randint(max(1, sources), (count,)), torch.randint(rows, (count,))
+        edges = {("b", "to", "a"): torch.stack(ends)}
+        found, wanted = ours(x, edges), plain(x, edges)
+        assert_close(found, wanted)
+        assert_close(gradients(ours, found), gradients(plain, wanted))
+    assert found_in(ours).reasons == []
+
+
+class Sources(torch.nn.Module):
+    """A layer without rows of targets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.GraphConv((4, 4), 4)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        return self.conv((x, None), edge_index, edge_weight)
+
+
+def test_an_edge_index_that_says_other_numbers_of_nodes() -> None:
+    ours, plain = pair(Sources())
+    ends = torch.tensor([[0, 1, 2, 3], [0, 0, 1, 1]])
+    edges = EdgeIndex(ends, sparse_size=(4, 2), sort_order="col")
+    x, weight = torch.randn(4, 4).double(), torch.rand(4).double()
+    wanted = plain(x, edges, weight)
+    assert_close(ours(x, edges, weight), wanted)
+    assert len(wanted) == 2
 
 
 class Pairs(torch.nn.Module):

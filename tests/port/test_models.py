@@ -316,12 +316,12 @@ def with_batch(model: Any, batch: Any) -> Any:
 EXAMPLES: dict[str, Example] = {
     "ogbn_train, SGFormer": Example(
         lambda: pyg.SGFormer(IN, HIDDEN, OUT, trans_dropout=0.0, gnn_dropout=0.0), with_batch,
-        given=lambda: disjoint(torch.float32), whole="shares memory", dtype=torch.float32,
+        given=lambda: disjoint(torch.float32), whole="sort looks at all rows", dtype=torch.float32,
     ),
     "ogbn_train, Polynormer, local": Example(lambda: polynormer(False), with_batch, given=disjoint),
     "ogbn_train, Polynormer, global": Example(
         lambda: polynormer(True), with_batch, given=disjoint,
-        whole="shares memory",
+        whole="writes to an input",
     ),
     "graph_sage_unsup": Example(
         lambda: pyg.GraphSAGE(IN, HIDDEN, 2, OUT, norm="batch_norm"), given=homogeneous_links

@@ -332,7 +332,7 @@ def test_batches_of_worker_processes() -> None:
 
 
 #: An unusual width, by which rows are found.
-WIDTH = 37
+WIDTH = 1013
 
 
 class Watching(pyg.SumAggregation):

@@ -89,6 +89,9 @@ class Repeater:
                 return
             wanted = wanted[: batch.batch_size]
             found = ours(batch, **values, **options)
+            if found.size(0) == batch.num_nodes:  # it was not captured, as a warning says
+                self.counts["with batches: all rows"] += 1
+                found = found[: batch.batch_size]
             assert_close(found, wanted, TOLERANCE)
             pairs = ((ours, found), (plain, wanted))
             assert_close(*(list(gradients(*one).values()) for one in pairs), TOLERANCE)
