@@ -26,8 +26,6 @@ import torch.distributed as dist
 
 from pyg_batchgnn.comm.diagnosis import ProcessInfo, host_from
 
-# Backend ##########################################################################################
-
 
 log = logging.getLogger(__name__)
 
@@ -129,8 +127,6 @@ def _intels_create() -> Any:
     return dist.Backend._plugins["CCL"].creator_fn
 
 
-# Libraries ########################################################################################
-
 #: The packages with which the backend is built and tested. The extra "ccl" installs them.
 ONECCL, LIBFABRIC = "oneccl-devel==2021.13.1", "impi-rt==2021.17.2"
 
@@ -185,8 +181,6 @@ def _roots(package: str) -> Iterator[Path]:
 def _first(paths: Iterator[Path]) -> Path | None:
     return next((path.resolve() for path in paths if path.exists()), None)
 
-
-# Facts of ranks ###################################################################################
 
 # The facts that ranks tell each other before oneCCL starts: where they run and what they can
 # share.
@@ -248,8 +242,6 @@ def _resolve(name: str) -> str:
     except OSError:
         return ""
 
-
-# Transport ########################################################################################
 
 # The choice of the transport: memory that the ranks of a host share, or TCP, and by which
 # interface.
@@ -351,8 +343,6 @@ def _local_address(peer: str) -> str:
     except OSError:
         return ""
 
-
-# Environment ######################################################################################
 
 #: Seconds after which oneCCL gives up on its own. The group's timeout ends before that.
 _NEVER = str(10**6)

@@ -50,7 +50,6 @@ from pyg_batchgnn.comm.message import (
     write_data,
 )
 
-# Channel ##########################################################################################
 
 #: Seconds between two checks of the peers while this rank waits.
 _CHECK_INTERVAL = 0.5
@@ -269,9 +268,6 @@ def _own_error(rank: int, purpose: Purpose, error: BaseException) -> str:
     return f"rank {rank} met {what} in exchange {purpose.exchange} ({purpose})"
 
 
-# Exchange #########################################################################################
-
-
 @dataclass(frozen=True)
 class Link:
     """The part of a channel that an exchange uses."""
@@ -425,8 +421,6 @@ class Exchange:
             odd,
         )
 
-
-# Abandoned groups #################################################################################
 
 # Process groups that broke in the middle of a collective, and that are kept until the process
 # ends.

@@ -18,8 +18,6 @@ from pyg_batchgnn.comm.mailbox import as_bytes
 from pyg_batchgnn.comm.message import Header, HeaderLike, MessageKind, Operation, as_header, dtype_code
 from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 
-# Collectives ######################################################################################
-
 
 T = TypeVar("T")
 
@@ -67,8 +65,6 @@ class Collectives:
     def ranks_of_host(self) -> list[int]:
         """The ranks that share this rank's host, ascending, this rank included."""
         return [rank for rank, host in enumerate(self.hosts) if host == self.host]
-
-    # Rows ########################################################################################
 
     def exchange(
         self,
@@ -127,8 +123,6 @@ class Collectives:
         whole = as_header(header)
         return self._exchanges.run(lambda: broadcast(self._channel, tensor, source, whole))
 
-    # Sums ########################################################################################
-
     def all_reduce(
         self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL, weight: float | None = None
     ) -> Tensor:
@@ -143,8 +137,6 @@ class Collectives:
         """
         whole = as_header(header)
         return self._exchanges.run(lambda: sum_over_ranks(self._channel, tensor, whole, weight))
-
-    # Values ######################################################################################
 
     def all_gather_json(self, value: Any) -> list[Any]:
         """Gathers a small value of every rank, by rank. The value travels as JSON: tuples come back
@@ -219,8 +211,6 @@ class Collectives:
             raise CommError(name_failures(problems, self.hosts), problems) from cause
         raise error(problems) from cause
 
-
-# Rows #############################################################################################
 
 # Moving rows: the uneven all-to-all and the uneven all-gather.
 
@@ -352,8 +342,6 @@ def _allocate(allocate: Allocate, shape: tuple[int, ...], dtype: torch.dtype) ->
     return out
 
 
-# Sums #############################################################################################
-
 # Sums over ranks, always added in the order of ranks, so that the bits do not depend on timing.
 #
 # Every element is w_0 x_0 + w_1 x_1 + ..., added from rank 0 up. A small tensor is gathered and
@@ -448,9 +436,6 @@ def ordered_sum(terms: list[Tensor], weights: list[float] | None) -> Tensor:
     return total.to(dtype)
 
 
-# Small values #####################################################################################
-
-
 def gather_values(
     channel: Channel, value: Any, header: Header, operation: Operation = Operation.VALUES
 ) -> list[Any]:
@@ -526,8 +511,6 @@ def _text(value: Any) -> str:
 def _ranks(ranks: list[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
-
-# Work that may fail ###############################################################################
 
 #: Makes the error that every rank raises, from the text of each rank that failed, by rank.
 MakeError = Callable[[Mapping[int, str]], Exception]

@@ -32,8 +32,6 @@ from pyg_batchgnn.comm.message import CommCounters, Header, HeaderLike, MessageK
 from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 from pyg_batchgnn.versions import private
 
-# Communicator #####################################################################################
-
 
 T = TypeVar("T")
 
@@ -112,8 +110,6 @@ class Communicator(Collectives):
         """The process group, for `guard`. None in a world of one rank."""
         return self._channel.group
 
-    # Jobs ########################################################################################
-
     def run_job(self, job: Callable[[], T]) -> T:
         """Does work that makes several exchanges on the calling thread.
 
@@ -144,8 +140,6 @@ class Communicator(Collectives):
     def _raised(self, error: BaseException) -> CommError:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return CommError(f"rank {self.rank} (host {self.host}) raised {what}", [self.rank])
-
-    # The end #####################################################################################
 
     @contextlib.contextmanager
     def guard(self, header: HeaderLike) -> Iterator[None]:
@@ -225,9 +219,6 @@ def _close_all() -> None:
     disconnect()
 
 
-# Gradient hook ####################################################################################
-
-
 Hook = Callable[[Any, GradBucket], Future[Tensor]]
 
 
@@ -266,8 +257,6 @@ def gradient_hook(
     hook.__annotations__ = {"bucket": GradBucket, "return": torch.futures.Future[Tensor]}
     return hook
 
-
-# Making groups ####################################################################################
 
 # Making communicators: the default process group, the introduction of ranks, and a group of their
 # own.
@@ -375,9 +364,6 @@ def _check_names(ranks: list[dict[str, Any]]) -> None:
         )
 
 
-# Backends #########################################################################################
-
-
 def available_backends() -> list[str]:
     """Returns the names that `check_backend` accepts, gloo first."""
     names = sorted(name for name in dist.Backend.backend_list if why_unavailable(name) is None)
@@ -427,8 +413,6 @@ def _of_cpu(name: str) -> str:
     pairs = dict(pair.lower().partition(":")[::2] for pair in name.split(","))
     return pairs.get("cpu", name)
 
-
-# Rendezvous #######################################################################################
 
 # The rendezvous of the ranks of one attempt of a job: a new namespace in the launcher's store.
 #

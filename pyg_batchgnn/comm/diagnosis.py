@@ -25,7 +25,6 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
 from pyg_batchgnn.comm.errors import CommError, PeerError
 
-# Diagnosis ########################################################################################
 
 #: Hundredths of a second for which a dying process is given time to end.
 _MOMENTS = 10
@@ -163,8 +162,6 @@ def _ending(evidence: Evidence) -> str:
         ending += "" if evidence.timed_out else f"; the transport says: {said}"
     return ending
 
-
-# Status board #####################################################################################
 
 # The status board: each rank writes which exchange it enters, so that others can name who is
 # missing.
@@ -345,8 +342,6 @@ def _failure(text: bytes) -> Failure:
         raise CommError(f"the store holds a failure that cannot be read: {text!r}") from error
 
 
-# Status lines #####################################################################################
-
 # The last exchange that each rank entered, in memory that all ranks of a channel share.
 #
 # Writing there takes a few microseconds. Writing to the store wakes the process that hosts it,
@@ -395,9 +390,6 @@ def _checksum(told: bytes) -> bytes:
     return zlib.crc32(told).to_bytes(4, sys.byteorder)
 
 
-# Store reader #####################################################################################
-
-
 T = TypeVar("T")
 
 
@@ -434,9 +426,6 @@ class StoreReader:
         self._pending.start()
         self._pending.join(seconds)
         return answers[0] if answers else None
-
-
-# Processes ########################################################################################
 
 
 _PROC = Path("/proc")
@@ -505,8 +494,6 @@ def _stat(pid: int) -> tuple[str, int]:
         raise FileNotFoundError(pid) from gone
     return words[0], int(words[19])
 
-
-# Sockets ##########################################################################################
 
 # The local addresses of a process's TCP connections.
 #

@@ -30,8 +30,6 @@ from torch import Tensor
 from pyg_batchgnn.comm.collectives import Collectives, name_failures
 from pyg_batchgnn.comm.errors import CommError
 
-# Shared blocks ####################################################################################
-
 
 T = TypeVar("T")
 
@@ -163,9 +161,6 @@ def _map(block: int, size: int, access: Access) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given buffer is not writable")
         return torch.frombuffer(memory, dtype=torch.uint8)
-
-
-# Layout of rows ###################################################################################
 
 
 @dataclass(frozen=True)

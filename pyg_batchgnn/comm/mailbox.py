@@ -18,7 +18,6 @@ from pyg_batchgnn.comm.message import NUMBERS_BYTES, Message
 from pyg_batchgnn.ops import Turns
 from pyg_batchgnn.versions import private
 
-# Transport ########################################################################################
 
 # The transport of bytes. It uses one collective, the uneven all-to-all, and nothing else.
 #
@@ -134,8 +133,6 @@ def as_bytes(rows: Tensor) -> Tensor:
     return flat if flat.dtype == torch.uint8 else flat.view(torch.uint8)
 
 
-# Mailbox ##########################################################################################
-
 #: Bytes of data that have room in a message of the backend. With them it fits one packet of a
 #: network with frames of 1500 bytes, and on loopback it takes as long as the numbers alone.
 ROOM = 512
@@ -246,9 +243,6 @@ class _OneTurn:
 
     def is_completed(self) -> bool:
         return self._turns.wait(self._turn, 0.0)
-
-
-# Waiting ##########################################################################################
 
 
 _SLICE = timedelta(milliseconds=100)

@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# Header ###########################################################################################
 
 # The header of an exchange: what it is for. Every rank sends its header, and every rank checks
 # all.
@@ -153,8 +152,6 @@ def describe(numbers: Sequence[int]) -> str:
         return f"something unknown {list(numbers[1:AGREED])}"
 
 
-# Message ##########################################################################################
-
 #: All numbers of a message. After the agreed ones come four: the rows that follow for the receiver,
 #: the bytes of the sender's largest message to another rank, the bytes of what the sender keeps for
 #: itself, and one number of the operation's own (for rows: how many items they hold).
@@ -191,9 +188,6 @@ def read_data(messages: Sequence[Message], out: Tensor, sizes: Sequence[int]) ->
     for message, size in zip(messages, sizes, strict=True):
         target[begin : begin + size] = message.room[:size]
         begin += size
-
-
-# Counters #########################################################################################
 
 
 @dataclass(frozen=True)

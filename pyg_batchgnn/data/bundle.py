@@ -23,8 +23,6 @@ from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.types import FEATURES, LABELS, Relation
 
-# Files ############################################################################################
-
 
 _RESTORE = "copy the .npz and its .json again from where they came from"
 _FEATURE_KEYS = ("x_indptr", "x_indices", "x_shape")
@@ -197,9 +195,6 @@ def _sentence(path: Path, about: dict[str, Any], feature_dim: int | None) -> str
     return text + "."
 
 
-# Sparse features ##################################################################################
-
-
 @dataclass(frozen=True)
 class SparseRows:
     """A [num_rows, num_columns] matrix in compressed sparse rows (CSR)."""
@@ -248,9 +243,6 @@ def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
         mode="sum",
         per_sample_weights=weights,
     )
-
-
-# Types ############################################################################################
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,8 +31,6 @@ _FIRST, _LAST = -128, 127
 #: Is called with the attribute, the elements that are done, and those of all passes.
 Progress = Callable[[str, int, int], None]
 
-# Report ###########################################################################################
-
 
 @dataclass(frozen=True)
 class QuantizedTable:
@@ -93,9 +91,6 @@ class QuantizationReport:
         return "\n".join(lines)
 
 
-# Settings #########################################################################################
-
-
 @dataclass(frozen=True)
 class Quantization:
     """The settings of quantising tables.
@@ -151,9 +146,6 @@ def check_table(name: str, table: Tensor) -> None:
         )
 
 
-# Pieces ###########################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class WideRows:
     """One table whose columns are quantised, or a part of it.
@@ -196,9 +188,6 @@ class WideRows:
 
     def _shaped(self, rows: Tensor) -> Tensor:
         return rows.detach().reshape(len(rows), -1)
-
-
-# Ranges ###########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,9 +322,6 @@ def _value(bits: Tensor) -> Tensor:
     return torch.where(plain >= 1 << 31, plain - (1 << 32), plain).to(torch.int32).view(torch.float32)
 
 
-# Codes ############################################################################################
-
-
 def find_decoding(ranges: _Ranges) -> Tensor:
     """Returns the scales and the offsets of columns, [2, F] float32, for codes from -128 to 127.
     Scales are normal numbers above 0. A column of one value has it as its offset."""
@@ -436,9 +422,6 @@ def quantize_table(
         flat[first : first + len(piece)] = piece
         first += len(piece)
     return QuantizedTensor(codes, encoder.decoding, how.dtype), encoder.report()
-
-
-# Data and HeteroData ##############################################################################
 
 
 def quantize(

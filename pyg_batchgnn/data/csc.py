@@ -76,8 +76,6 @@ def file_pieces(file: Path) -> Iterator[np.ndarray]:
         raise broken(file, file.stem, f"cannot be read ({error.strerror})", "check the disk") from error
 
 
-# Checks ###########################################################################################
-
 #: Makes the error of an array of a name: what is wrong, and the remedy.
 Complain = Callable[[str, str, str], DatasetError]
 

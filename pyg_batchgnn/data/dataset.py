@@ -16,7 +16,6 @@ from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.ops import InEdges, QuantizedTensor
 from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Relation, RowKind, Schema
 
-# Links ############################################################################################
 
 #: The arrays of a split that are not attributes of its links.
 INDEX, NEGATIVES, NEGATIVE_TARGETS = "index", "negatives", "negative_targets"
@@ -58,9 +57,6 @@ class LinkSplit:
         """Returns everything that is written of the split, by name."""
         fixed = {INDEX: self.index, NEGATIVES: self.negatives, NEGATIVE_TARGETS: self.negative_targets}
         return {**{name: one for name, one in fixed.items() if one is not None}, **self.tables}
-
-
-# Node and edge sets ###############################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,9 +173,6 @@ class EdgeSet:
         return self.num_edges
 
 
-# Labels ###########################################################################################
-
-
 def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
     """Returns the labels "y" as [N] int64 if they are class numbers, otherwise None.
 
@@ -210,8 +203,6 @@ def count_classes(tables: Mapping[str, Tensor]) -> int:
     labels = narrow_class_numbers(tables)
     return 0 if labels is None or not labels.numel() else max(int(labels.max()) + 1, 0)
 
-
-# Dataset ##########################################################################################
 
 #: The splits that training uses.
 SPLITS = ("train", "val", "test")

@@ -62,8 +62,6 @@ from pyg_batchgnn.types import (
     Schema,
 )
 
-# The folder #######################################################################################
-
 
 def read_folder(path: str | Path) -> Dataset:
     """Reads a data set from a folder.
@@ -193,8 +191,6 @@ def verify_folder(path: str | Path) -> int:
         verify_tensor(folder.file(array), array_name(array), promise)
     return len(folder.meta.arrays)
 
-
-# Arrays ###########################################################################################
 
 #: Attributes that may lie in the folder itself, as in folders made by hand.
 _CONVENTIONS: dict[str, tuple[Group, Callable[[np.ndarray, str | Path, str], Tensor]]] = {
@@ -541,9 +537,6 @@ class FolderReader:
 
 def array_name(array: str) -> str:
     return array.rpartition("/")[2]
-
-
-# Links ############################################################################################
 
 
 def read_links(folder: FolderReader, schema: Schema) -> dict[Group, dict[str, LinkSplit]]:

@@ -26,7 +26,6 @@ _KEPT = 256 << 20
 #: Names of columns that no key has.
 _ROW, _ID = "\0row", "\0id"
 
-# Times ############################################################################################
 
 _UNITS = ("s", "ms", "us", "ns", "D")
 
@@ -77,9 +76,6 @@ class Clock:
         if date.tzinfo is not None:
             date = date.astimezone(timezone.utc).replace(tzinfo=None)
         return int(np.datetime64(date, "us").astype(f"datetime64[{self.unit}]").astype(np.int64))
-
-
-# Keys #############################################################################################
 
 
 def whole_below(kind: Any) -> int:
@@ -273,9 +269,6 @@ class KeyTable:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(at)
         return self._kept[at]
-
-
-# Files of the user ################################################################################
 
 
 def named_apart(tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[dict[str, str]]:

@@ -35,7 +35,6 @@ from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.data.undirected import ParallelEdges, undirected_dataset
 from pyg_batchgnn.types import Relation, RowKind
 
-# Loading ##########################################################################################
 
 # A larger generated graph has to be written to a folder and mapped.
 IN_MEMORY_BYTES = 4 << 30
@@ -196,9 +195,6 @@ def _load_generated_folder(maker: _Generator, spec: Any, root: Path) -> Dataset:
             f"{folder}: holds something else than {spec.name}; remove it or choose another root"
         )
     return read_folder(folder)
-
-
-# Options in names #################################################################################
 
 
 HOLD_OUT = ("hold_out", "links", "reverse")

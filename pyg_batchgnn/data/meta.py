@@ -14,8 +14,6 @@ from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, promise_of, read_json, write_json
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
-# Meta #############################################################################################
-
 
 FORMAT = "pyg_batchgnn.dataset"
 #: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
@@ -163,8 +161,6 @@ def _arrays(path: Path, content: dict[str, Any]) -> dict[str, ArrayPromise]:
             raise broken(path, array, fact, "make the folder again") from error
     return found
 
-
-# Names of arrays ##################################################################################
 
 # The names of arrays in a folder: `edge_index`, `nodes/x`, `edges/edge_attr`, `splits/train`,
 # `links/train/index`, `csc/indices`, `decoding/nodes/x`.

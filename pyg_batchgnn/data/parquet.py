@@ -18,8 +18,6 @@ from pyg_batchgnn.data.errors import DatasetError, broken
 #: The columns that hold the ends of edges.
 ENDS = ("src", "dst")
 
-# Files ############################################################################################
-
 
 def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
     """Returns the edge files of a folder, in the order in which their edges are numbered.
@@ -66,9 +64,6 @@ def has_edges(path: Path) -> bool:
             return not set(ENDS).isdisjoint(file.schema_arrow.names)
     except (OSError, pa.ArrowException):
         return False
-
-
-# Tables ###########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +168,6 @@ def _columns_of(pa: Any, file: Any, path: Path, ids: Sequence[str]) -> list[str]
             fact = f"type is {schema.field(name).type}, expected int32 or int64"
             raise broken(path, name, fact, "store integers")
     return read
-
-
-# Pieces ###########################################################################################
 
 
 def count_rows(files: Sequence[Path]) -> int:

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 
-# Build ############################################################################################
-
 #: A function that is called with a few words as each stage begins.
 Progress = Callable[[str], None]
 
@@ -185,9 +183,6 @@ def _attributes(dataset: Dataset, comm: Communicator, nodes: OwnNodes) -> dict[G
         found.group: {name: deliver_rows(comm, table, rows) for name, table in found.tables.items()}
         for found, rows in zip(dataset.sets, ids, strict=True)
     }
-
-
-# Cut ##############################################################################################
 
 
 Tables = Mapping[Group, Mapping[str, Tensor]]

@@ -18,8 +18,6 @@ from pyg_batchgnn.partition.numbering import Numbering, RunRows, Runs
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 from pyg_batchgnn.types import Group
 
-# Nodes and their lists ############################################################################
-
 
 @dataclass
 class OwnNodes:
@@ -89,9 +87,6 @@ def _deliver_nodes(
 def _to_ranks(owner: Tensor, runs: Runs) -> Grouping:
     grouping = group(owner, runs.parts)
     return Grouping(grouping.order, runs.by_rank(grouping.counts))
-
-
-# Edges ############################################################################################
 
 
 @dataclass(frozen=True)
@@ -168,8 +163,6 @@ def _lengths(comm: Communicator, grouping: Grouping, runs: Runs, relations: int)
     lengths: list[int] = comm.exchange(counts, sizes, MessageKind.PARTITION).rows.tolist()
     return lengths
 
-
-# Attributes #######################################################################################
 
 #: The rows of an input table that one rank reads before the next rank's turn. Owners ask for
 #: ascending rows, and so all ranks read at the same time.

@@ -18,7 +18,6 @@ from pyg_batchgnn.partition.part import Part
 from pyg_batchgnn.partition.policy import EDGES, NODES, Balanced
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-# Loads of parts ###################################################################################
 
 #: The loads of every report, in order, before other splits and weights.
 USUAL = (NODES, EDGES, "train", "val", "test")
@@ -109,8 +108,6 @@ def _of_weights(weight: Tensor) -> tuple[float, float]:
     exact = weight.to(torch.float64 if weight.is_floating_point() else torch.int64)
     return exact.sum().item(), exact.max().item() if exact.numel() else 0
 
-
-# Limits ###########################################################################################
 
 #: Weights that are no whole numbers, or whose sum is larger, are scaled to this sum.
 _SUM = 1 << 30

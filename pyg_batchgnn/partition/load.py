@@ -24,8 +24,6 @@ from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name, read_pa
 from pyg_batchgnn.partition.part import Part, directory_slices
 from pyg_batchgnn.types import Group
 
-# Loading ##########################################################################################
-
 
 def load_partition(folder: str | Path, comm: Communicator) -> Part:
     """Reads this rank's part of a saved partition. Collective.
@@ -165,8 +163,6 @@ class _Folder:
             loads.append(trained_before)
         return balanced_offsets(starts[-1], loads, ranks)
 
-    # What is not by node of the part #############################################################
-
     def _directory(self, recut: Recut, rank: int) -> Tensor:
         old, found = recut.old, list[PartRows]()
         held = [directory_slices(old, number) for number in range(old.parts)]
@@ -194,9 +190,6 @@ class _Folder:
             found.append(split[first:last] + (before - begin))
             before += end - begin
         return torch.cat(found)
-
-
-# Part files #######################################################################################
 
 
 _REMEDY = "restore the file or partition again"
@@ -284,8 +277,6 @@ class PartFiles:
         return self._meta.arrays[f"{part_name(number)}/{edge_array('indices', relation)}"].shape[0]
 
 
-# New cuts #########################################################################################
-
 # Cuts a saved partition for another number of ranks.
 #
 # The nodes of each type lie in a row, by saved part and then by original id, and each rank gets a
@@ -365,8 +356,6 @@ def overlap(own: range, theirs: range) -> tuple[int, int]:
     begin, end = max(own.start, theirs.start), min(own.stop, theirs.stop)
     return (begin - theirs.start, end - theirs.start) if begin < end else (0, 0)
 
-
-# Balanced ranges ##################################################################################
 
 #: A function that returns the weight of all nodes before a row, for rows 0 to N; ascending.
 Load: TypeAlias = Callable[[int], int]

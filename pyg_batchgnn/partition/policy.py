@@ -20,7 +20,6 @@ from pyg_batchgnn.partition.checks import with_files
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.types import Schema
 
-# Built-in policies ################################################################################
 
 #: The loads that every graph has: nodes, and in-edges by the owners of their targets.
 NODES, EDGES = "nodes", "edges"
@@ -128,9 +127,6 @@ def _check_slack(slack: float, name: str) -> None:
         )
 
 
-# Owners from a file ###############################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class Given:
     """The owners of all nodes, from METIS, KaMinPar, DGL or a partitioner of your own."""
@@ -177,9 +173,6 @@ def _read(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -> Tenso
         owner[part.rows_of(number)] = piece.to(torch.int32)
         first += nodes.num_nodes
     return owner
-
-
-# Policies of users ################################################################################
 
 
 class Neighbours(NamedTuple):

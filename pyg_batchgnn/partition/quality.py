@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# Report ###########################################################################################
-
-
 _COLUMNS = ("nodes", "edges", "train", "cut", "halo")
 
 
@@ -137,8 +134,6 @@ def _shown(count: float) -> str:
     return f"{count:,}" if isinstance(count, int) else f"{count:,.4g}"
 
 
-# Counting #########################################################################################
-
 #: The number of nodes marked at a time, where distinct ones are counted, and of edges read at a
 #: time.
 _MARKS = 1 << 26
@@ -238,8 +233,6 @@ def _outside(part: Part) -> tuple[Tensor, Tensor]:
             halo.view(-1)[cell] += seen[first:last].sum()
     return cut, halo
 
-
-# Plot #############################################################################################
 
 #: The most parts whose numbers are written beside the axes.
 _NUMBERED = 32

@@ -20,8 +20,6 @@ from pyg_batchgnn.partition.checks import outside, refuse_outside
 from pyg_batchgnn.partition.move import Grouping, Remote, group_by_range, send, shared_rounds
 from pyg_batchgnn.types import Schema
 
-# Slices ###########################################################################################
-
 
 @dataclass
 class ReadingSlice:
@@ -107,8 +105,6 @@ def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
     ends = in_edges.indptr[first : last + 1].clamp(edges.start, edges.stop)
     return values[first:last].repeat_interleave(ends[1:] - ends[:-1])
 
-
-# Reading ##########################################################################################
 
 #: The ranges begin at multiples of a power of two, so that a histogram of at most this length
 #: balances them.
@@ -235,9 +231,6 @@ def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
     bounds = torch.searchsorted(before, target) * (1 << shift)
     bounds[0], bounds[-1] = 0, nodes
     return bounds.clamp_(max=nodes)
-
-
-# Joint ids ########################################################################################
 
 
 @dataclass(frozen=True)

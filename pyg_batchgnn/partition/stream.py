@@ -19,7 +19,6 @@ from pyg_batchgnn.partition.move import add_rows, pull, rows_per_round
 from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 
-# All types ########################################################################################
 
 #: At most this many passes move nodes out of parts that have more than a limit.
 MENDS = 3
@@ -83,8 +82,6 @@ class OwnerStream:
         edges = sum(one.num_edges for one, target in ends if target == number)
         return TypeCount(self._dataset.node_sets[number].num_nodes, edges)
 
-
-# Nodes of one type ################################################################################
 
 #: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
 #: per rank.
@@ -211,8 +208,6 @@ def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
     return owner.to(torch.int32)
 
 
-# Neighbours #######################################################################################
-
 #: The edges that are copied at a time.
 _EDGES = 1 << 17
 
@@ -241,8 +236,6 @@ def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
     indptr[own.start : own.stop + 1] = ends
     return InEdges(indptr, sources)
 
-
-# Ranges ###########################################################################################
 
 #: The number of nodes hashed at a time.
 _NODES = 1 << 20
@@ -280,9 +273,6 @@ def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
     total_twice = 2 * int(sums.sum())
     bounds = torch.tensor([part * total_twice // parts for part in range(1, parts)], dtype=torch.int64)
     return torch.bucketize(middle_twice, bounds, right=True).to(torch.int32)
-
-
-# Random owners ####################################################################################
 
 
 _UPPER = (1 << 32) - 1

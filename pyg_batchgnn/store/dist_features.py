@@ -23,8 +23,6 @@ from pyg_batchgnn.store.row_reader import RowReader, write_rows
 from pyg_batchgnn.store.shard import Columns, LocalShard, RowRequest, shard_of, share_shard
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, Group, Schema
 
-# The store ########################################################################################
-
 
 @dataclass
 class _Writes:
@@ -171,8 +169,6 @@ class DistFeatureStore(FeatureStore):
         }
         other._on_disk = self._on_disk - {(str(group), name)}
         return other
-
-    # PyG's interface #############################################################################
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """Returns all attributes, of nodes and of edges."""
@@ -321,9 +317,6 @@ def _described(tables: dict[str, Tensor]) -> dict[str, str]:
     }
 
 
-# Looking up rows ##################################################################################
-
-
 class RowLookup(Protocol):
     """Turns the ids by which users know the rows of a group into a request to their owners."""
 
@@ -379,8 +372,6 @@ def lookups_of(part: Part, comm: Communicator) -> dict[Group, RowLookup]:
     edges = {group: EdgeLookup(part, comm, number) for number, group in enumerate(part.schema.edge_groups)}
     return {**nodes, **edges}
 
-
-# PyG's attributes #################################################################################
 
 #: PyG's name of the edges of a homogeneous graph.
 EDGE_TYPE = EDGES.name

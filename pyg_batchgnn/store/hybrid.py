@@ -17,8 +17,6 @@ from pyg_batchgnn.store.graph import TypedGraph
 from pyg_batchgnn.store.part_times import own_attribute
 from pyg_batchgnn.types import Group, Schema
 
-# Topology #########################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class HybridTopology:
@@ -114,9 +112,6 @@ def to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
     return enumerate(comm.exchange(parts, None, MessageKind.PARTITION).split())
 
 
-# Writing ##########################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class HybridArrays:
     """The arrays of a whole topology, all zeros at first."""
@@ -185,9 +180,6 @@ class TopologyWriter:
     def _shift(self, part: int, node_type: int) -> int:
         """Returns the shift from a part's internal id to its number among the nodes of its type."""
         return int(self._before[part, node_type]) - self._book.nodes_of(part, node_type).start
-
-
-# Attributes #######################################################################################
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,6 @@ from pyg_batchgnn.store.times import (
 )
 from pyg_batchgnn.types import Group
 
-# Times ############################################################################################
-
 
 _HEADER = Header(MessageKind.PARTITION)
 #: Bytes of a node's id or position, and of a time.
@@ -171,9 +169,6 @@ def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor)
     return time
 
 
-# Weights ##########################################################################################
-
-
 def own_sums(
     store: DistFeatureStore, name: str, orders: Sequence[TimeOrder | None]
 ) -> tuple[WeightSums | None, ...]:
@@ -201,9 +196,6 @@ def own_sums(
         )
 
     return on_all_ranks(store.comm, sums)
-
-
-# Own rows #########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,9 +251,6 @@ class SortedNodes:
         position, missing = is_own.nonzero().view(-1), (~is_own).nonzero().view(-1)
         row = row[position]
         return OwnRows(position, row if self.order is None else self.order[row], missing)
-
-
-# Own attributes ###################################################################################
 
 
 T = TypeVar("T")

@@ -20,8 +20,6 @@ from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.store.graph import CscGraph, TypedGraph
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, Relation, RowKind, Schema
 
-# Graphs ###########################################################################################
-
 
 _HETERO = (
     "this takes a homogeneous graph, but data is heterogeneous; give a homogeneous Data, for instance "
@@ -119,9 +117,6 @@ def _schema_of(data: HeteroData) -> Schema:
     return Schema(tuple(node_types), tuple(edge_types))
 
 
-# Edges of a Data or HeteroData ####################################################################
-
-
 @contextlib.contextmanager
 def named(relation: Relation) -> Iterator[None]:
     """Lets errors about the edges of a relation name it."""
@@ -194,8 +189,6 @@ def in_edges_of_layout(
         row = torch.repeat_interleave(torch.arange(row.numel() - 1), row[1:] - row[:-1])
     return _shared_copy(ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources))
 
-
-# Edges of a graph store ###########################################################################
 
 # A graph by destination from PyG's remote stores.
 #
@@ -311,8 +304,6 @@ def stored_rows(features: FeatureStore, attrs: Sequence[Any]) -> set[int]:
     return sizes
 
 
-# Edges that loaders share #########################################################################
-
 # A loader is made of the user's data alone, and does not know of others. The edges that it makes
 # are held here for as long as some loader uses them. The next loader takes them if its own are
 # equal. So a change of the data between two loaders is seen.
@@ -350,9 +341,6 @@ def _are_equal(one: InEdges, other: InEdges) -> bool:
         if (a is None) != (b is None) or (a is not None and b is not None and not torch.equal(a, b)):
             return False
     return True
-
-
-# Attributes #######################################################################################
 
 
 def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
@@ -429,9 +417,6 @@ def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
         return EDGES if isinstance(attr.group_name, tuple) else NODES
     kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE
     return Group(kind, attr.group_name)
-
-
-# Groups of attributes #############################################################################
 
 
 class AttributeGroups:

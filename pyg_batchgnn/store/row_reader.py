@@ -97,8 +97,6 @@ class RowReader:
         fetched = {group: sum(len(request[at]) for request in away) for at, group in enumerate(self._groups)}
         return Rows(dict(zip(self._groups, blocks, strict=True)), fetched)
 
-    # Requests ####################################################################################
-
     def _by_owner(self, wanted: Mapping[Group, RowRequest]) -> list[_Requests]:
         by_group = [
             wanted.get(group, nothing).split(self.book, self._types[group])
@@ -139,8 +137,6 @@ class RowReader:
             requests.append(RowRequest(*message[at : at + columns * size].split([size] * columns)))
             at += columns * size
         return requests
-
-    # Answers #####################################################################################
 
     def _exchange_rows(
         self, asked: Sequence[_Requests], away: Sequence[_Requests], header: Header

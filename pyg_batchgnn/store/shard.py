@@ -20,8 +20,6 @@ from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook, share_arrays
 from pyg_batchgnn.types import Group
 
-# Tables in files ##################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
@@ -61,8 +59,6 @@ class FileRows:
         if to is not out:
             ops.put_rows(out, _bytes_of(to))
 
-
-# Shards ###########################################################################################
 
 #: Names of a shard's arrays in shared memory: by group the original ids, the index and the tables.
 _ORIGINAL, _INDEX, _TABLE, _DISK = "original", "index", "table", "disk"
@@ -213,9 +209,6 @@ def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
     return {comm.rank: own} if alone else {rank: own.like(arrays) for rank, arrays in shared.items()}
 
 
-# Requests #########################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class RowRequest:
     """Some rows of one group, the nodes of one type or the edges of one relation.
@@ -264,9 +257,6 @@ class Columns:
 
     attributes: Sequence[str] = ()  # names
     original_ids: bool = False  # True if the original ids of nodes are read too
-
-
-# Indices ##########################################################################################
 
 
 class RowIndex(Protocol):
@@ -338,8 +328,6 @@ class EdgeIndex:
     def arrays(self) -> dict[str, Tensor]:
         return {"indptr": self.indptr, "edge_ids": self.edge_ids}
 
-
-# Blocks and bytes #################################################################################
 
 #: Makes a tensor from its shape and dtype.
 Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]

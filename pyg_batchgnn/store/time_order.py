@@ -119,8 +119,6 @@ class WeightSums:
         return sum(array.nbytes for array in self.arrays)
 
 
-# What loaders share ###############################################################################
-
 # A loader is made of the user's data alone, and does not know of others. What it makes is held here
 # for as long as some loader uses it. The next loader compares its own values with what is held, and
 # takes that if they are equal. So a change of the data between two loaders is seen.

@@ -15,8 +15,6 @@ from pyg_batchgnn.store.graph import TypedGraph
 from pyg_batchgnn.store.time_order import TimeOrder, WeightSums, first_fall, shared_order, shared_sums
 from pyg_batchgnn.types import Group, Relation
 
-# Times ############################################################################################
-
 
 class TimeLevel(enum.Enum):
     """The rows that have a time."""
@@ -161,8 +159,6 @@ def _checked(name: str, group: Group, time: Tensor, rows: int) -> Tensor:
     return time.detach().cpu().reshape(-1)
 
 
-# Existence of nodes ###############################################################################
-
 #: The time of nodes that have none: before all others.
 ALWAYS = torch.iinfo(torch.int64).min
 #: Later than all times.
@@ -194,9 +190,6 @@ def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
         group: times.by_group.get(group, torch.where(time == NEVER, ALWAYS, time))
         for group, time in first.items()
     }
-
-
-# Weights ##########################################################################################
 
 
 def sum_weights(

@@ -155,9 +155,6 @@ def _tables(description: GraphDescription) -> dict[str, NodeTable | EdgeTable]:
     }
 
 
-# The steps ########################################################################################
-
-
 def _run(job: ConversionJob) -> Conversion:
     for number, (where, table) in enumerate(_tables(job.spec).items()):
         job.progress(f"open {where}")
@@ -275,9 +272,6 @@ def _write_tables_file(job: ConversionJob) -> str:
         },
     )
     return hashlib.sha256(spec.encode()).hexdigest()
-
-
-# Small hands ######################################################################################
 
 
 def training_options(spec: GraphDescription) -> str:

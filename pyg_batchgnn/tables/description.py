@@ -27,9 +27,6 @@ Moment = str | int | date
 _Part = TypeVar("_Part")
 
 
-# What a description says ##########################################################################
-
-
 @dataclass(frozen=True)
 class TimeColumn:
     """A column of times.
@@ -322,9 +319,6 @@ def _short(one: Any, name: str = "") -> Any:
     return next(iter(fields.values())) if set(fields) <= {"column"} or set(fields) == {"encoder"} else fields
 
 
-# Checks ###########################################################################################
-
-
 def _check(spec: GraphDescription) -> None:
     if not spec.nodes and not spec.edges:
         raise DatasetError('no tables; describe some under [nodes.TYPE] or [edges."source,name,target"]')
@@ -403,9 +397,6 @@ def _check_split(where: str, split: TableSplit, time: TimeColumn | None) -> None
             raise DatasetError(f"{where}: split: a split by time needs the column of times; give time")
     elif split.val_until is not None:
         raise DatasetError(f"{where}: split: val_until without train_until; give both")
-
-
-# Reading ##########################################################################################
 
 
 def _toml() -> Any:
@@ -611,8 +602,6 @@ def _count(section: _Section, key: str, default: int | None) -> Any:
         raise section.error(key, f"is {value}", "give a whole number, 1 or more")
     return value
 
-
-# Writing ##########################################################################################
 
 _Comments = Mapping[tuple[str, ...], str]
 

@@ -87,9 +87,6 @@ class Encoder:
         raise NotImplementedError
 
 
-# Numbers ##########################################################################################
-
-
 class _Number(Encoder):
     """Numbers with the mean 0 and the deviation 1. A missing one is 0, with a flag beside it."""
 
@@ -187,9 +184,6 @@ class _Boolean(_Number):
         return {"mean": 0.0, "deviation": 1.0, "has_missing": self.has_missing}
 
 
-# Categories #######################################################################################
-
-
 class _Category(Encoder):
     """One column per category, and one for all others. A missing category is 0 in all."""
 
@@ -260,9 +254,6 @@ class _Ids(_Category):
         places, missing = self.places(array)
         others = places == len(self.learned["categories"])
         return np.where(missing, 0, np.where(others, 1, places + 2))
-
-
-# Times and vectors ################################################################################
 
 
 class _Calendar(Encoder):
@@ -369,8 +360,6 @@ def encoder_of(
     of training rows that it will see. ``learned``: what it has learned, or None."""
     return _ENCODERS[spec.encoder](where, spec, rows, learned)
 
-
-# The features of a table ##########################################################################
 
 #: Names of arrays that ids may not have.
 _TAKEN = (FEATURES, LABELS, EDGE_FEATURES, "time")

@@ -173,9 +173,6 @@ def _singular(name: str) -> str:
     return name[:-1] if name.endswith("s") and not name.endswith("ss") and len(name) > 2 else name
 
 
-# Looking at tables ################################################################################
-
-
 def _look(engine: Engine, folder: Path, work: Path, name: str, files: tuple[str, ...]) -> _Guess:
     delimiter = _delimiter(next(folder.glob(files[0]), folder / files[0]))
     raw = open_table(f"[{name}]", NodeTable(files, delimiter=delimiter), folder, work / name)
@@ -286,9 +283,6 @@ def _time_of(guess: _Guess) -> TimeColumn | None:
     return None
 
 
-# Foreign keys #####################################################################################
-
-
 def _find_foreign_keys(engine: Engine, guesses: list[_Guess]) -> None:
     keyed = [one for one in guesses if one.key is not None]
     for guess in guesses:
@@ -333,9 +327,6 @@ def _are_keys(engine: Engine, guess: _Guess, column: str, other: _Guess, share: 
         f"WHERE c IS NOT NULL LIMIT {_COMPARED})"
     )
     return int(found[0]) >= share * int(total[0]) > 0
-
-
-# Writing ##########################################################################################
 
 
 def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:

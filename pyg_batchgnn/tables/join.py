@@ -70,9 +70,6 @@ class Engine:
         return [np.asarray(column.to_numpy()) for column in table.columns]
 
 
-# Types of keys ####################################################################################
-
-
 def is_key(kind: Any, own: bool) -> bool:
     """Returns whether values of an Arrow type can be keys. Numbers with a fraction are none. A
     column of another table's keys may hold whole numbers as such, as pandas does where some are
@@ -102,9 +99,6 @@ def _as(column: str, sql_type: str, kind: Any) -> str:
     found = f"CAST({column} AS {sql_type})" if sql_type else column
     is_decimal = sql_type == "VARCHAR" and need("pyarrow").types.is_decimal(kind)
     return f"regexp_replace({found}, '\\.0+$', '')" if is_decimal else found
-
-
-# Key files ########################################################################################
 
 
 class KeyWriter:
@@ -138,9 +132,6 @@ class KeyWriter:
         if error is None:
             self._write(1)
         self._file.close()
-
-
-# Questions ########################################################################################
 
 
 def repeated(engine: Engine, table: RawTable, key: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

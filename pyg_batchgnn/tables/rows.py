@@ -30,8 +30,6 @@ from pyg_batchgnn.tables.values import (
 
 _TORN = "wrong number of columns"
 
-# Bad rows #########################################################################################
-
 
 class BadRows:
     """The bad rows of a table, found one after the other.
@@ -153,9 +151,6 @@ def look_at(table: RawTable, checks: Sequence[RowCheck], keys: Sequence[str], ba
                 check.keep(first, found)
 
 
-# Splits ###########################################################################################
-
-
 def splits_of_rows(
     spec: NodeTable | EdgeTable,
     table: RawTable,
@@ -216,8 +211,6 @@ def _named_splits(array: Any, where: str) -> np.ndarray:
     texts = pc.utf8_lower(pc.utf8_trim_whitespace(as_texts(array, where)))
     return np.asarray([*_SPLIT_NAMES.values(), -1], np.int8)[places_among(texts, list(_SPLIT_NAMES), where)]
 
-
-# Labels ###########################################################################################
 
 #: More classes than this are taken for a mistake.
 _MOST_CLASSES = 1 << 16

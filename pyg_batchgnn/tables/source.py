@@ -43,9 +43,6 @@ def need(module: str) -> Any:
         raise DatasetError(f"tables need {name}; pip install 'pyg_batchgnn[tables]'") from error
 
 
-# Files ############################################################################################
-
-
 def _remote(path: str) -> Any:
     """Returns the file system of a URL and the path in it."""
     try:
@@ -123,9 +120,6 @@ def refuse_database(path: str) -> None:
     if path.lower().endswith((".duckdb", ".ddb")):
         export = f"duckdb {path} \"EXPORT DATABASE 'tables' (FORMAT parquet)\""
         raise DatasetError(f"{path}: is a database; write its tables as files with: {export}")
-
-
-# Tables ###########################################################################################
 
 
 @dataclass(frozen=True)
@@ -297,9 +291,6 @@ def _lines_of(path: str, delimiter: str, records: set[int]) -> dict[int, int]:
             if number >= last:
                 break
     return found
-
-
-# Opening ##########################################################################################
 
 
 def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Path) -> RawTable:

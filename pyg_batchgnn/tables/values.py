@@ -66,9 +66,6 @@ def is_vector(kind: Any) -> bool:
     return bool(is_number(of) or types.is_boolean(of) or types.is_decimal(of) or types.is_null(of))
 
 
-# Numbers and booleans #############################################################################
-
-
 def to_numbers(array: Any, where: str, most: float = MOST) -> Parsed:
     """Returns numbers as float64. NaN is missing, and numbers beyond `most` are bad. Raises
     `DatasetError` if the column is of no numbers; ``where`` names it."""
@@ -122,9 +119,6 @@ def _each(array: Any, read: Any, missing: np.ndarray) -> tuple[np.ndarray, np.nd
             wrong[at] = True
     codes = np.where(missing, len(texts), encoded.indices.fill_null(0).to_numpy(zero_copy_only=False))
     return known[codes], wrong[codes]
-
-
-# Times ############################################################################################
 
 
 def natural_unit(kind: Any, spec: TimeColumn) -> str | None:
@@ -260,9 +254,6 @@ def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
         "day": (days - months.astype("datetime64[D]")).astype(np.int64) / length,
         "month": (months.astype(np.int64) % 12) / 12,
     }
-
-
-# Texts of any value, and their hash ###############################################################
 
 
 def as_texts(array: Any, where: str) -> Any:

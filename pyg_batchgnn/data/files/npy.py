@@ -19,7 +19,6 @@ from torch import Tensor
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
 from pyg_batchgnn.data.files.durable import check_sha256, file_sha256, write_bytes, writing
 
-# Reading ##########################################################################################
 
 # Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than
 # memory.
@@ -111,9 +110,6 @@ def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]
-
-
-# Writing ##########################################################################################
 
 
 _HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it can be rewritten in place
@@ -239,9 +235,6 @@ class EdgeAppender:
                 self._sources.seek(0)
                 self._sources.write(npy_header(self.dtype, (2, self.edges)))
         self._waiting.unlink(missing_ok=True)
-
-
-# Promised files ###################################################################################
 
 
 META_FILE = "META.json"

@@ -20,8 +20,6 @@ import numpy as np
 from pyg_batchgnn.data.files import write_bytes, writing
 from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
 
-# Communities ######################################################################################
-
 
 _NODES_PER_GROUP = 2048
 _NODES_PER_LEAF = 96
@@ -83,9 +81,6 @@ def _starts(random: np.random.Generator, parts: int, total: int) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-# Ids ##############################################################################################
-
-
 _ROUNDS = 4  # enough for a random-looking permutation when the round functions are random (Luby and Rackoff)
 
 
@@ -143,8 +138,6 @@ class IdPermutation:
         right = value - left * self._b
         return left.astype(np.int32), right.astype(np.int32)
 
-
-# Edges ############################################################################################
 
 # The unit of randomness: fixed, so that how the work is cut into pieces does not change the graph.
 BLOCK_NODES = 1 << 16
@@ -244,8 +237,6 @@ def _scatter(rank: np.ndarray, stride: np.ndarray, size: np.ndarray | np.int64) 
     return np.asarray(whole * stride % size)
 
 
-# Buckets ##########################################################################################
-
 # Sorts more edges than fit memory.
 #
 # Keys go to files by range of source; each file is then sorted alone.
@@ -300,8 +291,6 @@ class EdgeBuckets:
             with writing(path):
                 file.close()
 
-
-# Nodes ############################################################################################
 
 # Draws features, labels and splits of a generated graph, block by block.
 #

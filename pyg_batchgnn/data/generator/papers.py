@@ -165,9 +165,6 @@ def _in_order(make: Callable[[int], _Made], spec: PapersSpec, advance: Advance) 
                 one.cancel()
 
 
-# Laws #############################################################################################
-
-
 def num_blocks(spec: PapersSpec) -> int:
     return -(-spec.nodes // BLOCK_NODES)
 

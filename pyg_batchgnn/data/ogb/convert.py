@@ -34,8 +34,6 @@ from pyg_batchgnn.data.undirected import make_undirected
 from pyg_batchgnn.ops import fits_int32
 from pyg_batchgnn.types import EDGES, FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Relation, Schema
 
-# All layouts ######################################################################################
-
 
 def raw_files(table: OgbTable, folder: Path) -> list[Path]:
     if table.layout is RawLayout.TYPED_CSV:
@@ -108,9 +106,6 @@ def _convert_plain(table: OgbTable, folder: Path, target: Path) -> Meta:
         ids = read_csv_gz(file, part, np.int64, 1)[:, 0]
         np.save(target / f"{split_array(NODES, part)}.npy", ids)
     return Meta(table.name, None, HOMOGENEOUS, {"node": num_nodes}, {"node": table.num_classes})
-
-
-# CSV ##############################################################################################
 
 
 _AGAIN = "download the data set again"
@@ -192,8 +187,6 @@ def _check_rows(file: Path, array: str, rows: int, expected: int, said_by: str =
     if rows != expected:
         raise broken(file, array, f"has {rows} rows, {said_by} says {expected}", _AGAIN)
 
-
-# Archives of arrays ###############################################################################
 
 #: The arrays that are converted.
 _READ = ("num_nodes_list", "num_edges_list", "edge_index", "node_feat")
@@ -277,9 +270,6 @@ def _check_kind(member: NpzMember, kinds: str, expected: str) -> None:
     if member.header.dtype.kind not in kinds:
         fact = f"dtype is {member.header.dtype}, expected {expected}"
         raise broken(member.path, member.array, fact, _AGAIN)
-
-
-# Several types ####################################################################################
 
 
 _SPLITS = {"train": "train", "val": "valid", "test": "test"}
@@ -452,9 +442,6 @@ def _check_typed_rows(file: Path, array: str, rows: int, expected: int) -> None:
         raise broken(file, array, f"has {rows} rows, expected {expected}", _AGAIN)
 
 
-# Links ############################################################################################
-
-
 def link_files(table: OgbTable, folder: Path) -> list[Path]:
     return [folder / "split" / table.split / f"{part}.pt" for part in _SPLITS.values()]
 
@@ -509,9 +496,6 @@ def _integers(
 
 def _unfit(file: Path, name: str, values: np.ndarray, wanted: str) -> Exception:
     return broken(file, name, f"is {values.dtype} {list(values.shape)}, expected {wanted}", _AGAIN)
-
-
-# Node ids #########################################################################################
 
 
 def narrow_ids(file: Path, ids: np.ndarray, num_nodes: int, id_type: type) -> np.ndarray:

@@ -21,7 +21,6 @@ from pyg_batchgnn.data.files import NpyHeader, read_header
 PIECE_BYTES = 1 << 24
 _AGAIN = "download the data set again"
 
-# Tables of CSV ####################################################################################
 
 # They are compressed by gzip, hold numbers, and have neither header nor index.
 
@@ -110,8 +109,6 @@ def _first_bad_field(text: bytes, dtype: np.dtype) -> tuple[int, str]:
     return 0, "a field"
 
 
-# Members of .npz archives #########################################################################
-
 # One is streamed, so that an array larger than memory can be converted.
 
 
@@ -176,8 +173,6 @@ def open_member(path: Path, array: str) -> Iterator[NpzMember]:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise broken(path, array, f"truncated or damaged archive ({error})", _AGAIN) from error
 
-
-# Splits of links ##################################################################################
 
 # `torch.save` wrote them.
 

@@ -24,8 +24,6 @@ from pyg_batchgnn.partition.policy import Metis, TwoLevel
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.partition.release import release_memory
 
-# Owners ###########################################################################################
-
 
 def balanced_owners(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: TwoLevel, parts: int, seed: int
@@ -45,8 +43,6 @@ def balanced_owners(
     warn_of_unmet(comm, limits, owner)
     return owner
 
-
-# Hosts ############################################################################################
 
 # Two levels: a graph is cut for the hosts first, then each host's share for its ranks.
 #
@@ -124,8 +120,6 @@ def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLis
         return MergedLists(indptr, joined, torch.empty(0, dtype=torch.int32), 1)
     return MergedLists(indptr, joined, torch.cat(weights), 0)
 
-
-# METIS ############################################################################################
 
 #: The entries of METIS's array of options. What each is for differs between releases, so all keep
 #: their defaults, the seed among them.

@@ -16,8 +16,6 @@ from pyg_batchgnn.partition.move import Grouping, Remote, group_by_range, own_ro
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 from pyg_batchgnn.partition.release import release_memory
 
-# Rank graph #######################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class Ghosts:
@@ -158,9 +156,6 @@ def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
     return merged.weight
 
 
-# Gathering ########################################################################################
-
-
 def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
     """Gathers the whole graph on some ranks, in one exchange. Others get an empty one.
     Collective."""
@@ -185,8 +180,6 @@ def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
     indptr = torch.cat([torch.zeros(1, dtype=torch.int64), degree.cumsum(0)])
     return WeightedGraph(indptr, ids, node_weight.view(-1, loads), weights[0] if weights else None)
 
-
-# Making it undirected #############################################################################
 
 # The undirected graph of a data set: all relations together, parallel edges merged into weights.
 
