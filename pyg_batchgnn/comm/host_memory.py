@@ -30,7 +30,6 @@ from torch import Tensor
 from pyg_batchgnn.comm.collectives import Collectives, name_failures
 from pyg_batchgnn.comm.errors import CommError
 
-
 T = TypeVar("T")
 
 #: Seconds in which the ranks of a host pass their descriptors, and how many may wait to do so.
@@ -48,22 +47,13 @@ class Access(Enum):
 def share_on_host(communicator: Collectives, size: int, access: Access = Access.READ) -> dict[int, Tensor]:
     """Makes one block of memory per rank, which all ranks of its host see. Collective.
 
-    The other ranks see the owner's writes at once. A barrier tells them when the data is complete.
-    All memory is allocated at once, so that it cannot run out later.
+    The other ranks see the owner's writes at once; a barrier tells them when the data is complete.
+    All memory is allocated at once, so that it cannot run out later. A write to a block that is
+    mapped for reading ends the process. ``size``: bytes of this rank's block, 0 for none.
 
-    Args:
-        communicator: a communicator of all ranks. It says which ranks share a host.
-        size: bytes of this rank's block, 0 for none.
-        access: whether the other ranks may write. A write to a block that is mapped for reading
-            ends the process.
-
-    Returns:
-        uint8 tensors [size of the rank's block] by rank, for the ranks of this host. A block lives
-        as long as any rank holds a tensor of it.
-
-    Raises:
-        CommError: on every rank, if any rank cannot allocate its memory or cannot reach another
-            rank of its host.
+    Returns uint8 tensors [size of the rank's block] by rank of this host. A block lives as long as
+    any rank holds a tensor of it. Raises CommError on every rank, if any rank cannot allocate its
+    memory or cannot reach another rank of its host.
     """
     if size < 0:
         raise ValueError(f"size must not be negative, is {size}")
@@ -112,7 +102,7 @@ def _swap(
     block: int, server: socket.socket, theirs: Mapping[int, tuple[int, str]], access: Access
 ) -> dict[int, Tensor]:
     """Hands the own block to the other ranks, and takes theirs meanwhile. Every user of the machine
-    can see abstract names and connect. So a thread accepts whoever comes, and lets other users go
+    can see abstract names and connect, so a thread accepts whoever comes, and lets other users go
     at once: they cannot fill the queue in which the ranks wait."""
     with ThreadPoolExecutor(1) as pool:
         serving = pool.submit(_serve, server, block, len(theirs))
@@ -180,15 +170,10 @@ class RowLayout:
     """The positions of attributes in a row of bytes.
 
     Attributes with wide elements come first, and rows are padded with zeros to a multiple of the
-    widest element. So every attribute of packed rows can be read and written in place (`views`).
-    The padding is at most 15 bytes per row, and at most 7 where no element is wider than 8 bytes.
-    The layout depends on the fields alone and not on their order of insertion, so that ranks with
-    the same fields agree.
-
-    Attributes:
-        fields: the attributes by name, in the order of the row.
-        offsets: the first byte of each attribute, by name.
-        row_bytes: bytes per row, with the padding.
+    widest element (at most 15 bytes). So every attribute of packed rows can be read and written in
+    place (`views`). The layout does not depend on the order of the fields, so that ranks with the
+    same fields agree. ``offsets``: the first byte of each attribute. ``row_bytes``: with the
+    padding.
     """
 
     def __init__(self, fields: Mapping[str, Field]) -> None:
@@ -210,16 +195,14 @@ class RowLayout:
         return cls({name: Field(column.dtype, tuple(column.shape[1:])) for name, column in columns.items()})
 
     def empty(self, rows: int) -> Tensor:
-        """Returns uint8 rows [rows, row_bytes], to be written through `views`.
-
-        Only the padding is set.
-        """
+        """Returns uint8 rows [rows, row_bytes], to be written through `views`. Only the padding is
+        set."""
         packed = torch.empty(rows, self.row_bytes, dtype=torch.uint8)
         packed[:, self._end :] = 0
         return packed
 
     def views(self, packed: Tensor) -> dict[str, Tensor]:
-        """Returns a view [n, *shape] of each attribute of packed rows. The views are strided."""
+        """Returns a strided view [n, *shape] of each attribute of packed rows."""
         if packed.dtype != torch.uint8 or packed.dim() != 2 or packed.shape[1] != self.row_bytes:
             raise ValueError(
                 f"packed rows must be uint8 of shape [n, {self.row_bytes}], "

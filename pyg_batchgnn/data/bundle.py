@@ -23,7 +23,6 @@ from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.types import FEATURES, LABELS, Relation
 
-
 _RESTORE = "copy the .npz and its .json again from where they came from"
 _FEATURE_KEYS = ("x_indptr", "x_indices", "x_shape")
 
@@ -44,18 +43,9 @@ def find_bundle(name: str, root: str | Path | None = None) -> Path | None:
 def read_bundle(
     name: str, root: str | Path | None = None, *, feature_dim: int | None = None, projection_seed: int = 0
 ) -> Dataset:
-    """Reads a bundled graph.
-
-    Args:
-        name: file name without ending, such as "cora".
-        root: folder of the files; see `data_folders` for where they are looked for without it.
-        feature_dim: project sparse features at random to this many columns instead of making them
-            dense.
-
-    Raises:
-        DatasetNotFoundError: a file is not there.
-        DatasetError: a truncated, altered, foreign or inconsistent file.
-    """
+    """Reads a bundled graph. ``name``: file name without ending, such as "cora". ``root``: folder
+    of the files; see `data_folders` for where they are looked for without it. ``feature_dim``:
+    projects sparse features at random to this many columns instead of making them dense."""
     path = find_bundle(name, root)
     if path is None:
         where = say_where(data_folders(root))

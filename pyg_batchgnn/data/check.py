@@ -92,10 +92,8 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     "x", which must be finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
     "test" of a node type must be disjoint and without repeats, and nodes of "train" must have their
     class number where there are any. The task that is trained checks the labels of all splits.
-
-    Args:
-        files: for each array (`edge_index`, `nodes/x`, `splits/train`) the file it came from, so
-            that errors can name it. Errors name the data set otherwise.
+    ``files``: for each array (`edge_index`, `nodes/x`, `splits/train`) the file it came from, which
+    errors name instead of the data set.
     """
     check_outline(dataset, files)
     check_node_counts(dataset, files)

@@ -97,13 +97,10 @@ class Quantization:
 
     Attributes:
         percentile: None codes the range of each column from its least value to its largest. A
-            number p leaves out at most (100 - p) / 2 percent of the values on either side, which
-            are clamped. A column of several values whose range would be a single one keeps its
-            least and its largest value.
+            number p in [50, 100] leaves out at most (100 - p) / 2 percent of the values on either
+            side, which are clamped. A column of several values whose range would be a single one
+            keeps its least and its largest value.
         dtype: the type into which codes are decoded, float32 or bfloat16.
-
-    Raises:
-        ValueError, TypeError: a percentile outside [50, 100], or another type.
     """
 
     percentile: float | None = None
@@ -148,12 +145,8 @@ def check_table(name: str, table: Tensor) -> None:
 
 @dataclass(frozen=True, eq=False)
 class WideRows:
-    """One table whose columns are quantised, or a part of it.
-
-    Attributes:
-        name: its name in errors, such as an attribute or a file.
-        table: [N, F] or [N] of floating-point numbers, in memory or mapped from a file.
-    """
+    """One table [N, F] or [N] whose columns are quantised, or a part of it, in memory or mapped
+    from a file. ``name``: for errors, such as an attribute or a file."""
 
     name: str
     table: Tensor
@@ -164,10 +157,8 @@ class WideRows:
         return 1 if self.table.dim() == 1 else self.table.size(1)
 
     def pieces(self, elements: int = _PIECE) -> Iterator[tuple[int, Tensor]]:
-        """Yields the rows in pieces, each with the number of its first row.
-
-        Rows in a mapped file are read past the page cache, one piece ahead.
-        """
+        """Yields the rows in pieces, each with the number of its first row. Rows in a mapped file
+        are read past the page cache, one piece ahead."""
         size = max(1, elements // max(1, self.columns))
         ranges = [range(at, min(at + size, len(self.table))) for at in range(0, len(self.table), size)]
         place = DiskTable.of(self.table) if self.table.device.type == "cpu" else None
@@ -279,9 +270,9 @@ def _counts(
     digits: int,
     tell: Callable[[int], None],
 ) -> list[Tensor]:
-    """Counts the values of some columns by their next bits, [columns, 2 ** digits] each. ``known``:
-    for each result, [columns] the first bits of the values that are counted. ``left``: the bits
-    that are not among the first ones. ``digits``: the number of bits to count by."""
+    """Counts the values of some columns by their next ``digits`` bits, [columns, 2 ** digits] each.
+    ``known``: for each result, [columns] the first bits of the values that are counted. ``left``:
+    the bits that are not among the first ones."""
     columns, bins = len(known[0]), 1 << digits
     found = [torch.zeros(columns * bins, dtype=torch.int64) for _ in known]
     column = torch.arange(columns, dtype=torch.int32) * bins
@@ -342,19 +333,9 @@ def find_decoding(ranges: _Ranges) -> Tensor:
 
 
 class RowCoder:
-    """Codes the rows of some tables with the same columns.
-
-    Args:
-        name: the attribute, for the report.
-        sources: the tables; together they are all rows.
-        tell: told the elements of each piece that is done.
-
-    Attributes:
-        decoding: [2, F] float32.
-
-    Raises:
-        ValueError: a value is NaN or infinite, or beyond float32.
-    """
+    """Codes the rows of some tables with the same columns. Raises ValueError if a value is NaN or
+    infinite, or beyond float32. ``decoding``: [2, F] float32. ``tell``: told the elements of each
+    piece that is done."""
 
     def __init__(
         self, name: str, sources: Sequence[WideRows], how: Quantization, tell: Callable[[int], None]
@@ -410,8 +391,7 @@ class RowCoder:
 def quantize_table(
     name: str, table: Tensor, how: Quantization, tell: Callable[[int], None]
 ) -> tuple[QuantizedTensor, QuantizedTable]:
-    """Returns a table's codes, and the report of it. Raises `TypeError` or `ValueError` if it
-    cannot be quantised, or holds a value that is not finite."""
+    """Returns a table's codes, and the report of it."""
     check_table(name, table)
     source = WideRows(name, table)
     encoder = RowCoder(name, [source], how, tell)
@@ -433,7 +413,7 @@ def quantize(
     dtype: torch.dtype = torch.float32,
     report: Callable[[QuantizationReport], object] | None = None,
 ) -> Any:
-    """Returns a graph, or a table, whose features are int8 codes with a scale and an offset.
+    """Returns a graph, or a table, whose features are int8-quantised with a scale and an offset.
 
     Each column has a scale and an offset of its own, found by a pass over all rows. A value within
     the range of its column is decoded to within half a scale of itself, and rounded once more in
@@ -447,8 +427,8 @@ def quantize(
         data: a ``Data``, a ``HeteroData`` or one floating-point tensor [N, F] or [N]. It stays as
             it is.
         bits: of a code; 8.
-        attributes: the names of the attributes of nodes and edges that are quantised, of every
-            type that has them.
+        attributes: the names of the attributes of nodes and edges that are quantised, of every type
+            that has them.
         percentile: None codes each column from its least to its largest value. 99.9 leaves out at
             most 0.05 % of its values at either end; they are clamped. See `Quantization`.
         dtype: the type into which codes are decoded, float32 or bfloat16.

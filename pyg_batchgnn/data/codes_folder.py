@@ -42,7 +42,7 @@ def quantize_folder(
     links: bool = True,
     progress: Progress | None = None,
 ) -> QuantizationReport:
-    """Writes a new data folder whose features are int8 codes, as `quantize` makes them.
+    """Writes a new data folder whose features are int8-quantised, as `quantize` does it.
 
     A table is read in pieces, and written so. Everything else is as it was.
 
@@ -54,9 +54,8 @@ def quantize_folder(
         progress: told what is done.
 
     Raises:
-        DatasetNotFoundError: there is no such folder, or no such attribute.
-        DatasetError: ``path`` exists, a file is damaged, an attribute cannot be quantised, a value
-            is NaN or infinite, or the disk is full.
+        DatasetError: ``path`` exists, a file is damaged, there is no such folder or attribute, it
+            cannot be quantised, a value is NaN or infinite, or the disk is full.
         ValueError: an argument is out of range.
     """
     wanted = CodesRequest.of(source, path, bits, attributes, percentile, links, progress)
@@ -78,13 +77,8 @@ def quantize_folder(
 
 @dataclass(frozen=True, eq=False)
 class CodedFile:
-    """One file of a table.
-
-    Attributes:
-        file: the file of its numbers.
-        array: the array of its codes in the new folder.
-        source: its rows.
-    """
+    """One file of a table: of its numbers, the array of its codes in the new folder, and its
+    rows."""
 
     file: Path
     array: str
@@ -93,13 +87,8 @@ class CodedFile:
 
 @dataclass(frozen=True, eq=False)
 class CodedTable:
-    """A table that is quantised.
-
-    Attributes:
-        name: the attribute.
-        array: the array of its scales and offsets in the new folder.
-        files: the files of its rows, whose columns are the same.
-    """
+    """A table that is quantised: the attribute, the array of its scales and offsets in the new
+    folder, and the files of its rows, whose columns are the same."""
 
     name: str
     array: str
@@ -108,15 +97,7 @@ class CodedTable:
 
 @dataclass(frozen=True, eq=False)
 class CodesRequest:
-    """A folder that is to be written anew with codes, a data folder or a partition.
-
-    Attributes:
-        source, path: the folder, and the new one.
-        attributes: the names of the attributes that are quantised.
-        how: the settings.
-        links: makes hard links to files that stay as they are, where the file system allows.
-        progress: is called with what is done.
-    """
+    """A data folder or a partition that is to be written anew with int8-quantised attributes."""
 
     source: Path
     path: Path
@@ -160,13 +141,9 @@ class CodesRequest:
         known: Mapping[str, ArrayPromise],
         write_meta: Callable[[Path, dict[str, ArrayPromise]], None],
     ) -> QuantizationReport:
-        """Writes the new folder. It appears only when it is complete.
-
-        Args:
-            tables: the tables that are quantised.
-            known: what META.json of the folder promises of its arrays.
-            write_meta: writes META.json into a folder, with what is promised of its arrays.
-        """
+        """Writes the new folder, which appears only when it is complete. ``known``: what META.json
+        of the old folder promises of its arrays. ``write_meta``: writes META.json into a folder,
+        with what is promised of its arrays."""
         gone = {one.file for table in tables for one in table.files}
         with temporary_folder(self.path) as folder:
             arrays, found = dict[str, ArrayPromise](), list[QuantizedTable]()
@@ -208,8 +185,7 @@ class CodesRequest:
     def _place_others(
         self, folder: Path, gone: set[Path], known: Mapping[str, ArrayPromise]
     ) -> dict[str, ArrayPromise]:
-        """Links or copies the files that stay as they are. Returns the promises of their arrays.
-        ``gone``: the files that are not taken over. ``known``: the promises of META.json."""
+        """Links or copies the files that stay as they are. Returns the promises of their arrays."""
         files = [file for file in sorted(self.source.rglob("*")) if file.is_file()]
         files = [file for file in files if file not in gone and file != self.source / META_FILE]
         total, done, arrays = sum(file.stat().st_size for file in files), 0, dict[str, ArrayPromise]()

@@ -14,12 +14,7 @@ from pyg_batchgnn.data.parquet import ENDS, columns_of_edges, count_rows, parque
 
 
 class EdgeReader(Protocol):
-    """A list of edges in files.
-
-    Attributes:
-        files: what the edges lie in.
-        num_edges: the number of edges.
-    """
+    """A list of edges in ``files``."""
 
     @property
     def files(self) -> Sequence[Path]: ...
@@ -28,8 +23,7 @@ class EdgeReader(Protocol):
     def num_edges(self) -> int: ...
 
     def pieces(self, begin: int, end: int, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields sources and destinations of the edges [begin, end), at most ``size`` at a time.
-        Raises `DatasetError` if a file cannot be read, or is shorter than its header says."""
+        """Yields sources and destinations of the edges [begin, end), at most ``size`` at a time."""
         ...
 
 
@@ -77,11 +71,8 @@ class ColumnReader:
 
 
 class ParquetReader:
-    """Reads the columns `src` and `dst` of Parquet files, one file after the other.
-
-    Attributes:
-        columns: the columns that are attributes of the edges.
-    """
+    """Reads the columns `src` and `dst` of Parquet files, one file after the other. ``columns``:
+    those that are attributes of the edges."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.files = tuple(files)

@@ -79,20 +79,10 @@ class SortedEdges:
 
 
 class ExternalSort:
-    """The sort of the edges of one relation.
-
-    Args:
-        journal: of the folder that is made.
-        name: of the relation, for the names of steps.
-        sources, targets: the numbers of nodes at either end.
-        file: the file of an array by its name.
-        edge_ids: True keeps the ids of edges, unless they are the positions anyway.
-        budget: bytes of memory, beside that of the program itself.
-        progress: told what is done.
-
-    Raises:
-        DatasetError: the budget is too small.
-    """
+    """The sort of the edges of one relation. ``name``: of the relation, for the names of steps.
+    ``sources``, ``targets``: the numbers of nodes at either end. ``file``: the file of an array by
+    its name. ``edge_ids``: keeps the ids of edges, unless they are the positions anyway.
+    ``budget``: bytes of memory, beside that of the program itself."""
 
     def __init__(
         self,
@@ -112,8 +102,7 @@ class ExternalSort:
         self._plan = SortSizes.of(sources, targets, reader.num_edges, edge_ids, budget)
 
     def run(self) -> SortedEdges:
-        """Sorts the edges, or goes on with it. Raises `DatasetError` if an id is no node, a file
-        cannot be read, or the disk is full."""
+        """Sorts the edges, or goes on with it."""
         edges = self._reader.num_edges
         if self._step("count", self._count)["ascending"]:
             self._step("copy", self._copy)

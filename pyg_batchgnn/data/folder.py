@@ -104,15 +104,9 @@ def read_folder(path: str | Path) -> Dataset:
 
 
 def open_folder(path: str | Path) -> Dataset:
-    """Reads a folder as `read_folder` does, but does not look at node ids, labels and features.
-
-    It is for `partition`, where each rank reads some of them and checks what it needs, and for
-    folders that were checked before.
-
-    Raises:
-        DatasetNotFoundError, DatasetError: as `read_folder`, from counts, shapes, dtypes and
-            checksums.
-    """
+    """Reads a folder as `read_folder` does, but does not look at node ids, labels and features. It
+    is for `partition`, where each rank reads some of them and checks what it needs, and for folders
+    that were checked before."""
     return check_outline(*_read(path))
 
 
@@ -162,14 +156,8 @@ def _node_set(
 
 
 def verify_folder(path: str | Path) -> int:
-    """Compares every file of a folder with META.json, however large.
-
-    Returns:
-        The number of files compared.
-
-    Raises:
-        DatasetError: a file differs, or META.json has no checksums.
-    """
+    """Compares every file of a folder with META.json, however large. Returns the number of
+    files."""
     path = Path(path).expanduser()
     if not path.is_dir():
         raise DatasetNotFoundError(f"{path}: no such folder; give a folder that this program wrote")
@@ -226,11 +214,8 @@ _DATA = {
 
 
 class FolderReader:
-    """One folder that is being read.
-
-    Attributes:
-        files: the file that each array came from, by the name that `check_dataset` uses.
-    """
+    """One folder that is being read. ``files``: the file that each array came from, by the name
+    that `check_dataset` uses."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -263,7 +248,7 @@ class FolderReader:
         return map_tensor(file, array_name(array), self.meta.arrays[array])
 
     def schema(self) -> Schema:
-        """Returns the schema: META.json's, else that of the files. Names are then in alphabetical
+        """Returns the schema: META.json's, else that of the files, with names in alphabetical
         order. A folder without edges of named relations holds a homogeneous graph."""
         if self.meta.schema is not None:
             return self.meta.schema
@@ -494,9 +479,9 @@ class FolderReader:
     def num_nodes(
         self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor], lengths: Collection[int]
     ) -> int:
-        """Returns the number of nodes of a type. META.json says it, else edges by destination, the
-        rows of its Parquet files, of an attribute or of a mask, else the largest id + 1 in edges.
-        ``lengths``: the numbers of lists of in-edges of nodes of the type."""
+        """Returns the number of nodes of a type. META.json says it, else edges by destination
+        (``lengths``), the rows of its Parquet files, of an attribute or of a mask, else the largest
+        id + 1 in edges."""
         if group.name in self.meta.num_nodes:
             return self.meta.num_nodes[str(group.name)]
         if lengths:
@@ -540,8 +525,7 @@ def array_name(array: str) -> str:
 
 
 def read_links(folder: FolderReader, schema: Schema) -> dict[Group, dict[str, LinkSplit]]:
-    """Returns the links of each split, by relation. Raises `DatasetNotFoundError` if a split has no
-    links, and `DatasetError` if a file is damaged, or belongs to no relation."""
+    """Returns the links of each split, by relation."""
     found: dict[Group, dict[str, dict[str, Tensor]]] = {group: {} for group in schema.edge_groups}
     for array in folder.arrays_in(LINKS_FOLDER):
         place, values = link_of(array), folder.opened(array)

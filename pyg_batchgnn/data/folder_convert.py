@@ -43,14 +43,8 @@ _ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class ConvertedFolder:
-    """The outcome of a conversion.
-
-    Attributes:
-        folder: the new folder.
-        edges: what was sorted, by relation.
-        linked, copied: the bytes of the other files that are hard links, and that were copied.
-        seconds: by phase, of this call alone.
-    """
+    """The outcome of a conversion: what was sorted, by relation; the bytes of the other files that
+    are hard links, and that were copied; and seconds by phase, of this call alone."""
 
     folder: Path
     edges: Mapping[str, SortedEdges]
@@ -70,10 +64,10 @@ def convert_folder(
 ) -> ConvertedFolder:
     """Writes a new folder whose edges lie by destination.
 
-    Edges are those of `edge_index.npy`, `src.npy` and `dst.npy`, or Parquet files, as
-    `read_folder` reads them, and are sorted on disk. On the way the disk takes 8 bytes per
-    edge (12 with ids of edges), or twice that where ids take 8 bytes. Everything else is as it was.
-    A call that was killed, or met a full disk, is gone on with by the next one.
+    Edges are those of `edge_index.npy`, `src.npy` and `dst.npy`, or Parquet files, as `read_folder`
+    reads them, and are sorted on disk. On the way the disk takes 8 bytes per edge (12 with ids of
+    edges), or twice that where ids take 8 bytes. Everything else is as it was. A call that was
+    killed, or met a full disk, is gone on with by the next one.
 
     Args:
         path: the new folder; it must not exist, and appears only when it is complete.
@@ -86,9 +80,8 @@ def convert_folder(
         progress: told what is done.
 
     Raises:
-        DatasetNotFoundError: there is no such folder, or no edges in it.
-        DatasetError: ``path`` exists, a file is damaged, an id is no node, the budget is too small,
-            or the disk is full.
+        DatasetError: there is no such folder, or no edges in it; ``path`` exists, a file is
+            damaged, an id is no node, the budget is too small, or the disk is full.
     """
     source, path = Path(source).expanduser(), Path(path).expanduser()
     if not source.is_dir():
@@ -312,8 +305,7 @@ class _Conversion:
 
 
 def _reader(folder: FolderReader, group: Group) -> EdgeReader | None:
-    """Returns what reads the edges of a relation; None if they lie by destination already. Raises
-    `DatasetNotFoundError` if there are none, and `DatasetError` if there are two forms."""
+    """Returns what reads the edges of a relation; None if they lie by destination already."""
     array = edge_array("edge_index", group)
     folder.refuse_twice(array, group)
     if folder.file(csc_array(group, INDPTR)).is_file():
@@ -340,17 +332,8 @@ def _length(file: Path) -> int:
 
 
 def link_or_copy(file: Path, target: Path, links: bool, report: Callable[[int], Any]) -> bool:
-    """Makes a hard link to a file where that is wanted and possible, else a copy.
-
-    Args:
-        report: told the bytes that are copied.
-
-    Returns:
-        True for a link.
-
-    Raises:
-        DatasetError: the target cannot be written.
-    """
+    """Makes a hard link to a file where that is wanted and possible, else a copy. ``report``: told
+    the bytes that are copied. Returns whether it is a link."""
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)

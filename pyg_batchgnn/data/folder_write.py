@@ -35,15 +35,9 @@ if TYPE_CHECKING:
 
 
 def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path:
-    """Writes a data set to a new folder that `read_folder` reads; returns the folder.
-
-    Args:
-        dataset: a data set, or a PyG `Data` or `HeteroData`, which `from_pyg` converts.
-
-    Raises:
-        TypeError: ``dataset`` is neither.
-        DatasetError: the folder exists already, or there are more nodes than fit into memory.
-    """
+    """Writes a data set, or a PyG `Data` or `HeteroData`, to a new folder that `read_folder` reads;
+    returns the folder. Raises DatasetError if it exists already, or there are more nodes than fit
+    into memory."""
     dataset = as_dataset(dataset)
     check_node_counts(dataset)
     with new_folder(path) as folder:
@@ -106,8 +100,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(path: str | Path) -> Iterator[Path]:
-    """Yields a folder beside `path`, renamed to it when all is on disk and removed on any error.
-    Raises `DatasetError` if `path` exists, or its parent cannot be written to."""
+    """Yields a folder beside `path`, renamed to it when all is on disk and removed on any error."""
     path = Path(path).expanduser()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     begin_folder(path, temporary)

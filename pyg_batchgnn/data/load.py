@@ -35,7 +35,6 @@ from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.data.undirected import ParallelEdges, undirected_dataset
 from pyg_batchgnn.types import Relation, RowKind
 
-
 # A larger generated graph has to be written to a folder and mapped.
 IN_MEMORY_BYTES = 4 << 30
 _PREFERRED = ("amazon_photo", "coauthor_cs", "facebook_pages", "cora")
@@ -105,20 +104,16 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
 
 
 def available_datasets(root: str | Path | None = None) -> list[str]:
-    """Returns the names that `load_dataset` can load without a download.
-
-    First come the real graphs that are found, then the generated ones.
-    """
+    """Returns the names that `load_dataset` can load without a download: the real graphs that are
+    found, then the generated ones."""
     ogb = [name for name in OGB_TABLES if find_ogb(name, root) is not None]
     return [*bundled_names(root), *ogb, *_GENERATORS]
 
 
 def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
     """Returns a real graph where one is found (amazon_photo first), a generated one otherwise.
-
     `Dataset.source` says which it is, and why where it is generated. `options` go to the real
-    graph.
-    """
+    graph."""
     for name in _PREFERRED:
         if find_bundle(name, root) is not None:
             return load_dataset(name, root, **options)

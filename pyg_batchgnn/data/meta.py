@@ -14,7 +14,6 @@ from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, promise_of, read_json, write_json
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
-
 FORMAT = "pyg_batchgnn.dataset"
 #: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
 #: Version 4 has tables of int8 codes, which releases before it would take for features.
@@ -58,9 +57,7 @@ class Meta:
 
 
 def read_meta(folder: Path) -> Meta:
-    """Reads a folder's META.json; returns an empty `Meta` where there is none. Raises
-    `DatasetError` if it is damaged, of another format or version, or has an entry of the wrong
-    type."""
+    """Reads a folder's META.json; returns an empty `Meta` where there is none."""
     path = folder / META_FILE
     if not path.is_file():
         return Meta()
@@ -85,10 +82,8 @@ def read_meta(folder: Path) -> Meta:
 
 
 def fitted_encoders(name: str | Path) -> str | None:
-    """Returns a digest of the encoders that made the features of a folder of tables.
-
-    None: `name` is no folder, or was not made of tables.
-    """
+    """Returns a digest of the encoders that made the features of a folder of tables. None: `name`
+    is no folder, or was not made of tables."""
     path = Path(name).expanduser()
     return read_meta(path).origin.get("fitted") if path.is_dir() else None
 

@@ -20,22 +20,17 @@ ENDS = ("src", "dst")
 
 
 def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
-    """Returns the edge files of a folder, in the order in which their edges are numbered.
-
-    Numbers in their names are compared as numbers.
-
-    ``relation``: the name of a relation's files, which are `edge_index/RELATION.parquet` and
-    `edge_index/RELATION.*.parquet`; None means `edges*.parquet`.
-    """
+    """Returns the edge files of a folder, in the order in which their edges are numbered; numbers
+    in names are compared as numbers. They are `edge_index/RELATION.parquet` and
+    `edge_index/RELATION.*.parquet`, or without a relation `edges*.parquet`."""
     if relation is None:
         return sorted(folder.glob("edges*.parquet"), key=_numbered)
     return _named(folder / "edge_index", relation)
 
 
 def node_files(folder: Path, node_type: str | None = None) -> list[Path]:
-    """Returns the node files of a folder, in the order in which their nodes are numbered.
-    ``node_type``: the name of a type's files, which are `nodes/TYPE.parquet` and
-    `nodes/TYPE.*.parquet`; None means `nodes*.parquet`."""
+    """Returns the node files of a folder, in the order in which their nodes are numbered:
+    `nodes/TYPE.parquet` and `nodes/TYPE.*.parquet`, or without a type `nodes*.parquet`."""
     if node_type is None:
         return sorted(folder.glob("nodes*.parquet"), key=_numbered)
     return _named(folder / "nodes", node_type)
@@ -77,19 +72,9 @@ class ParquetTable:
 
 
 def read_parquet_edges(files: Sequence[Path]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Reads the edges of all files, one file after the other.
-
-    Returns:
-        The edges, [2, E] int32 where every file stores int32 (or less), int64 otherwise; and the
-        other columns by name, [E, ...], as of `ParquetTable`.
-
-    Warns:
-        UserWarning: a file has columns that no tensor holds.
-
-    Raises:
-        DatasetError: pyarrow is not installed, or a file is damaged, lacks a column, has it twice,
-            or has one of another type than the others or with missing values.
-    """
+    """Reads the edges of all files, one file after the other: [2, E] int32 where every file stores
+    int32 (or less), int64 otherwise; and the other columns by name, [E, ...], as `read_parquet`
+    does."""
     table = read_parquet(files, ENDS)
     ends = [table.columns.pop(name) for name in ENDS]
     narrow = all(one.dtype.itemsize <= 4 and one.dtype != np.uint32 for one in ends)
@@ -97,20 +82,9 @@ def read_parquet_edges(files: Sequence[Path]) -> tuple[np.ndarray, dict[str, np.
 
 
 def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> ParquetTable:
-    """Reads the columns of all files that a tensor can hold, one file after the other.
-
-    Missing numbers of floating point are NaN.
-
-    Args:
-        files: at least one.
-        ids: columns that must be there and hold integers.
-
-    Warns:
-        UserWarning: a file has columns that no tensor holds.
-
-    Raises:
-        DatasetError: as `read_parquet_edges`.
-    """
+    """Reads the columns of all files that a tensor can hold, one file after the other. Missing
+    numbers of floating point are NaN. A UserWarning names columns that no tensor holds. ``ids``:
+    columns that must be there and hold integers."""
     pq = _pyarrow(files)
     pieces = [_read_file(pq, path, ids) for path in files]
     first = pieces[0]
@@ -171,8 +145,7 @@ def _columns_of(pa: Any, file: Any, path: Path, ids: Sequence[str]) -> list[str]
 
 
 def count_rows(files: Sequence[Path]) -> int:
-    """Returns the number of rows of all files, from their footers. Raises `DatasetError` if pyarrow
-    is not installed, or a file is damaged."""
+    """Returns the number of rows of all files, from their footers."""
     pq = _pyarrow(files)
     rows = 0
     for path in files:
@@ -182,8 +155,7 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def columns_of_edges(files: Sequence[Path]) -> list[str]:
-    """Returns the columns of the first file that become attributes of edges. Raises `DatasetError`
-    as `read_parquet_edges`, of the first file."""
+    """Returns the columns of the first file that become attributes of edges."""
     import pyarrow as pa
 
     pq = _pyarrow(files)
@@ -194,8 +166,7 @@ def columns_of_edges(files: Sequence[Path]) -> list[str]:
 def parquet_pieces(
     files: Sequence[Path], columns: Sequence[str], begin: int, size: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields columns of all files in pieces of at most ``size`` rows, from row ``begin`` on. Raises
-    `DatasetError` as `read_parquet_edges`."""
+    """Yields columns of all files in pieces of at most ``size`` rows, from row ``begin`` on."""
     import pyarrow as pa
 
     pq, first = _pyarrow(files), 0

@@ -33,21 +33,15 @@ def from_pyg(
     shape. Where a `Data` has as many nodes as edges, names with "edge" in them are of edges, as in
     PyG. `train_mask` (bool [N]) or `train_idx` (node ids) becomes the split "train", and so for val
     and test; masks of two dimensions are attributes. `Dataset.to_pyg` gives the same data back,
-    with masks for splits. Node types and relations are in the order of `data.metadata()`.
+    with masks for splits. Node types and relations are in the order of `data.metadata()`. A
+    UserWarning names what cannot be carried: a tensor of another number of rows, a sparse tensor,
+    or what is not a tensor.
 
     Args:
         data: needs `edge_index`, of every relation.
         name: the name to give it, used in errors.
         num_classes: the number of classes, by node type where there are several. Without it the
             largest class number in `y` + 1, or 0 where `y` is not one integer per node.
-
-    Warns:
-        UserWarning: something cannot be carried: a tensor of another number of rows, a sparse
-            tensor, or what is not a tensor. The warning names it.
-
-    Raises:
-        TypeError: `data` is neither.
-        DatasetError: an array does not fit. The message names the attribute.
     """
     from torch_geometric.data import Data, HeteroData
 
@@ -76,12 +70,7 @@ def from_pyg(
 
 
 def as_dataset(dataset: Dataset | Data | HeteroData) -> Dataset:
-    """Returns a data set as it is, and that in a PyG `Data` or `HeteroData` by `from_pyg`.
-
-    Raises:
-        TypeError: it is neither.
-        DatasetError: an array of the `Data` does not fit.
-    """
+    """Returns a data set as it is, and that in a PyG `Data` or `HeteroData` by `from_pyg`."""
     if isinstance(dataset, Dataset):
         return dataset
     from torch_geometric.data.data import BaseData

@@ -80,9 +80,8 @@ def partition(
         This rank's part. Its number is the rank.
 
     Raises:
-        TypeError: ``dataset`` or ``comm`` is of another type.
         AgreementError: ranks were given different arguments.
-        DatasetError: raised on every rank, where an edge or a split has a node id outside [0, N).
+        DatasetError: on every rank, where an edge or a split has a node id outside [0, N).
     """
     if comm is None:
         with Communicator.create("partition") as own:
@@ -100,14 +99,9 @@ def partition_parts(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Part]:
-    """Cuts a graph into any number of parts. Collective.
-
-    It works as `partition` does. Each rank builds a contiguous run of parts, to be saved.
-
-    Returns:
-        This rank's parts, the parts [rank * parts // ranks, (rank + 1) * parts // ranks); none
-        where there are fewer parts than ranks.
-    """
+    """Cuts a graph into any number of parts, as `partition` does. Collective. Each rank builds the
+    parts [rank * parts // ranks, (rank + 1) * parts // ranks), to be saved; none where there are
+    fewer parts than ranks."""
     dataset = as_dataset(dataset)
     check_comm(comm)
     if parts < 1:
@@ -197,15 +191,8 @@ def cut_run(
     attributes: Tables,
     splits: Tables,
 ) -> list[Part]:
-    """Returns the parts of a run. Their arrays are views of the run's where possible.
-
-    Args:
-        edge_counts: the number of edges of each relation in the whole graph.
-        nodes: the nodes and in-edges of the run.
-        directory: the directory slices of the run.
-        attributes: the attributes of the run's nodes and edges, by group and name.
-        splits: internal ids of the run's nodes, ascending, by group of nodes and name.
-    """
+    """Returns the parts of a run. Their arrays are views of the run's where possible. ``splits``:
+    internal ids of the run's nodes, ascending, by group of nodes and name."""
     found = []
     for at, number in enumerate(nodes.parts):
         rows = [slice(*own.starts[at : at + 2].tolist()) for own in nodes.rows]

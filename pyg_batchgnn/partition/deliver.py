@@ -57,7 +57,7 @@ def _deliver_nodes(
     comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, own: RunRows, node_type: int
 ) -> tuple[Tensor, dict[int, Tensor]]:
     """Sends original ids and degrees to the owners, who then know where every list goes.
-    Collective. Returns the original ids of this rank's nodes of the type; where their in-edges
+    Collective. Returns the original ids of this rank's nodes of the type, and where their in-edges
     begin, by relation."""
     size, here = int(own.starts[-1]), part.rows_of(node_type)
     relations = part.schema.relations_into[node_type]
@@ -120,12 +120,10 @@ class ArrivingEdges:
 def deliver_edges(
     comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, places: Sequence[ArrivingEdges]
 ) -> None:
-    """Sends the adjacency lists of all relations to the owners of their nodes. Collective.
-
-    A rank's nodes were read in ascending order by ranks in ascending order. So the edges that a
-    rank sends for a part and relation are written in order, from the list of that rank's first node
-    of the part.
-    """
+    """Sends the adjacency lists of all relations to the owners of their nodes. Collective. A rank's
+    nodes were read in ascending order by ranks in ascending order. So the edges that a rank sends
+    for a part and relation are written in order, from the list of that rank's first node of the
+    part."""
     read, relations = part.in_edges, len(places)
     sources, edge_ids = read.indices, read.explicit_edge_ids()
     cell = _cells(part, numbering.owner)
@@ -181,7 +179,7 @@ def striped(table: Tensor, ranks: int) -> Remote:
 
 def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
     """Returns the rows of the input table [rows, ...] that this rank owns, [n, ...]. Collective.
-    Codes travel as they are."""
+    Int8-quantised rows travel as they are."""
     return rows_like(table, pull(comm, striped(as_stored(table), comm.size), ids))
 
 
@@ -189,7 +187,7 @@ def deliver_splits(
     comm: Communicator, dataset: Dataset, part: ReadingSlice, numbering: Numbering, runs: Runs
 ) -> dict[Group, dict[str, Tensor]]:
     """Returns the internal ids of the splits' nodes that this rank owns, ascending, by group and
-    name. Collective. Each rank reads a share of every split."""
+    name. Collective."""
     names = [(number, name) for number, nodes in enumerate(dataset.node_sets) for name in nodes.splits]
     read = [own_share(comm, dataset.node_sets[number].splits[name]) for number, name in names]
     dtype = numbering.internal.dtype

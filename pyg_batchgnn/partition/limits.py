@@ -18,7 +18,6 @@ from pyg_batchgnn.partition.part import Part
 from pyg_batchgnn.partition.policy import EDGES, NODES, Balanced
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-
 #: The loads of every report, in order, before other splits and weights.
 USUAL = (NODES, EDGES, "train", "val", "test")
 #: Sums of weights that are no whole numbers are compared to this precision.
@@ -83,8 +82,8 @@ def unmet_reason(heaviest: float, slack: float) -> str:
 
 
 def sums_of(part: Part, wanted: Collection[str]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Returns the sums of a part's loads and the largest weight of a node, by type and load.
-    ``wanted``: the names of weights that count beside nodes, in-edges and splits."""
+    """Returns the sums of a part's balance constraints and the largest weight of a node, by type
+    and constraint. ``wanted``: the weights that count beside nodes, in-edges and splits."""
     schema, degrees = part.schema, _degrees(part)
     found = dict[str, dict[str, tuple[float, float]]]()
     for number, (name, group) in enumerate(zip(schema.node_types, schema.node_groups, strict=True)):
@@ -127,9 +126,9 @@ class Limits:
 def read_limits(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: Balanced, parts: int
 ) -> Limits:
-    """Reads the weights of this rank's nodes. Collective. Every load counts for every node type
-    apart. Loads that are zero everywhere are left out. Raises ValueError if a load is no attribute
-    and no split, or its weights cannot be used."""
+    """Reads the weights of this rank's nodes. Collective. Every balance constraint counts for every
+    node type apart. Those that are zero everywhere are left out. Raises ValueError if one is no
+    attribute and no split, or its weights cannot be used."""
     wanted = [(name, number) for name in policy.balance for number in range(part.schema.num_types)]
     for name in policy.balance:
         _check_known(dataset, name)

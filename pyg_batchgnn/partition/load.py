@@ -26,7 +26,7 @@ from pyg_batchgnn.types import Group
 
 
 def load_partition(folder: str | Path, comm: Communicator) -> Part:
-    """Reads this rank's part of a saved partition. Collective.
+    """Reads this rank's part of a partition, from a folder that `save_partition` wrote. Collective.
 
     With as many ranks as parts every array is mapped from its file. With another number the graph
     is cut anew: each rank gets a contiguous range of the nodes of each type, in the order of the
@@ -34,9 +34,6 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
     (`balanced_offsets`), and maps what lies in one file and copies what lies in several.
     `Part.node` then ascends only within a saved part. Internal ids stay in a graph of one node
     type.
-
-    Args:
-        folder: a folder that `save_partition` wrote; the same on every rank.
 
     Raises:
         DatasetError: on every rank, where a file is damaged, altered, foreign or missing on one of
@@ -365,19 +362,12 @@ _PRECISION = 1e-3  # of the bound on the largest load, relative
 
 def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]:
     """Cuts rows into ranges whose fullest one is as empty as ranges allow, over all loads and
-    relative to each load's mean.
+    relative to each load's mean. Returns the begin of each range, then N: R + 1 numbers.
 
     The least bound is found by halving: with one given, each range in turn takes all that fits.
     Within the bound, ends are then put as near as they may to where all loads together are cut
-    evenly, so that one heavy node does not leave the other ranges uneven.
-
-    Args:
-        nodes: N, the number of rows to cut.
-        loads: at least one. A load that is zero everywhere is left out.
-        ranks: R, the number of ranges; some may be empty.
-
-    Returns:
-        The begin of each range, then N: R + 1 numbers.
+    evenly, so that one heavy node does not leave the other ranges uneven. A load that is zero
+    everywhere is left out.
     """
     given = [load for load in loads if load(nodes) > 0]
     if not given:

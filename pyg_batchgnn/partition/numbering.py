@@ -54,9 +54,8 @@ def number_nodes(comm: Communicator, slice_: ReadingSlice, owner: Tensor, parts:
 def make_directory(
     comm: Communicator, slice_: ReadingSlice, internal: Tensor, bounds: Sequence[Tensor]
 ) -> Directory:
-    """Moves internal ids from the ranges that were read to the ranges of the directory. Collective.
-    ``internal``: [n], their internal ids. ``bounds``: by type, [ranks + 1] int64, the ranges of the
-    directory."""
+    """Moves internal ids [n] from the ranges that were read to the ranges of the directory,
+    ``bounds`` [ranks + 1] int64 by type. Collective."""
     found = []
     for number, ranges in enumerate(bounds):
         own, first = internal[slice_.rows_of(number)], slice_.nodes_of(number).start

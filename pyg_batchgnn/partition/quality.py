@@ -50,10 +50,9 @@ class PartitionReport:
 
     Attributes:
         types: by the name of the node type, the counts of each part, in order.
-        cut_pairs: one row per part and one column per other part, the in-edges of the part from
-            nodes of the other part.
-        halo_pairs: one row per part and one column per other part, the distinct nodes of the other
-            part that in-edges of the part come from.
+        cut_pairs: [part][other part], the in-edges of the part from nodes of the other part.
+        halo_pairs: [part][other part], the distinct nodes of the other part that in-edges come
+            from.
         hosts: the host of each part.
         loads: nodes, in-edges, splits and balanced weights, each of every type that has some.
     """
@@ -89,7 +88,7 @@ class PartitionReport:
 
     def balance(self, of: str, node_type: str | None = None) -> float:
         """Returns the largest count over the mean, 1 at best. ``of``: nodes, edges, train or halo.
-        ``node_type``: the type that is counted; all types if it is None."""
+        ``node_type``: the type that is counted; None: all."""
         parts = self.parts if node_type is None else self.types[node_type]
         counts = [getattr(part, of) for part in parts]
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
@@ -115,9 +114,8 @@ class PartitionReport:
         return table
 
     def balance_table(self) -> Table:
-        """Returns a table of the loads, by type if there are several: how even they are, and their
-        limits.
-        """
+        """Returns a table of the balance constraints, by type if there are several: how even they
+        are, and their limits."""
         several = len(self.types) > 1
         names = ("load", "type") if several else ("load",)
         table = Table(*names, "max / mean", "allowed", "fullest part", title="balance")
@@ -216,7 +214,7 @@ def _count(part: Part) -> dict[str, Any]:
 
 
 def _outside(part: Part) -> tuple[Tensor, Tensor]:
-    """Returns the in-edges from other parts and the distinct nodes that they come from. Both are
+    """Returns the in-edges from other parts and the distinct nodes that they come from, both
     [parts, types], by the part of the source. Edges are by the type of the target."""
     schema, book, own = part.schema, part.book, part.book.nodes_of(part.number)
     cut, halo = torch.zeros(2, book.parts, schema.num_types, dtype=torch.int64)

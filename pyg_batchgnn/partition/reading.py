@@ -115,11 +115,8 @@ _EDGE_BYTES = 12
 
 def read_slice(dataset: Dataset, comm: Communicator) -> ReadingSlice:
     """Reads the edges once to balance, once to count and once to place them. Collective. Each rank
-    reads some of them.
-
-    Raises:
-        DatasetError: on every rank, where an edge has a node id outside [0, N).
-    """
+    reads some of them. Raises DatasetError on every rank, where an edge has a node id outside [0,
+    N)."""
     bounds, schema = _balanced_bounds(dataset, comm), dataset.schema
     nodes = JointIds(bounds)
     # A graph without relations has one empty group of lists.
@@ -179,10 +176,7 @@ class _Reader:
 
 def pieces_of(sizes: list[int], rows: range) -> Iterator[tuple[int, range, slice]]:
     """Cuts a range of the edges of all relations, which follow each other, where a relation ends.
-
-    Yields:
-        The number of a relation, a range of its edges, and where these are among ``rows``.
-    """
+    Yields the number of a relation, a range of its edges, and where these are among ``rows``."""
     begin = 0
     for number, size in enumerate(sizes):
         first, last = max(rows.start, begin), min(rows.stop, begin + size)
@@ -192,8 +186,8 @@ def pieces_of(sizes: list[int], rows: range) -> Iterator[tuple[int, range, slice
 
 
 def _balanced_bounds(dataset: Dataset, comm: Communicator) -> list[Tensor]:
-    """Returns ranges of original ids with about as many in-edges and nodes each, by node type. It
-    checks the ids of all edges. Collective."""
+    """Returns ranges of original ids with about as many in-edges and nodes each, by node type.
+    Checks the ids of all edges. Collective."""
     counts = [nodes.num_nodes for nodes in dataset.node_sets]
     shifts = [max(0, (count // BUCKETS).bit_length()) for count in counts]
     lengths = [-(-count // (1 << shift)) + 1 for count, shift in zip(counts, shifts, strict=True)]
@@ -223,7 +217,7 @@ def _count_targets(dataset: Dataset, comm: Communicator, relation: int, shift: i
 
 
 def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
-    """Returns ranges of a type's ids of about equal work for each rank. ``edges``: [buckets + 1],
+    """Returns ranges of a type's ids of about equal work for each rank. ``edges`` [buckets + 1]:
     the in-edges of each bucket of ``1 << shift`` ids."""
     weight = edges[:-1] + (1 << shift)
     before = torch.cat([torch.zeros(1, dtype=torch.int64), weight.cumsum(0)])
@@ -243,12 +237,10 @@ class GroupedIds:
 
 @dataclass(frozen=True, eq=False)
 class JointIds:
-    """Numbers the members of several groups by rank, group and id.
-
-    A group is a node type, whose members are nodes, or a relation, whose members are the adjacency
-    lists of its targets. Each rank has a range of each group. So it has a range of the joint ids.
-    The joint ids of a single group are its ids.
-    """
+    """Numbers the members of several groups by rank, group and id. A group is a node type, whose
+    members are nodes, or a relation, whose members are the adjacency lists of its targets. Each
+    rank has a range of each group, and so of the joint ids. The joint ids of a single group are its
+    ids."""
 
     bounds: list[Tensor]  # by group, [ranks + 1] int64, where each rank's range of ids begins
 
@@ -265,8 +257,7 @@ class JointIds:
         return self.book.part_offsets
 
     def of(self, ids: Tensor, group: int, dtype: torch.dtype) -> Tensor:
-        """Returns the joint ids of members of a group. ``dtype``: the dtype of the joint ids, which
-        they fit."""
+        """Returns the joint ids of members of a group, in a dtype that they fit."""
         if len(self.bounds) == 1:
             return ids.to(dtype)
         bounds = self.bounds[group]

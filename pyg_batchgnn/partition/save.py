@@ -42,9 +42,8 @@ def save_partition(
     comm: Communicator,
     origin: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Writes the parts of all ranks to a new folder. Collective.
-
-    All ranks must see the same file system.
+    """Writes the parts of all ranks to a new folder, on a file system that all ranks see.
+    Collective.
 
     Every rank writes its own parts under a temporary name; when all are on disk the first rank
     writes META.json with their checksums and renames the folder. What a save left that was killed
@@ -54,9 +53,6 @@ def save_partition(
         parts: this rank's part, or parts.
         folder: the folder to make; it must not exist.
         origin: what the parts were made from, to be kept in META.json.
-
-    Returns:
-        The folder.
 
     Raises:
         DatasetError: on every rank, if the folder exists or one of them cannot write.
@@ -93,8 +89,8 @@ def decodings_of(part: Part) -> dict[str, Tensor]:
 
 
 def refuse_other_decodings(parts: Sequence[Part], comm: Communicator) -> None:
-    """Raises ValueError on every rank if codes of one attribute have several scales or offsets.
-    Collective."""
+    """Raises ValueError on every rank if one attribute is int8-quantised with several scales or
+    offsets. Collective."""
     own = [[name, digest(one)] for part in parts for name, one in decodings_of(part).items()]
     seen = dict[str, str]()
     for found in comm.all_gather_json(own):
@@ -112,11 +108,7 @@ def digest(decoding: Tensor) -> str:
 
 
 def refuse_existing(folder: str | Path, comm: Communicator) -> None:
-    """Raises what `save_partition` would raise for an existing folder, before any work. Collective.
-
-    Raises:
-        DatasetError: on every rank, if the folder exists.
-    """
+    """Raises DatasetError on every rank if the folder exists, before any work. Collective."""
     with_files(comm, lambda: refuse_existing_path(Path(folder).expanduser()) if comm.rank == 0 else None)
 
 

@@ -35,16 +35,9 @@ def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dic
     """Allocates arrays of every rank of this host in shared memory, all zeros. Collective.
 
     A rank fills its own and then calls ``comm.barrier()``, after which the others read them; they
-    may not write. Nothing is left behind, however the ranks end.
-
-    Args:
-        arrays: this rank's arrays by name; they may differ from rank to rank, and may be none.
-
-    Returns:
-        The arrays by rank and name.
-
-    Raises:
-        CommError: on every rank, if one of them cannot take the memory.
+    may not write. Nothing is left behind, however the ranks end. ``arrays``: this rank's, by name;
+    they may differ from rank to rank, and may be none. Returns the arrays by rank and name. Raises
+    CommError on every rank, if one of them cannot take the memory.
     """
     size = sum(_padded(spec.bytes) for spec in arrays.values())
     said = [[name, str(spec.dtype).removeprefix("torch."), list(spec.shape)] for name, spec in arrays.items()]
@@ -60,17 +53,9 @@ def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dic
 
 
 def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Copies arrays to shared memory, where all ranks of the host read them. Collective.
-
-    The caller lets go of the originals and uses its own shared ones instead, so that there is one
-    copy.
-
-    Args:
-        arrays: the arrays of this rank by name; the numbers of rows may differ from rank to rank.
-
-    Returns:
-        The arrays by rank of this host and name.
-    """
+    """Copies this rank's arrays to shared memory, where all ranks of the host read them.
+    Collective. The caller lets go of the originals and uses its own shared ones instead. Returns
+    the arrays by rank of this host and name."""
     specs = {name: ArraySpec(array.dtype, tuple(array.shape)) for name, array in arrays.items()}
     found = allocate_on_host(comm, specs)
     for name, array in arrays.items():
@@ -80,13 +65,9 @@ def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, 
 
 
 def share_attributes(part: Part, comm: Communicator) -> dict[int, dict[Group, dict[str, Tensor]]]:
-    """Copies the attributes of every rank of this host to memory that they share. Collective.
-
-    To keep one copy, go on with ``dataclasses.replace(part, attributes=shared[comm.rank])``.
-
-    Returns:
-        The attributes by rank, group and name, [n_rank, ...] each.
-    """
+    """Copies the attributes of every rank of this host to memory that they share. Collective. To
+    keep one copy, go on with ``dataclasses.replace(part, attributes=shared[comm.rank])``. Returns
+    the attributes by rank, group and name, [n_rank, ...] each."""
     arrays = {
         attribute_array(group, name): ops.as_stored(table)
         for group, tables in part.attributes.items()

@@ -19,7 +19,6 @@ from pyg_batchgnn.partition.move import add_rows, pull, rows_per_round
 from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 
-
 #: At most this many passes move nodes out of parts that have more than a limit.
 MENDS = 3
 
@@ -37,7 +36,7 @@ class OwnerStream:
 
     def by_score(self, policy: Streaming) -> Tensor:
         """Returns the part of every node of the slice by a built-in policy, [n] int32. Collective.
-        Nodes leave parts that exceed a limit in the end for parts that have room."""
+        In the end nodes leave parts that exceed a limit for parts that have room."""
         limits = read_limits(self._comm, self._part, self._dataset, policy, self._parts)
         shape = len(limits.names), self._parts
         for _ in range(policy.passes):
@@ -114,8 +113,8 @@ class TypeStream:
         return self.part.book.nodes_of(self.part.rank).start
 
     def run(self, assign: _Assign, load: Tensor, *, counted: bool = False) -> None:
-        """Gives all nodes of the type parts once. Collective. ``load``: [k, parts] float64, the
-        loads of the parts, written to. ``counted``: True if the nodes are in ``load`` already."""
+        """Gives all nodes of the type parts once. Collective. ``load``: [k, parts] float64, written
+        to; ``counted``: the nodes are in it already."""
         remote = self.part.remote(self.owner)
         for rows in self._rounds():
             source = self.in_edges.sources(rows)
@@ -213,9 +212,9 @@ _EDGES = 1 << 17
 
 
 def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
-    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it. There
-    is a row for every node that this rank has read; rows of other types are empty. The sources are
-    joint ids, relation by relation. A graph of one type and relation gives that relation itself."""
+    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it, as
+    joint ids, relation by relation. There is a row for every node that this rank has read; rows of
+    other types are empty. A graph of one type and relation gives that relation itself."""
     into = [part.relations[number] for number in part.schema.relations_into[node_type]]
     if part.schema.num_types == 1 and len(into) == 1:
         return into[0]
@@ -262,9 +261,9 @@ def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Ten
 
 
 def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
-    """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges. A node weighs
-    1 and its in-edges. It goes to the part in which the middle of its weight lies when all nodes
-    lie side by side in order of their ids."""
+    """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges. A node goes
+    to the part in which the middle of its weight lies when all nodes lie side by side in order of
+    their ids."""
     end = weight.cumsum(0)
     mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
     sums = comm.all_gather(mine, MessageKind.PARTITION).rows
@@ -279,21 +278,12 @@ _UPPER = (1 << 32) - 1
 
 
 def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
-    """Returns a part for every node, which depends on (seed, type, original id, number of parts)
+    """Returns the part of each node [n], [n] int32, by (seed, type, original id, number of parts)
     alone.
 
-    The part is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the
-    number of parts.
-
-    Args:
-        node: [n] int32 or int64 original ids.
-        parts: the number of parts, below 2**31.
-        seed: any whole number.
-        node_type: the name of the nodes' type; None in a graph of one type, where it adds nothing
-            to the hash.
-
-    Returns:
-        [n] int32.
+    It is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the number of
+    parts (below 2**31). ``node_type``: None in a graph of one type, where it adds nothing to the
+    hash.
     """
     key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
     if node_type is not None:

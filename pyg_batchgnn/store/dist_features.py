@@ -39,17 +39,15 @@ class DistFeatureStore(FeatureStore):
 
     Making a store is collective. So are `get_tensor`, `multi_get_tensor` and `put_tensor`: every
     rank calls them, in the same order, for the same attributes. Each rank gives ids of its own
-    choice, possibly none. Ids are the user's: original node ids, positions in the input edge
-    list.
-
+    choice, possibly none. Ids are the user's: original node ids, positions in the input edge list.
     PyG's name of a group is the node type or the relation; in a homogeneous graph it is None for
     nodes and `EDGE_TYPE` for edges.
 
     Args:
         part: this rank's part, of as many parts as there are ranks.
         floats: element type in which floating-point attributes are held and travel, for instance
-            torch.bfloat16, which halves them; None leaves them as they are. int8 codes stay codes,
-            and are decoded into it.
+            torch.bfloat16, which halves them; None leaves them as they are. Int8-quantised features
+            stay so, and are decoded into it.
         share: True lets the ranks of a host read each other's rows in memory that they share. This
             rank's tables are copied there.
         memory_budget: bytes, or a text such as "2GiB", for this rank's tables that are mapped from
@@ -118,10 +116,8 @@ class DistFeatureStore(FeatureStore):
 
     @property
     def version(self) -> int:
-        """The number of calls of `put_tensor`, the same on every rank. Caches compare it.
-
-        Calls on stores that were made of this one, or that this one was made of, count too.
-        """
+        """The number of calls of `put_tensor`, the same on every rank, also on stores that were
+        made of this one, or that this one was made of. Caches compare it."""
         return self._writes.count
 
     @property
@@ -148,15 +144,8 @@ class DistFeatureStore(FeatureStore):
         return RowReader(self.part, self.comm, self.readable, columns)
 
     def with_attribute(self, group: Group, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
-        """Makes a store with one more attribute, which is not copied.
-
-        Args:
-            rows: by rank, for all ranks in ``readable``: [n, ...], one row per node or edge of the
-                rank, of the same type everywhere.
-
-        Raises:
-            ValueError: the group has an attribute of that name.
-        """
+        """Makes a store with one more attribute, which is not copied. ``rows``: by rank, for all
+        ranks in ``readable``: [n, ...], of the same type everywhere."""
         if name in self.own.attributes[group]:
             raise ValueError(f"the graph has a {_named(group)} attribute {name!r} already; rename it")
         return self.with_table(group, name, rows)
@@ -387,8 +376,7 @@ def same_rows(one: TensorAttr, other: TensorAttr) -> bool:
 
 
 def ids_of(attr: TensorAttr, lookup: RowLookup) -> Tensor:
-    """Returns the index of an attribute as ids, [n] int64, that exist in its group. Raises
-    IndexError, TypeError or ValueError if the index is missing, of another type or out of range."""
+    """Returns the index of an attribute as ids, [n] int64, that exist in its group."""
     index = attr.index
     if index is None:
         raise ValueError(

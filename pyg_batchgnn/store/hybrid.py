@@ -29,12 +29,10 @@ class HybridTopology:
 
 
 def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
-    """Copies the topology of all parts to every host. Collective.
-
-    The first rank of each host receives the other parts in rounds and writes them to memory that
-    its host shares. Nothing is left behind, however the ranks end. The in-edges of a node are in
-    ascending input edge id, as in `TypedGraph.from_edge_indices`.
-    """
+    """Copies the topology of all parts to every host. Collective. The first rank of each host
+    receives the other parts in rounds and writes them to memory that its host shares. Nothing is
+    left behind, however the ranks end. The in-edges of a node are in ascending input edge id, as in
+    `TypedGraph.from_edge_indices`."""
     leader = comm.ranks_of_host[0]
     shared = allocate_on_host(comm, _specs(part) if leader == comm.rank else {})[leader]
     arrays = HybridArrays(
@@ -160,14 +158,9 @@ class TopologyWriter:
             torch.cumsum(edges.indptr, 0, out=edges.indptr)
 
     def edges(self, relation: int, part: int, first: int, columns: Tensor) -> None:
-        """Writes edges of a relation.
-
-        Args:
-            part: the part that their targets belong to.
-            first: position of the first of them among all edges of the relation, by internal id of
-                their targets.
-            columns: [n, 2], internal ids of the sources, and edge ids.
-        """
+        """Writes edges of a relation into the nodes of a part. ``first``: their position among all
+        edges of the relation, by internal id of their targets. ``columns``: [n, 2], internal ids of
+        the sources, and edge ids."""
         starts, arrays = self._starts[relation], self._arrays.relations[relation]
         place = torch.arange(first, first + len(columns))
         row = torch.searchsorted(starts, place, right=True) - 1
@@ -191,14 +184,10 @@ class _Rows:
 
 
 def replicate_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
-    """Copies an attribute of all parts to every host. Collective.
-
-    The first rank of each host receives the rows of the other parts in bounded pieces and writes
-    them to memory that its host shares. They count as `MessageKind.PARTITION`.
-
-    Returns:
-        By group that has the attribute, all rows: nodes by original id, edges by input edge id.
-    """
+    """Copies an attribute of all parts to every host. Collective; counts as
+    `MessageKind.PARTITION`. The first rank of each host receives the rows in bounded pieces and
+    writes them to memory that its host shares. Returns all rows by group that has the attribute:
+    nodes by original id, edges by input edge id."""
     comm, leader = store.comm, store.comm.ranks_of_host[0]
     own, sizes = own_attribute(store, name), _sizes(store)
     specs = {

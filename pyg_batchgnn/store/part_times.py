@@ -30,7 +30,6 @@ from pyg_batchgnn.store.times import (
 )
 from pyg_batchgnn.types import Group
 
-
 _HEADER = Header(MessageKind.PARTITION)
 #: Bytes of a node's id or position, and of a time.
 _ID_BYTES, _TIME_BYTES = 8, 8
@@ -39,10 +38,8 @@ _NONE = torch.empty(0, dtype=torch.int64)
 
 @dataclass(frozen=True, eq=False)
 class PartTimes:
-    """The times of a partitioned graph. All methods are collective.
-
-    What comes from other ranks comes in bounded pieces and counts as `MessageKind.PARTITION`.
-    """
+    """The times of a partitioned graph. All methods are collective. What comes from other ranks
+    comes in bounded pieces and counts as `MessageKind.PARTITION`."""
 
     store: DistFeatureStore  # the attributes of the partitioned graph
     # The times of the rank's own rows. Those of edges are by position in the rank's in-edges of
@@ -51,24 +48,15 @@ class PartTimes:
 
     @classmethod
     def of(cls, store: DistFeatureStore, name: str) -> PartTimes:
-        """Finds the times in the attribute ``name`` and checks them.
-
-        Raises:
-            TypeError, ValueError: as `Times.of`; ValueError on all ranks if on one.
-        """
+        """Finds the times in the attribute ``name`` and checks them. ValueError on all ranks if on
+        one."""
         found, rows = own_attribute(store, name), store.part.rows_by_group
         return cls(store, on_all_ranks(store.comm, lambda: Times.of(name, found, rows)))
 
     def orders(self, sortedness: Sortedness) -> tuple[TimeOrder | None, ...]:
-        """Returns the time order of the own in-edges of each relation; None without times.
-
-        Args:
-            sortedness: the user's word about the order of edges. A rank checks it for its own
-                in-edges, which hold all neighbours of its nodes. Nothing else depends on it.
-
-        Raises:
-            ValueError: edges are promised to be sorted, and are not; on all ranks if on one.
-        """
+        """Returns the time order of the own in-edges of each relation; None without times. A rank
+        checks the user's promise for its own in-edges, which hold all neighbours of its nodes;
+        ValueError on all ranks if on one."""
         part, name = self.store.part, self.own.name
         own, of_sources = _edge_times(part, self.own), _source_times(self.store, self.own)
         timed = {number: later_of(own.get(number), of_sources.get(number)) for number in {*own, *of_sources}}
@@ -81,15 +69,9 @@ class PartTimes:
         )
 
     def of_inputs(self, nodes: Mapping[Group, Tensor]) -> SeedTimes:
-        """Returns the own times of nodes that all ranks name, whoever owns them.
-
-        Args:
-            nodes: by group, [n] int64 original ids, the same on all ranks.
-
-        Raises:
-            ValueError: nodes of a type have no time.
-            AgreementError: the nodes are others on another rank.
-        """
+        """Returns the own times of nodes that all ranks name by original ids [n] int64, whoever
+        owns them. Raises ValueError if nodes of a type have no time, AgreementError if another rank
+        names others."""
         for group in nodes:
             self.own.check_seeds(group)
         node = {group: ids.unique() for group, ids in nodes.items()}
@@ -172,17 +154,9 @@ def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor)
 def own_sums(
     store: DistFeatureStore, name: str, orders: Sequence[TimeOrder | None]
 ) -> tuple[WeightSums | None, ...]:
-    """Returns the sums of the weights of a rank's own in-edges by relation; None without weights.
-
-    It is collective. The weights lie with the edges, so nothing is fetched.
-
-    Args:
-        name: the attribute that holds the weights.
-        orders: by relation the time order, in which sums are then taken, or None.
-
-    Raises:
-        TypeError, ValueError: as `sum_weights`; ValueError on all ranks if on one.
-    """
+    """Returns the sums of the weights of a rank's own in-edges by relation, in its time order if
+    there is one; None without weights. Collective; nothing is fetched. ValueError on all ranks if
+    on one."""
     part, found = store.part, own_attribute(store, name)
     check_has_edges(name, found)
 
@@ -208,18 +182,15 @@ class OwnRows:
 
 
 class OwnRowFinder:
-    """Finds a rank's own nodes by original id, without an exchange.
-
-    The nodes of a type are sorted at most once.
-    """
+    """Finds a rank's own nodes by original id, without an exchange. The nodes of a type are sorted
+    at most once."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
         self._sorted: dict[int, SortedNodes] = {}
 
     def find(self, node_type: int, nodes: Tensor) -> OwnRows:
-        """Finds those nodes of a list that the rank owns. ``nodes``: [n] int64 original ids, in any
-        order."""
+        """Finds those nodes of a list [n], in any order, that the rank owns."""
         if node_type not in self._sorted:
             self._sorted[node_type] = SortedNodes.of(self._part.original_ids(node_type))
         return self._sorted[node_type].find(nodes)
@@ -257,17 +228,14 @@ T = TypeVar("T")
 
 
 def own_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
-    """Returns a rank's own rows of an attribute, by group; groups without it are left out. Nodes
-    are in the order of the part, edges in the order of its in-edges."""
+    """Returns a rank's own rows of an attribute, by group that has it, in the order of the part and
+    of its in-edges."""
     return {group: tables[name] for group, tables in store.own.attributes.items() if name in tables}
 
 
 def on_all_ranks(comm: Communicator, work: Callable[[], T]) -> T:
-    """Does work that may find wrong values. Collective.
-
-    Raises:
-        ValueError: on all ranks if on one, with the text of the first.
-    """
+    """Does work that may find wrong values. Collective. Raises ValueError on all ranks if on one,
+    with the text of the first."""
 
     def error(problems: Mapping[int, str]) -> ValueError:
         rank, text = next(iter(problems.items()))

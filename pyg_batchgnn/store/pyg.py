@@ -20,7 +20,6 @@ from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.store.graph import CscGraph, TypedGraph
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, Relation, RowKind, Schema
 
-
 _HETERO = (
     "this takes a homogeneous graph, but data is heterogeneous; give a homogeneous Data, for instance "
     "data.to_homogeneous()"
@@ -28,14 +27,8 @@ _HETERO = (
 
 
 def graph_from_pyg(data: Any) -> CscGraph:
-    """Returns the graph of a homogeneous ``Data`` or of a ``(FeatureStore, GraphStore)`` pair.
-
-    See `typed_graph_from_pyg`.
-
-    Raises:
-        NotImplementedError: a heterogeneous graph.
-        TypeError, ValueError, IndexError: there is no graph, or its arrays do not fit together.
-    """
+    """Returns the graph of a homogeneous ``Data`` or of a ``(FeatureStore, GraphStore)`` pair, as
+    `typed_graph_from_pyg` does. Raises NotImplementedError for a heterogeneous graph."""
     if is_typed(data):
         raise NotImplementedError(_HETERO)
     return CscGraph(typed_graph_from_pyg(data).relations[0])
@@ -51,10 +44,8 @@ def typed_graph_from_pyg(data: Any) -> TypedGraph:
 
     Types and relations are in the order of ``data.metadata()``. Edges are given as ``edge_index``
     or ``adj_t``. Edges that are by destination already are used where they lie; others are sorted
-    once, by counting.
-
-    Raises:
-        TypeError, ValueError, IndexError: there is no graph, or its arrays do not fit together.
+    once, by counting. Raises TypeError, ValueError or IndexError if there is no graph, or its
+    arrays do not fit together.
     """
     if isinstance(data, HeteroData):
         return _from_hetero_data(data)
@@ -345,13 +336,7 @@ def _are_equal(one: InEdges, other: InEdges) -> bool:
 
 def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
     """Returns the attribute ``name`` of every group of nodes or edges that has it, with all rows.
-
-    Args:
-        data: a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair.
-
-    Raises:
-        ValueError: a ``Data`` has the attribute, but not one row per node or per edge.
-    """
+    Raises ValueError if a ``Data`` has the attribute, but not one row per node or per edge."""
     if isinstance(data, HeteroData):
         return _of_hetero_data(data, name, graph.schema)
     if isinstance(data, Data):
@@ -360,11 +345,9 @@ def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, T
 
 
 def weight_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
-    """Returns an attribute that holds weights of edges, by group.
-
-    In a graph without types that has as many edges as nodes, PyG calls an attribute one of nodes
-    unless its name says otherwise. Weights belong to the edges, whatever their name.
-    """
+    """Returns an attribute that holds weights of edges, by group. In a graph without types that has
+    as many edges as nodes, PyG calls an attribute one of nodes unless its name says otherwise.
+    Weights belong to the edges, whatever their name."""
     found = attribute_by_group(data, name, graph)
     is_clear = graph.schema.has_names or graph.num_nodes[0] != graph.num_edges
     if is_clear or EDGES in found or NODES not in found:
@@ -420,11 +403,9 @@ def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
 
 
 class AttributeGroups:
-    """Finds the group of each attribute of a feature store.
-
-    A store without types may hold attributes of edges under the name of the nodes. The number of
-    rows tells them apart, as in a ``Data``.
-    """
+    """Finds the group of each attribute of a feature store. A store without types may hold
+    attributes of edges under the name of the nodes. The number of rows tells them apart, as in a
+    ``Data``."""
 
     def __init__(self, features: FeatureStore, graph: TypedGraph) -> None:
         self._features, self._graph = features, graph

@@ -34,17 +34,10 @@ _Requests = list[RowRequest]
 
 
 class RowReader:
-    """Reads attributes of nodes and edges. All ranks read the same ones.
-
-    A message has the ids of one group after the other. With several groups of nodes or of edges,
-    a message that asks for rows begins with the number of rows of each group.
-
-    Args:
-        shards: the shards that can be read here, by rank; this rank's own among them.
-
-    Raises:
-        KeyError: the graph has no such group.
-    """
+    """Reads attributes of nodes and edges, the same on all ranks. A message has the ids of one
+    group after the other. With several groups of nodes or of edges, a request begins with the
+    number of rows of each group. ``shards``: those that can be read here, by rank; this rank's own
+    among them."""
 
     def __init__(
         self,
@@ -77,14 +70,9 @@ class RowReader:
     def read(
         self, wanted: Mapping[Group, RowRequest], header: Header, room: Mapping[Group, int] | None = None
     ) -> Rows:
-        """Reads rows. Collective, two rounds.
-
-        Args:
-            wanted: the rows, by group, in ascending order of ``node``; no rows of groups that are
-                left out.
-            room: by group, the number of rows that a block has behind the requested ones, for the
-                caller to fill.
-        """
+        """Reads rows, by group and in ascending order of ``node``. Collective, two rounds.
+        ``room``: by group, the number of rows that a block has behind the requested ones, for the
+        caller to fill."""
         requests = self._by_owner(wanted)
         away = [self._nothing if rank in self._shards else request for rank, request in enumerate(requests)]
         asked = self._exchange_requests(away, header)
@@ -197,13 +185,8 @@ def write_rows(
     request: RowRequest,
     rows: Tensor,
 ) -> None:
-    """Sends rows to their owners, who write them. Collective.
-
-    Args:
-        group, name: the attribute that is written.
-        request: the k rows, in any order, with internal ids of nodes.
-        rows: [k, ...] of the attribute's type.
-    """
+    """Sends rows [k, ...] of an attribute to their owners, who write them. Collective. ``request``:
+    the k rows, in any order, with internal ids of nodes."""
     owner = part.book.owner(request.node)
     order = torch.argsort(owner, stable=True)
     counts = torch.bincount(owner, minlength=comm.size).tolist()

@@ -46,8 +46,8 @@ class FileRows:
 
     def put(self, out: Tensor, index: Tensor) -> None:
         """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or to its bytes [n,
-        bytes], which may have gaps between rows. Raises OSError if the file cannot be read; it
-        names the byte."""
+        bytes], which may have gaps between rows. Raises an OSError that names the byte if the file
+        cannot be read."""
         table = self.reader.table
         row, place = index.to(torch.int64), None
         if not ops.is_ascending(row):
@@ -66,11 +66,8 @@ _ORIGINAL, _INDEX, _TABLE, _DISK = "original", "index", "table", "disk"
 
 @dataclass(frozen=True, eq=False)
 class LocalShard:
-    """The attributes of one part.
-
-    Tables of codes are `QuantizedTensor`s. Their codes are what lies in shared memory, is read from
-    files and travels.
-    """
+    """The attributes of one part. Int8-quantised tables are `QuantizedTensor`s. Their codes are
+    what lies in shared memory, is read from files and travels."""
 
     original: dict[Group, Tensor]  # by group of nodes, [n_t] ``book.id_dtype``, original ids
     attributes: dict[Group, dict[str, Tensor]]  # by group and name, [rows, ...] each
@@ -94,10 +91,8 @@ class LocalShard:
         return replace(self, attributes={**self.attributes, group: {**self.attributes[group], name: table}})
 
     def arrays(self) -> dict[str, Tensor]:
-        """Returns all arrays, under names by which `like` makes a shard of them again.
-
-        A table whose rows are read from its file is a text that says where it lies.
-        """
+        """Returns all arrays, under names by which `like` makes a shard of them again. A table
+        whose rows are read from its file is a text that says where it lies."""
         found = {}
         for at, (group, tables) in enumerate(self.attributes.items()):
             if group in self.original:
@@ -144,13 +139,9 @@ class LocalShard:
         )
 
     def on_disk(self, budget: int) -> LocalShard:
-        """Returns the shard with tables left in their files, so that the others fit a budget.
-
-        Only tables that are mapped from files can be left there, and the smallest are held.
-
-        Args:
-            budget: bytes for the tables that are mapped.
-        """
+        """Returns the shard with tables left in their files, so that the others fit a budget in
+        bytes. Only tables that are mapped from files can be left there, and the smallest are
+        held."""
         every = [table for tables in self.attributes.values() for table in tables.values()]
         mapped = [
             (table, place)
@@ -165,8 +156,8 @@ class LocalShard:
 
 def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
     """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``). The part's
-    tables are used where they lie, unless ``floats`` converts floating-point attributes. Codes stay
-    codes, and are decoded into ``floats``."""
+    tables are used where they lie, unless ``floats`` converts floating-point attributes.
+    Int8-quantised ones stay so, and are decoded into ``floats``."""
 
     part.check()
     schema = part.schema
@@ -211,11 +202,9 @@ def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
 
 @dataclass(frozen=True, eq=False)
 class RowRequest:
-    """Some rows of one group, the nodes of one type or the edges of one relation.
-
-    A rank owns the rows of its nodes and of their in-edges. So a node's row is found by the node's
-    id, and an edge's row by the edge's id among the in-edges of its destination.
-    """
+    """Some rows of one group, the nodes of one type or the edges of one relation. A rank owns the
+    rows of its nodes and of their in-edges. So a node's row is found by the node's id, and an
+    edge's row by the edge's id among the in-edges of its destination."""
 
     # [n] int64, the nodes themselves or the destinations of the edges. A reader takes ascending
     # internal ids; `split` gives rows of the owners' parts.
@@ -303,11 +292,8 @@ class EdgeIndex:
         return cls(in_edges.indptr, in_edges.explicit_edge_ids())
 
     def find(self, request: RowRequest) -> Tensor:
-        """Finds edges by bisection among the in-edges of their destinations.
-
-        Raises:
-            IndexError: an edge is not among the in-edges of its destination.
-        """
+        """Finds edges by bisection among the in-edges of their destinations. Raises IndexError if
+        one is not there."""
         assert request.edge is not None
         row, edge = request.node.long(), request.edge.long()
         low, high = self.indptr[row], self.indptr[row + 1]
@@ -374,15 +360,8 @@ class RowBlock:
 
 
 class RowFormat:
-    """Copies the rows of one group between blocks and bytes.
-
-    Args:
-        tables: some rows with the columns that are read; only their types and shapes matter.
-
-    Attributes:
-        wire_bytes: bytes of a row on the wire, padding included.
-        row_bytes: bytes of a row in a block.
-    """
+    """Copies the rows of one group between blocks and bytes. ``wire_bytes``: of a row on the wire,
+    padding included. ``row_bytes``: of a row in a block."""
 
     def __init__(self, tables: RowBlock) -> None:
         columns = tables.columns

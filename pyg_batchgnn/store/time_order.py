@@ -23,15 +23,8 @@ class TimeOrder:
 
     @classmethod
     def of(cls, edges: InEdges, time: Tensor) -> TimeOrder:
-        """Orders the edges of a relation.
-
-        Args:
-            time: [E] int64, the time of each edge, in the order of ``edges.indices``. Where nodes
-                have times, that of the source.
-
-        Raises:
-            TypeError, ValueError: times that are not int64 or not one per edge.
-        """
+        """Orders the edges of a relation by ``time`` [E] int64, in the order of ``edges.indices``.
+        Where nodes have times, that of the source."""
         ops.check_vector("times", time, (torch.int64,))
         if time.numel() != edges.num_edges:
             raise ValueError(f"{time.numel()} times came for {edges.num_edges} edges; give one for each")
@@ -59,8 +52,8 @@ class TimeOrder:
 
 
 def first_fall(edges: InEdges, time: Tensor) -> int | None:
-    """Returns the first position whose edge is older than the one before it in the same list.
-    ``time``: [E] int64, by position in ``edges``. None if every list ascends."""
+    """Returns the first position whose edge is older than the one before it in the same list; None
+    if every list ascends. ``time``: [E] int64, by position in ``edges``."""
     falls = time[1:] < time[:-1]
     starts = edges.indptr[1:-1]
     falls[starts[(starts > 0) & (starts < time.numel())] - 1] = False  # between two lists
@@ -70,13 +63,9 @@ def first_fall(edges: InEdges, time: Tensor) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class WeightSums:
-    """The prefix sums of the weights of every target's in-edges.
-
-    They are added in order and start anew at every list. So their bits depend on the list alone,
-    and not on the part of the graph that holds it.
-
-    Places are positions in the CSC, or in the time order if there is one.
-    """
+    """The prefix sums of the weights of every target's in-edges, by position in the CSC, or in the
+    time order if there is one. They are added in order and start anew at every list. So their bits
+    depend on the list alone, and not on the part of the graph that holds it."""
 
     sums: Tensor  # [E] float64, the sum of the weights of a list up to and including each place
     weight: Tensor  # [E] float64, the weight at each place
@@ -85,14 +74,8 @@ class WeightSums:
 
     @classmethod
     def of(cls, edges: InEdges, weight: Tensor) -> WeightSums:
-        """Sums weights.
-
-        Args:
-            weight: [E] weights by place, finite and not negative.
-
-        Raises:
-            ValueError: the weights of a target are too large to be added up.
-        """
+        """Sums weights [E], finite and not negative. Raises ValueError if those of a target are too
+        large to be added up."""
         weight = weight.to(torch.float64, copy=True)
         sums = ops.sum_lists(edges.indptr, weight)
         if not bool(torch.isfinite(sums).all()):

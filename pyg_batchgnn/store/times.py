@@ -33,10 +33,8 @@ class Sortedness(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """The times of all nodes of some types, and of all edges of some relations.
-
-    An edge that has a time, and whose source has one too, is as late as the later of the two.
-    """
+    """The times of all nodes of some types, and of all edges of some relations. An edge that has a
+    time, and whose source has one too, is as late as the later of the two."""
 
     name: str  # the attribute's name
     level: TimeLevel  # which rows have a time
@@ -46,16 +44,8 @@ class Times:
 
     @classmethod
     def of(cls, name: str, found: Mapping[Group, Tensor], rows: Mapping[Group, int]) -> Times:
-        """Checks the attribute and finds out whose times it holds.
-
-        Args:
-            found: the attribute by group, with all rows.
-            rows: the number of rows of every group of the graph or part.
-
-        Raises:
-            ValueError: no group has the attribute, or a table has another number of rows.
-            TypeError: the times are not int64.
-        """
+        """Checks the attribute, given by group with all rows, and finds out whose times it holds.
+        ``rows``: the number of rows of every group of the graph or part."""
         levels = {TimeLevel.NODE if group.is_node else TimeLevel.EDGE for group in found}
         if not levels:
             raise ValueError(
@@ -66,11 +56,8 @@ class Times:
         return cls(name, levels.pop() if len(levels) == 1 else TimeLevel.BOTH, checked)
 
     def of_seeds(self, group: Group, node: Tensor) -> Tensor:
-        """Returns the seeds' own times, [S] int64.
-
-        Raises:
-            ValueError: nodes of this type have no time, so that ``input_time`` must say it.
-        """
+        """Returns the seeds' own times, [S] int64. Raises ValueError if nodes of this type have
+        none."""
         self.check_seeds(group)
         return self.by_group[group][node]
 
@@ -88,11 +75,8 @@ class Times:
             )
 
     def orders(self, graph: TypedGraph, sortedness: Sortedness) -> tuple[TimeOrder | None, ...]:
-        """Returns the time order of each relation; None where edges have no time.
-
-        Raises:
-            ValueError: edges are promised to be sorted, and are not.
-        """
+        """Returns the time order of each relation; None where edges have no time. Raises ValueError
+        if edges are promised to be sorted, and are not."""
         orders: list[TimeOrder | None] = []
         for number, edges in enumerate(graph.relations):
             time = self._of_edges(graph, number, edges)
@@ -121,8 +105,8 @@ def later_of(own: Tensor | None, of_source: Tensor | None) -> Tensor | None:
 
 
 def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *, by_target: bool) -> None:
-    """Raises ValueError unless edges are sorted as the user promises. ``by_target``: True if the
-    user's list of edges is sorted by target."""
+    """Raises ValueError unless edges are sorted as the user promises. ``by_target``: the user's
+    list of edges is sorted by target."""
     at = first_fall(edges, time) if by_target else None
     if by_target and at is None:
         return
@@ -167,11 +151,9 @@ NEVER = torch.iinfo(torch.int64).max
 
 def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
     """Returns the time from which each node exists, [N_t] int64 for each node type that has times.
-
     Nodes with times exist from theirs. If edges have times, another node exists from the earliest
     time of any timed edge at it, in either direction and under any relation. Nodes without a timed
-    edge exist always.
-    """
+    edge exist always."""
     if times.level is TimeLevel.NODE:
         return times.by_group
     schema = graph.schema
@@ -195,16 +177,8 @@ def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
 def sum_weights(
     name: str, found: Mapping[Group, Tensor], graph: TypedGraph, orders: Sequence[TimeOrder | None]
 ) -> tuple[WeightSums | None, ...]:
-    """Returns the prefix sums of the weights of each relation; None where edges have no weight.
-
-    Args:
-        found: the attribute by group, with all rows; edges are by input edge id.
-        orders: by relation the time order, in which sums are then taken, or None.
-
-    Raises:
-        ValueError: no relation has the attribute, or a weight is negative or not finite.
-        TypeError: weights are no floating-point numbers.
-    """
+    """Returns the prefix sums of the weights of each relation, in its time order if there is one;
+    None where edges have no weight. ``found``: the attribute by group, by input edge id."""
     check_has_edges(name, found)
     sums: list[WeightSums | None] = []
     for group, edges, order in zip(graph.schema.edge_groups, graph.relations, orders, strict=True):
@@ -227,12 +201,8 @@ def check_has_edges(name: str, found: Collection[Group]) -> None:
 
 
 def checked_weight(name: str, group: Group, weight: Tensor, rows: int) -> Tensor:
-    """Returns the weights of a relation's edges, [rows].
-
-    Raises:
-        TypeError, ValueError: they are no floating-point numbers or not one for each edge, or one
-            is negative or not finite.
-    """
+    """Returns the weights of a relation's edges, [rows] floating-point numbers, finite and not
+    negative."""
     if not isinstance(weight, Tensor):
         raise TypeError(
             f"weights must be a tensor, but {name!r} of {group} is a {type(weight).__name__}; use "

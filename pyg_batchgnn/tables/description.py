@@ -212,12 +212,8 @@ class GraphDescription:
 
     @classmethod
     def read(cls, path: str | Path) -> GraphDescription:
-        """Reads a description, given its file or the folder that `graph.toml` lies in.
-
-        Raises:
-            DatasetError: there is no such file, or it is wrong somewhere; the error names the
-                table, the key and the value.
-        """
+        """Reads a description, given its file or the folder that `graph.toml` lies in. Raises a
+        DatasetError that names the table, the key and the value."""
         path = Path(path).expanduser()
         path = path / FILE if path.is_dir() else path
         if not path.is_file():
@@ -230,11 +226,8 @@ class GraphDescription:
 
     @classmethod
     def from_dict(cls, spec: Mapping[str, Any], folder: str | Path, file: str = FILE) -> GraphDescription:
-        """Makes a description of the contents of a `graph.toml`.
-
-        Raises:
-            DatasetError: something is wrong, as `read` says.
-        """
+        """Makes a description of the contents of a `graph.toml`. Raises DatasetError as `read`
+        does."""
         top = _Section(file, "", spec)
         nodes, edges = top.table("nodes"), top.table("edges")
         options = _options(_Section(file, "options", top.table("options")))

@@ -84,13 +84,9 @@ class TableCheck:
 def check(
     description: GraphDescription, *, memory_limit: int | None = None, threads: int | None = None
 ) -> TableCheck:
-    """Converts tables to a folder that is removed again, and reports what was found.
-
-    Bad rows of all tables are counted, whatever the description says of them.
-
-    Raises:
-        DatasetError: something other than a row is wrong, as in `convert`.
-    """
+    """Converts tables to a folder that is removed again, and reports what was found. Bad rows of
+    all tables are counted, whatever the description says of them. Raises DatasetError if something
+    other than a row is wrong, as in `convert`."""
     lenient = replace(
         description,
         nodes={name: replace(one, on_bad_rows="set aside") for name, one in description.nodes.items()},

@@ -44,17 +44,10 @@ _QUANTILES = 1_000
 
 
 class Encoder:
-    """Makes columns of features from a column of a table.
-
-    A subclass reads values with `parse`, learns from training rows with `see`, and returns what it
-    has learned with `state`. `names` and `encode` use what is in `learned`.
-
-    Attributes:
-        where: the column's name in errors.
-        spec: its description.
-        rows: the number of training rows that will be seen.
-        learned: what `state` returned once; empty while learning.
-    """
+    """Makes columns of features from a column of a table, which ``where`` names in errors. A
+    subclass reads values with `parse`, learns from training rows (``rows`` of them) with `see`, and
+    returns what it has learned with `state`. `names` and `encode` use what is in ``learned``, empty
+    while learning."""
 
     def __init__(
         self, where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
@@ -66,7 +59,7 @@ class Encoder:
         """Prepares for learning."""
 
     def parse(self, array: Any) -> Parsed:
-        """Returns the values as they are before they are scaled. Raises `DatasetError` if the
+        """Returns the values as they are before they are scaled. Raises DatasetError if the
         column's type does not go with the encoder."""
         missing = missing_in(array)
         return Parsed(missing, missing, np.zeros(len(missing), np.bool_))
@@ -356,8 +349,8 @@ _ENCODERS: dict[str, type[Encoder]] = {
 def encoder_of(
     where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
 ) -> Encoder:
-    """Returns the encoder of a column. ``where``: the column's name in errors. ``rows``: the number
-    of training rows that it will see. ``learned``: what it has learned, or None."""
+    """Returns the encoder of a column. ``rows``: the number of training rows that it will see.
+    ``learned``: what it has learned, or None."""
     return _ENCODERS[spec.encoder](where, spec, rows, learned)
 
 

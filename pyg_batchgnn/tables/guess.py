@@ -97,16 +97,9 @@ class _Guess:
 
 
 def draft(folder: str | Path, place: str | Path | None = None) -> str:
-    """Returns the text of a `graph.toml` for the Parquet and CSV files of a folder.
-
-    Keys are columns without repeats, foreign keys are guessed by name and checked by values.
-
-    Args:
-        place: the folder that the description is for, from which files are named; None: the same.
-
-    Raises:
-        DatasetError: there are no such files, or one is damaged.
-    """
+    """Returns the text of a `graph.toml` for the Parquet and CSV files of a folder. Keys are
+    columns without repeats, foreign keys are guessed by name and checked by values. ``place``: the
+    folder that the description is for, from which files are named; None: the same."""
     folder = Path(folder).expanduser()
     if not folder.is_dir():
         refuse_database(str(folder))
@@ -486,11 +479,8 @@ def _split(engine: Engine, guess: _Guess) -> TableSplit:
 
 
 def write_draft(folder: str | Path, out: Path | None = None) -> Path:
-    """Writes a draft to `graph.toml` in the folder of the tables, or to another file.
-
-    Raises:
-        DatasetError: as `draft`, or the file exists.
-    """
+    """Writes a draft to `graph.toml` in the folder of the tables, or to another file. Raises
+    DatasetError if that exists."""
     file = Path(folder).expanduser() / FILE if out is None else out
     if file.exists():
         raise DatasetError(f"{file}: exists already; remove it, or give another file with --out")

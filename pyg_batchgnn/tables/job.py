@@ -81,7 +81,7 @@ class ConversionJob:
 
     def fitted_states(self, kind: str, name: str, features: FeaturesOfRows) -> dict[str, Any] | None:
         """Returns the states of the encoders of a model; None: they are to be fitted. Raises
-        `DatasetError` if the model has others."""
+        DatasetError if the model has others."""
         if self.fitted is None:
             return None
         known = self.fitted["features"][kind].get(name, {"states": {}})["states"]

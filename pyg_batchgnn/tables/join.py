@@ -48,8 +48,8 @@ class Engine:
         self.connection.close()
 
     def batches(self, query: str) -> Iterator[Any]:
-        """Yields the result of a query as Arrow batches. Raises `DatasetError` if memory or disk
-        are too small, or a value does not fit its column."""
+        """Yields the result of a query as Arrow batches. Raises DatasetError if memory or disk are
+        too small, or a value does not fit its column."""
         duckdb = need("duckdb")
         try:
             found = self.connection.sql(query)
@@ -159,15 +159,8 @@ def repeated(engine: Engine, table: RawTable, key: Sequence[str]) -> tuple[np.nd
 def distinct_keys(
     engine: Engine, columns: Sequence[tuple[RawTable, Sequence[str]]], names: Sequence[str], path: Path
 ) -> int:
-    """Writes the distinct keys of some columns to a key file, in ascending order.
-
-    Args:
-        columns: the tables and their columns.
-        names: the names of the columns in the file.
-
-    Returns:
-        The number of keys.
-    """
+    """Writes the distinct keys of some columns of tables to a key file, in ascending order, under
+    ``names``. Returns their number."""
     pa = need("pyarrow")
     casts, kinds, of_columns = [], [], []
     for at in range(len(names)):

@@ -110,7 +110,7 @@ class Calls:
 
     def __init__(self, comm: Communicator) -> None:
         self.number, self._inside = 0, False
-        transport, mailbox = comm._channel._link.transport, mailbox_of(comm)
+        transport, mailbox = comm._channel.transport, mailbox_of(comm)
         for owner, name in ((mailbox, "swap"), (transport, "all_to_all"), (transport, "pairwise_exchange")):
             setattr(owner, name, self._counted(getattr(owner, name)))
 
@@ -132,7 +132,7 @@ class Calls:
 
 
 def mailbox_of(comm: Communicator) -> Mailbox:
-    mailbox = comm._channel._link.mailbox
+    mailbox = comm._channel.mailbox
     assert isinstance(mailbox, SharedMailbox if len(set(comm.hosts)) == 1 else BackendMailbox)
     return mailbox
 
@@ -414,7 +414,7 @@ def without_memory() -> tuple[str, list[Any]]:
     refused = OSError(28, "No space left on device")
     faults = {"side_effect": refused} if os.environ["RANK"] == "1" else {"wraps": os.posix_fallocate}
     with mock.patch("os.posix_fallocate", **faults), Communicator.create("poor", timeout=20) as comm:
-        return type(comm._channel._link.mailbox).__name__, comm.all_gather_json(comm.rank)
+        return type(comm._channel.mailbox).__name__, comm.all_gather_json(comm.rank)
 
 
 def memory_of_one_communicator(how: str) -> list[int]:

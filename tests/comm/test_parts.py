@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ from pyg_batchgnn.comm.diagnosis import (
     endpoints_in,
     host_from,
 )
-from pyg_batchgnn.comm.mailbox import TransportError, TransportTimeout, wait_for
+from pyg_batchgnn.comm.mailbox import TransportError, TransportTimeout, has_ended, wait_for
 from pyg_batchgnn.comm.message import Operation, Purpose, describe
 from pyg_batchgnn.comm.serial_executor import SerialExecutor
 from tests.support.limits import wait_until
@@ -151,12 +152,12 @@ class FakeWork:
 
 def test_waiting() -> None:
     looks: list[float] = []
-    wait_for(FakeWork(3), 10.0, looks.append)
+    wait_for(partial(has_ended, FakeWork(3)), 10.0, looks.append)
     assert len(looks) == 2
     with pytest.raises(TransportError, match="connection closed"):
-        wait_for(FakeWork(2, "connection closed"), 10.0, looks.append)
+        wait_for(partial(has_ended, FakeWork(2, "connection closed")), 10.0, looks.append)
     with pytest.raises(TransportTimeout):
-        wait_for(FakeWork(1_000_000), 0.02, lambda _: time.sleep(0.01))
+        wait_for(partial(has_ended, FakeWork(1_000_000)), 0.02, lambda _: time.sleep(0.01))
 
 
 def test_a_slice_that_ends_as_the_work_does_is_not_a_failure() -> None:
@@ -164,7 +165,7 @@ def test_a_slice_that_ends_as_the_work_does_is_not_a_failure() -> None:
         def is_completed(self) -> bool:
             return True  # it ended between the end of the slice and this look
 
-    wait_for(Late(2), 10.0, lambda _: None)
+    wait_for(partial(has_ended, Late(2)), 10.0, lambda _: None)
 
 
 def test_the_diagnosis_without_a_store_names_the_address() -> None:

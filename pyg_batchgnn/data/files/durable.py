@@ -65,8 +65,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def begin_folder(path: Path, temporary: Path) -> None:
-    """Makes the temporary folder of a folder to be saved, without what a killed save left there.
-    Raises `DatasetError` if ``path`` exists, or its parent cannot be written to."""
+    """Makes the temporary folder of a folder to be saved, without what a killed save left there."""
     refuse_existing_path(path)
     shutil.rmtree(temporary, ignore_errors=True)
     with writing(path):
@@ -111,8 +110,7 @@ def rename_whole(temporary: Path, path: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object. Raises `DatasetError` if the file is damaged, is not an object, or holds
-    NaN or infinity, which are not JSON."""
+    """Reads a JSON object. NaN and infinity are not JSON."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"it holds {constant}")
@@ -133,19 +131,8 @@ _verified: set[tuple[str, int, int, str]] = set()
 
 
 def check_sha256(path: Path, array: str, expected: str, says: str, remedy: str) -> None:
-    """Raises unless a file's sha256 is `expected`.
-
-    A file that was found right is not hashed again by this process.
-
-    Args:
-        array: what it holds, for the error.
-        expected: 64 hexadecimal digits.
-        says: what promises the checksum, for the error.
-        remedy: what the user can do.
-
-    Raises:
-        DatasetError: the checksum differs.
-    """
+    """Raises DatasetError unless a file's sha256 is `expected`. A file that was found right is not
+    hashed again by this process. ``says``: what promises the checksum, for the error."""
     stat = path.stat()
     key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, expected)
     if key in _verified:

@@ -32,16 +32,12 @@ _NAME, _WORK, _LOCK = "journal.json", "work", "lock"
 
 
 class Journal:
-    """A folder that is made step by step under a temporary name.
-
-    Attributes:
-        folder: the temporary folder.
-        work: a folder in it for what the result does not hold.
-    """
+    """A folder that is made step by step under a temporary name, ``folder``. ``work`` is a folder
+    in it for what the result does not hold."""
 
     def __init__(self, path: Path, made_of: Any) -> None:
-        """Begins a folder, or goes on with one that is made of the same. ``made_of``: JSON. Raises
-        `DatasetError` if `path` exists, or another process makes it now."""
+        """Begins a folder, or goes on with one that is made of the same JSON. Raises DatasetError
+        if `path` exists, or another process makes it now."""
         refuse_existing_path(path)
         self.path, self.folder = path, path.with_name(f".{path.name}.converting")
         self.work = self.folder / _WORK
@@ -68,8 +64,7 @@ class Journal:
             self.work.mkdir(exist_ok=True)
 
     def step(self, name: str, make: Callable[[], Made]) -> dict[str, Any]:
-        """Makes a step that is not complete yet, and returns its facts. ``make``: returns the
-        facts, as JSON, and the files that it wrote."""
+        """Makes a step that is not complete yet, and returns its facts."""
         done = self._steps.get(name)
         if done is None or not self._is_whole(done["files"]):
             facts, files = make()

@@ -37,8 +37,7 @@ class MetaFormat:
 
     def read(self, folder: Path) -> tuple[dict[str, Any], str]:
         """Reads META.json; returns its content and its SHA-256, by which ranks compare it. Raises
-        `DatasetNotFoundError` if there is no such file. Raises `DatasetError` for another format,
-        or a version that cannot be read."""
+        DatasetError if it is missing, of another format, or of a version that cannot be read."""
         path = folder / META_FILE
         if not path.is_file():
             raise missing(path, "META", f"give a folder that {self.writer} wrote")

@@ -19,7 +19,6 @@ from torch import Tensor
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
 from pyg_batchgnn.data.files.durable import check_sha256, file_sha256, write_bytes, writing
 
-
 # Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than
 # memory.
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
@@ -41,10 +40,7 @@ class NpyHeader:
 
 def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
     """Reads and checks the header at the start of a .npy stream (a file, or a member of a .npz).
-
-    Raises:
-        DatasetError: not a .npy, a damaged header, or elements that could only be unpickled.
-    """
+    Elements that could only be unpickled are refused."""
     reread = "write the file again with numpy.save"
     try:
         version = np.lib.format.read_magic(stream)
@@ -69,14 +65,8 @@ def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
 
 
 def open_npy(path: Path, array: str) -> np.ndarray:
-    """Maps a .npy file; the array can be written to without changing the file (copy on write).
-
-    An array in Fortran order or with foreign byte order is copied into memory in C order instead.
-
-    Raises:
-        DatasetNotFoundError: no such file.
-        DatasetError: not a .npy file, truncated or too long, or an object array.
-    """
+    """Maps a .npy file; the array can be written to without changing the file (copy on write). An
+    array in Fortran order or with foreign byte order is copied into memory in C order instead."""
     if not path.is_file():
         raise missing(path, array, "write it or correct the folder")
     with path.open("rb") as stream:
@@ -263,8 +253,7 @@ class ArrayPromise:
 
     @classmethod
     def from_json(cls, said: Any) -> ArrayPromise:
-        """Reads what `to_json` wrote. Raises `KeyError`, `TypeError` or `ValueError` if an entry
-        is missing or of the wrong type."""
+        """Reads what `to_json` wrote. Raises KeyError, TypeError or ValueError."""
         return cls(str(said["dtype"]), tuple(map(int, said["shape"])), str(said["sha256"]))
 
 
@@ -292,8 +281,7 @@ def promise_of(path: Path) -> ArrayPromise:
 
 def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
     """Maps a file; writing to the tensor changes this process's copy, never the file. Raises
-    `DatasetNotFoundError` if the file does not exist. Raises `DatasetError` if the file is damaged,
-    or is not what was promised."""
+    DatasetError if the file is damaged, or is not what was promised."""
     values = open_npy(path, array)
     dtype = getattr(torch, promise.dtype, None)
     if not isinstance(dtype, torch.dtype):
@@ -311,8 +299,7 @@ def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
 
 
 def verify_tensor(path: Path, array: str, promise: ArrayPromise) -> None:
-    """Compares a file with its checksum. Raises `DatasetNotFoundError` if the file does not exist.
-    Raises `DatasetError` if the checksum differs."""
+    """Compares a file with its checksum."""
     if not path.is_file():
         raise missing(path, array, _ANEW)
     check_sha256(path, array, promise.sha256, META_FILE, _REMEDY)

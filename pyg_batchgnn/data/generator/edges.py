@@ -20,7 +20,6 @@ import numpy as np
 from pyg_batchgnn.data.files import write_bytes, writing
 from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
 
-
 _NODES_PER_GROUP = 2048
 _NODES_PER_LEAF = 96
 
@@ -85,14 +84,10 @@ _ROUNDS = 4  # enough for a random-looking permutation when the round functions 
 
 
 class IdPermutation:
-    """A permutation of range(n): place -> id and back.
-
-    An unbalanced Feistel network on pairs (left, right) in Z_a x Z_b with a * b >= n, whose round
-    functions are tables of random numbers. A result outside range(n) goes through the network again
-    until it is inside; since a * b - n < a, that is rare.
-
-    ``spec``: gives n and the seed.
-    """
+    """A permutation of range(n): place -> id and back. It is an unbalanced Feistel network on pairs
+    (left, right) in Z_a x Z_b with a * b >= n, whose round functions are tables of random numbers.
+    A result outside range(n) goes through the network again until it is inside; since a * b - n <
+    a, that is rare."""
 
     def __init__(self, spec: GeneratorSpec) -> None:
         self._size = spec.nodes
@@ -154,12 +149,9 @@ def num_blocks(spec: GeneratorSpec) -> int:
 def edge_keys(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, block: int
 ) -> Iterator[np.ndarray]:
-    """Draws the edges that one block's nodes ask for.
-
-    Yields:
-        Two arrays of sorted uint64 keys (source << 32) | destination, first the edges drawn, then
-        their reverses. No self loops. Repeats occur, inside a block and between blocks.
-    """
+    """Draws the edges that one block's nodes ask for. Yields two arrays of sorted uint64 keys
+    (source << 32) | destination, first the edges drawn, then their reverses. No self loops. Repeats
+    occur, inside a block and between blocks."""
     random = spec.random(RandomStream.EDGES, block)
     place = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
     draws = _draws(spec, random, len(place))

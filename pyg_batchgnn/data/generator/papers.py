@@ -68,20 +68,9 @@ def generate_papers(spec: PapersSpec) -> Dataset:
 def generate_papers_folder(
     spec: PapersSpec, path: str | Path, *, progress: ProgressBar = ProgressBar.AUTO
 ) -> Path:
-    """Makes the graph in a new folder that `read_folder` maps.
-
-    Two threads make blocks while this one writes them. Memory peaks at 10 bytes per node and about
-    200 MiB, so at 1.3 GiB for as many nodes as papers100M has.
-
-    Args:
-        path: folder to write; it must not exist, and appears only when it is complete.
-
-    Returns:
-        The folder.
-
-    Raises:
-        DatasetError: the folder exists or cannot be written, or the disk has too little room.
-    """
+    """Makes the graph in a new folder that `read_folder` maps; returns the folder, which appears
+    only when it is complete. Two threads make blocks while this one writes them. Memory peaks at 10
+    bytes per node and about 200 MiB, so at 1.3 GiB for as many nodes as papers100M has."""
     path = Path(path).expanduser()
     with new_folder(path) as folder, progress_bar(spec.nodes, progress) as start_phase:
         _check_room(spec, folder)
@@ -174,12 +163,8 @@ def _nodes(spec: PapersSpec, block: int) -> slice:
 
 
 class _Ranks:
-    """The nodes by rank.
-
-    Attributes:
-        node: [N] int32, the node of each rank.
-        labels: [N], the class of each node.
-    """
+    """The nodes by rank. ``node``: [N] int32, the node of each rank. ``labels``: [N], the class of
+    each node."""
 
     def __init__(self, spec: PapersSpec) -> None:
         self.node = np.arange(spec.nodes, dtype=np.int32)

@@ -77,11 +77,7 @@ def generate_typed(spec: TypedGeneratorSpec) -> Dataset:
 
 
 def generate_typed_folder(spec: TypedGeneratorSpec, path: str | Path) -> Path:
-    """Makes a graph in a new folder that `read_folder` maps, in pieces.
-
-    Raises:
-        DatasetError: the folder exists or cannot be written.
-    """
+    """Makes a graph in a new folder that `read_folder` maps, in pieces."""
     with new_folder(path) as folder:
         with ExitStack() as stack:
             edges, rows = dict[str, EdgeAppender](), dict[str, NpyAppender]()

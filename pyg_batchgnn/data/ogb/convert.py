@@ -58,19 +58,12 @@ def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
 
 
 def convert(table: OgbTable, folder: Path, target: Path) -> None:
-    """Writes `target`, a folder that `read_folder` reads, from the raw files in `folder`.
+    """Writes `target`, a folder that `read_folder` reads, from the raw files in `folder`. A
+    UserWarning names what is not converted.
 
     Features, edges and labels go through memory in pieces of about 16 MiB, except the edges of CSV
     data sets, which are read whole. Node ids become int32 where they fit. An edge list that holds
     each undirected edge once is stored in both directions (every edge, then every reverse).
-
-    Warns:
-        UserWarning: there are raw files or arrays that are not converted.
-
-    Raises:
-        DatasetNotFoundError: a raw file is missing.
-        DatasetError: a raw file is damaged or does not agree with another; `target` cannot be
-            written.
     """
     _warn_of_unread(table, folder)
     with new_folder(target) as temporary:
@@ -112,9 +105,7 @@ _AGAIN = "download the data set again"
 
 
 def convert_csv(table: OgbTable, folder: Path, target: Path) -> int:
-    """Writes edges, features, labels and further attributes. Returns the number of nodes. Raises
-    `DatasetNotFoundError` if a raw file is missing. Raises `DatasetError` if a raw file is damaged
-    or does not agree with another."""
+    """Writes edges, features, labels and further attributes. Returns the number of nodes."""
     raw = folder / "raw"
     num_nodes = _total(raw / "num-node-list.csv.gz", "num_nodes")
     num_edges = _total(raw / "num-edge-list.csv.gz", "num_edges")
@@ -193,9 +184,7 @@ _READ = ("num_nodes_list", "num_edges_list", "edge_index", "node_feat")
 
 
 def convert_binary(folder: Path, target: Path) -> int:
-    """Writes edges, features and labels; returns the number of nodes. Raises `DatasetNotFoundError`
-    if a raw file is missing, and `DatasetError` if one is damaged or does not agree with
-    another."""
+    """Writes edges, features and labels; returns the number of nodes."""
     archive = folder / "raw" / "data.npz"
     num_nodes = _member_total(archive, "num_nodes_list")
     num_edges = _member_total(archive, "num_edges_list")
@@ -337,9 +326,7 @@ class TypedRaw:
 
 
 def convert_typed(table: OgbTable, folder: Path, target: Path) -> Meta:
-    """Writes the arrays of a data set of several types; returns its META.json without promises.
-    Raises `DatasetNotFoundError` if a raw file is missing. Raises `DatasetError` if a raw file is
-    damaged or does not agree with another."""
+    """Writes the arrays of a data set of several types; returns its META.json without promises."""
     raw = TypedRaw.read(table, folder)
     classes = dict.fromkeys(raw.schema.node_types, 0)
     for group, name in zip(raw.schema.node_groups, raw.schema.node_types, strict=True):
@@ -447,8 +434,7 @@ def link_files(table: OgbTable, folder: Path) -> list[Path]:
 
 
 def convert_link_splits(table: OgbTable, folder: Path, target: Path) -> None:
-    """Writes the links of each split, with their negatives and attributes. Raises
-    `DatasetNotFoundError` if a file is missing, and `DatasetError` if one is damaged."""
+    """Writes the links of each split, with their negatives and attributes."""
     for split, file in zip(_SPLITS, link_files(table, folder), strict=True):
         found = read_split_file(file)
         arrays = _pairs(file, found) if table.links is StoredLinks.PAIRS else _targets(file, found)

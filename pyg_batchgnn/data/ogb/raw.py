@@ -128,8 +128,7 @@ class NpzMember:
             raise broken(path, array, "is stored in Fortran order", "save the array in C order")
 
     def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[np.ndarray]:
-        """Yields the elements in order as flat arrays; the first index varies slowest. Raises
-        `DatasetError` if the member ends early or its checksum is wrong."""
+        """Yields the elements in order as flat arrays; the first index varies slowest."""
         itemsize = self.header.dtype.itemsize
         left = self.header.nbytes
         while left:
@@ -151,13 +150,7 @@ class NpzMember:
 @contextmanager
 def open_member(path: Path, array: str) -> Iterator[NpzMember]:
     """Opens one array of a .npz archive; errors of reading it inside the `with` name file and array
-    too.
-
-    Raises:
-        DatasetNotFoundError: no such file.
-        DatasetError: not an archive (or truncated: its directory is at the end), no such array,
-            damaged.
-    """
+    too."""
     if not path.is_file():
         raise missing(path, array, _AGAIN)
     try:
@@ -197,9 +190,8 @@ _ALLOWED: list[Any] = [
 
 
 def read_split_file(path: Path) -> dict[str, np.ndarray]:
-    """Reads a dict of NumPy arrays by name. torch refuses whatever else the file names. ``path``: a
-    file of `torch.save`. Raises `DatasetNotFoundError` if there is no such file. Raises
-    `DatasetError` if the file is damaged, or holds something else."""
+    """Reads a dict of NumPy arrays by name that `torch.save` wrote. torch refuses whatever else the
+    file names."""
     name = path.stem
     if not path.is_file():
         raise missing(path, name, _AGAIN)

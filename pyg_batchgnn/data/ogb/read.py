@@ -39,6 +39,12 @@ def read_ogb(
 ) -> Dataset:
     """Reads an OGB data set from OGB's raw layout.
 
+    The edges of ogbn-products come in both directions, those of ogbn-arxiv and ogbn-papers100M as
+    directed edges (citing, cited). ogbn-mag has four node types and four relations, as directed by
+    OGB, and the attributes "node_year" of papers and "edge_reltype" of edges. The edges of
+    ogbl-collab come in both directions, those of ogbl-citation2 as directed edges. Both have links
+    in splits (see `LinkSplit`), with OGB's negatives.
+
     Args:
         name: "ogbn-arxiv", "ogbn-products", "ogbn-papers100M", "ogbn-mag", "ogbl-collab" or
             "ogbl-citation2".
@@ -48,16 +54,6 @@ def read_ogb(
         download: whether to download a data set that is not there (needs the package `ogb`).
         converted: folder for the arrays made from the raw files; `pyg_batchgnn` beside them without
             it.
-
-    The edges of ogbn-products come in both directions, those of ogbn-arxiv and ogbn-papers100M as
-    directed edges (citing, cited). ogbn-mag has four node types and four relations, as directed by
-    OGB, and the attributes "node_year" of papers and "edge_reltype" of edges. The edges of
-    ogbl-collab come in both directions, those of ogbl-citation2 as directed edges. Both have links
-    in splits (see `LinkSplit`), with OGB's negatives.
-
-    Raises:
-        DatasetNotFoundError: not there and not to be downloaded, or a raw file is missing.
-        DatasetError: damaged or inconsistent files, or the download failed.
     """
     table = OGB_TABLES[name]
     root = _root(root)
@@ -117,15 +113,11 @@ _SILENCE_SECONDS = 60.0
 
 
 def download_ogb(table: OgbTable, root: Path) -> Path:
-    """Downloads and unpack a data set to `root`/`table.folder`; returns that folder.
+    """Downloads and unpacks a data set to `root`/`table.folder`; returns that folder.
 
     Of `ogb` only `download_url` and `extract_zip` are used: its data set classes, and
     `decide_download`, ask at the prompt before large downloads. Everything happens in a temporary
     folder, renamed at the end.
-
-    Raises:
-        DatasetNotFoundError: `ogb` is not installed.
-        DatasetError: no network, or the download or the archive is broken.
     """
     place = root / table.folder
     try:

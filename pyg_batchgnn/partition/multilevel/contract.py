@@ -187,8 +187,8 @@ def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.Merged
 
 
 def _cut_into_chunks(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> _Chunks:
-    """Cuts every rank's coarse nodes where the same number of finer entries lies between.
-    Collective. There is one chunk if all edges of all ranks fit one round."""
+    """Cuts every rank's coarse nodes where the same number of finer entries lies between; into one
+    chunk if all edges of all ranks fit one round. Collective."""
     comm, own = graph.comm, coarse[: graph.lists.num_nodes]
     edge_bytes = 3 * coarse.dtype.itemsize
     if graph.total_entries <= rows_per_round(edge_bytes, 1):

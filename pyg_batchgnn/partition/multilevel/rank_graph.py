@@ -28,16 +28,9 @@ class Ghosts:
 
     @classmethod
     def of(cls, comm: Communicator, ids: Tensor, bounds: Tensor, told: Tensor) -> tuple[Ghosts, Tensor]:
-        """Tells the owners of the ghosts who needs them, and every rank some numbers in the same
-        exchange. Collective.
-
-        Args:
-            bounds: [ranks + 1] int64, where each rank's range of ids begins.
-            told: [x] int64, any numbers; x is the same on all ranks.
-
-        Returns:
-            The ghosts, and what each rank told, [ranks, x].
-        """
+        """Tells the owners of the ghosts who needs them, and every rank the numbers ``told`` [x]
+        int64 in the same exchange. Collective. Returns the ghosts, and what each rank told, [ranks,
+        x]. ``bounds`` [ranks + 1] int64: where each rank's range of ids begins."""
         owned, own = group_by_range(ids, bounds), told.view(ids.dtype)
         both = _joined(*owned.sorted(ids), [own] * comm.size)
         came = comm.exchange(*both, MessageKind.PARTITION).split()
@@ -56,15 +49,8 @@ class Ghosts:
 
     def refresh_and_tell(self, comm: Communicator, values: Tensor, told: Sequence[Tensor]) -> list[Tensor]:
         """Overwrites the ghosts' values by their owners', and moves other numbers along.
-        Collective.
-
-        Args:
-            values: [n + ghosts], those of own nodes first.
-            told: [x], any numbers for each rank, of the dtype of ``values``.
-
-        Returns:
-            The numbers that each rank told this one.
-        """
+        Collective. ``values`` [n + ghosts]: those of own nodes first. ``told``: any numbers for
+        each rank, of the same dtype. Returns the numbers that each rank told this one."""
         own = len(values) - self.ids.numel()
         wanted = values[:own].index_select(0, self.needed)
         sent, counts = _joined(wanted, self.counts, told)
