@@ -21,7 +21,14 @@ from pyg_batchgnn.data.codes import (
 )
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
-from pyg_batchgnn.data.files import META_FILE, ArrayPromise, PromisedWriter, promise_of, write_tensor
+from pyg_batchgnn.data.files import (
+    META_FILE,
+    ArrayPromise,
+    PromisedWriter,
+    new_file,
+    promise_of,
+    write_tensor,
+)
 from pyg_batchgnn.data.folder import FolderReader, open_folder
 from pyg_batchgnn.data.folder_convert import link_or_copy
 from pyg_batchgnn.data.folder_write import temporary_folder
@@ -174,12 +181,12 @@ class CodesRequest:
             check_table(source.name, source.table)
         encoder = RowCoder(attribute, sources, self.how, tell)
         for one in table.files:
-            file = _file(folder, one.array)
+            file = new_file(folder, one.array)
             with PromisedWriter(file, torch.int8, tuple(one.source.table.shape)) as out:
                 for codes in encoder.codes(one.source):
                     out.append(codes.numpy())
             arrays[one.array] = out.promise
-        arrays[table.array] = write_tensor(_file(folder, table.array), encoder.decoding)
+        arrays[table.array] = write_tensor(new_file(folder, table.array), encoder.decoding)
         return encoder.report()
 
     def _place_others(
@@ -199,12 +206,6 @@ class CodesRequest:
             if self.progress is not None:
                 self.progress("other files", done, total)
         return arrays
-
-
-def _file(folder: Path, array: str) -> Path:
-    file = folder / f"{array}.npy"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return file
 
 
 def _table(reader: FolderReader, group: Group, name: str) -> CodedTable:

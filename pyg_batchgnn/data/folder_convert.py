@@ -25,6 +25,7 @@ from pyg_batchgnn.data.files import (
     Made,
     NpyAppender,
     making,
+    new_file,
     promise_of,
     read_header,
     sync_tree,
@@ -180,9 +181,7 @@ class _Conversion:
 
     def _sort(self, journal: Journal, group: Group, reader: EdgeReader) -> SortedEdges:
         def file(array: str) -> Path:
-            found = journal.folder / f"{csc_array(group, array)}.npy"
-            found.parent.mkdir(parents=True, exist_ok=True)
-            return found
+            return new_file(journal.folder, csc_array(group, array))
 
         sources, targets = self._ends(group)
         return ExternalSort(
@@ -263,10 +262,8 @@ class _Conversion:
                     is_kept = name != EDGE_FEATURES or values.dtype in (np.float16, np.float32)
                     kept = values if is_kept else values.astype(np.float32)
                     if name not in out:
-                        file = journal.folder / f"{attribute_array(group, name)}.npy"
-                        file.parent.mkdir(parents=True, exist_ok=True)
-                        files.append(file)
-                        out[name] = NpyAppender(file, kept.dtype, kept.shape[1:])
+                        files.append(new_file(journal.folder, attribute_array(group, name)))
+                        out[name] = NpyAppender(files[-1], kept.dtype, kept.shape[1:])
                     out[name].append(kept)
                 done += len(values)
                 self._progress("attributes of edges", done, reader.num_edges)

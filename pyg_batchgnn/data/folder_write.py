@@ -15,7 +15,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.data.check import check_node_counts
 from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR
 from pyg_batchgnn.data.dataset import Dataset, EdgeSet
-from pyg_batchgnn.data.files import begin_folder, rename_whole, sync_tree, write_tensor, writing
+from pyg_batchgnn.data.files import begin_folder, new_file, rename_whole, sync_tree, write_tensor, writing
 from pyg_batchgnn.data.meta import (
     FOLDERS,
     SPLITS_FOLDER,
@@ -42,15 +42,9 @@ def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path
     check_node_counts(dataset)
     with new_folder(path) as folder:
         tensors = arrays_of(dataset)
-        arrays = {array: write_tensor(_file(folder, array), tensors[array]) for array in tensors}
+        arrays = {array: write_tensor(new_file(folder, array), tensors[array]) for array in tensors}
         write_meta(folder, Meta.of(dataset, arrays))
     return Path(path).expanduser()
-
-
-def _file(folder: Path, array: str) -> Path:
-    file = folder / f"{array}.npy"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return file
 
 
 def arrays_of(dataset: Dataset) -> dict[str, Tensor]:

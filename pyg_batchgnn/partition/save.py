@@ -24,6 +24,7 @@ from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
     begin_folder,
+    new_file,
     refuse_existing_path,
     rename_whole,
     sync_file,
@@ -120,9 +121,7 @@ def _write(part: Part, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:
     own = folder / part_name(part.number)
     own.mkdir()
     for name, tensor in arrays_of(part).items():
-        file = own / f"{name}.npy"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        yield f"{own.name}/{name}", write_tensor(file, tensor)
+        yield f"{own.name}/{name}", write_tensor(new_file(own, name), tensor)
     sync_tree(own)
 
 
@@ -159,9 +158,7 @@ def _end(
     if parts and parts[0].number == 0:
         first = parts[0]
         for array, decoding in decodings_of(first).items():
-            file = temporary / f"{array}.npy"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            arrays[array] = write_tensor(file, decoding)
+            arrays[array] = write_tensor(new_file(temporary, array), decoding)
             sync_tree(temporary / DECODING_FOLDER)
         PartitionMeta(first.schema, first.book, first.edge_counts, arrays, origin).write(temporary)
         sync_file(temporary / META_FILE)

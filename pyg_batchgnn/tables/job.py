@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pyg_batchgnn.data import DatasetError, Group, Relation, RowKind, group_folder
-from pyg_batchgnn.data.files import Journal, Made, NpyAppender
+from pyg_batchgnn.data.files import Journal, Made, NpyAppender, new_file
 from pyg_batchgnn.tables.description import EdgeTable, GraphDescription, NodeTable
 from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.join import Engine
@@ -43,15 +43,11 @@ class ConversionJob:
 
     def file(self, array: str) -> Path:
         """Returns the file of an array of the data folder."""
-        file = self.journal.folder / f"{array}.npy"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return file
+        return new_file(self.journal.folder, array)
 
     def work(self, group: Group, name: str) -> Path:
         """Returns the file of an array that only the conversion needs."""
-        file = self.journal.work / group.kind.value / group_folder(group) / f"{name}.npy"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return file
+        return new_file(self.journal.work, f"{group.kind.value}/{group_folder(group)}/{name}")
 
     def table_of(self, name: str | Relation) -> RawTable:
         """Returns the table of a node type or of a relation."""

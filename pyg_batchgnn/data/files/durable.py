@@ -59,6 +59,13 @@ def write_bytes(stream: IO[bytes], path: Path, values: np.ndarray) -> None:
         stream.write(flat.view(np.uint8).data if flat.size else b"")
 
 
+def new_file(folder: Path, array: str) -> Path:
+    """Returns the file of an array, whose folder is there then."""
+    file = folder / f"{array}.npy"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     with writing(path):
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

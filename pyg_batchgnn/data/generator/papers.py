@@ -24,7 +24,7 @@ from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.csc import INDICES, INDPTR
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError
-from pyg_batchgnn.data.files import ArrayPromise, PromisedWriter, write_tensor
+from pyg_batchgnn.data.files import ArrayPromise, PromisedWriter, new_file, write_tensor
 from pyg_batchgnn.data.folder_write import new_folder
 from pyg_batchgnn.data.generator.progress import Advance, ProgressBar, StartPhase, progress_bar
 from pyg_batchgnn.data.generator.spec import PapersSpec, RandomStream
@@ -93,13 +93,8 @@ def _check_room(spec: PapersSpec, folder: Path) -> None:
 def _write(spec: PapersSpec, folder: Path, start_phase: StartPhase) -> dict[str, ArrayPromise]:
     promises = dict[str, ArrayPromise]()
 
-    def file(array: str) -> Path:
-        found = folder / f"{array}.npy"
-        found.parent.mkdir(parents=True, exist_ok=True)
-        return found
-
     def write(array: str, tensor: Tensor) -> None:
-        promises[array] = write_tensor(file(array), tensor)
+        promises[array] = write_tensor(new_file(folder, array), tensor)
 
     for name, ids in draw_splits(spec).items():
         write(split_array(NODES, name), ids)
@@ -114,7 +109,8 @@ def _write(spec: PapersSpec, folder: Path, start_phase: StartPhase) -> dict[str,
     }
     with ExitStack() as stack:
         indptr_out, indices_out, x_out = (
-            stack.enter_context(PromisedWriter(file(array), *what)) for array, what in arrays.items()
+            stack.enter_context(PromisedWriter(new_file(folder, array), *what))
+            for array, what in arrays.items()
         )
         advance = start_phase("drawing edges", num_blocks(spec))
         indptr_out.append(np.zeros(1, np.int64))
