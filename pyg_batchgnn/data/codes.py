@@ -181,12 +181,8 @@ class WideRows:
         return rows.detach().reshape(len(rows), -1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Ranges:
-    """The range of each column: [F] float64 each."""
-
-    low: Tensor
-    high: Tensor
+#: The least and the largest values of columns: [F] float64 each.
+_Ranges = tuple[Tensor, Tensor]
 
 
 def _extremes(sources: Sequence[WideRows], tell: Callable[[int], None]) -> _Ranges:
@@ -198,7 +194,8 @@ def _extremes(sources: Sequence[WideRows], tell: Callable[[int], None]) -> _Rang
     most = torch.finfo(torch.float32).max
     for source in sources:
         for first, rows in source.pieces():
-            least, largest = rows.to(_plain(rows.dtype)).aminmax(dim=0)
+            comparable = rows.dtype in (torch.float32, torch.float64)  # of the types that torch compares
+            least, largest = (rows if comparable else rows.float()).aminmax(dim=0)
             if not bool(((least >= -most) & (largest <= most)).all()):
                 raise _not_finite(source.name, first, rows)
             torch.minimum(low, least.double(), out=low)
@@ -206,12 +203,7 @@ def _extremes(sources: Sequence[WideRows], tell: Callable[[int], None]) -> _Rang
             tell(rows.numel())
     if not any(len(one.table) for one in sources):
         low, high = torch.zeros_like(low), torch.zeros_like(high)
-    return _Ranges(low, high)
-
-
-def _plain(dtype: torch.dtype) -> torch.dtype:
-    """Returns a type of at least the same precision that torch compares."""
-    return dtype if dtype in (torch.float32, torch.float64) else torch.float32
+    return low, high
 
 
 def _not_finite(name: str, first: int, rows: Tensor) -> ValueError:
@@ -243,7 +235,7 @@ def _within_percentile(
     """
     rows = sum(len(one.table) for one in sources)
     left_out = int(rows * (100 - Fraction(str(percentile))) / 200)
-    low, high = whole.low.clone(), whole.high.clone()
+    low, high = (end.clone() for end in whole)
     for begin in range(0, len(low), _COLUMNS):
         own = slice(begin, begin + _COLUMNS)
         places = [torch.full((len(low[own]),), at) for at in (left_out, rows - 1 - left_out)]
@@ -259,7 +251,7 @@ def _within_percentile(
         spread = ends[0] < ends[1]
         low[own] = torch.where(spread, torch.maximum(ends[0], low[own]), low[own])
         high[own] = torch.where(spread, torch.minimum(ends[1], high[own]), high[own])
-    return _Ranges(low, high)
+    return low, high
 
 
 def _counts(
@@ -316,7 +308,7 @@ def _value(bits: Tensor) -> Tensor:
 def find_decoding(ranges: _Ranges) -> Tensor:
     """Returns the scales and the offsets of columns, [2, F] float32, for codes from -128 to 127.
     Scales are normal numbers above 0. A column of one value has it as its offset."""
-    low, high = ranges.low, ranges.high
+    low, high = ranges
     tiny = torch.finfo(torch.float32).tiny
     offset = (low + 128 * ((high - low) / 255)).float()
     wide = offset.double()
@@ -344,7 +336,7 @@ class RowCoder:
         ranges = _extremes(sources, tell)
         if how.percentile is not None and any(len(one.table) for one in sources):
             ranges = _within_percentile(sources, ranges, how.percentile, tell)
-        self._constant = int((ranges.low == ranges.high).sum())
+        self._constant = int((ranges[0] == ranges[1]).sum())
         self.decoding = find_decoding(ranges)
         self._error = torch.zeros(sources[0].columns, dtype=torch.float64)
         self._inside = torch.zeros_like(self._error)
@@ -442,7 +434,10 @@ def quantize(
     how, found = Quantization(percentile, dtype), list[QuantizedTable]()
 
     def coded(name: str, value: Any) -> QuantizedTensor:
-        table, one = quantize_table(name, _as_tensor(name, value), how, lambda _: None)
+        value = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} is a {type(value).__name__}; only tensors of numbers are quantised")
+        table, one = quantize_table(name, value, how, lambda _: None)
         found.append(one)
         return table
 
@@ -472,11 +467,3 @@ def _quantized_data(data: Any, names: Sequence[str], coded: Callable[[str, Any],
             whose = "" if key is None else f"{key if isinstance(key, str) else '-'.join(key)}/"
             store[name] = coded(f"{whose}{name}", store[name])
     return made
-
-
-def _as_tensor(name: str, value: Any) -> Tensor:
-    if isinstance(value, np.ndarray):
-        value = torch.from_numpy(value)
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} is a {type(value).__name__}; only tensors of numbers are quantised")
-    return value

@@ -19,7 +19,6 @@ from pyg_batchgnn.data.codes import (
     check_bits,
     check_table,
 )
-from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.files import (
     META_FILE,
@@ -67,7 +66,13 @@ def quantize_folder(
     """
     wanted = CodesRequest.of(source, path, bits, attributes, percentile, links, progress)
     dataset, reader = open_folder(wanted.source), FolderReader(wanted.source)
-    _check_edges(reader, dataset)
+    for edges in dataset.edge_sets:
+        forms = csc_array(edges.group, "indices"), edge_array("edge_index", edges.group)
+        if not any(reader.file(array).is_file() for array in forms):
+            raise DatasetError(
+                f"{reader.path}: the edges are in src.npy and dst.npy, or in Parquet files; write them by "
+                f"destination first: batchgnn convert {reader.path} NEW"
+            )
     wanted.check_found({name for one in dataset.sets for name in one.tables})
     tables = [
         _table(reader, one.group, name)
@@ -221,13 +226,3 @@ def _table(reader: FolderReader, group: Group, name: str) -> CodedTable:
     if reader.file(decoding_array(group, name)).is_file():
         raise DatasetError(f"{file}: {name} is quantised already; leave it out of the attributes")
     return CodedTable(name, decoding_array(group, name), [CodedFile(file, array, WideRows(str(file), table))])
-
-
-def _check_edges(reader: FolderReader, dataset: Dataset) -> None:
-    for edges in dataset.edge_sets:
-        forms = csc_array(edges.group, "indices"), edge_array("edge_index", edges.group)
-        if not any(reader.file(array).is_file() for array in forms):
-            raise DatasetError(
-                f"{reader.path}: the edges are in src.npy and dst.npy, or in Parquet files; write them by "
-                f"destination first: batchgnn convert {reader.path} NEW"
-            )

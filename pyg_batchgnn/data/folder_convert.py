@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
@@ -15,7 +16,7 @@ import numpy as np
 
 from pyg_batchgnn import machine, ops
 from pyg_batchgnn.data.csc import INDPTR
-from pyg_batchgnn.data.edge_reader import ColumnReader, EdgeReader, ListReader, ParquetReader
+from pyg_batchgnn.data.edge_reader import EdgeReader, column_reader, list_reader, parquet_reader
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, missing
 from pyg_batchgnn.data.external_sort import ExternalSort, Progress, SortedEdges, SortSizes
 from pyg_batchgnn.data.files import (
@@ -130,9 +131,8 @@ class _Conversion:
         needed = 0
         for group, reader in self._readers.items():
             if reader is not None:
-                plan = self._plan(group, reader)
-                of_edges = 0 if plan.edge_ids is None else plan.edge_ids.itemsize
-                needed += (2 * plan.ids.itemsize + of_edges) * reader.num_edges
+                sizes = (*self._ends(group), reader.num_edges, self._has_ids(group), self._budget)
+                needed += SortSizes.of(*sizes).record.itemsize * reader.num_edges
         there = self._path.with_name(f".{self._path.name}.converting")
         used = (
             sum(file.stat().st_size for file in there.rglob("*") if file.is_file()) if there.exists() else 0
@@ -145,10 +145,6 @@ class _Conversion:
                 f"free some, or choose a folder on another disk"
             )
 
-    def _plan(self, group: Group, reader: EdgeReader) -> SortSizes:
-        sources, targets = self._ends(group)
-        return SortSizes.of(sources, targets, reader.num_edges, self._has_ids(group), self._budget)
-
     def _ends(self, group: Group) -> tuple[int, int]:
         at = self._schema.edge_groups.index(group)
         groups, schema = self._schema.node_groups, self._schema
@@ -159,7 +155,7 @@ class _Conversion:
         for group, reader in self._readers.items():
             if reader is not None:
                 edges[_name(group)] = self._sort(journal, group, reader)
-            if isinstance(reader, ParquetReader) and reader.columns:
+            if reader is not None and reader.columns:
                 write = functools.partial(self._write_columns, journal, group, reader)
                 journal.step(f"columns {_name(group)}", write)
         placed = journal.step("files", lambda: self._place(journal))
@@ -208,8 +204,7 @@ class _Conversion:
         has_tables = any(tables.parent.glob("*.npy")) or (
             group == EDGES and folder.file(EDGE_FEATURES).is_file()
         )
-        in_columns = isinstance(reader, ParquetReader) and bool(reader.columns)
-        return self._keeps_ids or has_tables or in_columns
+        return self._keeps_ids or has_tables or (reader is not None and bool(reader.columns))
 
     # Nodes
 
@@ -246,7 +241,7 @@ class _Conversion:
         ends = zip(self._readers.values(), self._schema.source_types, self._schema.target_types, strict=True)
         for reader, *types in ends:
             if reader is not None and node_type in types:
-                for piece in reader.pieces(0, reader.num_edges, _ROWS):
+                for piece in reader.pieces(_ROWS):
                     own = (int(ids.max()) for ids, at in zip(piece, types, strict=True) if at == node_type)
                     largest = max([largest, *own])
                     self._progress("reading ids", 0, 1)
@@ -254,10 +249,10 @@ class _Conversion:
 
     # Other files
 
-    def _write_columns(self, journal: Journal, group: Group, reader: ParquetReader) -> Made:
+    def _write_columns(self, journal: Journal, group: Group, reader: EdgeReader) -> Made:
         files, out, done = [], dict[str, NpyAppender](), 0
         try:
-            for piece in parquet_pieces(reader.files, reader.columns, 0, _ROWS):
+            for piece in parquet_pieces(reader.files, reader.columns, _ROWS):
                 for name, values in piece.items():
                     is_kept = name != EDGE_FEATURES or values.dtype in (np.float16, np.float32)
                     kept = values if is_kept else values.astype(np.float32)
@@ -276,11 +271,15 @@ class _Conversion:
         """Links or copies all other files. The facts promise the arrays."""
         root, known = self._folder.path, self._folder.meta.arrays
         promises, sizes = {}, {"linked": 0, "copied": 0}
-        files = self._other_files()
+        gone = {root / META_FILE, *(file for one in self._readers.values() if one for file in one.files)}
+        files = [file for file in sorted(root.rglob("*")) if file.is_file() and file not in gone]
         total, done = sum(file.stat().st_size for file in files), 0
         for file in files:
             target = journal.folder / file.relative_to(root)
-            is_linked = link_or_copy(file, target, self._links, functools.partial(self._copied, done, total))
+            report = functools.partial(
+                lambda before, more: self._progress("other files", before + more, total), done
+            )
+            is_linked = link_or_copy(file, target, self._links, report)
             done += file.stat().st_size
             self._progress("other files", done, total)
             sizes["linked" if is_linked else "copied"] += file.stat().st_size
@@ -290,16 +289,6 @@ class _Conversion:
                 self._progress("checksums", done, total)
         return {"promises": promises, **sizes}, []
 
-    def _copied(self, before: int, total: int, more: int) -> None:
-        self._progress("other files", before + more, total)
-
-    def _other_files(self) -> list[Path]:
-        """Returns the files that hold no edges that were sorted."""
-        root = self._folder.path
-        gone = {root / META_FILE}
-        gone |= {file for reader in self._readers.values() if reader is not None for file in reader.files}
-        return [file for file in sorted(root.rglob("*")) if file.is_file() and file not in gone]
-
 
 def _reader(folder: FolderReader, group: Group) -> EdgeReader | None:
     """Returns what reads the edges of a relation; None if they lie by destination already."""
@@ -308,12 +297,12 @@ def _reader(folder: FolderReader, group: Group) -> EdgeReader | None:
     if folder.file(csc_array(group, INDPTR)).is_file():
         return None
     if folder.file(array).is_file():
-        return ListReader(folder.file(array))
+        return list_reader(folder.file(array))
     columns = folder.file("src"), folder.file("dst")
     if group == EDGES and all(file.is_file() for file in columns):
-        return ColumnReader(*columns)
+        return column_reader(*columns)
     if files := parquet_files(folder.path, None if group == EDGES else group_folder(group)):
-        return ParquetReader(files)
+        return parquet_reader(files)
     folder.edge_index(group)
     raise AssertionError("reading edges that are not there is an error")
 
@@ -334,19 +323,12 @@ def link_or_copy(file: Path, target: Path, links: bool, report: Callable[[int], 
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
-    if links and _linked(file, target):
-        return True
+    if links:
+        with contextlib.suppress(OSError):  # the file system may not allow it
+            os.link(file, target)
+            return True
     _copy(file, target, report)
     return False
-
-
-def _linked(file: Path, target: Path) -> bool:
-    """Makes a hard link. Returns whether the file system allows it."""
-    try:
-        os.link(file, target)
-    except OSError:
-        return False
-    return True
 
 
 def _copy(file: Path, target: Path, report: Callable[[int], Any]) -> None:

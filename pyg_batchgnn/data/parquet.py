@@ -6,7 +6,6 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -61,55 +60,45 @@ def has_edges(path: Path) -> bool:
         return False
 
 
-@dataclass(frozen=True, eq=False)
-class ParquetTable:
-    """The columns of some files that a tensor can hold."""
-
-    num_rows: int  # of all files together
-    #: [num_rows, ...] by name: numbers and booleans as they are, times and dates as int64 in their
-    #: own unit, and lists of a fixed size as [num_rows, size]
-    columns: dict[str, np.ndarray]
-
-
 def read_parquet_edges(files: Sequence[Path]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Reads the edges of all files, one file after the other: [2, E] int32 where every file stores
     int32 (or less), int64 otherwise; and the other columns by name, [E, ...], as `read_parquet`
     does."""
-    table = read_parquet(files, ENDS)
-    ends = [table.columns.pop(name) for name in ENDS]
+    _, columns = read_parquet(files, ENDS)
+    ends = [columns.pop(name) for name in ENDS]
     narrow = all(one.dtype.itemsize <= 4 and one.dtype != np.uint32 for one in ends)
-    return np.stack(ends, dtype=np.int32 if narrow else np.int64, casting="unsafe"), table.columns
+    return np.stack(ends, dtype=np.int32 if narrow else np.int64, casting="unsafe"), columns
 
 
-def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> ParquetTable:
+def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> tuple[int, dict[str, np.ndarray]]:
     """Reads the columns of all files that a tensor can hold, one file after the other. Missing
     numbers of floating point are NaN. A UserWarning names columns that no tensor holds. ``ids``:
     columns that must be there and hold integers."""
     pq = _pyarrow(files)
-    pieces = [_read_file(pq, path, ids) for path in files]
-    first = pieces[0]
-    for path, piece in zip(files, pieces, strict=True):
-        if different := first.columns.keys() ^ piece.columns.keys():
+    pieces, rows = [], 0
+    for path in files:
+        pieces.append(_read_file(pq, path, ids))
+        rows += pieces[-1][0]
+    first = pieces[0][1]
+    for path, (_, columns) in zip(files, pieces, strict=True):
+        if different := first.keys() ^ columns.keys():
             fact = f"is a column of {path.name} or of {files[0].name}, but not of both"
             raise broken(path, min(different), fact, "write the same columns to all parts")
-        for name, values in piece.columns.items():
-            like = first.columns[name]
+        for name, values in columns.items():
+            like = first[name]
             if name not in ids and (values.dtype, values.shape[1:]) != (like.dtype, like.shape[1:]):
                 fact = f"is {values.dtype} {list(values.shape[1:])}, but {like.dtype} {list(like.shape[1:])}"
                 raise broken(path, name, f"{fact} in {files[0].name}", "write it with one type")
-    return ParquetTable(
-        sum(piece.num_rows for piece in pieces),
-        {name: np.concatenate([piece.columns[name] for piece in pieces]) for name in first.columns},
-    )
+    return rows, {name: np.concatenate([columns[name] for _, columns in pieces]) for name in first}
 
 
-def _read_file(pq: Any, path: Path, ids: Sequence[str]) -> ParquetTable:
+def _read_file(pq: Any, path: Path, ids: Sequence[str]) -> tuple[int, dict[str, np.ndarray]]:
     import pyarrow as pa
 
     with _reading(path, ids), pq.ParquetFile(path, memory_map=True) as file:
         read = _columns_of(pa, file, path, ids)
         table = file.read(columns=read)
-    return ParquetTable(table.num_rows, {name: _values(pa, path, name, table.column(name)) for name in read})
+    return table.num_rows, {name: _values(pa, path, name, table.column(name)) for name in read}
 
 
 @contextmanager
@@ -132,7 +121,13 @@ def _columns_of(pa: Any, file: Any, path: Path, ids: Sequence[str]) -> list[str]
             fact = f"no such column among {present}"
             raise broken(path, column, fact, f"name the columns {' and '.join(ids)}")
     read = [one.name for one in schema if one.name in ids or _is_held(pa, one.type)]
-    _warn_of_columns(path, [f"{one.name} ({one.type})" for one in schema if one.name not in read])
+    if others := [f"{one.name} ({one.type})" for one in schema if one.name not in read]:
+        warnings.warn(
+            f"{path}: the columns {', '.join(others)} are not read, as no tensor holds them. Store numbers, "
+            f"booleans, times or lists of a fixed size, or remove them",
+            UserWarning,
+            stacklevel=2,
+        )
     for column in read:
         if present.count(column) > 1:
             fact = f"{present.count(column)} columns of this name among {present}"
@@ -164,21 +159,16 @@ def columns_of_edges(files: Sequence[Path]) -> list[str]:
 
 
 def parquet_pieces(
-    files: Sequence[Path], columns: Sequence[str], begin: int, size: int
+    files: Sequence[Path], columns: Sequence[str], size: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields columns of all files in pieces of at most ``size`` rows, from row ``begin`` on."""
+    """Yields columns of all files in pieces of at most ``size`` rows."""
     import pyarrow as pa
 
-    pq, first = _pyarrow(files), 0
+    pq = _pyarrow(files)
     for path in files:
         with _reading(path, columns), pq.ParquetFile(path) as file:
-            groups = list(range(file.metadata.num_row_groups))
-            while groups and first + (rows := file.metadata.row_group(groups[0]).num_rows) <= begin:
-                first += rows
-                del groups[0]
-            for batch in file.iter_batches(size, groups, list(columns)):
-                table = pa.Table.from_batches([batch]).slice(max(0, begin - first))
-                first += batch.num_rows
+            for batch in file.iter_batches(size, columns=list(columns)):
+                table = pa.Table.from_batches([batch])
                 if table.num_rows:
                     yield {name: _values(pa, path, name, table.column(name)) for name in columns}
 
@@ -204,16 +194,6 @@ def _is_number(pa: Any, kind: Any) -> bool:
 def _is_time(pa: Any, kind: Any) -> bool:
     types = pa.types
     return bool(types.is_timestamp(kind) or types.is_date(kind) or types.is_duration(kind))
-
-
-def _warn_of_columns(path: Path, others: list[str]) -> None:
-    if others:
-        warnings.warn(
-            f"{path}: the columns {', '.join(others)} are not read, as no tensor holds them. Store numbers, "
-            f"booleans, times or lists of a fixed size, or remove them",
-            UserWarning,
-            stacklevel=2,
-        )
 
 
 def _values(pa: Any, path: Path, name: str, values: Any) -> np.ndarray:

@@ -152,9 +152,15 @@ class _Reader:
         split, _, form = key.rpartition("_")
         is_split = self._nodes is not None and split in SPLITS and _is_vector(value)
         if is_split and form == "mask":
-            self.splits[split] = self._masked(key, value)
+            if value.dtype is not torch.bool or len(value) != self._nodes:
+                fact = f"is {_described(value)}, expected bool [{self._nodes}]"
+                raise broken(self._name, key, fact, f"store one boolean per node in {self._where}.{key}")
+            self.splits[split] = value.nonzero()[:, 0]
         elif is_split and form == "idx":
-            self._index(split, key, value)
+            if f"{split}_mask" in self._store and _is_vector(self._store[f"{split}_mask"]):
+                self._leave(key, f"{split}_mask gives the split {split!r} already")
+            else:
+                self.splits[split] = value if value.is_floating_point() else value.to(torch.int64)
         else:
             self._attribute(key, value)
 
@@ -181,18 +187,6 @@ class _Reader:
         if "edge" in key:
             groups.reverse()
         return next((group for group in groups if self._counts[group] == len(value)), None)
-
-    def _masked(self, key: str, mask: Tensor) -> Tensor:
-        if mask.dtype is not torch.bool or len(mask) != self._nodes:
-            fact = f"is {_described(mask)}, expected bool [{self._nodes}]"
-            raise broken(self._name, key, fact, f"store one boolean per node in {self._where}.{key}")
-        return mask.nonzero()[:, 0]
-
-    def _index(self, split: str, key: str, index: Tensor) -> None:
-        if f"{split}_mask" in self._store and _is_vector(self._store[f"{split}_mask"]):
-            self._leave(key, f"{split}_mask gives the split {split!r} already")
-        else:
-            self.splits[split] = index if index.is_floating_point() else index.to(torch.int64)
 
     def _leave(self, key: str, reason: str) -> None:
         words = f"{self._where}.{key}"

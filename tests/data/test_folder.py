@@ -336,7 +336,7 @@ def test_edges_by_relation_in_parquet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "says"),
     [
-        ("edge_index/authors.npy", r"authors\.npy: edge_index: is not named by a relation"),
+        ("edge_index/authors.npy", r"authors\.npy: edge_index: authors is not named by a relation"),
         ("edges/author__likes__paper/x.npy", "belongs to no node type or relation of the graph"),
         ("splits/paper/val.npy", "node id 7 at position"),
     ],

@@ -25,7 +25,11 @@ def writing(path: Path) -> Iterator[None]:
     except DatasetError:
         raise
     except OSError as error:
-        cause, remedy = _cause_and_remedy(path, error)
+        cause, remedy = error.strerror or str(error), "free space on the disk, or choose another folder"
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
+            there = next((one for one in path.absolute().parents if one.exists()), Path("/"))
+            what = "takes no new files and folders" if there.is_dir() else "is no folder"
+            cause, remedy = f"{there} {what}", "choose another path"
         raise DatasetError(f"{path}: cannot be written ({cause}); {remedy}") from error
 
 
@@ -42,14 +46,6 @@ def system_message(error: OSError) -> str:
         return str(error)
     remedy = _REMEDIES.get(error.errno or 0, "give another path")
     return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}; {remedy}"
-
-
-def _cause_and_remedy(path: Path, error: OSError) -> tuple[str, str]:
-    if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
-        return error.strerror or str(error), "free space on the disk, or choose another folder"
-    there = next((one for one in path.absolute().parents if one.exists()), Path("/"))
-    cause = "takes no new files and folders" if there.is_dir() else "is no folder"
-    return f"{there} {cause}", "choose another path"
 
 
 def write_bytes(stream: IO[bytes], path: Path, values: np.ndarray) -> None:

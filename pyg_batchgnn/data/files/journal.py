@@ -66,7 +66,11 @@ class Journal:
     def step(self, name: str, make: Callable[[], Made]) -> dict[str, Any]:
         """Makes a step that is not complete yet, and returns its facts."""
         done = self._steps.get(name)
-        if done is None or not self._is_whole(done["files"]):
+        whole = done is not None and all(
+            (self.folder / file).is_file() and file_sha256(self.folder / file) == said["sha256"]
+            for file, said in done["files"].items()
+        )
+        if not whole:
             facts, files = make()
             promised = {}
             for file in files:
@@ -81,12 +85,6 @@ class Journal:
             if file.endswith(".npy") and not file.startswith(_WORK):
                 self.promises[file.removesuffix(".npy")] = ArrayPromise.from_json(said)
         return dict(done["facts"])
-
-    def _is_whole(self, files: dict[str, Any]) -> bool:
-        return all(
-            (self.folder / file).is_file() and file_sha256(self.folder / file) == said["sha256"]
-            for file, said in files.items()
-        )
 
     def _write(self) -> None:
         temporary = self.folder / f"{_NAME}.partial"
@@ -104,11 +102,6 @@ class Journal:
         for file in self.folder.glob("*.json"):
             sync_file(file)
         rename_whole(self.folder, self.path)
-        self.close()
-
-    def remove(self) -> None:
-        """Removes the temporary folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
         self.close()
 
     def close(self) -> None:
@@ -144,7 +137,7 @@ def making(path: Path, made_of: Any) -> Iterator[Journal]:
                 f"{error}; what is complete stays in {journal.folder}: the same call goes on from there, or "
                 f"remove that folder"
             ) from error
-        journal.remove()
+        shutil.rmtree(journal.folder, ignore_errors=True)
         raise
     finally:
         journal.close()

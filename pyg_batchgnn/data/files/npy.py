@@ -53,7 +53,8 @@ def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
     except DatasetError:
         raise
     except Exception as error:  # NumPy parses the header as Python: damage raises anything
-        raise broken(file, array, f"not a .npy array ({_one_line(error)})", reread) from error
+        said = " ".join(str(error).split())[:200]
+        raise broken(file, array, f"not a .npy array ({said})", reread) from error
     if dtype.hasobject:
         fact = f"dtype is {dtype}: Python objects, which could only be unpickled"
         raise broken(file, array, fact, "pickles are never read: save a plain numeric array")
@@ -96,10 +97,6 @@ def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
         return torch.from_numpy(values)
     except TypeError as error:
         raise broken(file, array, f"dtype is {values.dtype}", "store numbers or booleans") from error
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 _HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it can be rewritten in place

@@ -163,6 +163,7 @@ class TypedGeneratorSpec:
     features: int = 32
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         bounds = {
             "papers": (1, 1 << 30),
             "seed": (0, 2**63 - 1),
@@ -170,13 +171,7 @@ class TypedGeneratorSpec:
             "classes": (1, 1 << 20),
             "features": (1, 1 << 16),
         }
-        for name, (low, high) in bounds.items():
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not (whole or (name == "degree" and isinstance(value, float) and math.isfinite(value))):
-                raise DatasetError(f"generator: {name} is {value!r}; give a whole number")
-            if not low <= value <= high:
-                raise DatasetError(f"generator: {name} is {value}; give a value from {low} to {high}")
+        _check_bounds(self, bounds)
 
     @property
     def num_nodes(self) -> dict[str, int]:
