@@ -182,18 +182,8 @@ _USUAL = ("edge_index", "src", "dst", *_CONVENTIONS, *_MASKS, *_INDICES)
 _FOLDERS = ("edge_index", CSC_FOLDER, *FOLDERS.values(), DECODING_FOLDER, SPLITS_FOLDER, LINKS_FOLDER)
 #: The endings of files that hold data.
 _DATA = {
-    ".npy",
-    ".npz",
-    ".parquet",
-    ".csv",
-    ".tsv",
-    ".gz",
-    ".arrow",
-    ".feather",
-    ".pt",
-    ".pth",
-    ".pkl",
-    ".h5",
+    *(".npy", ".npz", ".parquet", ".csv", ".tsv", ".gz", ".arrow", ".feather"),
+    *(".pt", ".pth", ".pkl", ".h5"),
 }
 
 

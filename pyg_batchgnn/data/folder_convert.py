@@ -276,9 +276,10 @@ class _Conversion:
         total, done = sum(file.stat().st_size for file in files), 0
         for file in files:
             target = journal.folder / file.relative_to(root)
-            report = functools.partial(
-                lambda before, more: self._progress("other files", before + more, total), done
-            )
+
+            def report(more: int, before: int = done) -> None:
+                self._progress("other files", before + more, total)
+
             is_linked = link_or_copy(file, target, self._links, report)
             done += file.stat().st_size
             self._progress("other files", done, total)
