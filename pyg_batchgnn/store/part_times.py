@@ -31,9 +31,7 @@ from pyg_batchgnn.store.times import (
 from pyg_batchgnn.types import Group
 
 _HEADER = Header(MessageKind.PARTITION)
-#: Bytes of a node's id or position, and of a time.
-_ID_BYTES, _TIME_BYTES = 8, 8
-_NONE = torch.empty(0, dtype=torch.int64)
+_ROW_BYTES = 8 + 8  # of a node's id or position and of a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +56,23 @@ class PartTimes:
         checks the user's promise for its own in-edges, which hold all neighbours of its nodes;
         ValueError on all ranks if on one."""
         part, name = self.store.part, self.own.name
-        own, of_sources = _edge_times(part, self.own), _source_times(self.store, self.own)
-        timed = {number: later_of(own.get(number), of_sources.get(number)) for number in {*own, *of_sources}}
-        found = {number: time for number, time in timed.items() if time is not None}
+        of_sources = _source_times(self.store, self.own)
+        found = [
+            later_of(self.own.by_group.get(group), of_sources.get(number))
+            for number, group in enumerate(part.schema.edge_groups)
+        ]
+
+        def check() -> None:
+            for number, time in enumerate(found):
+                if time is not None:
+                    edges, relation = part.relations[number], part.schema.relations[number]
+                    check_promise(name, relation, edges, time, by_target=_is_by_target(part, number))
+
         if sortedness is Sortedness.PROMISED:
-            on_all_ranks(self.store.comm, lambda: _check_promises(part, name, found))
+            on_all_ranks(self.store.comm, check)
         return tuple(
-            shared_order(name, edges, found[number]) if number in found else None
-            for number, edges in enumerate(part.relations)
+            None if time is None else shared_order(name, edges, time)
+            for edges, time in zip(part.relations, found, strict=True)
         )
 
     def of_inputs(self, nodes: Mapping[Group, Tensor]) -> SeedTimes:
@@ -95,11 +102,6 @@ class SeedTimes:
         return self.time[group][torch.searchsorted(self.node[group], node)]
 
 
-def _edge_times(part: Part, times: Times) -> dict[int, Tensor]:
-    groups = enumerate(part.schema.edge_groups)
-    return {number: times.by_group[group] for number, group in groups if group in times.by_group}
-
-
 def _source_times(store: DistFeatureStore, times: Times) -> dict[int, Tensor]:
     part, schema = store.part, store.part.schema
     found: dict[int, Tensor] = {}
@@ -116,18 +118,12 @@ def _source_times(store: DistFeatureStore, times: Times) -> dict[int, Tensor]:
 
 def _read(store: DistFeatureStore, name: str, group: Group, node: Tensor) -> Tensor:
     """Returns the times [n] int64 of nodes with ascending internal ids. Collective."""
-    reader, pieces = store.reader({group: Columns([name])}), [_NONE]
-    for rows in own_rounds(store.comm, node.numel(), _ID_BYTES + _TIME_BYTES):
+    reader, pieces = store.reader({group: Columns([name])}), [torch.empty(0, dtype=torch.int64)]
+    for rows in own_rounds(store.comm, node.numel(), _ROW_BYTES):
         request = RowRequest(node[rows.start : rows.stop])
         block = reader.read({group: request}, _HEADER).blocks[group]
         pieces.append(block.attributes[name].reshape(-1))
     return torch.cat(pieces)
-
-
-def _check_promises(part: Part, name: str, times: Mapping[int, Tensor]) -> None:
-    for number, time in times.items():
-        edges, relation = part.relations[number], part.schema.relations[number]
-        check_promise(name, relation, edges, time, by_target=_is_by_target(part, number))
 
 
 def _is_by_target(part: Part, relation: int) -> bool:
@@ -145,7 +141,7 @@ def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor)
     part, time = store.part, torch.empty_like(node)
     own = OwnRowFinder(part).find(part.schema.node_groups.index(group), node)
     mine = torch.stack([own.position, times.by_group[group][own.row]], dim=1)
-    for rows in own_rounds(store.comm, len(mine), _ID_BYTES + _TIME_BYTES):
+    for rows in own_rounds(store.comm, len(mine), _ROW_BYTES):
         received = store.comm.all_gather(mine[rows.start : rows.stop], _HEADER).rows
         time[received[:, 0]] = received[:, 1]
     return time

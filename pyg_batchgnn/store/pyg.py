@@ -307,7 +307,7 @@ def _shared_copy(edges: InEdges) -> InEdges:
     indices = edges.indices
     key = (edges.num_targets, edges.num_edges, indices.dtype, int(indices.sum()))
     held = _edges.get(key)
-    if held is not None and _are_equal(held, edges):
+    if held is not None and all(map(_are_equal, _arrays(held), _arrays(edges))):
         return held
     _edges[key] = edges
     return edges
@@ -315,30 +315,28 @@ def _shared_copy(edges: InEdges) -> InEdges:
 
 def _shared_in_place(edges: InEdges) -> InEdges:
     """Returns held edges that lie in the same memory, unchanged, else these of the user's."""
-    return _edges.setdefault(tuple(None if one is None else _place(one) for one in _arrays(edges)), edges)
+    places = [
+        (one.data_ptr(), 0 if one.is_inference() else one._version, one.numel(), one.dtype)
+        for one in _arrays(edges)
+        if one is not None
+    ]
+    return _edges.setdefault(tuple(places), edges)
 
 
 def _arrays(edges: InEdges) -> tuple[Tensor, Tensor, Tensor | None]:
     return edges.indptr, edges.indices, edges.edge_ids
 
 
-def _place(array: Tensor) -> tuple[int, int, int, torch.dtype]:
-    version = 0 if array.is_inference() else array._version
-    return array.data_ptr(), version, array.numel(), array.dtype
-
-
-def _are_equal(one: InEdges, other: InEdges) -> bool:
-    for a, b in zip(_arrays(one), _arrays(other), strict=True):
-        if (a is None) != (b is None) or (a is not None and b is not None and not torch.equal(a, b)):
-            return False
-    return True
+def _are_equal(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other or (one is not None and other is not None and torch.equal(one, other))
 
 
 def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
     """Returns the attribute ``name`` of every group of nodes or edges that has it, with all rows.
     Raises ValueError if a ``Data`` has the attribute, but not one row per node or per edge."""
     if isinstance(data, HeteroData):
-        return _of_hetero_data(data, name, graph.schema)
+        groups = [*graph.schema.node_groups, *graph.schema.edge_groups]
+        return {group: _tensor(data[group.name][name]) for group in groups if name in data[group.name]}
     if isinstance(data, Data):
         return _of_data(data, name)
     return _of_store(data[0], name, graph)
@@ -370,11 +368,6 @@ def _of_data(data: Data, name: str) -> dict[Group, Tensor]:
         f"{name!r} {found} in a graph of {data.num_nodes} nodes and {data.num_edges} edges; give one value "
         f"for each node or for each edge"
     )
-
-
-def _of_hetero_data(data: HeteroData, name: str, schema: Schema) -> dict[Group, Tensor]:
-    groups = [*schema.node_groups, *schema.edge_groups]
-    return {group: _tensor(data[group.name][name]) for group in groups if name in data[group.name]}
 
 
 def _of_store(features: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:

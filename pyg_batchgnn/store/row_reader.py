@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -73,7 +74,11 @@ class RowReader:
         """Reads rows, by group and in ascending order of ``node``. Collective, two rounds.
         ``room``: by group, the number of rows that a block has behind the requested ones, for the
         caller to fill."""
-        requests = self._by_owner(wanted)
+        by_group = [
+            wanted.get(group, nothing).split(self.book, self._types[group])
+            for group, nothing in zip(self._groups, self._nothing, strict=True)
+        ]
+        requests = [list(of_rank) for of_rank in zip(*by_group, strict=True)]
         away = [self._nothing if rank in self._shards else request for rank, request in enumerate(requests)]
         asked = self._exchange_requests(away, header)
         answers = self._exchange_rows(asked, away, header)
@@ -84,13 +89,6 @@ class RowReader:
         self._fill(blocks, requests, answers)
         fetched = {group: sum(len(request[at]) for request in away) for at, group in enumerate(self._groups)}
         return Rows(dict(zip(self._groups, blocks, strict=True)), fetched)
-
-    def _by_owner(self, wanted: Mapping[Group, RowRequest]) -> list[_Requests]:
-        by_group = [
-            wanted.get(group, nothing).split(self.book, self._types[group])
-            for group, nothing in zip(self._groups, self._nothing, strict=True)
-        ]
-        return [list(requests) for requests in zip(*by_group, strict=True)]
 
     def _exchange_requests(self, away: Sequence[_Requests], header: Header) -> list[_Requests]:
         """Returns what each rank wants of this one."""
@@ -121,7 +119,7 @@ class RowReader:
             if not size:
                 requests.append(nothing)
                 continue
-            columns = self._shards[self.comm.rank].index[group].id_columns
+            columns = 1 if group.is_node else 2
             requests.append(RowRequest(*message[at : at + columns * size].split([size] * columns)))
             at += columns * size
         return requests
@@ -194,14 +192,7 @@ def write_rows(
     node, *edge = comm.exchange(ids, counts, _WRITE).rows.unbind(1)
     values = comm.exchange(rows[order].contiguous(), counts, _WRITE).rows
     row = own.find(group, RowRequest(node - part.nodes_of(part.schema.type_of_rows(group)).start, *edge))
-    last = _last_of_each(row)
+    # The last of each: the first of each, from the end.
+    last = len(row) - 1 - torch.from_numpy(np.unique(row.flip(0).numpy(), return_index=True)[1])
     own.attributes[group][name][row[last]] = values[last]
     comm.barrier(_WRITE)  # ranks of this host may read the table from here on
-
-
-def _last_of_each(values: Tensor) -> Tensor:
-    order = torch.argsort(values, stable=True)
-    ascending = values[order]
-    is_last = torch.ones(values.numel(), dtype=torch.bool)
-    is_last[:-1] = ascending[1:] != ascending[:-1]
-    return order[is_last]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -38,12 +39,6 @@ class TimeOrder:
     def by_place(self, values: Tensor) -> Tensor:
         """Returns values of edges in this order. ``values``: [E], in the order of ``indices``."""
         return values if self.position.numel() == 0 else values[self.position]
-
-    def advise_huge_pages(self) -> TimeOrder:
-        """Asks for huge pages under the arrays, as sampling reads at random. Returns the object."""
-        for array in self.arrays:
-            ops.advise_huge_pages(array)
-        return self
 
     @property
     def arrays(self) -> tuple[Tensor, Tensor]:
@@ -85,12 +80,6 @@ class WeightSums:
             positive = torch.cat([torch.zeros(1, dtype=torch.int64), (weight > 0).cumsum(0)])
         return cls(sums, weight, positive)
 
-    def advise_huge_pages(self) -> WeightSums:
-        """Asks for huge pages under the arrays, as sampling reads at random. Returns the object."""
-        for array in self.arrays:
-            ops.advise_huge_pages(array)
-        return self
-
     @property
     def arrays(self) -> tuple[Tensor, Tensor, Tensor]:
         """The sums, the weights and the numbers of positive ones, as the kernel takes them."""
@@ -106,6 +95,7 @@ class WeightSums:
 # for as long as some loader uses it. The next loader compares its own values with what is held, and
 # takes that if they are equal. So a change of the data between two loaders is seen.
 
+Made = TypeVar("Made", TimeOrder, WeightSums)
 #: By the edges that they belong to, then by the name of the attribute. Nothing is kept alive.
 _orders: weakref.WeakKeyDictionary[InEdges, weakref.WeakValueDictionary[str, TimeOrder]] = (
     weakref.WeakKeyDictionary()
@@ -115,12 +105,19 @@ _sums: weakref.WeakKeyDictionary[InEdges, weakref.WeakValueDictionary[tuple[str,
 )
 
 
+def _advised(made: Made) -> Made:
+    """Asks for huge pages under the arrays, as sampling reads at random."""
+    for array in made.arrays:
+        ops.advise_huge_pages(array)
+    return made
+
+
 def shared_order(name: str, edges: InEdges, time: Tensor) -> TimeOrder:
     """Returns the time order of edges by an attribute."""
     held = _orders.setdefault(edges, weakref.WeakValueDictionary())
     order = held.get(name)
     if order is None or not torch.equal(order.by_place(time), order.time):
-        order = held[name] = TimeOrder.of(edges, time).advise_huge_pages()
+        order = held[name] = _advised(TimeOrder.of(edges, time))
     return order
 
 
@@ -131,5 +128,5 @@ def shared_sums(name: str, edges: InEdges, order: TimeOrder | None, weight: Tens
     by_place = (weight if order is None else order.by_place(weight)).to(torch.float64)
     sums = held.get(key)
     if sums is None or not torch.equal(by_place, sums.weight):
-        sums = held[key] = WeightSums.of(edges, by_place).advise_huge_pages()
+        sums = held[key] = _advised(WeightSums.of(edges, by_place))
     return sums

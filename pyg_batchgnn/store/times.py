@@ -127,20 +127,26 @@ def by_position(edges: InEdges, values: Tensor) -> Tensor:
 
 
 def _checked(name: str, group: Group, time: Tensor, rows: int) -> Tensor:
-    if not isinstance(time, Tensor):
-        raise TypeError(
-            f"times must be a tensor, but {name!r} of {group} is a {type(time).__name__}; use torch.tensor"
-        )
+    _check_tensor("times", name, group, time)
     if time.dtype is not torch.int64:
         raise TypeError(
             f"times must be torch.int64, but {name!r} of {group} is {time.dtype}; convert it once with "
             f".to(torch.int64), in a unit that keeps what matters (seconds as milliseconds, for instance)"
         )
-    if time.dim() == 0 or time.numel() != rows or time.size(0) != rows:
-        raise ValueError(
-            f"{name!r} of {group} has shape {list(time.shape)} for {rows} rows; give one time for each"
-        )
-    return time.detach().cpu().reshape(-1)
+    return _one_each("time", name, group, time, f"{rows} rows", rows)
+
+
+def _check_tensor(what: str, name: str, group: Group, values: object) -> None:
+    if not isinstance(values, Tensor):
+        found = type(values).__name__
+        raise TypeError(f"{what} must be a tensor, but {name!r} of {group} is a {found}; use torch.tensor")
+
+
+def _one_each(what: str, name: str, group: Group, values: Tensor, wanted: str, rows: int) -> Tensor:
+    if values.dim() == 0 or values.numel() != rows or values.size(0) != rows:
+        shape = list(values.shape)
+        raise ValueError(f"{name!r} of {group} has shape {shape} for {wanted}; give one {what} for each")
+    return values.detach().cpu().reshape(-1)
 
 
 #: The time of nodes that have none: before all others.
@@ -203,20 +209,12 @@ def check_has_edges(name: str, found: Collection[Group]) -> None:
 def checked_weight(name: str, group: Group, weight: Tensor, rows: int) -> Tensor:
     """Returns the weights of a relation's edges, [rows] floating-point numbers, finite and not
     negative."""
-    if not isinstance(weight, Tensor):
-        raise TypeError(
-            f"weights must be a tensor, but {name!r} of {group} is a {type(weight).__name__}; use "
-            f"torch.tensor"
-        )
+    _check_tensor("weights", name, group, weight)
     if not weight.dtype.is_floating_point:
         raise TypeError(
             f"weights must be floating-point numbers, but {name!r} of {group} is {weight.dtype}; use .float()"
         )
-    if weight.dim() == 0 or weight.numel() != rows or weight.size(0) != rows:
-        raise ValueError(
-            f"{name!r} of {group} has shape {list(weight.shape)} for {rows} edges; give one weight for each"
-        )
-    weight = weight.detach().cpu().reshape(-1)
+    weight = _one_each("weight", name, group, weight, f"{rows} edges", rows)
     wrong = ~(torch.isfinite(weight) & (weight >= 0))
     if bool(wrong.any()):
         at = int(wrong.nonzero()[0])

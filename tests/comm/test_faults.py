@@ -65,30 +65,22 @@ FAULTS = [
 ]
 
 
-#: The rest is tried with two ranks.
-AT_FOUR = {"kill", "raise", "other hop", "stop"}
-
-
 #: What the others notice long before the timeout.
 AT_ONCE = {"kill", "raise", "leave", "close", "barrier", "killed in the middle"}
-
-#: The faults that end inside an exchange. They are tried with every backend and every mailbox.
+#: Tried with every backend and every mailbox: ranks on hosts of their own share no memory.
 WITH_ALL = {
     "kill",
     "raise",
     "close",
-    "killed in the middle",
-    "interrupted in the middle",
-    "stopped in the middle",
+    *(f"{how} in the middle" for how in ("killed", "interrupted", "stopped")),
 }
-
-#: Whether ranks are on hosts of their own. Then messages go through the backend, not memory.
-APART = [False, True]
+#: Like another one.
+ONLY_ALL = {"interrupt", "close", "other dtype", "stopped in the middle"}
 
 
 def _case(fault: tuple[str, str, str], backend: str, apart: bool) -> Any:
     marks = [needs_ccl] if backend == "ccl" else []
-    if (backend != "gloo" or apart) and fault[0] != "killed in the middle":
+    if fault[0] in ONLY_ALL or ((backend != "gloo" or apart) and fault[0] != "killed in the middle"):
         marks.append(all_only)
     return pytest.param(*fault, backend, apart, id=f"{fault[0]}-{backend}-{apart}", marks=marks)
 
@@ -97,14 +89,14 @@ CASES = [
     _case(fault, backend, apart)
     for fault in FAULTS
     for backend in ("gloo", "ccl")
-    for apart in APART
+    for apart in (False, True)
     if fault[0] in WITH_ALL or (backend == "gloo" and not apart)
 ]
 
 
 @pytest.mark.parametrize(("how", "error", "text", "backend", "apart"), CASES)
 def test_the_others_name_the_peer(how: str, error: str, text: str, backend: str, apart: bool) -> None:
-    ranks = 4 if how in AT_FOUR else 2
+    ranks = 3 if how in ("kill", "stop") else 2
     results = run_ranks(
         f"{JOBS}:fault",
         ranks,
@@ -135,7 +127,7 @@ def _check(value: dict[str, Any], error: str, ranks: list[int]) -> None:
     assert said == "BrokenCommunicatorError" and seconds < TIMEOUT
 
 
-@pytest.mark.parametrize("how", ["kill", "stop", "killed in the middle"])
+@pytest.mark.parametrize("how", ["kill", *in_all("stop", "killed in the middle")])
 def test_the_rank_that_hosts_the_store_is_the_victim(how: str) -> None:
     results = run_ranks(
         f"{JOBS}:fault",
@@ -209,7 +201,7 @@ def test_a_process_that_ends_in_the_middle_does_not_hang(backend: str) -> None:
     run_ranks(f"{JOBS}:ends_with_work_under_way", 2, {"backend": backend}, timeout=20, whole_end=True)
 
 
-@pytest.mark.parametrize("ranks", [*in_all(2), 3, *in_all(4)])
+@pytest.mark.parametrize("ranks", [2, *in_all(3, 4)])
 def test_weights_are_the_same_after_a_resume_and_on_every_rank(ranks: int) -> None:
     seeds = [[4, 7, 1, 3], [5, 0, 2, 2], [0, 6, 1, 1]]
     straight = run_ranks(f"{JOBS}:train", ranks, {"steps": 6, "resume_at": -1, "seeds": seeds})
@@ -414,7 +406,7 @@ def test_memory_of_other_containers_keeps_its_name() -> None:
             path.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("after", [0.0, 0.05, 0.2, None])
+@pytest.mark.parametrize("after", [*in_all(0.0, 0.05), 0.2, None])
 def test_nothing_is_left_when_all_ranks_are_killed(after: float | None, tmp_path: Path) -> None:
     """At some moment while the memory is being shared, or (None) when it is there."""
     before = _ours()

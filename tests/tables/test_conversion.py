@@ -23,9 +23,10 @@ from pyg_batchgnn.data.files import Journal
 from pyg_batchgnn.tables import GraphDescription, convert
 from tests.support.programs import run_text
 from tests.support.table_graphs import TableGraph, table_graphs
+from tests.support.tiers import ALL
 from tests.tables.conftest import Converted
 
-QUICK = settings(max_examples=30, deadline=None)
+QUICK = settings(max_examples=30 if ALL else 8, deadline=None)
 MIB = 1 << 20
 #: Users who know users.
 LINKED: dict[str, Any] = {
@@ -275,7 +276,7 @@ def test_a_killed_conversion_goes_on(tmp_path: Path) -> None:
         "reverse user,knows,user",
         "finish",
     ]
-    for number in (3, -1, 7):
+    for number in (3, -1, 7) if ALL else (-1,):
         ran = run_text(JOB, tmp_path / "tables", tmp_path / "data", str(number))
         assert ran.returncode == -signal.SIGKILL
         assert not (tmp_path / "data").exists()
@@ -504,7 +505,7 @@ def test_positions_are_keys_where_a_table_has_none(converted: Converted) -> None
 KEYS = st.none() | st.sampled_from("abcdefgh")
 
 
-@settings(max_examples=25, deadline=None)
+@QUICK
 @given(
     st.lists(st.tuples(KEYS, KEYS, st.sampled_from(["1", "x", None])), max_size=12),
     st.lists(st.tuples(KEYS, KEYS), max_size=12),
