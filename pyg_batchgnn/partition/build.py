@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,7 +21,7 @@ from pyg_batchgnn.partition.deliver import (
     translate_sources,
 )
 from pyg_batchgnn.partition.multilevel import balanced_owners
-from pyg_batchgnn.partition.numbering import Directory, Runs, make_directory, number_nodes
+from pyg_batchgnn.partition.numbering import Runs, make_directory, number_nodes
 from pyg_batchgnn.partition.part import Part, directory_slices
 from pyg_batchgnn.partition.policy import (
     BuiltIn,
@@ -126,7 +126,11 @@ def partition_parts(
     book = numbering.book
     del part, owner, numbering
     tell("sending attributes")
-    attributes = _attributes(dataset, comm, nodes)
+    ids = [*nodes.nodes, *(edges.explicit_edge_ids() for edges in nodes.relations)]
+    attributes = {
+        found.group: {name: deliver_rows(comm, table, rows) for name, table in found.tables.items()}
+        for found, rows in zip(dataset.sets, ids, strict=True)
+    }
     counts = tuple(edges.num_edges for edges in dataset.edge_sets)
     return cut_run(dataset.schema, book, counts, nodes, directory, attributes, splits)
 
@@ -171,14 +175,6 @@ def _owners(
     return stream.by_function(policy)
 
 
-def _attributes(dataset: Dataset, comm: Communicator, nodes: OwnNodes) -> dict[Group, dict[str, Tensor]]:
-    ids = [*nodes.nodes, *(edges.explicit_edge_ids() for edges in nodes.relations)]
-    return {
-        found.group: {name: deliver_rows(comm, table, rows) for name, table in found.tables.items()}
-        for found, rows in zip(dataset.sets, ids, strict=True)
-    }
-
-
 Tables = Mapping[Group, Mapping[str, Tensor]]
 
 
@@ -187,12 +183,13 @@ def cut_run(
     book: PartitionBook,
     edge_counts: tuple[int, ...],
     nodes: OwnNodes,
-    directory: Directory,
+    directory: Sequence[tuple[int, Tensor]],
     attributes: Tables,
     splits: Tables,
 ) -> list[Part]:
-    """Returns the parts of a run. Their arrays are views of the run's where possible. ``splits``:
-    internal ids of the run's nodes, ascending, by group of nodes and name."""
+    """Returns the parts of a run. Their arrays are views of the run's where possible.
+    ``directory``: by type, the first original id of the run's range, and the internal ids.
+    ``splits``: internal ids of the run's nodes, ascending, by group of nodes and name."""
     found = []
     for at, number in enumerate(nodes.parts):
         rows = [slice(*own.starts[at : at + 2].tolist()) for own in nodes.rows]
@@ -202,17 +199,19 @@ def cut_run(
         ):
             own = edges.edges(range(rows[target].start, rows[target].stop))
             where[group] = slice(own.start, own.stop)
-            relations.append(_cut(edges, rows[target], where[group]))
-        pieces = [node[own] for node, own in zip(nodes.nodes, rows, strict=True)]
+            indptr = edges.indptr[rows[target].start : rows[target].stop + 1] - own.start
+            ids = edges.explicit_edge_ids()[where[group]]
+            relations.append(InEdges(indptr, edges.indices[where[group]], ids))
+        known = zip(directory_slices(book, number), directory, strict=True)
         found.append(
             Part(
                 schema=schema,
                 book=book,
                 number=number,
-                node=_joined(pieces),
+                node=_joined([node[own] for node, own in zip(nodes.nodes, rows, strict=True)]),
                 relations=tuple(relations),
                 edge_counts=edge_counts,
-                directory=_directory(book, number, directory),
+                directory=_joined([ids[own.start - first : own.stop - first] for own, (first, ids) in known]),
                 attributes={
                     group: {name: table[where[group]] for name, table in tables.items()}
                     for group, tables in attributes.items()
@@ -227,20 +226,6 @@ def cut_run(
             )
         )
     return found
-
-
-def _cut(edges: InEdges, rows: slice, own: slice) -> InEdges:
-    indptr = edges.indptr[rows.start : rows.stop + 1] - own.start
-    return InEdges(indptr, edges.indices[own], edges.explicit_edge_ids()[own])
-
-
-def _directory(book: PartitionBook, number: int, directory: Directory) -> Tensor:
-    pieces = []
-    slices = directory_slices(book, number)
-    for known, bounds, internal in zip(slices, directory.bounds, directory.internal, strict=True):
-        start = int(bounds[directory.rank])
-        pieces.append(internal[known.start - start : known.stop - start])
-    return _joined(pieces)
 
 
 def _joined(pieces: list[Tensor]) -> Tensor:

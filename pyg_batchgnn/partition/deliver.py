@@ -74,7 +74,8 @@ def _deliver_nodes(
         for column, number in enumerate(relations, start=2):
             ends = part.relations[number].indptr
             columns[:, column] = ends[rows.start + 1 : rows.stop + 1] - ends[at]
-        found = send(comm, columns, _to_ranks(owner[at], runs)).rows
+        grouping = group(owner[at], runs.parts)
+        found = send(comm, columns, Grouping(grouping.order, runs.by_rank(grouping.counts))).rows
         row = own.rows(found[:, 0].contiguous())
         node[row] = found[:, 1]
         for column, number in enumerate(relations, start=2):
@@ -82,11 +83,6 @@ def _deliver_nodes(
     for ends in indptr.values():
         torch.cumsum(ends, 0, out=ends)
     return node, indptr
-
-
-def _to_ranks(owner: Tensor, runs: Runs) -> Grouping:
-    grouping = group(owner, runs.parts)
-    return Grouping(grouping.order, runs.by_rank(grouping.counts))
 
 
 @dataclass(frozen=True)
@@ -137,7 +133,11 @@ def deliver_edges(
         found = comm.exchange(columns, of_ranks, MessageKind.PARTITION)
         # Where a rank has one part and one relation, all that a sender sends it is for these.
         together = runs.parts == comm.size and relations == 1
-        lengths = found.counts if together else _lengths(comm, grouping, runs, relations)
+        lengths = found.counts
+        if not together:  # the rows that come for each own part, by sender, part and relation
+            sizes = [len(runs.of(rank)) * relations for rank in range(comm.size)]
+            counts = torch.tensor(grouping.counts, dtype=torch.int64)
+            lengths = comm.exchange(counts, sizes, MessageKind.PARTITION).rows.tolist()
         cells = product(range(comm.size), runs.of(comm.rank), places)
         for (sender, number, place), edges in zip(cells, found.rows.split(lengths), strict=True):
             place.append(sender, number, edges)
@@ -152,14 +152,6 @@ def _cells(part: ReadingSlice, owner: Tensor) -> Tensor:
         for number, target in enumerate(schema.target_types)
     ]
     return torch.cat([owner[:0], *cells])
-
-
-def _lengths(comm: Communicator, grouping: Grouping, runs: Runs, relations: int) -> list[int]:
-    """Returns the number of rows that come for each own part, by sender, part and relation."""
-    counts = torch.tensor(grouping.counts, dtype=torch.int64)
-    sizes = [len(runs.of(rank)) * relations for rank in range(comm.size)]
-    lengths: list[int] = comm.exchange(counts, sizes, MessageKind.PARTITION).rows.tolist()
-    return lengths
 
 
 #: The rows of an input table that one rank reads before the next rank's turn. Owners ask for

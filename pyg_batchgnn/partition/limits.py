@@ -130,10 +130,19 @@ def read_limits(
     node type apart. Those that are zero everywhere are left out. Raises ValueError if one is no
     attribute and no split, or its weights cannot be used."""
     wanted = [(name, number) for name in policy.balance for number in range(part.schema.num_types)]
+    known = {NODES, EDGES, "train", "val", "test"}
+    known = known.union(*({*nodes.splits, *nodes.tables} for nodes in dataset.node_sets))
     for name in policy.balance:
-        _check_known(dataset, name)
+        if name not in known:
+            raise ValueError(
+                f"cannot balance {name!r}: it is no split and no node attribute of {dataset.name}; "
+                f"choose among {', '.join(sorted(known))}"
+            )
     own = [_weights(comm, part, dataset, *one) for one in wanted]
-    totals, heaviest = _totals_and_heaviest(comm, own)
+    sums = [int(one.sum(dtype=torch.int64)) for one in own]
+    largest = [int(one.max()) if len(one) else 0 for one in own]
+    every = comm.all_gather(torch.tensor([[sums, largest]], dtype=torch.int64), MessageKind.PARTITION).rows
+    totals, heaviest = every[:, 0].sum(0), every[:, 1].amax(0)
     alone = part.schema.num_types == 1
     kept = [at for at, (name, _) in enumerate(wanted) if int(totals[at]) or (alone and name == NODES)]
     weight = torch.zeros(part.num_nodes, max(len(kept), 1), dtype=torch.int32)
@@ -148,28 +157,9 @@ def read_limits(
     return Limits(names, weight, heaviest[kept], slack, Balance.of(parts, totals[kept], slack))
 
 
-def _totals_and_heaviest(comm: Communicator, own: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Returns the sum and the largest of each load's weights, [k] int64 each. Collective."""
-    sums = [int(one.sum(dtype=torch.int64)) for one in own]
-    largest = [int(one.max()) if len(one) else 0 for one in own]
-    every = comm.all_gather(torch.tensor([[sums, largest]], dtype=torch.int64), MessageKind.PARTITION).rows
-    return every[:, 0].sum(0), every[:, 1].amax(0)
-
-
 def _in_words(part: ReadingSlice, name: str, node_type: int) -> str:
     words = {NODES: "nodes", EDGES: "in-edges"}.get(name, repr(name))
     return words if part.schema.num_types == 1 else f"{words} of {part.schema.node_types[node_type]!r}"
-
-
-def _check_known(dataset: Dataset, name: str) -> None:
-    known = {NODES, EDGES, "train", "val", "test"}
-    for nodes in dataset.node_sets:
-        known |= {*nodes.splits, *nodes.tables}
-    if name not in known:
-        raise ValueError(
-            f"cannot balance {name!r}: it is no split and no node attribute of {dataset.name}; "
-            f"choose among {', '.join(sorted(known))}"
-        )
 
 
 def _weights(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:

@@ -90,7 +90,12 @@ class _Folder:
             edge_counts=self._meta.edge_counts,
             directory=self._directory(recut, rank),
             attributes=self._attributes(rows),
-            splits=self._splits(recut, rank),
+            splits={
+                group: {
+                    name: self._split(recut, rank, group, number, name) for name in self._splits_of(group)
+                }
+                for number, group in enumerate(schema.node_groups)
+            },
         )
 
     def _relation(
@@ -169,12 +174,6 @@ class _Folder:
                 found.append(PartRows(number, *overlap(own, theirs[node_type])).moved(before))
         values = self._files.rows("directory", joined(found))
         return recut.renumbered(self._files.checked("directory", values, old.num_nodes))
-
-    def _splits(self, recut: Recut, rank: int) -> dict[Group, dict[str, Tensor]]:
-        return {
-            group: {name: self._split(recut, rank, group, number, name) for name in self._splits_of(group)}
-            for number, group in enumerate(self._meta.schema.node_groups)
-        }
 
     def _split(self, recut: Recut, rank: int, group: Group, node_type: int, name: str) -> Tensor:
         found, before = [torch.empty(0, dtype=torch.int64)], 0

@@ -41,7 +41,12 @@ class Balanced:
         if not self.balance:
             raise ValueError('balance must name at least one load; {"nodes": 1.05} balances the nodes')
         for name, slack in self.balance.items():
-            _check_slack(slack, f"the slack of {name!r}")
+            if not slack >= 1:
+                fact = f"the slack of {name!r} must be at least 1, not {slack}"
+                raise ValueError(f"{fact}; 1.05 allows parts 5 % above the mean")
+            if math.isinf(slack):
+                fact = f"the slack of {name!r} must be finite, not {slack}"
+                raise ValueError(f"{fact}; leave out a load that parts may have any amount of")
 
     def __str__(self) -> str:
         return f"{type(self).__name__.lower()} ({self._loads})"
@@ -109,15 +114,6 @@ class Multilevel(TwoLevel):
 class Metis(TwoLevel):
     """The METIS library (Karypis and Kumar 1998) in the process of rank 0, which holds the graph,
     with METIS's own seed. It must be installed; the package ``cmeel-metis`` has it."""
-
-
-def _check_slack(slack: float, name: str) -> None:
-    if not slack >= 1:
-        raise ValueError(f"{name} must be at least 1, not {slack}; 1.05 allows parts 5 % above the mean")
-    if math.isinf(slack):
-        raise ValueError(
-            f"{name} must be finite, not {slack}; leave out a load that parts may have any amount of"
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,9 +109,7 @@ class PartitionReport:
                 found = (sums.get((name, node_type)) for name in columns)
                 counts = (0 if every is None else every[number] for every in found)
                 table.add_row(*first, *map(_shown, counts), _shown(part.cut), _shown(part.halo))
-        for column in table.columns[len(names) :]:
-            column.justify = "right"
-        return table
+        return _justified(table, len(names))
 
     def balance_table(self) -> Table:
         """Returns a table of the balance constraints, by type if there are several: how even they
@@ -123,9 +121,13 @@ class PartitionReport:
             first = (load.name, load.node_type) if several else (load.name,)
             allowed = "-" if load.slack is None else f"{load.slack:g}" + ("" if load.is_met else ", not met")
             table.add_row(*first, f"{load.balance:.3f}", allowed, str(load.fullest))
-        for column in table.columns[len(names) :]:
-            column.justify = "right"
-        return table
+        return _justified(table, len(names))
+
+
+def _justified(table: Table, names: int) -> Table:
+    for column in table.columns[names:]:
+        column.justify = "right"
+    return table
 
 
 def _shown(count: float) -> str:
@@ -160,11 +162,14 @@ def report_partition(
     counted = {str(part.number): {**_count(part), "loads": sums_of(part, slack)} for part in mine}
     found = {int(number): counts for said in comm.all_gather_json(counted) for number, counts in said.items()}
     counts = [found[number] for number in sorted(found)]
+    of_parts = comm.hosts if len(counts) == comm.size else [0] * len(counts)
+    if hosts is not None:
+        of_parts = [part * hosts // len(counts) for part in range(len(counts))]
     return PartitionReport(
         {name: tuple(PartCounts(*part["types"][name]) for part in counts) for name in counts[0]["types"]},
         tuple(tuple(part["cut"]) for part in counts),
         tuple(tuple(part["halo"]) for part in counts),
-        _hosts(comm, len(counts), hosts),
+        tuple(of_parts),
         tuple(_loads([part["loads"] for part in counts], slack)),
     )
 
@@ -181,12 +186,6 @@ def _loads(
             sums, heaviest = zip(*found, strict=True)
             if any(sums):
                 yield Load(name, node_type, sums, max(heaviest), slack.get(name))
-
-
-def _hosts(comm: Communicator, parts: int, hosts: int | None) -> tuple[int, ...]:
-    if hosts is not None:
-        return tuple(part * hosts // parts for part in range(parts))
-    return tuple(comm.hosts) if parts == comm.size else (0,) * parts
 
 
 def _count(part: Part) -> dict[str, Any]:

@@ -47,7 +47,17 @@ class ReadingSlice:
 
     @cached_property
     def relations(self) -> list[InEdges]:
-        return [self._relation(number) for number in range(self.schema.num_relations)]
+        found, first = [], self.lists.book.nodes_of(self.rank).start
+        for number in range(self.schema.num_relations):
+            lists = self.lists.book.nodes_of(self.rank, number)
+            rows = range(lists.start - first, lists.stop - first)
+            edges = self.in_edges.edges(rows)
+            at = slice(edges.start, edges.stop)
+            indptr = self.in_edges.indptr[rows.start : rows.stop + 1]
+            if edges.start:
+                indptr = indptr - edges.start
+            found.append(InEdges(indptr, self.in_edges.indices[at], self.in_edges.explicit_edge_ids()[at]))
+        return found
 
     def nodes_of(self, node_type: int) -> range:
         """Returns the original ids of this rank's nodes of a type, given by number."""
@@ -84,16 +94,6 @@ class ReadingSlice:
             (),
             values.dtype,
         )
-
-    def _relation(self, number: int) -> InEdges:
-        lists, first = self.lists.book.nodes_of(self.rank, number), self.lists.book.nodes_of(self.rank).start
-        rows = range(lists.start - first, lists.stop - first)
-        edges = self.in_edges.edges(rows)
-        at = slice(edges.start, edges.stop)
-        indptr = self.in_edges.indptr[rows.start : rows.stop + 1]
-        if edges.start:
-            indptr = indptr - edges.start
-        return InEdges(indptr, self.in_edges.indices[at], self.in_edges.explicit_edge_ids()[at])
 
 
 def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
@@ -227,14 +227,6 @@ def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
     return bounds.clamp_(max=nodes)
 
 
-@dataclass(frozen=True)
-class GroupedIds:
-    """Ids of members of any groups."""
-
-    id: Tensor  # [n] int64, the id of each member in its group
-    group: Tensor  # [n] int64, the numbers of the groups
-
-
 @dataclass(frozen=True, eq=False)
 class JointIds:
     """Numbers the members of several groups by rank, group and id. A group is a node type, whose
@@ -264,11 +256,12 @@ class JointIds:
         rank = torch.searchsorted(bounds, ids.to(torch.int64), right=True) - 1
         return ids.to(dtype) + self._shifts[rank, group].to(dtype)
 
-    def apart(self, joint: Tensor) -> GroupedIds:
+    def apart(self, joint: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the ids of members in their groups, and the groups' numbers."""
         if len(self.bounds) == 1:
-            return GroupedIds(joint, torch.zeros(joint.numel(), dtype=torch.int64))
+            return joint, torch.zeros(joint.numel(), dtype=torch.int64)
         group, rank = self.book.type_of(joint), self.book.owner(joint)
-        return GroupedIds(joint - self._shifts[rank, group], group)
+        return joint - self._shifts[rank, group], group
 
     @cached_property
     def _shifts(self) -> Tensor:

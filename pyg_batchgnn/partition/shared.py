@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, share_on_host
-from pyg_batchgnn.data import attribute_array, attribute_of
+from pyg_batchgnn.comm import Communicator, Field, share_on_host
+from pyg_batchgnn.data import attribute_array
 from pyg_batchgnn.partition.part import Part
 from pyg_batchgnn.types import Group
 
@@ -19,19 +17,7 @@ from pyg_batchgnn.types import Group
 _ALIGN = 64
 
 
-@dataclass(frozen=True)
-class ArraySpec:
-    """An array's type and shape."""
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-
-    @property
-    def bytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
-
-
-def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dict[int, dict[str, Tensor]]:
+def allocate_on_host(comm: Communicator, arrays: Mapping[str, Field]) -> dict[int, dict[str, Tensor]]:
     """Allocates arrays of every rank of this host in shared memory, all zeros. Collective.
 
     A rank fills its own and then calls ``comm.barrier()``, after which the others read them; they
@@ -46,7 +32,7 @@ def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dic
     return {
         rank: _cut(
             block,
-            {name: ArraySpec(getattr(torch, dtype), tuple(shape)) for name, dtype, shape in wanted[rank]},
+            {name: Field(getattr(torch, dtype), tuple(shape)) for name, dtype, shape in wanted[rank]},
         )
         for rank, block in blocks.items()
     }
@@ -56,7 +42,7 @@ def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, 
     """Copies this rank's arrays to shared memory, where all ranks of the host read them.
     Collective. The caller lets go of the originals and uses its own shared ones instead. Returns
     the arrays by rank of this host and name."""
-    specs = {name: ArraySpec(array.dtype, tuple(array.shape)) for name, array in arrays.items()}
+    specs = {name: Field(array.dtype, tuple(array.shape)) for name, array in arrays.items()}
     found = allocate_on_host(comm, specs)
     for name, array in arrays.items():
         found[comm.rank][name].copy_(array)
@@ -73,23 +59,23 @@ def share_attributes(part: Part, comm: Communicator) -> dict[int, dict[Group, di
         for group, tables in part.attributes.items()
         for name, table in tables.items()
     }
-    return {rank: _grouped(shared, part) for rank, shared in share_arrays(comm, arrays).items()}
-
-
-def _grouped(arrays: Mapping[str, Tensor], part: Part) -> dict[Group, dict[str, Tensor]]:
-    found: dict[Group, dict[str, Tensor]] = {group: {} for group in part.attributes}
-    for array, tensor in arrays.items():
-        if attribute := attribute_of(array):
-            group, name = attribute
-            found[group][name] = ops.rows_like(part.attributes[group][name], tensor)
-    return found
+    return {
+        rank: {
+            group: {
+                name: ops.rows_like(table, shared[attribute_array(group, name)])
+                for name, table in tables.items()
+            }
+            for group, tables in part.attributes.items()
+        }
+        for rank, shared in share_arrays(comm, arrays).items()
+    }
 
 
 def _padded(size: int) -> int:
     return -(-size // _ALIGN) * _ALIGN
 
 
-def _cut(block: Tensor, specs: Mapping[str, ArraySpec]) -> dict[str, Tensor]:
+def _cut(block: Tensor, specs: Mapping[str, Field]) -> dict[str, Tensor]:
     found, at = {}, 0
     for name, spec in specs.items():
         found[name] = block[at : at + spec.bytes].view(spec.dtype).view(spec.shape)

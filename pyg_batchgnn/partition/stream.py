@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -63,7 +62,10 @@ class OwnerStream:
         return self._owner
 
     def _types(self, weight: Tensor) -> Iterator[TypeStream]:
+        targets = self._part.schema.target_types
         for number in range(self._part.schema.num_types):
+            into = zip(self._dataset.edge_sets, targets, strict=True)
+            edges = sum(one.num_edges for one, target in into if target == number)
             yield TypeStream(
                 self._comm,
                 self._part,
@@ -71,15 +73,10 @@ class OwnerStream:
                 neighbours_of(self._part, number),
                 self._owner,
                 weight,
-                self._count(number),
+                (self._dataset.node_sets[number].num_nodes, edges),
                 self._parts,
                 ops.to_signed(self._seed),
             )
-
-    def _count(self, number: int) -> TypeCount:
-        ends = zip(self._dataset.edge_sets, self._part.schema.target_types, strict=True)
-        edges = sum(one.num_edges for one, target in ends if target == number)
-        return TypeCount(self._dataset.node_sets[number].num_nodes, edges)
 
 
 #: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
@@ -91,11 +88,6 @@ ROUNDS, NODES = 64, 32
 _Assign = Callable[[range, Tensor, Tensor], None]
 
 
-class TypeCount(NamedTuple):
-    nodes: int
-    edges: int
-
-
 @dataclass(frozen=True)
 class TypeStream:
     comm: Communicator  # the communicator of all ranks
@@ -104,7 +96,7 @@ class TypeStream:
     in_edges: InEdges  # their in-neighbours by joint ids, one row per node of the slice
     owner: Tensor  # [n] int32, the part of every node of the slice, written to
     weight: Tensor  # [n, k] int32, what every node of the slice adds to the k loads of its part
-    count: TypeCount  # the nodes of the type in the whole graph, and their in-edges
+    count: tuple[int, int]  # the nodes of the type in the whole graph, and their in-edges
     parts: int  # the number of parts
     key: int  # signed 64 bits, decides between equally good parts
 
@@ -163,8 +155,8 @@ class TypeStream:
             begin = self.part.nodes_of(self.node_type).start - self.part.rows_of(self.node_type).start
             node = torch.arange(begin + rows.start, begin + rows.stop)
             indptr = self.in_edges.indptr[rows.start : rows.stop + 1]
-            ids = self.part.nodes.apart(source)
-            neighbours = Neighbours(indptr - int(indptr[0]), ids.id, owner, ids.group)
+            ids, types = self.part.nodes.apart(source)
+            neighbours = Neighbours(indptr - int(indptr[0]), ids, owner, types)
             state = StreamState(
                 *(self.parts, seed, load.clone(), total.clone(), self.weight[at, 2] > 0),
                 *(schema, schema.node_types[self.node_type]),
@@ -179,7 +171,7 @@ class TypeStream:
         own = self.part.rows_of(self.node_type)
         nodes, edges = own.stop - own.start, self.in_edges.indices.numel()
         most = rows_per_round(16, self.comm.size)
-        enough = min(ROUNDS, self.count.nodes // (NODES * self.comm.size))
+        enough = min(ROUNDS, self.count[0] // (NODES * self.comm.size))
         rounds = self.comm.max(max(1, enough, -(-edges // most), -(-nodes // most)))
         weight = self.in_edges.indptr[own.start : own.stop + 1] + torch.arange(nodes + 1)
         marks = int(weight[-1]) * torch.arange(rounds + 1) // rounds

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.comm import Communicator, Field, MessageKind
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.partition import ArraySpec, Part, allocate_on_host, own_rounds
+from pyg_batchgnn.partition import Part, allocate_on_host, own_rounds
 from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.graph import TypedGraph
 from pyg_batchgnn.store.part_times import own_attribute
@@ -49,16 +49,16 @@ def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
     return HybridTopology(TypedGraph(part.schema, sizes, relations), internal)
 
 
-def _specs(part: Part) -> dict[str, ArraySpec]:
+def _specs(part: Part) -> dict[str, Field]:
     nodes: list[int] = part.book.sizes.sum(0).tolist()
     ids = ops.id_dtype(max(nodes))
     specs = {}
     for number, (target, edges) in enumerate(zip(part.schema.target_types, part.edge_counts, strict=True)):
-        specs[f"indptr/{number}"] = ArraySpec(torch.int64, (nodes[target] + 1,))
-        specs[f"indices/{number}"] = ArraySpec(ids, (edges,))
-        specs[f"edge_ids/{number}"] = ArraySpec(ops.id_dtype(edges), (edges,))
+        specs[f"indptr/{number}"] = Field(torch.int64, (nodes[target] + 1,))
+        specs[f"indices/{number}"] = Field(ids, (edges,))
+        specs[f"edge_ids/{number}"] = Field(ops.id_dtype(edges), (edges,))
     for number, count in enumerate(nodes):
-        specs[f"internal/{number}"] = ArraySpec(part.book.id_dtype, (count,))
+        specs[f"internal/{number}"] = Field(part.book.id_dtype, (count,))
     return specs
 
 
@@ -176,7 +176,7 @@ def replicate_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tenso
     comm, leader = store.comm, store.comm.ranks_of_host[0]
     own = own_attribute(store, name)
     specs = {
-        str(at): ArraySpec(values.dtype, (store.num_rows[group], *values.shape[1:]))
+        str(at): Field(values.dtype, (store.num_rows[group], *values.shape[1:]))
         for at, (group, values) in enumerate(own.items())
     }
     shared = allocate_on_host(comm, specs if leader == comm.rank else {})[leader]

@@ -282,7 +282,7 @@ def test_a_killed_conversion_goes_on(tmp_path: Path) -> None:
         assert not (tmp_path / "data").exists()
     partial = tmp_path / ".data.converting"
     done = {file: file.stat().st_mtime_ns for file in partial.rglob("*.npy") if "work" not in file.parts}
-    assert len(done) >= 4
+    assert len(done) >= 3
     convert(said, tmp_path / "data")
     assert not partial.exists()
     again = {tmp_path / "data" / file.relative_to(partial): when for file, when in done.items()}
@@ -326,7 +326,7 @@ def test_two_processes_do_not_make_one_folder(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "data", {})
     with pytest.raises(DatasetError, match="another process is making it"):
         convert(said, tmp_path / "data")
-    journal.remove()
+    journal.close()
     convert(said, tmp_path / "data")
     with pytest.raises(DatasetError, match="exists already"):
         convert(said, tmp_path / "data")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -170,23 +169,16 @@ def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
 # The undirected graph of a data set: all relations together, parallel edges merged into weights.
 
 
-class _Ends(NamedTuple):
-    """The ends of edges, by joint ids."""
-
-    source: Tensor
-    target: Tensor
-
-
 def symmetric_graph(comm: Communicator, part: ReadingSlice, node_weight: Tensor) -> RankGraph:
     """Returns the undirected graph. Collective. An edge of any direction and relation makes two
     nodes neighbours. Its weight counts these edges, so that the weight of a cut is the number of
     stored edges cut. ``node_weight`` is [n, k] int32."""
     bounds, own = part.book.part_offsets, part.book.nodes_of(part.rank)
     indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
-    for ends in _pieces(comm, part):
-        found = send(comm, ends.source, group_by_range(ends.source, bounds)).rows
+    for source, target in _pieces(comm, part):
+        found = send(comm, source, group_by_range(source, bounds)).rows
         ops.count_values(found, own.start, indptr[1:])
-        ops.count_values(ends.target, own.start, indptr[1:])
+        ops.count_values(target, own.start, indptr[1:])
     torch.cumsum(indptr, 0, out=indptr)
     ids = _neighbours(comm, part, indptr)
     release_memory()
@@ -202,17 +194,18 @@ def _neighbours(comm: Communicator, part: ReadingSlice, indptr: Tensor) -> Tenso
     ids = torch.empty(int(indptr[-1]), dtype=ops.id_dtype(part.book.num_nodes))
     ops.advise_huge_pages(ids)  # written to at random
     cursor = indptr[:-1].clone()
-    for ends in _pieces(comm, part):
-        away = torch.stack([ends.source, ends.target], dim=1)
-        found = send(comm, away, group_by_range(ends.source, bounds)).rows
+    for source, target in _pieces(comm, part):
+        away = torch.stack([source, target], dim=1)
+        found = send(comm, away, group_by_range(source, bounds)).rows
         ops.append_neighbours(found, own.start, cursor, ids)
         ops.append_neighbours(away.flip(1).contiguous(), own.start, cursor, ids)
     return ids
 
 
-def _pieces(comm: Communicator, part: ReadingSlice) -> Iterator[_Ends]:
+def _pieces(comm: Communicator, part: ReadingSlice) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yields the sources and the targets of this rank's edges by joint ids, in rounds."""
     edges, own = part.in_edges, part.book.nodes_of(part.rank)
     dtype = edges.indices.dtype
     target = part.by_list(torch.arange(own.start, own.stop, dtype=dtype))
     for piece in own_rounds(comm, edges.num_edges, 2 * dtype.itemsize, part.total_edges):
-        yield _Ends(edges.indices[piece.start : piece.stop], along_edges(edges, target, piece))
+        yield edges.indices[piece.start : piece.stop], along_edges(edges, target, piece)
