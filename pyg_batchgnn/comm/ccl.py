@@ -58,15 +58,19 @@ def why_unavailable() -> str | None:
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     """Makes a backend for a group, for torch.distributed. Collective. Raises CclMissingError, a
     TimeoutError if a rank did not come, or a RuntimeError of oneCCL."""
+    global _chosen
     if importlib.util.find_spec(BINDINGS):
-        return _intels_create()(store, rank, size, timeout)
+        importlib.import_module(BINDINGS)  # registers Intel's function that makes groups
+        return dist.Backend._plugins["CCL"].creator_fn(store, rank, size, timeout)
     if problem := why_unavailable():
         raise CclMissingError(f"backend 'ccl': {problem}")
     own = RankFacts.own(None if _chosen is None else _chosen.shared)
     ranks = exchange_facts(store, rank, size, timeout, own)
     choice = choose_transport(ranks, own, whole_world=size == int(os.environ.get("WORLD_SIZE", size)))
     if _chosen is None:
-        _configure(choice, rank)
+        _chosen = choice
+        apply(settings(find_libraries(), choice))
+        log.log(logging.INFO if rank == 0 else logging.DEBUG, "ccl: %s", choice)
     made = _extension().create(store, rank, size, timeout)
     _unname_shared_memory()
     return made
@@ -79,13 +83,6 @@ def rest() -> None:
     ``std::terminate``, and the job would fail after all its work."""
     if _extension.cache_info().currsize:
         _extension().rest()
-
-
-def _configure(choice: TransportChoice, rank: int) -> None:
-    global _chosen
-    _chosen = choice
-    apply(settings(find_libraries(), choice))
-    log.log(logging.INFO if rank == 0 else logging.DEBUG, "ccl: %s", choice)
 
 
 @cache
@@ -107,13 +104,6 @@ def _unname_shared_memory() -> None:
 def _extension() -> Any:
     ctypes.CDLL(str(find_libraries().oneccl), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
     return importlib.import_module(_EXTENSION)
-
-
-@cache
-def _intels_create() -> Any:
-    """Returns Intel's function that makes groups. Importing its package registers it."""
-    importlib.import_module(BINDINGS)
-    return dist.Backend._plugins["CCL"].creator_fn
 
 
 #: The packages with which the backend is built and tested. The extra "ccl" installs them.

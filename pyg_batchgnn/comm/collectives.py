@@ -79,7 +79,8 @@ class Collectives:
                 (rows of packed words, for example). They are counted in place of rows, and the
                 receiver is told.
         """
-        return self._exchanges.run(self._exchange(rows, counts, header, allocate, items))
+        whole = as_header(header)
+        return self._exchanges.run(lambda: exchange_rows(self._channel, rows, counts, whole, allocate, items))
 
     def start_exchange(
         self,
@@ -91,18 +92,10 @@ class Collectives:
     ) -> Handle[Received]:
         """Starts an `exchange` on the communicator's own thread. Leave the rows alone until its
         end."""
-        return self._exchanges.start(self._exchange(rows, counts, header, allocate, items))
-
-    def _exchange(
-        self,
-        rows: Tensor | Sequence[Tensor],
-        counts: Sequence[int] | None,
-        header: HeaderLike,
-        allocate: Allocate,
-        items: Sequence[int] | None,
-    ) -> Callable[[], Received]:
         whole = as_header(header)
-        return lambda: exchange_rows(self._channel, rows, counts, whole, allocate, items)
+        return self._exchanges.start(
+            lambda: exchange_rows(self._channel, rows, counts, whole, allocate, items)
+        )
 
     def all_gather(self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL) -> Received:
         """Gathers the rows of every rank on every rank. Their numbers may differ, the dtype and the
@@ -439,42 +432,28 @@ def barrier(channel: Channel, header: Header) -> None:
 
 def check_agreement(channel: Channel, values: Mapping[str, Any], header: Header) -> None:
     """All ranks see the same answers, so all of them raise or none."""
-    answers = gather_values(channel, dict(values), header, Operation.AGREEMENT)
-    differing = sorted({name for answer in answers for name in answer if _differs(answers, name)})
-    if not differing:
+    texts = {name: json.dumps(value, sort_keys=True) for name, value in values.items()}
+    answers: list[dict[str, str]] = gather_values(channel, texts, header, Operation.AGREEMENT)
+    names = sorted({name for answer in answers for name in answer})
+    said = {name: [answer.get(name, "nothing") for answer in answers] for name in names}
+    said = {name: by_rank for name, by_rank in said.items() if len(set(by_rank)) > 1}
+    if not said:
         return
-    reference = {name: _most_common([answer.get(name) for answer in answers]) for name in differing}
-    odd = [
-        rank
-        for rank, answer in enumerate(answers)
-        if any(_text(answer.get(name)) != reference[name] for name in differing)
-    ]
-    lines = []
-    for name in differing:
-        by_text: dict[str, list[int]] = {}
-        for rank, answer in enumerate(answers):
-            by_text.setdefault(_text(answer[name]) if name in answer else "nothing", []).append(rank)
-        lines.append(f"{name}: " + ", ".join(f"{text} on {_ranks(ranks)}" for text, ranks in by_text.items()))
+    lines, odd = list[str](), set[int]()
+    for name, by_rank in said.items():
+        common, ranks = max(by_rank, key=by_rank.count), dict[str, list[int]]()
+        for rank, text in enumerate(by_rank):
+            ranks.setdefault(text, []).append(rank)
+        odd.update(rank for text, of in ranks.items() if text != common for rank in of)
+        words = (
+            f"{text} on rank{'s' if len(of) > 1 else ''} {', '.join(map(str, of))}"
+            for text, of in ranks.items()
+        )
+        lines.append(f"{name}: {', '.join(words)}")
     raise AgreementError(
-        f"ranks were given different arguments: {'; '.join(lines)}; start every rank with the same", odd
+        f"ranks were given different arguments: {'; '.join(lines)}; start every rank with the same",
+        sorted(odd),
     )
-
-
-def _differs(answers: list[dict[str, Any]], name: str) -> bool:
-    return any(name not in answer for answer in answers) or len({_text(a[name]) for a in answers}) > 1
-
-
-def _most_common(values: list[Any]) -> str:
-    texts = [_text(value) for value in values]
-    return max(texts, key=texts.count)
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
-def _ranks(ranks: list[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
 #: Makes the error that every rank raises, from the text of each rank that failed, by rank.

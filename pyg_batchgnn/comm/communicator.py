@@ -113,17 +113,16 @@ class Communicator(Collectives):
         the calls. While a job is under way only jobs may use the communicator, so that the order of
         exchanges does not depend on timing. A job that raises breaks the communicator, and its
         peers are told which rank raised what."""
-        return self._jobs.start(lambda: self._run_to_end(job))
 
-    def _run_to_end(self, job: Callable[[], T]) -> T:
-        try:
-            return job()
-        except CommError:
-            raise
-        except BaseException as error:
-            if self.size > 1:
-                self._channel.fail(self._raised(error))
-            raise
+        def run_to_end() -> T:
+            try:
+                return job()
+            except BaseException as error:
+                if self.size > 1 and not isinstance(error, CommError):
+                    self._channel.fail(self._raised(error))
+                raise
+
+        return self._jobs.start(run_to_end)
 
     def _raised(self, error: BaseException) -> CommError:
         return CommError(f"rank {self.rank} (host {self.host}) raised {named(error)}", [self.rank])

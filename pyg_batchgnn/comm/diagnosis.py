@@ -125,8 +125,9 @@ def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
         sentences.append("the store does not answer: the process that hosts it may be the one that is gone")
     ending = f"rank {evidence.rank} waited {evidence.waited:.1f} s of {evidence.timeout:.0f} s "
     ending += f"in communicator {evidence.communicator!r}"
-    if (said := _first_sentence(evidence.text)) and not evidence.timed_out:
-        ending += f"; the transport says: {said}"
+    if evidence.text and not evidence.timed_out:  # without gloo's source file and advice
+        said = re.sub(r"^\[[^\]]*/[^\]]*\] ", "", evidence.text.splitlines()[0]).split(". ", 1)[0]
+        ending += f"; the transport says: {said}" if said else ""
     ranks = tuple(peer.rank for peer in guilty)
     return Failure(evidence.rank, ranks, exchange, "; ".join([*sentences, ending]))
 
@@ -166,12 +167,6 @@ def _last(evidence: Evidence, status: RankStatus) -> str:
         return f"went on to exchange {status.exchange} ({status.text})"
     last = f"; it last entered exchange {status.exchange} ({status.text})" if status.exchange else ""
     return f"never entered {at}{last}"
-
-
-def _first_sentence(text: str) -> str:
-    """Removes gloo's source file and advice from a text."""
-    line = text.splitlines()[0] if text else ""
-    return re.sub(r"^\[[^\]]*/[^\]]*\] ", "", line).split(". ", 1)[0]
 
 
 #: The key that the first rank to leave sets.

@@ -141,8 +141,8 @@ class BackendMailbox:
     def swap(self) -> Sequence[Message]:
         receives = np.empty(self._shape, np.int64)
         ranks, each = self._shape
-        flat = (torch.from_numpy(messages.reshape(-1)) for messages in (receives, self._sends))
-        self._transport.all_to_all(*flat, [each] * ranks, [each] * ranks)
+        out, rows = (torch.from_numpy(words.reshape(-1)) for words in (receives, self._sends))
+        self._transport.all_to_all(out, rows, [each] * ranks, [each] * ranks)
         return [Message(words) for words in receives]
 
 

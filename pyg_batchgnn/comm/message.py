@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -192,20 +192,11 @@ class KindCounts:
         return KindCounts(*map(operator.sub, astuple(self), astuple(other)))
 
 
-class Counts(Mapping[MessageKind, KindCounts]):
+class Counts(dict[MessageKind, KindCounts]):
     """The counts by kind at one moment, or between two moments (``later - earlier``)."""
 
     def __init__(self, by_kind: Mapping[MessageKind, KindCounts]) -> None:
-        self._by_kind = {kind: by_kind.get(kind, KindCounts()) for kind in MessageKind}
-
-    def __getitem__(self, kind: MessageKind) -> KindCounts:
-        return self._by_kind[kind]
-
-    def __iter__(self) -> Iterator[MessageKind]:
-        return iter(self._by_kind)
-
-    def __len__(self) -> int:
-        return len(self._by_kind)
+        super().__init__({kind: by_kind.get(kind, KindCounts()) for kind in MessageKind})
 
     def __add__(self, other: Counts) -> Counts:
         return Counts({kind: self[kind] + other[kind] for kind in self})

@@ -93,7 +93,12 @@ def _read_about(path: Path) -> dict[str, Any]:
 def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: _read_member(path, archive, key) for key in archive.files}
+            arrays = {}
+            for key in archive.files:
+                try:
+                    arrays[key] = np.asarray(archive[key])
+                except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError) as error:
+                    raise broken(path, key, f"cannot be read ({error})", _RESTORE) from error
     except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
         if isinstance(error, DatasetError):
             raise
@@ -115,13 +120,6 @@ def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
             fact = f"is {arrays[key].dtype} {list(arrays[key].shape)}, the JSON says {dtype} {shape}"
             raise broken(path, key, fact, _RESTORE)
     return arrays
-
-
-def _read_member(path: Path, archive: Any, key: str) -> np.ndarray:
-    try:
-        return np.asarray(archive[key])
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError) as error:
-        raise broken(path, key, f"cannot be read ({error})", _RESTORE) from error
 
 
 def _features(path: Path, arrays: dict[str, np.ndarray], feature_dim: int | None, seed: int) -> Tensor:

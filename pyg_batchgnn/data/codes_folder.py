@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -21,15 +22,13 @@ from pyg_batchgnn.data.codes import (
 )
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.files import (
-    META_FILE,
     ArrayPromise,
     PromisedWriter,
     new_file,
-    promise_of,
     write_tensor,
 )
 from pyg_batchgnn.data.folder import FolderReader, open_folder
-from pyg_batchgnn.data.folder_convert import link_or_copy
+from pyg_batchgnn.data.folder_convert import place_others
 from pyg_batchgnn.data.folder_write import temporary_folder
 from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, decoding_array, edge_array, write_meta
 from pyg_batchgnn.types import EDGE_FEATURES, EDGES, FEATURES, NODES, Group
@@ -87,24 +86,20 @@ def quantize_folder(
     return wanted.write_folder(tables, reader.meta.arrays, write)
 
 
-@dataclass(frozen=True, eq=False)
-class CodedFile:
-    """One file of a table: of its numbers, the array of its codes in the new folder, and its
-    rows."""
+class CodedFile(NamedTuple):
+    """One file of a table that is quantised."""
 
     file: Path
-    array: str
+    array: str  # of its codes in the new folder
     source: WideRows
 
 
-@dataclass(frozen=True, eq=False)
-class CodedTable:
-    """A table that is quantised: the attribute, the array of its scales and offsets in the new
-    folder, and the files of its rows, whose columns are the same."""
+class CodedTable(NamedTuple):
+    """A table that is quantised."""
 
-    name: str
-    array: str
-    files: Sequence[CodedFile]
+    name: str  # of the attribute
+    array: str  # of its scales and offsets in the new folder
+    files: Sequence[CodedFile]  # of its rows, whose columns are the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +161,13 @@ class CodesRequest:
                 raise
             except (TypeError, ValueError) as error:  # about values; the message names the file
                 raise DatasetError(str(error)) from error
-            write_meta(folder, {**self._place_others(folder, gone, known), **arrays})
+
+            def report(done: int, total: int) -> None:
+                if self.progress is not None:
+                    self.progress("other files", done, total)
+
+            others, _ = place_others(self.source, folder, gone, known, self.links, report)
+            write_meta(folder, {**others, **arrays})
         return QuantizationReport(tuple(found))
 
     def _write_codes(
@@ -193,24 +194,6 @@ class CodesRequest:
             arrays[one.array] = out.promise
         arrays[table.array] = write_tensor(new_file(folder, table.array), encoder.decoding)
         return encoder.report()
-
-    def _place_others(
-        self, folder: Path, gone: set[Path], known: Mapping[str, ArrayPromise]
-    ) -> dict[str, ArrayPromise]:
-        """Links or copies the files that stay as they are. Returns the promises of their arrays."""
-        files = [file for file in sorted(self.source.rglob("*")) if file.is_file()]
-        files = [file for file in files if file not in gone and file != self.source / META_FILE]
-        total, done, arrays = sum(file.stat().st_size for file in files), 0, dict[str, ArrayPromise]()
-        for file in files:
-            target = folder / file.relative_to(self.source)
-            link_or_copy(file, target, self.links, lambda _: None)
-            done += file.stat().st_size
-            if file.suffix == ".npy":
-                array = file.relative_to(self.source).with_suffix("").as_posix()
-                arrays[array] = known.get(array) or promise_of(target)
-            if self.progress is not None:
-                self.progress("other files", done, total)
-        return arrays
 
 
 def _table(reader: FolderReader, group: Group, name: str) -> CodedTable:

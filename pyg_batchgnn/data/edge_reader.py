@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.files import NpyHeader, read_header
+from pyg_batchgnn.data.files import NpyHeader, check_size, read_header
 from pyg_batchgnn.data.parquet import ENDS, columns_of_edges, count_rows, parquet_pieces
 
 
@@ -81,11 +81,7 @@ def _header(path: Path, array: str) -> NpyHeader:
         header = read_header(stream, path, array)
     if header.dtype.kind not in "iu":
         raise broken(path, array, f"dtype is {header.dtype}, expected int32 or int64", "store integers")
-    size, wanted = path.stat().st_size, header.offset + header.nbytes
-    if size != wanted:
-        state = "truncated" if size < wanted else "too long"
-        fact = f"file is {state}: {size} bytes, its header promises {wanted}"
-        raise broken(path, array, fact, "copy or write the file again")
+    check_size(path, array, header)
     return header
 
 

@@ -354,15 +354,15 @@ class FolderReader:
                 continue
             array = attribute_array(group, name)
             other = self.files.get(array)
-            values = self.open(name, array)
-            if values is None:
+            stored = self.open(name, array)
+            if stored is None:
                 continue
             if other is not None:
                 fact = f"{Path(other).relative_to(self.path)} is there too"
                 if name in self._columns.get(group, {}):
                     fact = f"is a column of {Path(other).name} too"
                 raise self.error(name, fact)
-            tables[group][name] = convert(values.numpy(), self.file(name), name)
+            tables[group][name] = convert(stored.numpy(), self.file(name), name)
         for array in self.arrays_in(DECODING_FOLDER):
             group, name = self.known(array, decoded_by(array), tables)
             if name not in tables[group]:

@@ -7,7 +7,7 @@ import functools
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -269,26 +269,42 @@ class _Conversion:
 
     def _place(self, journal: Journal) -> Made:
         """Links or copies all other files. The facts promise the arrays."""
-        root, known = self._folder.path, self._folder.meta.arrays
-        promises, sizes = {}, {"linked": 0, "copied": 0}
-        gone = {root / META_FILE, *(file for one in self._readers.values() if one for file in one.files)}
-        files = [file for file in sorted(root.rglob("*")) if file.is_file() and file not in gone]
-        total, done = sum(file.stat().st_size for file in files), 0
-        for file in files:
-            target = journal.folder / file.relative_to(root)
+        gone = {file for one in self._readers.values() if one for file in one.files}
+        report = functools.partial(self._progress, "other files")
+        known = self._folder.meta.arrays
+        promises, sizes = place_others(self._folder.path, journal.folder, gone, known, self._links, report)
+        return {"promises": {array: one.to_json() for array, one in promises.items()}, **sizes}, []
 
-            def report(more: int, before: int = done) -> None:
-                self._progress("other files", before + more, total)
 
-            is_linked = link_or_copy(file, target, self._links, report)
-            done += file.stat().st_size
-            self._progress("other files", done, total)
-            sizes["linked" if is_linked else "copied"] += file.stat().st_size
-            if file.suffix == ".npy":
-                array = file.relative_to(root).with_suffix("").as_posix()
-                promises[array] = (known.get(array) or promise_of(target)).to_json()
-                self._progress("checksums", done, total)
-        return {"promises": promises, **sizes}, []
+def place_others(
+    source: Path,
+    folder: Path,
+    gone: Collection[Path],
+    known: Mapping[str, ArrayPromise],
+    links: bool,
+    report: Callable[[int, int], None],
+) -> tuple[dict[str, ArrayPromise], dict[str, int]]:
+    """Links or copies all files of a folder but META.json and those that are ``gone``. ``known``:
+    what META.json promises. ``report``: told the bytes that are done, and all. Returns what to
+    promise of the arrays, and the bytes "linked" and "copied"."""
+    promises, sizes = dict[str, ArrayPromise](), {"linked": 0, "copied": 0}
+    files = [file for file in sorted(source.rglob("*")) if file.is_file() and file not in gone]
+    files = [file for file in files if file != source / META_FILE]
+    total, done = sum(file.stat().st_size for file in files), 0
+
+    def report_more(before: int, more: int) -> None:
+        report(before + more, total)
+
+    for file in files:
+        target = folder / file.relative_to(source)
+        is_linked = link_or_copy(file, target, links, functools.partial(report_more, done))
+        done += file.stat().st_size
+        sizes["linked" if is_linked else "copied"] += file.stat().st_size
+        if file.suffix == ".npy":
+            array = file.relative_to(source).with_suffix("").as_posix()
+            promises[array] = known.get(array) or promise_of(target)
+        report(done, total)
+    return promises, sizes
 
 
 def _reader(folder: FolderReader, group: Group) -> EdgeReader | None:

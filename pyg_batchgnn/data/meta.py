@@ -11,14 +11,18 @@ from urllib.parse import quote, unquote
 
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.files import META_FILE, ArrayPromise, promise_of, read_json, write_json
+from pyg_batchgnn.data.files import META_FILE, ArrayPromise, MetaFormat, promise_of, read_json
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
-FORMAT = "pyg_batchgnn.dataset"
 #: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
 #: Version 4 has tables of int8 codes, which releases before it would take for features.
 VERSION, TYPED_VERSION, CODES_VERSION = 2, 3, 4
-READABLE = (2, 3, 4)
+FORMAT = MetaFormat(
+    "pyg_batchgnn.dataset",
+    (VERSION, TYPED_VERSION, CODES_VERSION),
+    "write_folder",
+    "make the folder again",
+)
 #: The type that counts of a homogeneous graph are of.
 _NODE = HOMOGENEOUS.node_types[0]
 
@@ -62,12 +66,7 @@ def read_meta(folder: Path) -> Meta:
     if not path.is_file():
         return Meta()
     content = read_json(path)
-    if content.get("format", FORMAT) != FORMAT:
-        fact = f"is {content['format']!r}, expected {FORMAT!r}"
-        raise broken(path, "format", fact, "this folder holds something else: give a data set's folder")
-    if content.get("version", VERSION) not in READABLE:
-        fact = f"is {content['version']!r}, this release reads {', '.join(map(str, READABLE))}"
-        raise broken(path, "version", fact, "update pyg_batchgnn or make the folder again")
+    FORMAT.check(path, {"format": FORMAT.name, "version": VERSION, **content})
     if "format" in content and not isinstance(content.get("arrays"), dict):
         raise broken(path, "arrays", "missing or not an object", "make the folder again")
     return Meta(
@@ -94,18 +93,16 @@ def write_meta(folder: Path, meta: Meta) -> None:
     num_edges = {str(group): _num_edges(meta.arrays, group) for group in schema.edge_groups}
     has_codes = any(array.startswith(f"{DECODING_FOLDER}/") for array in meta.arrays)
     content = {
-        "format": FORMAT,
-        "version": CODES_VERSION if has_codes else TYPED_VERSION if typed else VERSION,
         **(schema.to_json() if typed else {}),
         "name": meta.name,
         "source": meta.source,
         "num_nodes": dict(meta.num_nodes) if typed else meta.num_nodes.get(_NODE),
         "num_edges": num_edges if typed else next(iter(num_edges.values())),
         "num_classes": dict(meta.num_classes) if typed else meta.num_classes.get(_NODE),
-        "arrays": {array: promise.to_json() for array, promise in sorted(meta.arrays.items())},
         "origin": dict(meta.origin),
     }
-    write_json(folder / META_FILE, content)
+    version = CODES_VERSION if has_codes else TYPED_VERSION if typed else VERSION
+    FORMAT.write(folder, version, content, meta.arrays)
 
 
 def _num_edges(arrays: Mapping[str, ArrayPromise], group: Group) -> int:

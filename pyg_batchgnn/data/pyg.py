@@ -93,7 +93,12 @@ def _from_hetero_data(data: HeteroData, name: str, num_classes: int | Mapping[st
     if not node_types:
         raise broken(name, "data", "has no node types", "add one, for instance data['paper'].x = x")
     nodes = [_node_set(data, name, node_type, classes.get(node_type)) for node_type in node_types]
-    edges = [_edge_set(data, name, edge_type) for edge_type in edge_types]
+    edges = []
+    for edge_type in edge_types:
+        store, where = data[edge_type], f"data[{edge_type!r}]"
+        one = EdgeSet(edge_type, _edges_of(name, store, f"{where}.edge_index"))
+        reader = _Reader(name, where, data, store, {one.group: one.num_edges})
+        edges.append(replace(one, tables=reader.tables[one.group]))
     source = "A torch_geometric.data.HeteroData given by the caller."
     try:
         dataset = Dataset(name, tuple(nodes), tuple(edges), source)
@@ -112,13 +117,6 @@ def _node_set(data: HeteroData, name: str, node_type: str, num_classes: int | No
     tables = reader.tables[group]
     classes = count_classes(tables) if num_classes is None else num_classes
     return NodeSet(node_type, int(store.num_nodes), tables, reader.splits, classes)
-
-
-def _edge_set(data: HeteroData, name: str, edge_type: tuple[str, str, str]) -> EdgeSet:
-    store, where = data[edge_type], f"data[{edge_type!r}]"
-    edges = EdgeSet(edge_type, _edges_of(name, store, f"{where}.edge_index"))
-    reader = _Reader(name, where, data, store, {edges.group: edges.num_edges})
-    return replace(edges, tables=reader.tables[edges.group])
 
 
 def _edges_of(name: str, store: Any, array: str) -> Tensor | InEdges:

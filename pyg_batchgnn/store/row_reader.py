@@ -128,24 +128,20 @@ class RowReader:
         self, asked: Sequence[_Requests], away: Sequence[_Requests], header: Header
     ) -> list[Tensor]:
         """Answers the other ranks. Returns the bytes that came from each rank."""
+        shard, tables = self._shards[self.comm.rank], self._tables[self.comm.rank]
         sizes = [self._bytes(requests) for requests in asked]
         counts = list(map(sum, sizes))
         packed = ops.empty((sum(counts),), torch.uint8)
         for requests, out, each in zip(asked, packed.split(counts), sizes, strict=True):
-            self._pack(requests, out.split(each))
+            for at, (request, piece) in enumerate(zip(requests, out.split(each), strict=True)):
+                if len(request):
+                    self._formats[at].pack(tables[at], shard.find(self._groups[at], request), piece)
         items = [sum(map(len, requests)) for requests in asked]
         received = self.comm.exchange(packed, counts, header, ops.empty, items)
         return list(received.rows.split([sum(self._bytes(requests)) for requests in away]))
 
     def _bytes(self, requests: _Requests) -> list[int]:
         return [form.wire_bytes * len(request) for form, request in zip(self._formats, requests, strict=True)]
-
-    def _pack(self, requests: _Requests, pieces: Sequence[Tensor]) -> None:
-        """Writes the rows that another rank asked for, those of each group to its piece."""
-        shard, tables = self._shards[self.comm.rank], self._tables[self.comm.rank]
-        for at, (request, piece) in enumerate(zip(requests, pieces, strict=True)):
-            if len(request):
-                self._formats[at].pack(tables[at], shard.find(self._groups[at], request), piece)
 
     def _fill(
         self, blocks: Sequence[RowBlock], requests: Sequence[_Requests], answers: Sequence[Tensor]

@@ -75,7 +75,7 @@ def test_a_script_ends_well_with_collectives_under_way(tmp_path: Path) -> None:
 
 
 def test_a_process_ends_well_with_a_thread_at_work() -> None:
-    arguments = {"seconds": 4.0}
+    arguments = {"seconds": 3.0}
     for result in run_ranks(f"{JOBS}:ends_with_a_thread_at_work", 2, arguments, check=False, whole_end=True):
         assert (result.code, result.value) == (0, 2), result.stderr
 

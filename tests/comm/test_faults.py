@@ -249,17 +249,15 @@ def test_the_caller_may_word_the_error() -> None:
     run_threads(worded, 2)
 
 
-def test_an_error_without_a_text_is_a_failure_too() -> None:
+def test_other_errors() -> None:
     def fail() -> None:
         raise OSError
 
-    with Communicator.create("alone") as comm, pytest.raises(CommError, match=r"rank 0 \(host 0\): OSError"):
-        comm.run_together(fail)
-
-
-def test_an_unexpected_error_is_raised_as_it_is() -> None:
-    with Communicator.create("alone") as comm, pytest.raises(ZeroDivisionError):
-        comm.run_together(lambda: 1 // 0)
+    with Communicator.create("alone") as comm:
+        with pytest.raises(CommError, match=r"rank 0 \(host 0\): OSError"):  # without a text
+            comm.run_together(fail)
+        with pytest.raises(ZeroDivisionError):  # not caught
+            comm.run_together(lambda: 1 // 0)
 
 
 def test_values_are_not_taken_for_arguments() -> None:

@@ -175,14 +175,17 @@ def test_a_rare_value_does_not_leave_a_range_of_one() -> None:
     assert quantize(torch.ones(50, 1), percentile=99).dequantize().eq(1).all()
 
 
-def test_results_do_not_depend_on_pieces_or_files(tmp_path: Path) -> None:
-    values = torch.randn(280_000, 4)  # several pieces
+def test_results_do_not_depend_on_pieces_or_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.randn(5000, 4)
+    whole = quantize(values)
+    monkeypatch.setattr("pyg_batchgnn.data.codes._PIECE", 1000)
+    monkeypatch.setattr("pyg_batchgnn.data.codes.WideRows.pieces.__defaults__", (1000,))
     np.save(tmp_path / "x.npy", values.numpy())
     mapped = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c"))
     for percentile in (None, 99.5):
         one, other = (quantize(table, percentile=percentile) for table in (values, mapped))
         assert torch.equal(one.codes, other.codes) and torch.equal(one.decoding, other.decoding)
-    whole = quantize(values)
+    assert torch.equal(whole.codes, quantize(values).codes)
     assert torch.equal(whole.decoding, quantize(values[torch.randperm(len(values))]).decoding)
 
 

@@ -65,7 +65,7 @@ class Journal:
 
     def step(self, name: str, make: Callable[[], Made]) -> dict[str, Any]:
         """Makes a step that is not complete yet, and returns its facts."""
-        done = self._steps.get(name)
+        done: Any = self._steps.get(name)
         whole = done is not None and all(
             (self.folder / file).is_file() and file_sha256(self.folder / file) == said["sha256"]
             for file, said in done["files"].items()

@@ -42,6 +42,12 @@ class MetaFormat:
         if not path.is_file():
             raise missing(path, "META", f"give a folder that {self.writer} wrote")
         content = read_json(path)
+        self.check(path, content)
+        return content, hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def check(self, path: Path, content: Mapping[str, Any]) -> None:
+        """Raises DatasetError if a META.json is of another format, or of a version that cannot be
+        read."""
         if content.get("format") != self.name:
             fact = f"is {content.get('format')!r}, expected {self.name!r}"
             remedy = f"this folder holds something else: give one that {self.writer} wrote"
@@ -50,7 +56,6 @@ class MetaFormat:
             known = " or ".join(map(str, self.versions))
             fact = f"is {content.get('version')!r}, this release reads {known}"
             raise broken(path, "version", fact, f"update pyg_batchgnn, or {self.remedy}")
-        return content, hashlib.sha256(path.read_bytes()).hexdigest()
 
     @contextlib.contextmanager
     def parsing(self, folder: Path) -> Iterator[None]:

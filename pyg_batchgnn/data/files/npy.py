@@ -65,6 +65,15 @@ def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
     return NpyHeader(dtype, tuple(shape), fortran_order, stream.tell())
 
 
+def check_size(path: Path, array: str, header: NpyHeader) -> None:
+    """Raises DatasetError unless a file has as many bytes as its header promises."""
+    size, wanted = path.stat().st_size, header.offset + header.nbytes
+    if size != wanted:
+        state = "truncated" if size < wanted else "too long"
+        fact = f"file is {state}: {size} bytes, its header promises {wanted}"
+        raise broken(path, array, fact, "copy or write the file again")
+
+
 def open_npy(path: Path, array: str) -> np.ndarray:
     """Maps a .npy file; the array can be written to without changing the file (copy on write). An
     array in Fortran order or with foreign byte order is copied into memory in C order instead."""
@@ -72,13 +81,9 @@ def open_npy(path: Path, array: str) -> np.ndarray:
         raise missing(path, array, "write it or correct the folder")
     with path.open("rb") as stream:
         header = read_header(stream, path, array)
-        size, wanted = path.stat().st_size, header.offset + header.nbytes
-        if size != wanted:
-            state = "truncated" if size < wanted else "too long"
-            fact = f"file is {state}: {size} bytes, its header promises {wanted}"
-            raise broken(path, array, fact, "copy or write the file again")
+        check_size(path, array, header)
         flags = mmap.MAP_PRIVATE | _MAP_NORESERVE
-        mapped = mmap.mmap(stream.fileno(), size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        mapped = mmap.mmap(stream.fileno(), 0, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     flat = np.frombuffer(mapped, header.dtype, math.prod(header.shape), header.offset)
     try:
         values = flat.reshape(header.shape, order="F" if header.fortran_order else "C")
