@@ -256,21 +256,10 @@ def test_columns_come_back_as_they_were(fields: dict[str, Field], rows: int) -> 
     used = sum(field.bytes for field in fields.values())
     assert used <= layout.row_bytes < used + max(field.dtype.itemsize for field in fields.values())
     received = torch.cat([torch.zeros_like(packed), packed])[rows:]  # somewhere inside a larger tensor
-    unpacked, views = layout.unpack(received), layout.views(received)
+    unpacked = layout.unpack(received)
     for name, wanted in columns.items():
         assert unpacked[name].dtype == wanted.dtype and unpacked[name].is_contiguous()
-        assert torch.equal(unpacked[name], wanted) and torch.equal(views[name], wanted)
-
-
-def test_views_write_in_place() -> None:
-    layout = RowLayout({"id": Field(torch.int64), "x": Field(torch.float32, (3,)), "mask": Field(torch.bool)})
-    packed = layout.empty(4)
-    views = layout.views(packed)
-    views["x"].copy_(torch.arange(12.0).view(4, 3))
-    views["id"].copy_(torch.arange(4))
-    views["mask"].fill_(True)
-    assert torch.equal(layout.unpack(packed)["x"], torch.arange(12.0).view(4, 3))
-    assert packed[:, 8 + 12 + 1 :].count_nonzero() == 0  # padding is the same bytes everywhere
+        assert torch.equal(unpacked[name], wanted)
 
 
 def test_the_layout_does_not_depend_on_the_order_of_fields() -> None:
@@ -298,7 +287,7 @@ def test_packed_rows_of_another_layout_are_told() -> None:
     layout = RowLayout({"x": Field(torch.float32, (3,))})
     for packed in (torch.zeros(2, 13, dtype=torch.uint8), torch.zeros(2, 12)):
         with pytest.raises(ValueError, match="packed rows must be uint8"):
-            layout.views(packed)
+            layout.unpack(packed)
     with pytest.raises(ValueError, match="at least one field"):
         RowLayout({})
 
