@@ -276,20 +276,14 @@ class Exchange:
         sizes: Sequence[int] | None = None,
     ) -> ReceivedCounts:
         """Exchanges messages of a fixed size that say how much data follows, and checks that all
-        ranks are in the same exchange.
+        ranks are in the same exchange; else raises DivergenceError on every rank. If the data
+        between any two ranks fit into a message, they travel in these messages. All ranks know all
+        sizes, so they agree.
 
-        If the data between any two ranks fit into a message, they travel in these messages. All
-        ranks know all sizes, so they agree.
-
-        Args:
-            rows: the rows that will go to each rank.
-            numbers: any 64-bit number for each rank, by default 0.
-            data: returns the bytes of all rows, by rank: the next data that this exchange moves. By
-                default data never travel with the counts.
-            sizes: the bytes of ``data`` for each rank, by default those of the rows.
-
-        Raises:
-            DivergenceError: on every rank, where ranks are in different exchanges.
+        ``rows``: that will go to each rank. ``numbers``: any 64-bit number for each rank, by
+        default 0. ``data``: returns the bytes of all rows, by rank: the next data that this
+        exchange moves; by default data never travel with the counts. ``sizes``: the bytes of
+        ``data`` for each rank, by default those of the rows.
         """
         if sizes is None:
             sizes = [count * self.purpose.row_bytes for count in rows]
@@ -333,15 +327,9 @@ class Exchange:
         rows: tuple[int, int] = (0, 0),
     ) -> None:
         """Moves and counts one round of data. Data that came with the counts are only copied, but
-        count as a round.
-
-        Args:
-            move: fills ``out`` with `transport`.
-            out: [sum(received)] bytes, filled by rank.
-            received: bytes from each rank, this one included.
-            sent: bytes to other ranks.
-            rows: rows to and from other ranks.
-        """
+        count as a round. ``move``: fills ``out`` [sum(received)] bytes, by rank, with `transport`.
+        ``received``: bytes from each rank, this one included. ``sent``: bytes to other ranks.
+        ``rows``: to and from other ranks."""
         started = time.perf_counter()
         if self._along is None:
             move()

@@ -327,7 +327,9 @@ def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: flo
         bits = 0 if weight is None else struct.unpack("<q", struct.pack("<d", weight))[0]
         if size <= _SMALL:
             arriving = count_to_all(exchange, as_bytes(flat), 1, bits)
-            _sum_gathered(exchange, flat, _shares(arriving, weight))
+            everyone = flat.new_empty(exchange.size, flat.numel())
+            send_to_all(exchange, as_bytes(everyone), as_bytes(flat), [size] * exchange.size)
+            flat.copy_(ordered_sum(list(everyone), _shares(arriving, weight)))
         else:
             sizes = [piece.numel() * flat.itemsize for piece in flat.tensor_split(exchange.size)]
             arriving = exchange.counts(
@@ -345,13 +347,6 @@ def _shares(received: ReceivedCounts, weight: float | None) -> list[float] | Non
     weights = [struct.unpack("<d", struct.pack("<q", bits))[0] for bits in received.numbers]
     total = math.fsum(weights)
     return [each / total if total else 0.0 for each in weights]
-
-
-def _sum_gathered(exchange: Exchange, flat: Tensor, weights: list[float] | None) -> None:
-    everyone = flat.new_empty(exchange.size, flat.numel())
-    each = [flat.numel() * flat.itemsize] * exchange.size
-    send_to_all(exchange, as_bytes(everyone), as_bytes(flat), each)
-    flat.copy_(ordered_sum(list(everyone), weights))
 
 
 def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list[float] | None) -> None:

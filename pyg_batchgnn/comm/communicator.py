@@ -321,19 +321,14 @@ def _share_messages(channel: Channel) -> None:
         channel.share_messages(blocks)
 
 
-def available_backends() -> list[str]:
-    """Returns the names that `check_backend` accepts, gloo first."""
-    names = sorted(name for name in dist.Backend.backend_list if why_unavailable(name) is None)
-    return sorted(names, key=lambda name: name != "gloo")
-
-
 def check_backend(name: str) -> None:
     """Raises ValueError unless a backend is available here, with the reason and the backends that
     are. ``name``: "gloo", "ccl", "mpi" or one that an imported package has registered; or names by
     device, where the CPU's is used: "cpu:ccl,cuda:nccl"."""
     problem = why_unavailable(_of_cpu(name))
     if problem is not None:
-        available = ", ".join(available_backends())
+        names = sorted(one for one in dist.Backend.backend_list if why_unavailable(one) is None)
+        available = ", ".join(sorted(names, key=lambda one: one != "gloo"))
         raise ValueError(f"backend is {name!r}: {problem}; available here: {available}")
 
 

@@ -380,22 +380,6 @@ class RowCoder:
         )
 
 
-def quantize_table(
-    name: str, table: Tensor, how: Quantization, tell: Callable[[int], None]
-) -> tuple[QuantizedTensor, QuantizedTable]:
-    """Returns a table's codes, and the report of it."""
-    check_table(name, table)
-    source = WideRows(name, table)
-    encoder = RowCoder(name, [source], how, tell)
-    codes = torch.empty(table.shape, dtype=torch.int8)
-    advise_huge_pages(codes)  # rows are read at random
-    flat, first = codes.view(len(codes), -1) if codes.numel() else codes, 0
-    for piece in encoder.codes(source):
-        flat[first : first + len(piece)] = piece
-        first += len(piece)
-    return QuantizedTensor(codes, encoder.decoding, how.dtype), encoder.report()
-
-
 def quantize(
     data: Any,
     bits: int = 8,
@@ -437,9 +421,17 @@ def quantize(
         value = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} is a {type(value).__name__}; only tensors of numbers are quantised")
-        table, one = quantize_table(name, value, how, lambda _: None)
-        found.append(one)
-        return table
+        check_table(name, value)
+        source = WideRows(name, value)
+        encoder = RowCoder(name, [source], how, lambda _: None)
+        codes = torch.empty(value.shape, dtype=torch.int8)
+        advise_huge_pages(codes)  # rows are read at random
+        flat, first = codes.view(len(codes), -1) if codes.numel() else codes, 0
+        for piece in encoder.codes(source):
+            flat[first : first + len(piece)] = piece
+            first += len(piece)
+        found.append(encoder.report())
+        return QuantizedTensor(codes, encoder.decoding, how.dtype)
 
     if isinstance(data, (Tensor, np.ndarray)):
         made: Any = coded("the table", data)

@@ -90,7 +90,11 @@ def fitted_encoders(name: str | Path) -> str | None:
 def write_meta(folder: Path, meta: Meta) -> None:
     schema = meta.schema or HOMOGENEOUS
     typed = schema.has_names
-    num_edges = {str(group): _num_edges(meta.arrays, group) for group in schema.edge_groups}
+    num_edges = {}
+    for group in schema.edge_groups:
+        by_target = meta.arrays.get(csc_array(group, "indices"))
+        listed = edge_array("edge_index", group)
+        num_edges[str(group)] = (by_target or meta.arrays[listed]).shape[-1]
     has_codes = any(array.startswith(f"{DECODING_FOLDER}/") for array in meta.arrays)
     content = {
         **(schema.to_json() if typed else {}),
@@ -103,11 +107,6 @@ def write_meta(folder: Path, meta: Meta) -> None:
     }
     version = CODES_VERSION if has_codes else TYPED_VERSION if typed else VERSION
     FORMAT.write(folder, version, content, meta.arrays)
-
-
-def _num_edges(arrays: Mapping[str, ArrayPromise], group: Group) -> int:
-    by_target = arrays.get(csc_array(group, "indices"))
-    return by_target.shape[0] if by_target is not None else arrays[edge_array("edge_index", group)].shape[1]
 
 
 def promises_in(folder: Path) -> dict[str, ArrayPromise]:
@@ -247,7 +246,8 @@ def link_of(array: str) -> LinkArray | None:
 
 def group_folder(group: Group) -> str:
     """Returns the folder of a node type or a relation, such as `author__writes__paper`."""
-    return _JOIN.join(map(_encoded, [group.name] if isinstance(group.name, str) else group.name))
+    names = map(_quoted, [group.name] if isinstance(group.name, str) else group.name)
+    return _JOIN.join(_UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", name) for name in names)
 
 
 def group_of_folder(kind: RowKind, folder: str) -> Group | None:
@@ -267,10 +267,6 @@ def _inside(kind: RowKind, rest: list[str]) -> tuple[Group, str] | None:
         return _SHORT[kind], unquote(rest[0])
     group = group_of_folder(kind, rest[0]) if len(rest) == 2 else None
     return None if group is None else (group, unquote(rest[1]))
-
-
-def _encoded(name: str) -> str:
-    return _UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", _quoted(name))
 
 
 def _quoted(name: str) -> str:

@@ -75,12 +75,17 @@ def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> tuple[int, d
     numbers of floating point are NaN. A UserWarning names columns that no tensor holds. ``ids``:
     columns that must be there and hold integers."""
     pq = _pyarrow(files)
+    import pyarrow as pa
+
     pieces, rows = [], 0
     for path in files:
-        pieces.append(_read_file(pq, path, ids))
-        rows += pieces[-1][0]
-    first = pieces[0][1]
-    for path, (_, columns) in zip(files, pieces, strict=True):
+        with _reading(path, ids), pq.ParquetFile(path, memory_map=True) as file:
+            read = _columns_of(pa, file, path, ids)
+            table = file.read(columns=read)
+        rows += table.num_rows
+        pieces.append({name: _values(pa, path, name, table.column(name)) for name in read})
+    first = pieces[0]
+    for path, columns in zip(files, pieces, strict=True):
         if different := first.keys() ^ columns.keys():
             fact = f"is a column of {path.name} or of {files[0].name}, but not of both"
             raise broken(path, min(different), fact, "write the same columns to all parts")
@@ -89,16 +94,7 @@ def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> tuple[int, d
             if name not in ids and (values.dtype, values.shape[1:]) != (like.dtype, like.shape[1:]):
                 fact = f"is {values.dtype} {list(values.shape[1:])}, but {like.dtype} {list(like.shape[1:])}"
                 raise broken(path, name, f"{fact} in {files[0].name}", "write it with one type")
-    return rows, {name: np.concatenate([columns[name] for _, columns in pieces]) for name in first}
-
-
-def _read_file(pq: Any, path: Path, ids: Sequence[str]) -> tuple[int, dict[str, np.ndarray]]:
-    import pyarrow as pa
-
-    with _reading(path, ids), pq.ParquetFile(path, memory_map=True) as file:
-        read = _columns_of(pa, file, path, ids)
-        table = file.read(columns=read)
-    return table.num_rows, {name: _values(pa, path, name, table.column(name)) for name in read}
+    return rows, {name: np.concatenate([columns[name] for columns in pieces]) for name in first}
 
 
 @contextmanager

@@ -147,14 +147,13 @@ def read_limits(
         return Limits(("nothing",), weight, none, any_slack, Balance.of(parts, none, any_slack))
     for column, at in enumerate(kept):
         weight[part.rows_of(wanted[at][1]), column] = own[at]
-    names = tuple(_in_words(part, *wanted[at]) for at in kept)
+    words = {NODES: "nodes", EDGES: "in-edges"}
+    names = tuple(
+        words.get(name, repr(name)) + ("" if alone else f" of {part.schema.node_types[number]!r}")
+        for name, number in (wanted[at] for at in kept)
+    )
     slack = torch.tensor([policy.balance[wanted[at][0]] for at in kept], dtype=torch.float64)
     return Limits(names, weight, heaviest[kept], slack, Balance.of(parts, totals[kept], slack))
-
-
-def _in_words(part: ReadingSlice, name: str, node_type: int) -> str:
-    words = {NODES: "nodes", EDGES: "in-edges"}.get(name, repr(name))
-    return words if part.schema.num_types == 1 else f"{words} of {part.schema.node_types[node_type]!r}"
 
 
 def _weights(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:

@@ -92,13 +92,9 @@ class Remote:
 def pull(
     comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = None, most: int | None = None
 ) -> Tensor:
-    """Returns the rows of ``ids``, asked of their holders in rounds. Collective.
-
-    Args:
-        ids: [n] row numbers; n may differ from rank to rank. Narrow ones cost less.
-        out: [n, *shape] to write to; may be ``ids`` itself.
-        most: a number of ids that no rank exceeds, as in `own_rounds`.
-    """
+    """Returns the rows of ``ids`` [n], asked of their holders in rounds. Collective. n may differ
+    from rank to rank; narrow ids cost less. ``out``: [n, *shape] to write to; may be ``ids``
+    itself. ``most``: a number of ids that no rank exceeds, as in `own_rounds`."""
     if out is None:
         out = torch.empty(ids.numel(), *remote.shape, dtype=remote.dtype)
     for rows in own_rounds(comm, ids.numel(), ids.element_size() + remote.row_bytes, most):

@@ -99,7 +99,14 @@ class DistFeatureStore(FeatureStore):
         self._on_disk: set[tuple[str, str]] = set()
         if budget is not None:
             own = with_files(comm, lambda: own.on_disk(budget))
-            self._on_disk = _names_on_disk(own, comm)
+            left = {id(rows.table) for rows in own.disk}
+            names = [
+                [str(group), name]
+                for group, by_name in own.attributes.items()
+                for name, table in by_name.items()
+                if id(table) in left
+            ]
+            self._on_disk = {(group, name) for found in comm.all_gather_json(names) for group, name in found}
         #: The shards that can be read here, by rank; this rank's own among them.
         self.readable: dict[int, LocalShard] = share_shard(own, comm) if share else {comm.rank: own}
         #: The calls of `put_tensor`, of this store and of all that were made from it.
@@ -297,18 +304,6 @@ class DistFeatureStore(FeatureStore):
     def __repr__(self) -> str:
         names = ", ".join(name for tables in self.own.attributes.values() for name in tables)
         return f"DistFeatureStore({self.book.num_nodes:,} nodes: {names}; {self.comm!r})"
-
-
-def _names_on_disk(own: LocalShard, comm: Communicator) -> set[tuple[str, str]]:
-    """Returns the groups and names of attributes that some rank reads from files. Collective."""
-    tables = {id(rows.table) for rows in own.disk}
-    names = [
-        [str(group), name]
-        for group, by_name in own.attributes.items()
-        for name, table in by_name.items()
-        if id(table) in tables
-    ]
-    return {(group, name) for found in comm.all_gather_json(names) for group, name in found}
 
 
 def _are_converted(part: Part, floats: torch.dtype | None) -> bool:

@@ -228,10 +228,19 @@ def read_graph_store(features: Any, graph: GraphStore) -> TypedGraph:
     if not attrs:
         raise ValueError("the graph store holds no edges: put some with put_edge_index")
     if not is_typed_pair(graph):
-        return _homogeneous(_Edges.of(graph, attrs))
+        edges = _Edges.of(graph, attrs)
+        sizes = [size for size in (edges.num_nodes(0), edges.num_nodes(1)) if size is not None]
+        if not sizes:
+            fact = "the graph store does not say how many nodes there are"
+            raise ValueError(f"{fact}: give size to put_edge_index")
+        nodes = max(sizes)
+        return TypedGraph(HOMOGENEOUS, (nodes,), (edges.in_edges(nodes, nodes),))
     by_relation: dict[Relation, list[EdgeAttr]] = {}
     for attr in attrs:
-        by_relation.setdefault(_relation_of(attr), []).append(attr)
+        if attr.edge_type is None:
+            fact = "the graph store holds edges with and without an edge type"
+            raise ValueError(f"{fact}: give all of them one")
+        by_relation.setdefault(tuple(attr.edge_type), []).append(attr)
     held = {relation: _Edges.of(graph, attrs) for relation, attrs in by_relation.items()}
     counts = _count_nodes(features, held)
     relations = []
@@ -239,21 +248,6 @@ def read_graph_store(features: Any, graph: GraphStore) -> TypedGraph:
         with named(relation):
             relations.append(edges.in_edges(counts[relation[0]], counts[relation[2]]))
     return TypedGraph(Schema(tuple(counts), tuple(held)), tuple(counts.values()), tuple(relations))
-
-
-def _homogeneous(edges: _Edges) -> TypedGraph:
-    sizes = [size for size in (edges.num_nodes(0), edges.num_nodes(1)) if size is not None]
-    if not sizes:
-        raise ValueError("the graph store does not say how many nodes there are: give size to put_edge_index")
-    nodes = max(sizes)
-    return TypedGraph(HOMOGENEOUS, (nodes,), (edges.in_edges(nodes, nodes),))
-
-
-def _relation_of(attr: EdgeAttr) -> Relation:
-    if attr.edge_type is None:
-        raise ValueError("the graph store holds edges with and without an edge type: give all of them one")
-    source, name, target = attr.edge_type
-    return source, name, target
 
 
 def _count_nodes(features: FeatureStore, held: Mapping[Relation, _Edges]) -> dict[str, int]:

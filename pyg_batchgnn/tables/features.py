@@ -391,14 +391,7 @@ class FeaturesOfRows:
         return found
 
     def fit(self, rows: int, is_training: Mask) -> dict[str, Any]:
-        """Learns from the training rows.
-
-        Args:
-            rows: the number of training rows.
-
-        Returns:
-            The state of each column's encoder.
-        """
+        """Learns from ``rows`` training rows. Returns the state of each column's encoder."""
         encoders = {column: self._encoder(column, rows) for column in self.spec}
         if encoders:
             for first, chunk in self.table.chunks(list(encoders)):
@@ -422,14 +415,7 @@ class FeaturesOfRows:
         self, states: Mapping[str, Any], is_kept: Mask, file: Callable[[str], Path], name: str
     ) -> list[Path]:
         """Writes the features of the rows that are kept, and ids as attributes of their own.
-
-        Args:
-            states: what `fit` returned.
-            file: the file of an attribute.
-
-        Returns:
-            The files.
-        """
+        ``states``: what `fit` returned. ``file``: the file of an attribute. Returns the files."""
         encoders = {column: self._encoder(column, learned=states[column]) for column in self.spec}
         dense = [column for column in encoders if self.spec[column].encoder != "ids"]
         width = len(self.names(states))

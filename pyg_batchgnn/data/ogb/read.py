@@ -65,7 +65,9 @@ def read_ogb(
             )
         folder = download_ogb(table, root)
     target = folder / CONVERTED if converted is None else Path(converted).expanduser()
-    if not _is_current(table, folder, target):
+    sizes = raw_sizes(table, folder)  # none where the raw files were deleted to save room
+    is_current = not sizes or read_meta(target).origin.get("raw_bytes") == sizes
+    if not (target.is_dir() and is_current):
         for file in raw_files(table, folder):
             if not file.is_file():
                 raise DatasetNotFoundError(f"{file}: the file does not exist; download {name} again")
@@ -87,15 +89,6 @@ def _find(table: OgbTable, root: Path) -> Path | None:
         return root
     folder = root / table.folder
     return folder if (folder / "raw").is_dir() or (folder / CONVERTED).is_dir() else None
-
-
-def _is_current(table: OgbTable, folder: Path, target: Path) -> bool:
-    """Returns whether `target` was made from the raw files that are there. It counts as current
-    where the raw files were deleted to save room."""
-    if not target.is_dir():
-        return False
-    sizes = raw_sizes(table, folder)
-    return not sizes or read_meta(target).origin.get("raw_bytes") == sizes
 
 
 def _make_room(target: Path) -> None:
