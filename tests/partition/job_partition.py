@@ -141,7 +141,8 @@ def communities(seed: int = 0) -> Dataset:
 def several_limits(comm: Communicator) -> list[list[Any]]:
     """Nodes, the worst balance of each load and the warnings: communities, a hub, and one part."""
     found = []
-    for dataset, parts in ((communities(), 2 * comm.size), (_with_a_hub(), 3), (communities(), 1)):
+    cases = ((communities(), 2 * comm.size), (_with_a_hub(), 3), (communities(), 1))
+    for dataset, parts in cases if ALL else cases[:2]:
         val = torch.arange(dataset.num_nodes // 4)  # the first quarter of the nodes
         price = (torch.arange(dataset.num_nodes) % 5).float() / 7
         whole = with_splits(dataset, {**dataset.splits, "val": val})

@@ -43,7 +43,7 @@ from tests.partition.job_partition import (
     owners_everywhere,
 )
 from tests.support.ranks import run_ranks
-from tests.support.tiers import all_only, in_all
+from tests.support.tiers import ALL, all_only, in_all
 
 
 def everywhere_valid(comm: Communicator) -> None:
@@ -68,7 +68,7 @@ def quality(comm: Communicator, parts: int, balance: dict[str, float]) -> dict[s
 
 def owners(comm: Communicator, threads: int) -> list[int]:
     torch.set_num_threads(threads)
-    dataset = generate(GeneratorSpec(nodes=3000, features=4))
+    dataset = generate(GeneratorSpec(nodes=3000 if ALL else 1000, features=4))
     part = partition(dataset, "multilevel", comm=comm, seed=3)
     return owners_everywhere([part], comm)[0].tolist()
 
@@ -289,7 +289,7 @@ def test_communities_stay_whole_and_all_loads_are_balanced(ranks: int, parts: in
     assert max(found[load] for load in balance) <= 1.05, found
 
 
-@pytest.mark.parametrize(("ranks", "hosts"), [(4, None), (1, 2)])
+@pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, 2)), (4, None)])
 def test_few_edges_join_hosts(ranks: int, hosts: int | None) -> None:
     """One edge of twenty leads anywhere, so one of forty to the other half."""
     of_ranks = [0, 0, 1, 1] if hosts is None else None
