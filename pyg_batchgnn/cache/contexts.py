@@ -26,10 +26,10 @@ from pyg_batchgnn.cache.pieces import (
     SourceNumbers,
     halo_nodes,
 )
-from pyg_batchgnn.comm import Header, MessageKind
+from pyg_batchgnn.comm import Field, Header, MessageKind
 from pyg_batchgnn.disk import DiskReader, read_rows, read_span
 from pyg_batchgnn.ops import OwnedEdges, free_bytes
-from pyg_batchgnn.partition import ArraySpec, allocate_on_host, share_arrays
+from pyg_batchgnn.partition import allocate_on_host, share_arrays
 from pyg_batchgnn.store import (
     Columns,
     CscGraph,
@@ -408,7 +408,7 @@ class DistributedContext(GraphContext):
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
         if not self._shares:
             return self.keep(shape, dtype)
-        found = allocate_on_host(self._comm, {"rows": ArraySpec(dtype, shape)})
+        found = allocate_on_host(self._comm, {"rows": Field(dtype, shape)})
         return RowsInMemory({rank: arrays["rows"] for rank, arrays in found.items()}, self.rank)
 
     def keep(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:

@@ -26,9 +26,6 @@ import torch.distributed as dist
 
 from pyg_batchgnn.comm.diagnosis import ProcessInfo, host_from
 
-# Backend ##########################################################################################
-
-
 log = logging.getLogger(__name__)
 
 #: The package with Intel's own backend, which is used where it is installed.
@@ -59,24 +56,21 @@ def why_unavailable() -> str | None:
 
 
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
-    """Makes a backend for a group. Collective. Called by torch.distributed.
-
-    ``timeout``: for every collective, and for making the group.
-
-    Raises:
-        CclMissingError: the backend is not built, or a library is not installed.
-        TimeoutError: a rank did not come.
-        RuntimeError: an error of oneCCL.
-    """
+    """Makes a backend for a group, for torch.distributed. Collective. Raises CclMissingError, a
+    TimeoutError if a rank did not come, or a RuntimeError of oneCCL."""
+    global _chosen
     if importlib.util.find_spec(BINDINGS):
-        return _intels_create()(store, rank, size, timeout)
+        importlib.import_module(BINDINGS)  # registers Intel's function that makes groups
+        return dist.Backend._plugins["CCL"].creator_fn(store, rank, size, timeout)
     if problem := why_unavailable():
         raise CclMissingError(f"backend 'ccl': {problem}")
     own = RankFacts.own(None if _chosen is None else _chosen.shared)
     ranks = exchange_facts(store, rank, size, timeout, own)
     choice = choose_transport(ranks, own, whole_world=size == int(os.environ.get("WORLD_SIZE", size)))
     if _chosen is None:
-        _configure(choice, rank)
+        _chosen = choice
+        apply(settings(find_libraries(), choice))
+        log.log(logging.INFO if rank == 0 else logging.DEBUG, "ccl: %s", choice)
     made = _extension().create(store, rank, size, timeout)
     _unname_shared_memory()
     return made
@@ -84,30 +78,21 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
 
 @atexit.register
 def rest() -> None:
-    """Ends the backend's own threads, at the end of the process, after communicators have closed.
-
-    A thread that frees a tensor while the interpreter ends is taken out of the process by
-    ``std::terminate``, and the job would fail after all its work.
-    """
+    """Ends the backend's own threads, at the end of the process, after communicators have closed. A
+    thread that frees a tensor while the interpreter ends is taken out of the process by
+    ``std::terminate``, and the job would fail after all its work."""
     if _extension.cache_info().currsize:
         _extension().rest()
-
-
-def _configure(choice: TransportChoice, rank: int) -> None:
-    global _chosen
-    _chosen = choice
-    apply(settings(find_libraries(), choice))
-    log.log(logging.INFO if rank == 0 else logging.DEBUG, "ccl: %s", choice)
 
 
 @cache
 def _unname_shared_memory() -> None:
     """Removes the name of this rank's shared memory, after the first group is made.
 
-    libfabric never removes the name, not even when the process ends properly. When a group is made,
-    every rank has sent something to every other rank, so all of them have mapped the memory.
-    Without a name, the memory is freed with the last process that uses it. Another container may
-    have the same /dev/shm and a process of this number, so only what this process maps is its own.
+    libfabric never removes the name. When a group is made, every rank has sent something to every
+    other rank, so all of them have mapped the memory, and without a name it is freed with the last
+    process that uses it. Another container may have the same /dev/shm and a process of this number,
+    so only what this process maps is its own.
     """
     mapped = Path("/proc/self/maps").read_text()
     for file in SHARED.glob(f"{os.getpid()}:*"):
@@ -117,25 +102,15 @@ def _unname_shared_memory() -> None:
 
 @cache
 def _extension() -> Any:
-    load(find_libraries().oneccl)
+    ctypes.CDLL(str(find_libraries().oneccl), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
     return importlib.import_module(_EXTENSION)
 
-
-@cache
-def _intels_create() -> Any:
-    """Returns Intel's function that makes groups. Importing its package registers it instead of
-    ours."""
-    importlib.import_module(BINDINGS)
-    return dist.Backend._plugins["CCL"].creator_fn
-
-
-# Libraries ########################################################################################
 
 #: The packages with which the backend is built and tested. The extra "ccl" installs them.
 ONECCL, LIBFABRIC = "oneccl-devel==2021.13.1", "impi-rt==2021.17.2"
 
 _LIBRARY = Path("lib/ccl/cpu/lib/libccl.so.1")
-_FABRIC = "libfabric.so.1"
+_FABRIC = Path("lib/libfabric.so.1")
 
 
 class CclMissingError(RuntimeError):
@@ -150,23 +125,16 @@ class Libraries:
 
 def find_libraries() -> Libraries:
     """Finds the libraries in CCL_ROOT, in the installed packages, or in this environment, in this
-    order. ``<environment>/lib/libccl.so.1`` is not used, because it may be the library with SYCL.
-    Raises CclMissingError if a library is in none of these places."""
-    oneccl = _first(root / _LIBRARY for root in _roots("oneccl-devel"))
-    if oneccl is None:
-        raise CclMissingError(f"oneCCL ({_LIBRARY}) is not installed; {_remedy()}")
-    libfabric = _first(root / "lib" / _FABRIC for root in _roots("impi-rt"))
-    if libfabric is None:
-        raise CclMissingError(f"libfabric (lib/{_FABRIC}) is not installed; {_remedy()}")
-    return Libraries(oneccl, libfabric)
-
-
-def load(oneccl: Path) -> None:
-    ctypes.CDLL(str(oneccl), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
-
-
-def _remedy() -> str:
-    return f"pip install {ONECCL} {LIBFABRIC}, or name its folder by CCL_ROOT"
+    order. ``<environment>/lib/libccl.so.1`` is not used, because it may be the library with
+    SYCL."""
+    found = []
+    for package, name, file in (("oneccl-devel", "oneCCL", _LIBRARY), ("impi-rt", "libfabric", _FABRIC)):
+        path = next((root / file for root in _roots(package) if (root / file).exists()), None)
+        if path is None:
+            remedy = f"pip install {ONECCL} {LIBFABRIC}, or name its folder by CCL_ROOT"
+            raise CclMissingError(f"{name} ({file}) is not installed; {remedy}")
+        found.append(path.resolve())
+    return Libraries(*found)
 
 
 def _roots(package: str) -> Iterator[Path]:
@@ -175,21 +143,11 @@ def _roots(package: str) -> Iterator[Path]:
     try:
         for file in importlib.metadata.files(package) or []:
             path = Path(str(file.locate())).resolve()
-            if path.name in (_LIBRARY.name, _FABRIC):
+            if path.name in (_LIBRARY.name, _FABRIC.name):
                 yield from path.parents[1:5]
     except importlib.metadata.PackageNotFoundError:
         pass
     yield Path(sys.prefix)
-
-
-def _first(paths: Iterator[Path]) -> Path | None:
-    return next((path.resolve() for path in paths if path.exists()), None)
-
-
-# Facts of ranks ###################################################################################
-
-# The facts that ranks tell each other before oneCCL starts: where they run and what they can
-# share.
 
 
 #: The folder in which libfabric makes shared memory.
@@ -200,13 +158,12 @@ SHARED = Path("/dev/shm")
 class RankFacts:
     """The facts of one rank."""
 
-    host: int  # the number of the host, as the launcher counts
+    host: int  # as the launcher counts
     name: str  # the host's name, by which oneCCL tells hosts apart
     machine: str  # identity of the running kernel and of the mounted /dev/shm, "" where it is not known
     room: int  # bytes free in /dev/shm
     master: str  # the address to which MASTER_ADDR resolves here, "" where there is none
-    #: whether oneCCL was started with shared memory in this process, None before it starts
-    shared: bool | None
+    shared: bool | None  # whether oneCCL was started with shared memory; None before it starts
     asked: str  # the user's CCL_ATL_SHM, "" where it is not set
 
     @classmethod
@@ -218,8 +175,8 @@ class RankFacts:
 
 
 def exchange_facts(store: Any, rank: int, size: int, timeout: timedelta, facts: RankFacts) -> list[RankFacts]:
-    """Returns the facts of all ranks of a group, by rank. Collective. ``timeout``: for all ranks to
-    come. Raises TimeoutError if a rank did not come. The text names it."""
+    """Returns the facts of all ranks of a group, by rank. Collective. Raises a TimeoutError that
+    names the ranks that did not come."""
     keys = [f"facts/{other}" for other in range(size)]
     store.set(keys[rank], json.dumps(asdict(facts)))
     try:
@@ -249,12 +206,6 @@ def _resolve(name: str) -> str:
         return ""
 
 
-# Transport ########################################################################################
-
-# The choice of the transport: memory that the ranks of a host share, or TCP, and by which
-# interface.
-
-
 #: Bytes of /dev/shm that libfabric's shared memory may take per rank. It is the size of its file,
 #: whose pages are taken when they are first used. A page that is not available would kill the
 #: process.
@@ -273,9 +224,9 @@ class TransportChoice:
 
 
 def choose_transport(ranks: Sequence[RankFacts], own: RankFacts, whole_world: bool) -> TransportChoice:
-    """Chooses the transport. All ranks choose the same, because they have the same facts.
-    ``whole_world``: whether the group has all ranks. oneCCL learns from its first group which ranks
-    share a host. Raises ValueError if the ranks cannot agree."""
+    """Chooses the transport, the same on all ranks, which have the same facts. ``whole_world``:
+    whether the group has all ranks. oneCCL learns from its first group which ranks share a host.
+    Raises ValueError if the ranks cannot agree."""
     shared, why = _shares(ranks, whole_world)
     return TransportChoice(shared, interface(ranks, own), why)
 
@@ -320,9 +271,8 @@ def _why_not(ranks: Sequence[RankFacts], whole_world: bool) -> str:
 
 
 def interface(ranks: Sequence[RankFacts], own: RankFacts, environment: Mapping[str, str] = os.environ) -> str:
-    """Chooses the network interface for TCP. It is the interface that GLOO_SOCKET_IFNAME names.
-    Without it, it is the loopback on one host, and the interface that reaches the master on several
-    hosts."""
+    """Chooses the network interface for TCP: the one that GLOO_SOCKET_IFNAME names, else the
+    loopback on one host, and the one that reaches the master on several hosts."""
     named = environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     if named:
         return named
@@ -352,8 +302,6 @@ def _local_address(peer: str) -> str:
         return ""
 
 
-# Environment ######################################################################################
-
 #: Seconds after which oneCCL gives up on its own. The group's timeout ends before that.
 _NEVER = str(10**6)
 
@@ -361,8 +309,7 @@ _NEVER = str(10**6)
 def settings(
     libraries: Libraries, choice: TransportChoice, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Returns the variables that oneCCL needs to work under any launcher. ``environment``: the
-    process's variables, the launcher's among them."""
+    """Returns the variables that oneCCL needs to work under any launcher."""
     chosen = {
         "CCL_ATL_TRANSPORT": "ofi",
         "CCL_ATL_SHM": str(int(choice.shared)),

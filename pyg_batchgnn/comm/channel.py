@@ -9,7 +9,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch.distributed as dist
 from torch import Tensor
@@ -24,7 +24,6 @@ from pyg_batchgnn.comm.diagnosis import (
     StatusBoard,
     StatusLines,
     diagnose,
-    finished,
 )
 from pyg_batchgnn.comm.errors import BrokenCommunicatorError, CommError, DivergenceError, PeerError
 from pyg_batchgnn.comm.mailbox import (
@@ -42,15 +41,12 @@ from pyg_batchgnn.comm.message import (
     CommCounters,
     Header,
     Message,
-    MessageKind,
     Operation,
     Purpose,
     describe,
     read_data,
     write_data,
 )
-
-# Channel ##########################################################################################
 
 #: Seconds between two checks of the peers while this rank waits.
 _CHECK_INTERVAL = 0.5
@@ -71,25 +67,19 @@ class PeerFailure(Exception):  # noqa: N818
 class Channel:
     """The numbered exchanges between the ranks of one process group.
 
-    Args:
-        name: what users call the communicator.
-        group: the process group, or None in a world of one rank.
-        board: where ranks write what they enter, or None in a world of one rank.
-        peers: all ranks, this one included.
-        timeout: seconds. A wait ends a little earlier (a twentieth, at most one second), so that
-            the error that names the peer is there in time.
-        limit: bytes that one call of the backend may carry.
+    A wait ends a little before the ``timeout`` in seconds (a twentieth, at most one second), so
+    that the error that names the peer is there in time.
     """
 
     def __init__(
         self,
-        name: str,
-        group: dist.ProcessGroup | None,
-        board: StatusBoard | None,
-        peers: Sequence[Peer],
+        name: str,  # what users call the communicator
+        group: dist.ProcessGroup | None,  # None in a world of one rank
+        board: StatusBoard | None,  # where ranks write what they enter; None in a world of one rank
+        peers: Sequence[Peer],  # all ranks, this one included
         rank: int,
         timeout: float,
-        limit: int = INT_LIMIT,
+        limit: int = INT_LIMIT,  # bytes that one call of the backend may carry
     ) -> None:
         self.name, self.rank, self.size = name, rank, len(peers)
         self.peers, self.timeout, self.group, self.board = list(peers), timeout, group, board
@@ -99,23 +89,18 @@ class Channel:
         self.stopping = threading.Event()
         self._reserve = min(1.0, timeout / 20)
         self._last_check = 0.0
-        transport = Transport(group, rank, self.size, timeout - self._reserve, self._check_peers, limit)
-        self._backend, hosts = BackendMailbox(transport, self.size), [peer.host for peer in peers]
-        self._link = Link(name, rank, hosts, self._backend, transport, self.counters)
+        #: moves data that do not travel with the counts
+        self.transport = Transport(group, rank, self.size, timeout - self._reserve, self._check_peers, limit)
+        self._backend = BackendMailbox(self.transport, self.size)
+        self.mailbox: Mailbox = self._backend  # carries the counts, and data that are small
         _CHANNELS.add(self)
 
     @contextlib.contextmanager
     def exchange(
         self, operation: Operation, header: Header, row_bytes: int = 0, dtype: int = -1
     ) -> Iterator[Exchange]:
-        """Runs one exchange, from its status on the board to its last byte.
-
-        An error inside breaks the channel, because the ranks are no longer at the same point.
-
-        Raises:
-            PeerError, DivergenceError: a peer failed, or is in another exchange.
-            BrokenCommunicatorError: the channel broke or was closed earlier.
-        """
+        """Enters the next exchange. An error inside breaks the channel, because the ranks are no
+        longer at the same point. Raises a CommError that names the peer."""
         if self.broken is not None:
             raise BrokenCommunicatorError(
                 f"communicator {self.name!r} cannot be used any more: {self.broken}", self.broken.ranks
@@ -124,15 +109,15 @@ class Channel:
         purpose = Purpose(self.last_exchange, operation, header, row_bytes, dtype)
         if self.board is not None:
             self.board.enter(self.last_exchange, str(purpose))
-        exchange = Exchange(self._link, purpose)
+        exchange = Exchange(self, purpose)
         try:
             yield exchange
         except (TransportError, TransportTimeout, PeerFailure) as error:
             report, explained = self._explain(exchange, error)
             raise self.fail(explained, report) from error
         except BaseException as error:
-            raised = error if isinstance(error, CommError) else None
-            self.fail(raised or CommError(_own_error(self.rank, purpose, error), [self.rank]))
+            text = f"rank {self.rank} met {named(error)} in exchange {purpose.exchange} ({purpose})"
+            self.fail(error if isinstance(error, CommError) else CommError(text, [self.rank]))
             raise
 
     @property
@@ -142,15 +127,14 @@ class Channel:
     def share_messages(self, blocks: Mapping[int, Tensor]) -> None:
         """Lets the messages of later exchanges go through shared memory (`SharedMailbox`), and what
         ranks enter (`StatusLines`)."""
-        mailbox = SharedMailbox(blocks, self.rank, self.timeout - self._reserve, self._check_peers)
-        self._link = replace(self._link, mailbox=mailbox)
+        self.mailbox = SharedMailbox(blocks, self.rank, self.timeout - self._reserve, self._check_peers)
         if self.board is not None:
             lines = {rank: block[-LINE_BYTES:] for rank, block in blocks.items()}
             self.board.share(StatusLines(lines, self.rank))
 
     def _release_memory(self) -> None:
-        """Lets go of the memory of `share_messages`. An exchange under way keeps its link."""
-        self._link = replace(self._link, mailbox=self._backend)
+        """Lets go of the memory of `share_messages`. An exchange under way keeps its mailbox."""
+        self.mailbox = self._backend
         if self.board is not None:
             self.board.share(None)
 
@@ -159,8 +143,8 @@ class Channel:
         self.last_exchange = 0
 
     def fail(self, error: CommError, report: str = "") -> CommError:
-        """Breaks the channel and tells the other ranks. ``report``: what the other ranks are told,
-        by default the error's own text. Returns the error."""
+        """Breaks the channel and tells the other ranks the ``report``, by default the error's own
+        text. Returns the error."""
         if self.broken is None:
             self.broken = error
             if self.board is not None:
@@ -173,8 +157,8 @@ class Channel:
         return error
 
     def close(self, reason: str = "") -> None:
-        """Leaves the channel without waiting for peers. The process group is destroyed. If the
-        channel is broken, the group was abandoned before."""
+        """Leaves the channel without waiting for peers, and destroys the process group. That of a
+        broken channel was abandoned before."""
         if self.broken is not None:
             return
         self.broken = CommError(reason or "it was closed", [self.rank])
@@ -209,11 +193,11 @@ class Channel:
         if statuses is None:
             return bool(missing)
         missing.update(rank for rank, status in statuses.items() if status.phase is RankPhase.CLOSED)
-        return any(not finished(statuses[rank], self.last_exchange) for rank in missing)
+        return any(not statuses[rank].finished(self.last_exchange) for rank in missing)
 
     def _explain(self, exchange: Exchange, error: Exception) -> tuple[str, PeerError]:
-        """Finds out what happened. Another rank's report is preferred to this rank's own diagnosis.
-        Returns the report for the other ranks, and the error for this one."""
+        """Returns the report for the other ranks, and the error for this one. Another rank's report
+        is preferred to this rank's own diagnosis."""
         waited = time.monotonic() - exchange.entered
         failure = error.failure if isinstance(error, PeerFailure) else None
         if failure is None and self.board is not None:
@@ -233,9 +217,8 @@ class Channel:
         return failure.text, PeerError(f"{where}: {text}; {remedy}", ranks, self.last_exchange, waited)
 
     def _diagnose(self, exchange: Exchange, error: Exception, waited: float) -> Failure:
-        text = str(error) if isinstance(error, TransportError) else ""
-        timed_out = isinstance(error, TransportTimeout) or "timed out" in text.lower()
-        statuses = None if self.board is None else self.board.statuses(self._reserve / 2)
+        text, seconds = str(error) if isinstance(error, TransportError) else "", self._reserve / 2
+        statuses = None if self.board is None else self.board.statuses(seconds)
         evidence = Evidence(
             rank=self.rank,
             communicator=self.name,
@@ -243,45 +226,28 @@ class Channel:
             purpose=str(exchange.purpose),
             waited=waited,
             timeout=self.timeout,
-            timed_out=timed_out,
+            timed_out=isinstance(error, TransportTimeout) or "timed out" in text.lower(),
             text=text,
             statuses=statuses,
-            elsewhere=_elsewhere(self, self._reserve / 2) if statuses else {},
+            elsewhere=self._elsewhere(seconds) if statuses else {},
         )
         return diagnose(evidence, self.peers)
 
-
-def _elsewhere(channel: Channel, seconds: float) -> dict[int, str]:
-    """Returns what ranks last did in the other communicators of this process, by rank."""
-    found: dict[int, list[str]] = {}
-    for other in sorted(_CHANNELS, key=lambda other: other.name):
-        if other is channel or other.board is None:
-            continue
-        for rank, status in (other.board.statuses(seconds) or {}).items():
-            if status.phase is RankPhase.ENTERED:
-                text = f"exchange {status.exchange} of communicator {other.name!r} ({status.text})"
-                found.setdefault(rank, []).append(f"last entered {text}")
-    return {rank: " and ".join(texts) for rank, texts in found.items()}
-
-
-def _own_error(rank: int, purpose: Purpose, error: BaseException) -> str:
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"rank {rank} met {what} in exchange {purpose.exchange} ({purpose})"
+    def _elsewhere(self, seconds: float) -> dict[int, str]:
+        """Returns what ranks last did in the other communicators of this process, by rank."""
+        found: dict[int, list[str]] = {}
+        for other in sorted(_CHANNELS, key=lambda other: other.name):
+            if other is self or other.board is None:
+                continue
+            for rank, status in (other.board.statuses(seconds) or {}).items():
+                if status.phase is RankPhase.ENTERED:
+                    text = f"exchange {status.exchange} of communicator {other.name!r} ({status.text})"
+                    found.setdefault(rank, []).append(f"last entered {text}")
+        return {rank: " and ".join(texts) for rank, texts in found.items()}
 
 
-# Exchange #########################################################################################
-
-
-@dataclass(frozen=True)
-class Link:
-    """The part of a channel that an exchange uses."""
-
-    name: str  # the communicator's name, for messages
-    rank: int  # this process's rank
-    hosts: Sequence[int]  # the host number of every rank
-    mailbox: Mailbox  # carries the counts, and data that are small
-    transport: Transport  # moves larger data
-    counters: CommCounters  # counts rounds, rows, bytes and seconds
+def named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 @dataclass(frozen=True)
@@ -293,25 +259,14 @@ class ReceivedCounts:
 
 
 class Exchange:
-    """One numbered exchange under way.
+    """One numbered exchange under way, entered at the monotonic time ``entered``. All ranks must
+    agree on its ``purpose``."""
 
-    Attributes:
-        purpose: what all ranks must agree on.
-        entered: the monotonic clock when this rank entered, in seconds.
-        rank, size: this process's rank, and the number of ranks.
-        transport: moves data that do not travel with the counts.
-    """
-
-    def __init__(self, link: Link, purpose: Purpose) -> None:
+    def __init__(self, channel: Channel, purpose: Purpose) -> None:
         self.purpose, self.entered = purpose, time.monotonic()
-        self.rank, self.size = link.rank, len(link.hosts)
-        self.transport = link.transport
-        self._link = link
+        self.rank, self.size, self.transport = channel.rank, channel.size, channel.transport
+        self._channel, self._mailbox = channel, channel.mailbox
         self._along: Sequence[Message] | None = None  # messages that brought the data along
-
-    @property
-    def _kind(self) -> MessageKind:
-        return self.purpose.header.kind
 
     def counts(
         self,
@@ -321,20 +276,14 @@ class Exchange:
         sizes: Sequence[int] | None = None,
     ) -> ReceivedCounts:
         """Exchanges messages of a fixed size that say how much data follows, and checks that all
-        ranks are in the same exchange.
+        ranks are in the same exchange; else raises DivergenceError on every rank. If the data
+        between any two ranks fit into a message, they travel in these messages. All ranks know all
+        sizes, so they agree.
 
-        If the data between any two ranks fit into a message, they travel in these messages. All
-        ranks know all sizes, so they agree.
-
-        Args:
-            rows: the rows that will go to each rank.
-            numbers: any 64-bit number for each rank, by default 0.
-            data: returns the bytes of all rows, those for rank 0 first. They are the next data
-                that this exchange moves. By default data never travel with the counts.
-            sizes: the bytes of ``data`` for each rank, by default those of the rows.
-
-        Raises:
-            DivergenceError: on every rank, where ranks are in different exchanges.
+        ``rows``: that will go to each rank. ``numbers``: any 64-bit number for each rank, by
+        default 0. ``data``: returns the bytes of all rows, by rank: the next data that this
+        exchange moves; by default data never travel with the counts. ``sizes``: the bytes of
+        ``data`` for each rank, by default those of the rows.
         """
         if sizes is None:
             sizes = [count * self.purpose.row_bytes for count in rows]
@@ -342,36 +291,31 @@ class Exchange:
         kept = sizes[self.rank]
         agreed = self.purpose.numbers()
         own = [0] * self.size if numbers is None else numbers
-        messages = self._link.mailbox.outgoing()
+        messages = self._mailbox.outgoing()
         for message, count, number in zip(messages, rows, own, strict=True):
             message.numbers[:] = [*agreed, count, largest, kept, number]
         if data is not None and self.has_room(largest, kept):
             write_data(messages, data(), sizes)
-        answers = self._swap()
-        lists: list[list[int]] = [message.numbers.tolist() for message in answers]
+        started = time.perf_counter()
+        found = self._mailbox.swap()
+        self._channel.counters.add(
+            self.purpose.header.kind,
+            seconds=time.perf_counter() - started,
+            count_rounds=1,
+            count_bytes=2 * (self.size - 1) * self._mailbox.message_bytes,
+        )
+        lists: list[list[int]] = [message.numbers.tolist() for message in found]
         self._check(agreed, lists)
         columns = list(zip(*lists, strict=True))[AGREED:]
         received = ReceivedCounts(list(columns[0]), max(columns[1]), max(columns[2]), list(columns[3]))
         if data is not None and self.has_room(received.largest, received.kept):
-            self._along = answers
+            self._along = found
         return received
 
     def has_room(self, largest: int, kept: int) -> bool:
-        """Returns whether data of these sizes travel with the counts. Data that exceed one call of
-        the backend never do. ``largest``: the most bytes that one rank sends to another; ``kept``:
-        to itself."""
-        return max(largest, kept) <= self._link.mailbox.room and self.transport.fits(largest, kept)
-
-    def _swap(self) -> Sequence[Message]:
-        mailbox, started = self._link.mailbox, time.perf_counter()
-        answers = mailbox.swap()
-        self._link.counters.add(
-            self._kind,
-            seconds=time.perf_counter() - started,
-            count_rounds=1,
-            count_bytes=2 * (self.size - 1) * mailbox.message_bytes,
-        )
-        return answers
+        """Returns whether data of these sizes travel with the counts: at most ``largest`` bytes to
+        another rank and ``kept`` to itself. Data that exceed one call of the backend never do."""
+        return max(largest, kept) <= self._mailbox.room and self.transport.fits(largest, kept)
 
     def data(
         self,
@@ -383,23 +327,17 @@ class Exchange:
         rows: tuple[int, int] = (0, 0),
     ) -> None:
         """Moves and counts one round of data. Data that came with the counts are only copied, but
-        count as a round.
-
-        Args:
-            move: fills ``out`` with `transport`.
-            out: [sum(received)] bytes, filled by rank.
-            received: bytes from each rank, this one included.
-            sent: bytes to other ranks.
-            rows: rows to and from other ranks.
-        """
+        count as a round. ``move``: fills ``out`` [sum(received)] bytes, by rank, with `transport`.
+        ``received``: bytes from each rank, this one included. ``sent``: bytes to other ranks.
+        ``rows``: to and from other ranks."""
         started = time.perf_counter()
         if self._along is None:
             move()
         else:
             read_data(self._along, out, received)
             self._along = None
-        self._link.counters.add(
-            self._kind,
+        self._channel.counters.add(
+            self.purpose.header.kind,
             seconds=time.perf_counter() - started,
             rounds=1,
             rows_sent=rows[0],
@@ -416,23 +354,17 @@ class Exchange:
         common, _ = max(Counter(headers).items(), key=lambda item: (item[1], item[0] == tuple(own)))
         odd = [rank for rank, header in enumerate(headers) if header != common]
         positions = "; ".join(
-            f"rank {rank} (host {self._link.hosts[rank]}) is in {describe(header)}"
-            for rank, header in enumerate(headers)
+            f"rank {peer.rank} (host {peer.host}) is in {describe(header)}"
+            for peer, header in zip(self._channel.peers, headers, strict=True)
         )
         raise DivergenceError(
-            f"ranks diverged in communicator {self._link.name!r}: {positions}; every rank must make the same "
-            "exchanges in the same order",
+            f"ranks diverged in communicator {self._channel.name!r}: {positions}; every rank must make the "
+            "same exchanges in the same order",
             odd,
         )
 
 
-# Abandoned groups #################################################################################
-
-# Process groups that broke in the middle of a collective, and that are kept until the process
-# ends.
-
-
-_abandoned = 0
+_abandoned = 0  # process groups that broke in the middle of a collective
 
 
 def groups_abandoned() -> int:

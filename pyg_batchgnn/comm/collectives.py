@@ -18,9 +18,6 @@ from pyg_batchgnn.comm.mailbox import as_bytes
 from pyg_batchgnn.comm.message import Header, HeaderLike, MessageKind, Operation, as_header, dtype_code
 from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 
-# Collectives ######################################################################################
-
-
 T = TypeVar("T")
 
 #: Makes the tensor to receive into, from its shape and dtype.
@@ -48,13 +45,7 @@ class Received:
 
 class Collectives:
     """The collective operations over one channel, each on the calling thread or on the channel's
-    own.
-
-    Attributes:
-        rank, size: the rank of this process, and the number of processes.
-        hosts: the host number of every rank.
-        host: the host number of this rank, as the launcher counts.
-    """
+    own. ``hosts``: the host number of every rank, as the launcher counts."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -67,8 +58,6 @@ class Collectives:
     def ranks_of_host(self) -> list[int]:
         """The ranks that share this rank's host, ascending, this rank included."""
         return [rank for rank, host in enumerate(self.hosts) if host == self.host]
-
-    # Rows ########################################################################################
 
     def exchange(
         self,
@@ -87,10 +76,11 @@ class Collectives:
             header: the purpose of the exchange, equal on all ranks.
             allocate: makes the contiguous tensor to receive into, from its shape and dtype.
             items: the number of items that the rows for each rank hold, where a row is not one item
-                (rows of packed words, for example). Items are counted in place of rows, and the
+                (rows of packed words, for example). They are counted in place of rows, and the
                 receiver is told.
         """
-        return self._exchanges.run(self._exchange(rows, counts, header, allocate, items))
+        whole = as_header(header)
+        return self._exchanges.run(lambda: exchange_rows(self._channel, rows, counts, whole, allocate, items))
 
     def start_exchange(
         self,
@@ -102,53 +92,38 @@ class Collectives:
     ) -> Handle[Received]:
         """Starts an `exchange` on the communicator's own thread. Leave the rows alone until its
         end."""
-        return self._exchanges.start(self._exchange(rows, counts, header, allocate, items))
-
-    def _exchange(
-        self,
-        rows: Tensor | Sequence[Tensor],
-        counts: Sequence[int] | None,
-        header: HeaderLike,
-        allocate: Allocate,
-        items: Sequence[int] | None,
-    ) -> Callable[[], Received]:
         whole = as_header(header)
-        return lambda: exchange_rows(self._channel, rows, counts, whole, allocate, items)
+        return self._exchanges.start(
+            lambda: exchange_rows(self._channel, rows, counts, whole, allocate, items)
+        )
 
     def all_gather(self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL) -> Received:
-        """Gathers the rows of every rank on every rank. Ranks may give different numbers of rows.
-        The dtype and the bytes per row must be equal."""
+        """Gathers the rows of every rank on every rank. Their numbers may differ, the dtype and the
+        bytes per row must not."""
         whole = as_header(header)
         return self._exchanges.run(lambda: gather_rows(self._channel, tensor, Operation.GATHERING, whole))
 
     def broadcast(self, tensor: Tensor, source: int = 0, header: HeaderLike = MessageKind.CONTROL) -> Tensor:
-        """Overwrites the tensor with that of one rank. It is contiguous, and its size and dtype are
-        equal on all ranks."""
+        """Overwrites a contiguous tensor with that of one rank, of the same size and dtype."""
         whole = as_header(header)
         return self._exchanges.run(lambda: broadcast(self._channel, tensor, source, whole))
-
-    # Sums ########################################################################################
 
     def all_reduce(
         self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL, weight: float | None = None
     ) -> Tensor:
-        """Overwrites the tensor with the sum over ranks, added in the order of ranks.
+        """Overwrites a contiguous tensor with the sum over ranks, added in the order of ranks.
+        Sixteen-bit floats are added in float32.
 
-        Args:
-            tensor: contiguous, of the same size and dtype on all ranks. Sixteen-bit floats are
-                added in float32.
-            weight: the weight of this rank's tensor, finite and not negative. The tensor is
-                multiplied by weight / (the sum of all ranks' weights). A tensor of weight 0 is left
-                out, whatever it holds. If all weights are 0, so is the sum.
+        ``weight``: of this rank's tensor, finite and not negative. The tensor is multiplied by
+        weight / (the sum of all ranks' weights). A tensor of weight 0 is left out, whatever it
+        holds. If all weights are 0, so is the sum.
         """
         whole = as_header(header)
         return self._exchanges.run(lambda: sum_over_ranks(self._channel, tensor, whole, weight))
 
-    # Values ######################################################################################
-
     def all_gather_json(self, value: Any) -> list[Any]:
-        """Gathers a small value of every rank, by rank. The value travels as JSON: tuples come back
-        as lists, and keys as strings."""
+        """Gathers a small value of every rank, by rank, as JSON: tuples come back as lists, and
+        keys as strings."""
         header = as_header(MessageKind.CONTROL)
         return self._exchanges.run(lambda: gather_values(self._channel, value, header))
 
@@ -170,13 +145,8 @@ class Collectives:
         self._exchanges.run(lambda: barrier(self._channel, whole))
 
     def check_agreement(self, arguments: Mapping[str, Any]) -> None:
-        """Checks that all ranks were given the same arguments.
-
-        ``arguments``: JSON values by name (fanout, seed, fingerprint of the data set).
-
-        Raises:
-            AgreementError: on every rank, with the names that differ and the values of each rank.
-        """
+        """Raises AgreementError on every rank unless all ranks were given the same JSON values by
+        name. It has the names that differ and the values of each rank."""
         header = as_header(MessageKind.CONTROL)
         self._exchanges.run(lambda: check_agreement(self._channel, arguments, header))
 
@@ -187,23 +157,14 @@ class Collectives:
         catch: tuple[type[Exception], ...] = (OSError, ValueError),
         error: MakeError | None = None,
     ) -> T:
-        """Does work on every rank. Where it fails on one rank, all ranks raise, so that none waits
-        for it.
-
-        The ranks wait for each other once, after the work. Work that fails with an exception that
-        is not in ``catch`` raises at once, on this rank alone.
+        """Does work that makes no exchange on every rank. Where it fails on one rank, all ranks
+        raise, so that none waits for it. The ranks wait for each other once, after the work.
 
         Args:
-            work: this rank's work. It makes no exchange.
-            catch: the exceptions that count as a failure.
+            catch: the exceptions that count as a failure. Others are raised at once, on this rank
+                alone.
             error: makes the error that all ranks raise, from the texts of the ranks that failed, by
                 rank. By default a `CommError` that names those ranks, their hosts and the causes.
-
-        Returns:
-            The result of ``work`` on this rank.
-
-        Raises:
-            Exception: what ``error`` makes, where work failed on any rank.
         """
         result: list[T] = []
         cause: Exception | None = None
@@ -219,10 +180,6 @@ class Collectives:
             raise CommError(name_failures(problems, self.hosts), problems) from cause
         raise error(problems) from cause
 
-
-# Rows #############################################################################################
-
-# Moving rows: the uneven all-to-all and the uneven all-gather.
 
 #: An all-gather of at most this many bytes in total is one call, with one copy of the rows per
 #: peer.
@@ -252,7 +209,13 @@ def exchange_rows(
             return as_bytes(torch.cat(list(parts)) if whole is None else whole.contiguous())
 
         arriving = exchange.counts(counts, items, joined)
-        out = _allocate(allocate, (sum(arriving.rows), *shape), dtype)
+        wanted = (sum(arriving.rows), *shape)
+        out = allocate(wanted, dtype)
+        if tuple(out.shape) != wanted or out.dtype != dtype or not out.is_contiguous():
+            raise ValueError(
+                f"allocate must return a contiguous {dtype} tensor of shape {list(wanted)}, "
+                f"not {out.dtype} of {list(out.shape)}"
+            )
         width = exchange.purpose.row_bytes
         sent, received = [count * width for count in counts], [count * width for count in arriving.rows]
         flat = as_bytes(out)
@@ -299,14 +262,9 @@ def count_to_all(exchange: Exchange, own: Tensor, rows: int, number: int = 0) ->
 def send_to_all(
     exchange: Exchange, out: Tensor, own: Tensor, received: Sequence[int], rows: tuple[int, int] = (0, 0)
 ) -> None:
-    """Runs one round in which every rank sends the same bytes to all others.
-
-    Args:
-        out: [sum(received)] bytes, filled by rank.
-        own: this rank's bytes. They may be its own part of ``out``.
-        received: bytes by rank, known to all ranks.
-        rows: rows of this rank and of all others, for the counters.
-    """
+    """Runs one round in which every rank sends its bytes ``own`` (which may be its part of ``out``)
+    to all others. ``received``: bytes by rank, known to all ranks. ``rows``: of this rank and of
+    all others, for the counters."""
     size, largest = exchange.size, max(received)
 
     def move() -> None:
@@ -342,18 +300,6 @@ def _row_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
-def _allocate(allocate: Allocate, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    out = allocate(shape, dtype)
-    if tuple(out.shape) != shape or out.dtype != dtype or not out.is_contiguous():
-        raise ValueError(
-            f"allocate must return a contiguous {dtype} tensor of shape {list(shape)}, "
-            f"not {out.dtype} of {list(out.shape)}"
-        )
-    return out
-
-
-# Sums #############################################################################################
-
 # Sums over ranks, always added in the order of ranks, so that the bits do not depend on timing.
 #
 # Every element is w_0 x_0 + w_1 x_1 + ..., added from rank 0 up. A small tensor is gathered and
@@ -381,7 +327,9 @@ def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: flo
         bits = 0 if weight is None else struct.unpack("<q", struct.pack("<d", weight))[0]
         if size <= _SMALL:
             arriving = count_to_all(exchange, as_bytes(flat), 1, bits)
-            _sum_gathered(exchange, flat, _shares(arriving, weight))
+            everyone = flat.new_empty(exchange.size, flat.numel())
+            send_to_all(exchange, as_bytes(everyone), as_bytes(flat), [size] * exchange.size)
+            flat.copy_(ordered_sum(list(everyone), _shares(arriving, weight)))
         else:
             sizes = [piece.numel() * flat.itemsize for piece in flat.tensor_split(exchange.size)]
             arriving = exchange.counts(
@@ -392,8 +340,8 @@ def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: flo
 
 
 def _shares(received: ReceivedCounts, weight: float | None) -> list[float] | None:
-    """Returns the share of every rank. All shares are 0 where all weights are. A weight travels in
-    the exchange of counts, as the bits of a double."""
+    """Returns the share of every rank; all are 0 where all weights are. A weight travels in the
+    exchange of counts, as the bits of a double."""
     if weight is None:
         return None
     weights = [struct.unpack("<d", struct.pack("<q", bits))[0] for bits in received.numbers]
@@ -401,16 +349,9 @@ def _shares(received: ReceivedCounts, weight: float | None) -> list[float] | Non
     return [each / total if total else 0.0 for each in weights]
 
 
-def _sum_gathered(exchange: Exchange, flat: Tensor, weights: list[float] | None) -> None:
-    everyone = flat.new_empty(exchange.size, flat.numel())
-    each = [flat.numel() * flat.itemsize] * exchange.size
-    send_to_all(exchange, as_bytes(everyone), as_bytes(flat), each)
-    flat.copy_(ordered_sum(list(everyone), weights))
-
-
 def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list[float] | None) -> None:
     """Adds the r-th piece of all ranks' tensors on rank r, then gathers the sums. Pieces for which
-    messages have room came with the counts. Their sums go in messages as well."""
+    messages have room came with the counts; their sums go in messages as well."""
     pieces = flat.tensor_split(exchange.size)
     own = pieces[exchange.rank]
     everyone = flat.new_empty(exchange.size, own.numel())
@@ -433,8 +374,8 @@ def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list
 
 
 def ordered_sum(terms: list[Tensor], weights: list[float] | None) -> Tensor:
-    """Returns terms[0] + terms[1] + ..., added from the left. Terms of weight 0 are left out,
-    whatever they hold. Sixteen-bit floats are added in float32 and rounded once."""
+    """Returns terms[0] + terms[1] + ..., added from the left, without terms of weight 0.
+    Sixteen-bit floats are added in float32 and rounded once."""
     dtype = terms[0].dtype
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     if weights is not None:
@@ -446,9 +387,6 @@ def ordered_sum(terms: list[Tensor], weights: list[float] | None) -> Tensor:
     for term in terms[1:]:
         total += term.to(wide)
     return total.to(dtype)
-
-
-# Small values #####################################################################################
 
 
 def gather_values(
@@ -489,45 +427,29 @@ def barrier(channel: Channel, header: Header) -> None:
 
 def check_agreement(channel: Channel, values: Mapping[str, Any], header: Header) -> None:
     """All ranks see the same answers, so all of them raise or none."""
-    answers = gather_values(channel, dict(values), header, Operation.AGREEMENT)
-    differing = sorted({name for answer in answers for name in answer if _differs(answers, name)})
-    if not differing:
+    texts = {name: json.dumps(value, sort_keys=True) for name, value in values.items()}
+    answers: list[dict[str, str]] = gather_values(channel, texts, header, Operation.AGREEMENT)
+    names = sorted({name for answer in answers for name in answer})
+    said = {name: [answer.get(name, "nothing") for answer in answers] for name in names}
+    said = {name: by_rank for name, by_rank in said.items() if len(set(by_rank)) > 1}
+    if not said:
         return
-    reference = {name: _most_common([answer.get(name) for answer in answers]) for name in differing}
-    odd = [
-        rank
-        for rank, answer in enumerate(answers)
-        if any(_text(answer.get(name)) != reference[name] for name in differing)
-    ]
-    lines = []
-    for name in differing:
-        by_text: dict[str, list[int]] = {}
-        for rank, answer in enumerate(answers):
-            by_text.setdefault(_text(answer[name]) if name in answer else "nothing", []).append(rank)
-        lines.append(f"{name}: " + ", ".join(f"{text} on {_ranks(ranks)}" for text, ranks in by_text.items()))
+    lines, odd = list[str](), set[int]()
+    for name, by_rank in said.items():
+        common, ranks = max(by_rank, key=by_rank.count), dict[str, list[int]]()
+        for rank, text in enumerate(by_rank):
+            ranks.setdefault(text, []).append(rank)
+        odd.update(rank for text, of in ranks.items() if text != common for rank in of)
+        words = (
+            f"{text} on rank{'s' if len(of) > 1 else ''} {', '.join(map(str, of))}"
+            for text, of in ranks.items()
+        )
+        lines.append(f"{name}: {', '.join(words)}")
     raise AgreementError(
-        f"ranks were given different arguments: {'; '.join(lines)}; start every rank with the same", odd
+        f"ranks were given different arguments: {'; '.join(lines)}; start every rank with the same",
+        sorted(odd),
     )
 
-
-def _differs(answers: list[dict[str, Any]], name: str) -> bool:
-    return any(name not in answer for answer in answers) or len({_text(a[name]) for a in answers}) > 1
-
-
-def _most_common(values: list[Any]) -> str:
-    texts = [_text(value) for value in values]
-    return max(texts, key=texts.count)
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
-def _ranks(ranks: list[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
-
-
-# Work that may fail ###############################################################################
 
 #: Makes the error that every rank raises, from the text of each rank that failed, by rank.
 MakeError = Callable[[Mapping[int, str]], Exception]

@@ -10,7 +10,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, TypeVar
@@ -22,18 +22,15 @@ from torch.distributed import GradBucket, PrefixStore, Store, TCPStore  # type: 
 from torch.futures import Future
 
 from pyg_batchgnn.comm import ccl
-from pyg_batchgnn.comm.channel import Channel, groups_abandoned
+from pyg_batchgnn.comm.channel import Channel, groups_abandoned, named
 from pyg_batchgnn.comm.collectives import Collectives, gather_values
 from pyg_batchgnn.comm.diagnosis import Peer, ProcessInfo, StatusBoard, endpoints, host_from
 from pyg_batchgnn.comm.errors import CommError, DivergenceError, PeerError
 from pyg_batchgnn.comm.host_memory import share_on_host
-from pyg_batchgnn.comm.mailbox import INT_LIMIT, TransportError, make_group
+from pyg_batchgnn.comm.mailbox import INT_LIMIT, TransportError
 from pyg_batchgnn.comm.message import CommCounters, Header, HeaderLike, MessageKind, Operation, as_header
 from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 from pyg_batchgnn.versions import private
-
-# Communicator #####################################################################################
-
 
 T = TypeVar("T")
 
@@ -48,18 +45,13 @@ class Communicator(Collectives):
     """The collective operations between the ranks of a job, over a process group of its own.
 
     Make it with `Communicator.create`, on the main thread and in the same order on every rank. Use
-    each communicator from one thread at a time.
+    each communicator from one thread at a time. ``rank``, ``size``, ``host`` and ``hosts`` are
+    those of `Collectives`; ``name`` and ``timeout`` were given to `create`.
 
     Every operation is collective and has a number. It begins with a small exchange in which all
     ranks check that they are in the same operation. It ends on every rank within the timeout, with
     its result or with an error that names the peer. After an error the communicator is broken:
     every later use raises at once.
-
-    Attributes:
-        name, timeout: as given to `create`.
-        counters: rounds, rows, bytes and waiting time by kind.
-
-    ``rank``, ``size``, ``host`` and ``hosts`` are those of `Collectives`.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -83,10 +75,10 @@ class Communicator(Collectives):
         Args:
             name: for messages; the same on every rank.
             timeout: seconds for which a rank waits for its peers in one operation before it raises.
-            backend: the backend of torch's default process group (gloo, ccl, mpi). It is used where
-                that group does not exist yet and a launcher (torchrun) describes it in the
-                environment. The communicator's own group has the default group's backend. Without a
-                launcher the world is one rank.
+            backend: of torch's default process group (gloo, ccl, mpi), where that group does not
+                exist yet and a launcher (torchrun) describes it in the environment. The
+                communicator's own group has the default group's backend. Without a launcher the
+                world is one rank.
             host: the number of this rank's host. By default the launcher's (GROUP_RANK,
                 SLURM_NODEID), or 0.
             limit: bytes that one call of the backend may carry, equal on all ranks. Larger messages
@@ -94,8 +86,7 @@ class Communicator(Collectives):
 
         Raises:
             ValueError: the backend is not available here. The text lists those that are.
-            PeerError: a rank did not come within the timeout.
-            DivergenceError: ranks make communicators of different names.
+            PeerError, DivergenceError: a rank did not come, or makes one of another name.
         """
         if timeout <= 0:
             raise ValueError(f"timeout must be positive seconds, not {timeout}")
@@ -112,49 +103,36 @@ class Communicator(Collectives):
         """The process group, for `guard`. None in a world of one rank."""
         return self._channel.group
 
-    # Jobs ########################################################################################
-
     def run_job(self, job: Callable[[], T]) -> T:
-        """Does work that makes several exchanges on the calling thread.
-
-        It begins when the jobs that were started before have ended.
-        """
+        """Does work that makes several exchanges on the calling thread, after the jobs that were
+        started before."""
         return self._jobs.run(job)
 
     def start_job(self, job: Callable[[], T]) -> Handle[T]:
-        """Does work that makes several exchanges on a thread of the communicator.
+        """Does work that makes several exchanges on a thread of the communicator, in the order of
+        the calls. While a job is under way only jobs may use the communicator, so that the order of
+        exchanges does not depend on timing. A job that raises breaks the communicator, and its
+        peers are told which rank raised what."""
 
-        Jobs run in the order of the calls. While a job is under way only jobs may use the
-        communicator, so that the order of exchanges does not depend on timing. A job that raises
-        breaks the communicator, because its peers are in the middle of the same job. They are told
-        which rank raised what.
-        """
-        return self._jobs.start(lambda: self._run_to_end(job))
+        def run_to_end() -> T:
+            try:
+                return job()
+            except BaseException as error:
+                if self.size > 1 and not isinstance(error, CommError):
+                    self._channel.fail(self._raised(error))
+                raise
 
-    def _run_to_end(self, job: Callable[[], T]) -> T:
-        try:
-            return job()
-        except CommError:
-            raise
-        except BaseException as error:
-            if self.size > 1:
-                self._channel.fail(self._raised(error))
-            raise
+        return self._jobs.start(run_to_end)
 
     def _raised(self, error: BaseException) -> CommError:
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return CommError(f"rank {self.rank} (host {self.host}) raised {what}", [self.rank])
-
-    # The end #####################################################################################
+        return CommError(f"rank {self.rank} (host {self.host}) raised {named(error)}", [self.rank])
 
     @contextlib.contextmanager
     def guard(self, header: HeaderLike) -> Iterator[None]:
-        """Gives other libraries' collectives on `group` the communicator's errors. Collective.
-
-        What runs inside (the construction of DistributedDataParallel, for example) is written to
-        the status board. A RuntimeError raised there becomes a PeerError that names the peer. No
-        other operation of the communicator may run inside.
-        """
+        """Gives other libraries' collectives on `group` (the construction of
+        DistributedDataParallel, for example) the communicator's errors: a RuntimeError inside
+        becomes a PeerError that names the peer. Collective. No other operation of the communicator
+        may run inside."""
         whole = as_header(header)
         self._exchanges.run(lambda: None)  # after what was started before
         with self._channel.exchange(Operation.GUARD, whole) as exchange:
@@ -165,18 +143,13 @@ class Communicator(Collectives):
                 raise TransportError(str(error)) from error
 
     def fail(self, error: CommError) -> CommError:
-        """Breaks the communicator because of what came over it, for example an impossible message.
-
-        The peers are told the error's text and ranks. Returns the error, to be raised.
-        """
+        """Breaks the communicator because of what came over it, such as an impossible message. The
+        peers are told the error's text and ranks. Returns the error, to be raised."""
         return self._channel.fail(error)
 
     def close(self, reason: str = "") -> None:
-        """Leaves the communicator.
-
-        It is not collective and never waits for peers. Peers that wait for this rank are told the
-        reason.
-        """
+        """Leaves the communicator, without waiting for peers. Those that wait for this rank are
+        told the reason."""
         if not (self._exchanges.stop(0.0) and self._jobs.stop(0.0)):
             self._channel.stopping.set()
             if not (self._jobs.stop(1.0) and self._exchanges.stop(1.0)):
@@ -225,9 +198,6 @@ def _close_all() -> None:
     disconnect()
 
 
-# Gradient hook ####################################################################################
-
-
 Hook = Callable[[Any, GradBucket], Future[Tensor]]
 
 
@@ -238,12 +208,12 @@ def gradient_hook(
 ) -> Hook:
     """Returns a hook for ``DistributedDataParallel.register_comm_hook(None, hook)``.
 
-    The hook replaces each gradient by a weighted sum over ranks, added in the order of ranks. A
-    rank's gradient is multiplied by weight / (the sum of all ranks' weights). Where the loss is the
-    mean over a rank's own seed nodes, and the weight is their number, every seed node of the step
-    weighs the same. A rank of weight 0 (an empty minibatch) adds nothing, whatever its gradients
-    hold. The bits do not depend on how DistributedDataParallel groups tensors into buckets, which
-    changes after the first step and so after every resume.
+    The hook replaces each gradient by a weighted sum over ranks, added in the order of ranks: a
+    rank's gradient times weight / (the sum of all ranks' weights). Where the loss is the mean over
+    a rank's own seed nodes, and the weight is their number, every seed node of the step weighs the
+    same. A rank of weight 0 (an empty minibatch) adds nothing, whatever its gradients hold. The
+    bits do not depend on how DistributedDataParallel groups tensors into buckets, which changes
+    after the first step and so after every resume.
 
     The sum runs on the thread of the backward pass, so that a failure ends that pass with the
     communicator's error. Give DistributedDataParallel ``process_group=communicator.group`` and
@@ -251,7 +221,7 @@ def gradient_hook(
     ``weight`` or ``header`` refers to it.
 
     Args:
-        communicator: a communicator that nothing else uses at the same time.
+        communicator: one that nothing else uses at the same time.
         weight: returns this rank's weight in the current step, finite and not negative.
         header: returns the position of the step, for the check and for messages.
     """
@@ -267,27 +237,14 @@ def gradient_hook(
     return hook
 
 
-# Making groups ####################################################################################
-
-# Making communicators: the default process group, the introduction of ranks, and a group of their
-# own.
-
-
 _connected = False  # whether the default process group was made here
 _made = 0  # communicators of this process: equal on all ranks, as all make the same ones in order
 
 
 def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.environ) -> bool:
     """Makes torch's default process group from the launcher's environment, unless there is one.
-
-    Returns:
-        Whether there is a default group now. Without a launcher (no WORLD_SIZE) there is none, and
-        the world is one rank.
-
-    Raises:
-        ValueError: the backend is not available here, or the launcher's environment is not
-            complete.
-    """
+    Returns whether there is one now: without a launcher (no WORLD_SIZE) the world is one rank.
+    Raises ValueError if the backend is not available here, or the environment not complete."""
     global _connected
     if dist.is_initialized():
         return True
@@ -297,30 +254,23 @@ def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.en
     absent = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in environment]
     if absent:
         raise ValueError(f"WORLD_SIZE is set but not {', '.join(absent)}; start with torchrun, or set them")
-    _make_default_group(timeout, backend, environment)
+    limit = timedelta(seconds=timeout)
+    if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        dist.init_process_group(backend, timeout=limit)
+    else:  # in a new namespace, as torchrun's store outlives the ranks that it restarts
+        rank, size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+        address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+        store = fresh_namespace(TCPStore(address, port, size, False, limit), rank, size, timeout)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
     _connected = True
     return True
 
 
-def _make_default_group(timeout: float, backend: str, environment: Mapping[str, str]) -> None:
-    """Gives the group a new namespace, as torchrun's store outlives the ranks that it restarts."""
-    limit = timedelta(seconds=timeout)
-    if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        dist.init_process_group(backend, timeout=limit)
-        return
-    rank, size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
-    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    store = fresh_namespace(TCPStore(address, port, size, False, limit), rank, size, timeout)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
-
-
 def disconnect() -> None:
-    """Destroys the default group where `connect` made it. Called at the end of the process.
-
-    With torch 2.13, a gloo group that still exists when the interpreter is gone sometimes aborts
-    the process. Destroying the default group destroys all groups. So it stays where a group was
-    abandoned in the middle of a collective, because destroying that one would wait.
-    """
+    """Destroys the default group where `connect` made it, at the end of the process: with torch
+    2.13, a gloo group that outlives the interpreter sometimes aborts the process. That destroys all
+    groups, so it stays where one was abandoned in the middle of a collective, as destroying that
+    would wait."""
     if _connected and groups_abandoned() == 0 and dist.is_initialized():
         dist.destroy_process_group()
 
@@ -336,14 +286,21 @@ def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Cha
     store = _default_store()
     board = StatusBoard(store, f"pyg_batchgnn/{_made}", rank, size)
     ranks = board.join({"name": name, "host": host, "process": asdict(process)}, timeout)
-    _check_names(ranks)
-    group = make_group(timeout, name)
+    names = [theirs["name"] for theirs in ranks]
+    if len(set(names)) > 1:
+        common = max(names, key=names.count)
+        raise DivergenceError(
+            f"ranks make different communicators: {dict(enumerate(names))} (by rank); every rank must make "
+            "the same ones in the same order, on its main thread",
+            [rank for rank, name in enumerate(names) if name != common],
+        )
+    group = dist.new_group(timeout=timedelta(seconds=timeout), group_desc=f"pyg_batchgnn {name}")
+    assert isinstance(group, dist.ProcessGroup)
     peers = [Peer(at, theirs["host"], ProcessInfo(**theirs["process"])) for at, theirs in enumerate(ranks)]
     channel = Channel(name, group, board, peers, rank, timeout, limit)
     addresses = gather_values(channel, endpoints(), Header(MessageKind.CONTROL))
     channel.peers = [
-        Peer(peer.rank, peer.host, peer.process, tuple(theirs))
-        for peer, theirs in zip(peers, addresses, strict=True)
+        replace(peer, endpoints=tuple(theirs)) for peer, theirs in zip(peers, addresses, strict=True)
     ]
     _share_messages(channel)
     channel.restart_counting()  # users count from their first exchange
@@ -364,39 +321,14 @@ def _share_messages(channel: Channel) -> None:
         channel.share_messages(blocks)
 
 
-def _check_names(ranks: list[dict[str, Any]]) -> None:
-    names = [theirs["name"] for theirs in ranks]
-    if len(set(names)) > 1:
-        common = max(names, key=names.count)
-        raise DivergenceError(
-            f"ranks make different communicators: {dict(enumerate(names))} (by rank); every rank must make "
-            "the same ones in the same order, on its main thread",
-            [rank for rank, name in enumerate(names) if name != common],
-        )
-
-
-# Backends #########################################################################################
-
-
-def available_backends() -> list[str]:
-    """Returns the names that `check_backend` accepts, gloo first."""
-    names = sorted(name for name in dist.Backend.backend_list if why_unavailable(name) is None)
-    return sorted(names, key=lambda name: name != "gloo")
-
-
 def check_backend(name: str) -> None:
-    """Checks that a backend is available here.
-
-    Args:
-        name: "gloo", "ccl", "mpi" or one that an imported package has registered; or names by
-            device, where the CPU's is used: "cpu:ccl,cuda:nccl".
-
-    Raises:
-        ValueError: it is not available. The text says why, and which backends are.
-    """
+    """Raises ValueError unless a backend is available here, with the reason and the backends that
+    are. ``name``: "gloo", "ccl", "mpi" or one that an imported package has registered; or names by
+    device, where the CPU's is used: "cpu:ccl,cuda:nccl"."""
     problem = why_unavailable(_of_cpu(name))
     if problem is not None:
-        available = ", ".join(available_backends())
+        names = sorted(one for one in dist.Backend.backend_list if why_unavailable(one) is None)
+        available = ", ".join(sorted(names, key=lambda one: one != "gloo"))
         raise ValueError(f"backend is {name!r}: {problem}; available here: {available}")
 
 
@@ -428,83 +360,50 @@ def _of_cpu(name: str) -> str:
     return pairs.get("cpu", name)
 
 
-# Rendezvous #######################################################################################
-
-# The rendezvous of the ranks of one attempt of a job: a new namespace in the launcher's store.
-#
-# torchrun keeps its store when it restarts failed ranks. The store then still holds what earlier
-# ranks wrote, for example the addresses at which they listened. torchrun tells the new ranks
-# nothing that only they know and that is the same on every host. So each rank writes a token of
-# its own. Rank 0 proposes a namespace for the tokens that it sees. The namespace is valid once
-# every rank has found its token in the proposal and has accepted it.
-
-
 _TOKEN, _PROPOSAL = "pyg_batchgnn/token/{}", "pyg_batchgnn/proposal"
 _POLL = 0.005
 
 
 def fresh_namespace(store: Store, rank: int, size: int, timeout: float) -> Store:
-    """Returns a part of ``store`` that only the ranks of this attempt use. Collective. Raises
-    PeerError if not all ranks came within ``timeout`` seconds."""
-    token = uuid.uuid4().hex
-    store.set(_TOKEN.format(rank), token)
-    rendezvous = _Rendezvous(store, rank, size)
+    """Returns a part of ``store`` that only the ranks of this attempt of a job use. Collective.
+    Raises PeerError if not all ranks came within ``timeout`` seconds.
+
+    torchrun keeps its store when it restarts failed ranks. The store then still holds what earlier
+    ranks wrote, for example the addresses at which they listened. torchrun tells the new ranks
+    nothing that only they know and that is the same on every host. So each rank writes a token of
+    its own, and rank 0 proposes a namespace for the tokens that it sees. The namespace is valid
+    once every rank has found its token in the proposal and has accepted it.
+    """
+    token, namespace, known = uuid.uuid4().hex, "", list[str]()
+    keys = [_TOKEN.format(number) for number in range(size)]
+    store.set(keys[rank], token)
+
+    def accepted(who: int | str) -> str:
+        return f"pyg_batchgnn/{namespace}/accepted/{who}"
+
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        namespace = rendezvous.lead() if rank == 0 else rendezvous.follow(token)
-        if namespace is not None:
+        is_valid = False
+        if rank == 0 and store.check(keys):
+            tokens = [store.get(key).decode() for key in keys]
+            if tokens != known:
+                namespace, known = uuid.uuid4().hex, tokens
+                store.set(_PROPOSAL, json.dumps([namespace, tokens]))
+                store.set(accepted(0), "")
+            is_valid = store.check([accepted(number) for number in range(size)])
+            if is_valid:
+                store.set(accepted("all"), "")
+        elif rank and store.check([_PROPOSAL]):
+            proposed, tokens = json.loads(store.get(_PROPOSAL))
+            if len(tokens) == size and tokens[rank] == token:
+                if proposed != namespace:
+                    namespace = proposed
+                    store.set(accepted(rank), "")
+                is_valid = store.check([accepted("all")])
+        if is_valid:
             return PrefixStore(f"pyg_batchgnn/{namespace}", store)
         time.sleep(_POLL)
-    absent = rendezvous.absent()
+    others = range(1, size) if rank == 0 else ()  # only rank 0 knows who is missing
+    absent = [number for number in others if not store.check([accepted(number)])]
     who = f"rank {', '.join(map(str, absent))}" if absent else "the other ranks"
     raise PeerError(f"{who} did not come to meet rank {rank} within {timeout:g} s", absent, waited=timeout)
-
-
-class _Rendezvous:
-    def __init__(self, store: Store, rank: int, size: int) -> None:
-        self._store = store
-        self._rank = rank
-        self._size = size
-        self._namespace = ""
-        self._tokens: list[str] = []
-
-    def lead(self) -> str | None:
-        """Polls once as rank 0: proposes a namespace whenever the tokens have changed. Returns the
-        namespace once all ranks have accepted it."""
-        keys = [_TOKEN.format(rank) for rank in range(self._size)]
-        if not self._store.check(keys):
-            return None
-        tokens = [self._store.get(key).decode() for key in keys]
-        if tokens != self._tokens:
-            self._namespace, self._tokens = uuid.uuid4().hex, tokens
-            self._store.set(_PROPOSAL, json.dumps([self._namespace, tokens]))
-            self._accept(0)
-        if self._store.check([self._accepted(rank) for rank in range(self._size)]):
-            self._store.set(self._accepted("all"), "")
-            return self._namespace
-        return None
-
-    def follow(self, token: str) -> str | None:
-        """Polls once as another rank: accepts a proposal that holds this rank's token. Returns the
-        namespace once all ranks have accepted it."""
-        if not self._store.check([_PROPOSAL]):
-            return None
-        namespace, tokens = json.loads(self._store.get(_PROPOSAL))
-        if len(tokens) != self._size or tokens[self._rank] != token:
-            return None
-        if namespace != self._namespace:
-            self._namespace = namespace
-            self._accept(self._rank)
-        return namespace if self._store.check([self._accepted("all")]) else None
-
-    def absent(self) -> list[int]:
-        """Returns the ranks that rank 0 knows to be missing. The other ranks know of none."""
-        if self._rank > 0:
-            return []
-        return [rank for rank in range(1, self._size) if not self._store.check([self._accepted(rank)])]
-
-    def _accept(self, rank: int) -> None:
-        self._store.set(self._accepted(rank), "")
-
-    def _accepted(self, who: int | str) -> str:
-        return f"pyg_batchgnn/{self._namespace}/accepted/{who}"

@@ -6,13 +6,8 @@ from collections.abc import Iterable
 
 
 class CommError(RuntimeError):
-    """The communication between ranks failed.
-
-    The message says with which rank, in which exchange, and why.
-
-    Attributes:
-        ranks: the ranks that the error is about, ascending. Empty where none could be identified.
-    """
+    """The communication between ranks failed. The message says with which rank, in which exchange,
+    and why; ``ranks`` has the ranks that it is about, ascending, as far as they are known."""
 
     def __init__(self, message: str, ranks: Iterable[int] = ()) -> None:
         super().__init__(message)
@@ -20,19 +15,14 @@ class CommError(RuntimeError):
 
 
 class PeerError(CommError):
-    """A peer is dead, stopped, silent or gone, or raised an error of its own.
-
-    Attributes:
-        exchange: the number (from 1) of the exchange that failed, 0 before the first.
-        waited: seconds that this rank had waited in it.
-    """
+    """A peer is dead, stopped, silent or gone, or raised an error of its own. ``exchange``: the
+    number of the exchange that failed, 0 before the first. ``waited``: seconds in it."""
 
     def __init__(
         self, message: str, ranks: Iterable[int] = (), exchange: int = 0, waited: float = 0.0
     ) -> None:
         super().__init__(message, ranks)
-        self.exchange = exchange
-        self.waited = waited
+        self.exchange, self.waited = exchange, waited
 
 
 class DivergenceError(CommError):

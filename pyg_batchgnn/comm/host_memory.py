@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import math
 import mmap
 import os
@@ -30,9 +31,6 @@ from torch import Tensor
 from pyg_batchgnn.comm.collectives import Collectives, name_failures
 from pyg_batchgnn.comm.errors import CommError
 
-# Shared blocks ####################################################################################
-
-
 T = TypeVar("T")
 
 #: Seconds in which the ranks of a host pass their descriptors, and how many may wait to do so.
@@ -50,22 +48,13 @@ class Access(Enum):
 def share_on_host(communicator: Collectives, size: int, access: Access = Access.READ) -> dict[int, Tensor]:
     """Makes one block of memory per rank, which all ranks of its host see. Collective.
 
-    The other ranks see the owner's writes at once. A barrier tells them when the data is complete.
-    All memory is allocated at once, so that it cannot run out later.
+    The other ranks see the owner's writes at once; a barrier tells them when the data is complete.
+    All memory is allocated at once, so that it cannot run out later. A write to a block that is
+    mapped for reading ends the process. ``size``: bytes of this rank's block, 0 for none.
 
-    Args:
-        communicator: a communicator of all ranks. It says which ranks share a host.
-        size: bytes of this rank's block, 0 for none.
-        access: whether the other ranks may write. A write to a block that is mapped for reading
-            ends the process.
-
-    Returns:
-        uint8 tensors [size of the rank's block] by rank, for the ranks of this host. A block lives
-        as long as any rank holds a tensor of it.
-
-    Raises:
-        CommError: on every rank, if any rank cannot allocate its memory or cannot reach another
-            rank of its host.
+    Returns uint8 tensors [size of the rank's block] by rank of this host. A block lives as long as
+    any rank holds a tensor of it. Raises CommError on every rank, if any rank cannot allocate its
+    memory or cannot reach another rank of its host.
     """
     if size < 0:
         raise ValueError(f"size must not be negative, is {size}")
@@ -114,7 +103,7 @@ def _swap(
     block: int, server: socket.socket, theirs: Mapping[int, tuple[int, str]], access: Access
 ) -> dict[int, Tensor]:
     """Hands the own block to the other ranks, and takes theirs meanwhile. Every user of the machine
-    can see abstract names and connect. So a thread accepts whoever comes, and lets other users go
+    can see abstract names and connect, so a thread accepts whoever comes, and lets other users go
     at once: they cannot fill the queue in which the ranks wait."""
     with ThreadPoolExecutor(1) as pool:
         serving = pool.submit(_serve, server, block, len(theirs))
@@ -165,9 +154,6 @@ def _map(block: int, size: int, access: Access) -> Tensor:
         return torch.frombuffer(memory, dtype=torch.uint8)
 
 
-# Layout of rows ###################################################################################
-
-
 @dataclass(frozen=True)
 class Field:
     """One attribute of a row: its dtype and its shape without the row dimension."""
@@ -185,67 +171,24 @@ class RowLayout:
     """The positions of attributes in a row of bytes.
 
     Attributes with wide elements come first, and rows are padded with zeros to a multiple of the
-    widest element. So every attribute of packed rows can be read and written in place (`views`).
-    The padding is at most 15 bytes per row, and at most 7 where no element is wider than 8 bytes.
-    The layout depends on the fields alone and not on their order of insertion, so that ranks with
-    the same fields agree.
-
-    Attributes:
-        fields: the attributes by name, in the order of the row.
-        offsets: the first byte of each attribute, by name.
-        row_bytes: bytes per row, with the padding.
+    widest element (at most 15 bytes). The layout does not depend on the order of the fields, so
+    that ranks with the same fields agree. ``offsets``: the first byte of each attribute.
+    ``row_bytes``: with the padding.
     """
 
     def __init__(self, fields: Mapping[str, Field]) -> None:
         if not fields:
             raise ValueError("a row needs at least one field")
         self.fields = dict(sorted(fields.items(), key=lambda item: (-item[1].dtype.itemsize, item[0])))
-        self.offsets: dict[str, int] = {}
-        end = 0
-        for name, field in self.fields.items():
-            self.offsets[name] = end
-            end += field.bytes
-        self._end = end
+        ends = list(itertools.accumulate((field.bytes for field in self.fields.values()), initial=0))
+        self.offsets = dict(zip(self.fields, ends[:-1], strict=True))
         widest = max(field.dtype.itemsize for field in self.fields.values())
-        self.row_bytes = -(-end // widest) * widest
+        self.row_bytes = -(-ends[-1] // widest) * widest
 
     @classmethod
     def of(cls, columns: Mapping[str, Tensor]) -> RowLayout:
         """Returns the layout of columns [n, ...]."""
         return cls({name: Field(column.dtype, tuple(column.shape[1:])) for name, column in columns.items()})
-
-    def empty(self, rows: int) -> Tensor:
-        """Returns uint8 rows [rows, row_bytes], to be written through `views`.
-
-        Only the padding is set.
-        """
-        packed = torch.empty(rows, self.row_bytes, dtype=torch.uint8)
-        packed[:, self._end :] = 0
-        return packed
-
-    def views(self, packed: Tensor) -> dict[str, Tensor]:
-        """Returns a view [n, *shape] of each attribute of packed rows. The views are strided."""
-        if packed.dtype != torch.uint8 or packed.dim() != 2 or packed.shape[1] != self.row_bytes:
-            raise ValueError(
-                f"packed rows must be uint8 of shape [n, {self.row_bytes}], "
-                f"not {packed.dtype} of shape {list(packed.shape)}"
-            )
-        if not packed.is_contiguous():
-            raise ValueError("packed rows must be contiguous; call .contiguous() first")
-        return {name: self._view(packed, name) for name in self.fields}
-
-    def _view(self, packed: Tensor, name: str) -> Tensor:
-        field, rows = self.fields[name], len(packed)
-        width = field.dtype.itemsize
-        if not rows or not field.bytes:
-            return torch.empty(rows, *field.shape, dtype=field.dtype)
-        inner = [math.prod(field.shape[at + 1 :]) for at in range(len(field.shape))]
-        elements = packed.view(-1).view(field.dtype)
-        return elements.as_strided(
-            (rows, *field.shape),
-            (self.row_bytes // width, *inner),
-            elements.storage_offset() + self.offsets[name] // width,
-        )
 
     def pack(self, columns: Mapping[str, Tensor]) -> Tensor:
         """Packs columns [n, *shape], one per field, into rows [n, row_bytes] of bytes."""
@@ -254,6 +197,7 @@ class RowLayout:
         rows = {name: len(column) for name, column in columns.items()}
         if len(set(rows.values())) != 1:
             raise ValueError(f"columns differ in their number of rows: {rows}")
+        packed = torch.zeros(next(iter(rows.values())), self.row_bytes, dtype=torch.uint8)
         for name, field in self.fields.items():
             column = columns[name]
             if column.dtype != field.dtype or tuple(column.shape[1:]) != field.shape:
@@ -261,11 +205,23 @@ class RowLayout:
                     f"column {name!r} is {column.dtype} {list(column.shape[1:])} per row, "
                     f"the layout has {field.dtype} {list(field.shape)}"
                 )
-        packed = self.empty(next(iter(rows.values())))
-        for name, view in self.views(packed).items():
-            view.copy_(columns[name])
+            if column.numel():
+                begin = self.offsets[name]
+                packed[:, begin : begin + field.bytes] = column.reshape(len(column), -1).view(torch.uint8)
         return packed
 
     def unpack(self, packed: Tensor) -> dict[str, Tensor]:
-        """Returns a contiguous copy of each attribute of packed rows. `views` copies nothing."""
-        return {name: view.contiguous() for name, view in self.views(packed).items()}
+        """Returns a contiguous copy [n, *shape] of each attribute of packed rows."""
+        if packed.dtype != torch.uint8 or packed.dim() != 2 or packed.shape[1] != self.row_bytes:
+            raise ValueError(
+                f"packed rows must be uint8 of shape [n, {self.row_bytes}], "
+                f"not {packed.dtype} of shape {list(packed.shape)}"
+            )
+        found = {}
+        for name, field in self.fields.items():
+            found[name] = torch.empty(len(packed), *field.shape, dtype=field.dtype)
+            if found[name].numel():
+                begin = self.offsets[name]
+                rows = found[name].view(len(packed), -1).view(torch.uint8)
+                rows.copy_(packed[:, begin : begin + field.bytes])
+        return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -10,7 +11,6 @@ from typing import Protocol
 import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributed import AllToAllOptions
 
@@ -18,44 +18,28 @@ from pyg_batchgnn.comm.message import NUMBERS_BYTES, Message
 from pyg_batchgnn.ops import Turns
 from pyg_batchgnn.versions import private
 
-# Transport ########################################################################################
-
-# The transport of bytes. It uses one collective, the uneven all-to-all, and nothing else.
-#
-# Every backend that has ``alltoall_base`` on the CPU works. Byte counts stay below 2^31, because
-# some backends take them as C ints.
-
-
-#: Bytes that one call may send or receive.
+#: Bytes that one call may send or receive: some backends take them as C ints.
 INT_LIMIT = 2**31 - 1
 
-#: The timeout that is given to backends that count clock time. They would also count time during
-#: which the whole job was suspended. `wait_for` bounds the call instead, and does not count that
-#: time.
+#: The timeout of backends that count clock time, also while the whole job is suspended. `wait_for`
+#: bounds the call instead, and does not count that time.
 _NO_TIMEOUT = timedelta(days=365)
 _TAKES_TIMEOUT = {"gloo", "ccl"}
 _backend = private(dist.ProcessGroup, "_get_backend")
 
 
 class Transport:
-    """Moves bytes between the ranks of one process group.
-
-    Args:
-        group: the process group, or None in a world of one rank, where nothing moves.
-        rank, size: this process's rank in the group, and the number of ranks.
-        timeout: seconds that one call may take.
-        check: called while waiting (`wait_for`).
-        limit: bytes that one call may send or receive. Larger messages are cut into pieces.
-    """
+    """Moves bytes between the ranks of one process group by the uneven all-to-all alone, so that
+    every backend with ``alltoall_base`` on the CPU works."""
 
     def __init__(
         self,
-        group: dist.ProcessGroup | None,
+        group: dist.ProcessGroup | None,  # None in a world of one rank, where nothing moves
         rank: int,
         size: int,
-        timeout: float,
-        check: Callable[[float], None],
-        limit: int = INT_LIMIT,
+        timeout: float,  # seconds that one call may take
+        check: Callable[[float], None],  # called while waiting (`wait_for`)
+        limit: int = INT_LIMIT,  # larger messages are cut into pieces
     ) -> None:
         if not size <= limit <= INT_LIMIT:
             raise ValueError(f"limit must be from {size} (the ranks) to {INT_LIMIT} bytes, not {limit}")
@@ -70,39 +54,28 @@ class Transport:
         return largest * (self._size - 1) + kept <= self._limit
 
     def all_to_all(self, out: Tensor, rows: Tensor, received: Sequence[int], sent: Sequence[int]) -> None:
-        """Exchanges messages with all peers in one call. ``out``: [sum(received)], filled with what
-        came from rank 0, from rank 1, and so on. ``rows``: [sum(sent)], what goes to rank 0, to
-        rank 1, and so on; same dtype as ``out``."""
+        """Exchanges messages with all peers in one call. ``out`` [sum(received)] and ``rows``
+        [sum(sent)] are by rank, of one dtype."""
         if self._group is None:
             out.copy_(rows)
         else:
             self._wait(self._start(out, rows, received, sent))
 
     def pairwise_exchange(self, receives: Sequence[Tensor], sends: Sequence[Tensor], largest: int) -> None:
-        """Exchanges messages with one pair of peers per call.
-
-        In step s a rank sends to rank + s and receives from rank - s. Messages need not lie next to
-        each other. A message that is too large for one call is cut into pieces.
-
-        Args:
-            receives, sends: bytes from and to each rank, uint8 vectors.
-            largest: the most bytes that any rank of the group sends to another.
-        """
+        """Exchanges messages with one pair of peers per call: in step s with rank + s and rank - s.
+        A message [bytes] that is too large for one call is cut into pieces. ``largest``: the most
+        bytes that any rank of the group sends to another."""
         receives[self._rank].copy_(sends[self._rank])
         for begin in range(0, largest, self._limit):
-            piece = slice(begin, begin + self._limit)
-            steps = [self._start_step(receives, sends, step, piece) for step in range(1, self._size)]
+            piece, steps = slice(begin, begin + self._limit), []
+            for step in range(1, self._size):
+                to, source = (self._rank + step) % self._size, (self._rank - step) % self._size
+                rows, out = sends[to][piece], receives[source][piece]
+                sent, received = [0] * self._size, [0] * self._size
+                sent[to], received[source] = len(rows), len(out)
+                steps.append(self._start(out, rows, received, sent))
             for work in steps:
                 self._wait(work)
-
-    def _start_step(
-        self, receives: Sequence[Tensor], sends: Sequence[Tensor], step: int, piece: slice
-    ) -> Work:
-        to, source = (self._rank + step) % self._size, (self._rank - step) % self._size
-        rows, out = sends[to][piece], receives[source][piece]
-        sent, received = [0] * self._size, [0] * self._size
-        sent[to], received[source] = len(rows), len(out)
-        return self._start(out, rows, received, sent)
 
     def _start(self, out: Tensor, rows: Tensor, received: Sequence[int], sent: Sequence[int]) -> Work:
         assert self._group is not None
@@ -111,19 +84,12 @@ class Transport:
         if self._takes_timeout:
             options.timeout = _NO_TIMEOUT
         try:
-            work = self._group.alltoall_base(out, rows, list(received), list(sent), options)
+            return self._group.alltoall_base(out, rows, list(received), list(sent), options)
         except RuntimeError as error:  # a connection that is known to be gone refuses at once
             raise TransportError(str(error)) from error
-        return work
 
     def _wait(self, work: Work) -> None:
-        wait_for(work, self._timeout, self._check)
-
-
-def make_group(timeout: float, name: str) -> dist.ProcessGroup:
-    group = dist.new_group(timeout=timedelta(seconds=timeout), group_desc=f"pyg_batchgnn {name}")
-    assert isinstance(group, dist.ProcessGroup)
-    return group
+        wait_for(functools.partial(has_ended, work), self._timeout, self._check)
 
 
 def as_bytes(rows: Tensor) -> Tensor:
@@ -133,8 +99,6 @@ def as_bytes(rows: Tensor) -> Tensor:
         flat = flat.as_strided((flat.numel(),), (1,))  # the stride of a single element may be anything
     return flat if flat.dtype == torch.uint8 else flat.view(torch.uint8)
 
-
-# Mailbox ##########################################################################################
 
 #: Bytes of data that have room in a message of the backend. With them it fits one packet of a
 #: network with frames of 1500 bytes, and on loopback it takes as long as the numbers alone.
@@ -158,8 +122,7 @@ class Mailbox(Protocol):
         ...
 
     def swap(self) -> Sequence[Message]:
-        """Sends what `outgoing` returned; returns the messages of all ranks, valid until the next
-        swap."""
+        """Sends the `outgoing` messages; returns those of all ranks, valid until the next swap."""
         ...
 
 
@@ -178,12 +141,9 @@ class BackendMailbox:
     def swap(self) -> Sequence[Message]:
         receives = np.empty(self._shape, np.int64)
         ranks, each = self._shape
-        self._transport.all_to_all(_flat(receives), _flat(self._sends), [each] * ranks, [each] * ranks)
+        out, rows = (torch.from_numpy(words.reshape(-1)) for words in (receives, self._sends))
+        self._transport.all_to_all(out, rows, [each] * ranks, [each] * ranks)
         return [Message(words) for words in receives]
-
-
-def _flat(messages: NDArray[np.int64]) -> Tensor:
-    return torch.from_numpy(messages.reshape(-1))
 
 
 class SharedMailbox:
@@ -192,9 +152,8 @@ class SharedMailbox:
     Every rank writes its messages into its own block and then announces its turn in the block's
     word. There are places for the messages of two turns, so those of turn t + 1 go over those of
     turn t - 1. A rank does so when it has seen turn t of all others, which they announced after
-    they had read the messages of turn t - 1.
-
-    ``blocks``: uint8 [block_bytes(ranks)] by rank, zeros at first, of all ranks of the channel.
+    they had read the messages of turn t - 1. ``blocks``: uint8 [block_bytes(ranks)] by rank, zeros
+    at first.
     """
 
     def __init__(
@@ -206,7 +165,10 @@ class SharedMailbox:
         words = {at: block[:4].view(torch.int32) for at, block in blocks.items()}
         own = words.pop(rank)
         self._turns = Turns(own, list(words.values()))
-        places = [_places(block, size, whole) for _, block in sorted(blocks.items())]
+        places = [
+            block[_LINE : _LINE + 2 * size * whole].numpy().view(np.int64).reshape(2, size, -1)
+            for _, block in sorted(blocks.items())
+        ]
         self._outgoing = [[Message(words) for words in half] for half in places[rank]]
         self._incoming = [[Message(theirs[half][rank]) for theirs in places] for half in (0, 1)]
 
@@ -216,7 +178,7 @@ class SharedMailbox:
     def swap(self) -> Sequence[Message]:
         self._turn += 1
         self._turns.announce(self._turn)
-        wait_for(_OneTurn(self._turns, self._turn), self._timeout, self._check)
+        wait_for(functools.partial(self._turns.wait, self._turn), self._timeout, self._check)
         return self._incoming[self._turn % 2]
 
 
@@ -229,29 +191,8 @@ def _whole_message(ranks: int) -> int:
     return max(_ALL_MESSAGES // (2 * ranks) // _LINE * _LINE, least)
 
 
-def _places(block: Tensor, size: int, whole: int) -> NDArray[np.int64]:
-    """Returns the places of a block's messages: [2, size, whole / 8]."""
-    places: NDArray[np.int64] = block[_LINE : _LINE + 2 * size * whole].numpy().view(np.int64)
-    return places.reshape(2, size, -1)
-
-
-class _OneTurn:
-    def __init__(self, turns: Turns, turn: int) -> None:
-        self._turns, self._turn = turns, turn
-
-    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        if not self._turns.wait(self._turn, timeout.total_seconds()):
-            raise RuntimeError("not all ranks have sent their messages")
-        return True
-
-    def is_completed(self) -> bool:
-        return self._turns.wait(self._turn, 0.0)
-
-
-# Waiting ##########################################################################################
-
-
-_SLICE = timedelta(milliseconds=100)
+#: Seconds.
+_SLICE = 0.1
 
 #: The most seconds that one slice counts. When the whole job was stopped for a while (suspended by
 #: a batch system, or SIGSTOP to all ranks), the time in between must not count against a peer.
@@ -271,29 +212,16 @@ class Work(Protocol):
     def is_completed(self) -> bool: ...
 
 
-def wait_for(work: Work, timeout: float, check: Callable[[float], None]) -> None:
-    """Waits until a collective has ended.
+def wait_for(ended: Callable[[float], bool], timeout: float, check: Callable[[float], None]) -> None:
+    """Waits until ``ended``, which waits for some seconds, returns True.
 
     The wait is cut into slices, so that Ctrl-C takes effect between them. A wait inside torch would
     delay it to the end of the collective. (A backend whose ``wait`` ignores its timeout cannot be
-    interrupted, and is bounded by the process group's own timeout.)
-
-    ``check``: called after every slice with the seconds waited. It may raise.
-
-    Raises:
-        TransportError: the backend reports a failure.
-        TransportTimeout: the collective has not ended in time.
+    interrupted, and is bounded by the process group's own timeout.) ``check`` is called after every
+    slice with the seconds waited, and may raise. Raises TransportTimeout.
     """
     waited, last = 0.0, time.monotonic()
-    while True:
-        try:
-            work.wait(_SLICE)
-        except RuntimeError as error:
-            if work.is_completed():
-                _raise_failure(work, error)
-                return
-        else:
-            return
+    while not ended(_SLICE):
         now = time.monotonic()
         waited, last = waited + min(now - last, _LONGEST), now
         check(waited)
@@ -301,8 +229,15 @@ def wait_for(work: Work, timeout: float, check: Callable[[float], None]) -> None
             raise TransportTimeout(f"not ended after {waited:.1f} s")
 
 
-def _raise_failure(work: Work, error: RuntimeError) -> None:
+def has_ended(work: Work, seconds: float) -> bool:
+    """Waits for a collective. Raises TransportError where the backend reports a failure."""
     try:
-        work.wait()
-    except RuntimeError as final:
-        raise TransportError(str(final)) from error
+        work.wait(timedelta(seconds=seconds))
+    except RuntimeError as error:
+        if not work.is_completed():
+            return False
+        try:
+            work.wait()
+        except RuntimeError as final:
+            raise TransportError(str(final)) from error
+    return True

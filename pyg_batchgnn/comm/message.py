@@ -6,23 +6,17 @@ other.
 
 from __future__ import annotations
 
+import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-
-# Header ###########################################################################################
-
-# The header of an exchange: what it is for. Every rank sends its header, and every rank checks
-# all.
-
 
 #: The first number of every header. Another number comes from another release or from no header.
 PROTOCOL = 0x67_6E_6E_02
@@ -53,33 +47,25 @@ class Operation(IntEnum):
     AGREEMENT = 7
 
 
-_NAMES = {
-    Operation.EXCHANGE: "exchange of rows",
-    Operation.REDUCTION: "sum over ranks",
-    Operation.GATHERING: "gathering of rows",
-    Operation.BROADCAST: "broadcast",
-    Operation.VALUES: "gathering of values",
-    Operation.BARRIER: "barrier",
-    Operation.GUARD: "guarded collectives",
-    Operation.AGREEMENT: "comparison of arguments",
-}
+_NAMES = (
+    *("exchange of rows", "sum over ranks", "gathering of rows", "broadcast", "gathering of values"),
+    *("barrier", "guarded collectives", "comparison of arguments"),
+)
 
 
 @dataclass(frozen=True)
 class Header:
-    """The purpose of an exchange and its position in the epoch."""
+    """The purpose of an exchange and its position in the epoch, -1 where a number does not
+    apply."""
 
-    kind: MessageKind  # the purpose
-    # epoch, macrobatch, hop: the position, -1 where a number does not apply.
+    kind: MessageKind
     epoch: int = -1
     macrobatch: int = -1
     hop: int = -1
 
     def __str__(self) -> str:
-        position = {"epoch": self.epoch, "macrobatch": self.macrobatch, "hop": self.hop}
-        return ", ".join(
-            [self.kind.name.lower(), *(f"{name} {at}" for name, at in position.items() if at >= 0)]
-        )
+        position = (("epoch", self.epoch), ("macrobatch", self.macrobatch), ("hop", self.hop))
+        return ", ".join([self.kind.name.lower(), *(f"{name} {at}" for name, at in position if at >= 0)])
 
 
 #: A header, or its kind alone.
@@ -112,8 +98,8 @@ class Purpose:
     """Everything that must be equal on all ranks before data moves."""
 
     exchange: int  # the number of the exchange in its communicator, from 1
-    operation: Operation  # the collective operation
-    header: Header  # the header that the caller gave
+    operation: Operation
+    header: Header
     row_bytes: int = 0  # bytes per row, 0 where no rows move, 1 for the texts of values
     dtype: int = -1  # the position of the rows' dtype in ROW_DTYPES, -1 where rows have no dtype
 
@@ -153,8 +139,6 @@ def describe(numbers: Sequence[int]) -> str:
         return f"something unknown {list(numbers[1:AGREED])}"
 
 
-# Message ##########################################################################################
-
 #: All numbers of a message. After the agreed ones come four: the rows that follow for the receiver,
 #: the bytes of the sender's largest message to another rank, the bytes of what the sender keeps for
 #: itself, and one number of the operation's own (for rows: how many items they hold).
@@ -164,14 +148,8 @@ NUMBERS_BYTES = NUMBERS * 8
 
 
 class Message:
-    """A message, in memory of the mailbox that it came from.
-
-    ``words``: [NUMBERS + the room behind them, in words of 8 bytes] int64.
-
-    Attributes:
-        numbers: [NUMBERS] int64, a view.
-        room: uint8, a view of the bytes behind the numbers.
-    """
+    """A message in memory of its mailbox: ``numbers`` [NUMBERS] int64, and the bytes behind them,
+    ``room`` uint8. Both are views of ``words``."""
 
     def __init__(self, words: NDArray[np.int64]) -> None:
         self.numbers, self.room = words[:NUMBERS], words[NUMBERS:].view(np.uint8)
@@ -193,55 +171,32 @@ def read_data(messages: Sequence[Message], out: Tensor, sizes: Sequence[int]) ->
         begin += size
 
 
-# Counters #########################################################################################
-
-
 @dataclass(frozen=True)
 class KindCounts:
-    """The counts of one kind of message, as one rank sees them.
+    """The counts of one kind of message, as one rank sees them. What a rank keeps for itself is not
+    counted."""
 
-    Rows and bytes are those that went to other ranks or came from them. What a rank keeps for
-    itself is not counted.
-    """
-
-    # Exchanges of data. An exchange that is cut into pieces is one round, and so is one whose data
-    # are so small that they travel with the counts.
-    rounds: int = 0
+    rounds: int = 0  # exchanges of data, cut into pieces or travelling with the counts or not
     count_rounds: int = 0  # fixed-size exchanges of counts, headers and small data
-    # rows_sent, rows_received: rows, or items where an exchange said how many its rows hold.
-    rows_sent: int = 0
+    rows_sent: int = 0  # rows, or items where an exchange said how many its rows hold
     rows_received: int = 0
-    # bytes_sent, bytes_received: bytes of the rows.
-    bytes_sent: int = 0
+    bytes_sent: int = 0  # of the rows
     bytes_received: int = 0
-    # Bytes of the count rounds, sent and received: their fixed size, whatever data travel in them.
-    count_bytes: int = 0
-    seconds: float = 0.0  # time for which a thread waited for peers or data
+    count_bytes: int = 0  # of the count rounds, sent and received, whatever data travel in them
+    seconds: float = 0.0  # for which a thread waited for peers or data
 
     def __add__(self, other: KindCounts) -> KindCounts:
-        return self._each(other, lambda a, b: a + b)
+        return KindCounts(*map(operator.add, astuple(self), astuple(other)))
 
     def __sub__(self, other: KindCounts) -> KindCounts:
-        return self._each(other, lambda a, b: a - b)
-
-    def _each(self, other: KindCounts, combine: Callable[[Any, Any], Any]) -> KindCounts:
-        return KindCounts(*(combine(getattr(self, at.name), getattr(other, at.name)) for at in fields(self)))
+        return KindCounts(*map(operator.sub, astuple(self), astuple(other)))
 
 
-class Counts(Mapping[MessageKind, KindCounts]):
+class Counts(dict[MessageKind, KindCounts]):
     """The counts by kind at one moment, or between two moments (``later - earlier``)."""
 
-    def __init__(self, by_kind: Mapping[MessageKind, KindCounts] | None = None) -> None:
-        self._by_kind = {kind: (by_kind or {}).get(kind, KindCounts()) for kind in MessageKind}
-
-    def __getitem__(self, kind: MessageKind) -> KindCounts:
-        return self._by_kind[kind]
-
-    def __iter__(self) -> Iterator[MessageKind]:
-        return iter(self._by_kind)
-
-    def __len__(self) -> int:
-        return len(self._by_kind)
+    def __init__(self, by_kind: Mapping[MessageKind, KindCounts]) -> None:
+        super().__init__({kind: by_kind.get(kind, KindCounts()) for kind in MessageKind})
 
     def __add__(self, other: Counts) -> Counts:
         return Counts({kind: self[kind] + other[kind] for kind in self})
@@ -277,31 +232,20 @@ class CommCounters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_kind = _zeros()
+        self._by_kind: dict[MessageKind, KindCounts] = {}
 
     def add(self, kind: MessageKind, **increments: float) -> None:
         """Adds to some counts of one kind. `KindCounts` has the names."""
         with self._lock:
-            counts = self._by_kind[kind]
-            for name, value in increments.items():
-                counts[name] += value
+            self._by_kind[kind] = self._by_kind.get(kind, KindCounts()) + KindCounts(**increments)  # type: ignore[arg-type]
 
     def snapshot(self) -> Counts:
         """Returns the counts since the beginning or since the last `reset`."""
         with self._lock:
-            return _frozen(self._by_kind)
+            return Counts(self._by_kind)
 
     def reset(self) -> Counts:
         """Sets all counts to zero. Returns what had been counted."""
         with self._lock:
-            counts = _frozen(self._by_kind)
-            self._by_kind = _zeros()
+            counts, self._by_kind = Counts(self._by_kind), {}
             return counts
-
-
-def _zeros() -> dict[MessageKind, dict[str, Any]]:
-    return {kind: asdict(KindCounts()) for kind in MessageKind}
-
-
-def _frozen(by_kind: dict[MessageKind, dict[str, Any]]) -> Counts:
-    return Counts({kind: KindCounts(**counts) for kind, counts in by_kind.items()})

@@ -70,14 +70,9 @@ class Handle(Generic[T]):
 
 
 class SerialExecutor:
-    """Runs tasks one after the other, in the order in which they were asked for.
-
-    The thread starts with the first asynchronous task. Calls from two threads at once have no order
-    and are an error.
-
-    Args:
-        name: what the executor belongs to, for messages and for the thread.
-    """
+    """Runs tasks one after the other, in the order in which they were asked for. The thread starts
+    with the first asynchronous task. Calls from two threads at once have no order and are an error.
+    ``name``: what it belongs to, for messages and for the thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -109,10 +104,8 @@ class SerialExecutor:
             self._busy.release()
 
     def start(self, work: Callable[[], T]) -> Handle[T]:
-        """Starts a task on the executor's thread and returns at once.
-
-        After `stop` nobody would do the work. The handle then raises BrokenCommunicatorError.
-        """
+        """Starts a task on the executor's thread and returns at once. After `stop` the handle
+        raises BrokenCommunicatorError."""
         handle = Handle(work)
         with self._starting:
             if self._stopped:
@@ -128,8 +121,8 @@ class SerialExecutor:
         return handle
 
     def stop(self, seconds: float | None) -> bool:
-        """Ends the thread after the tasks that were started. Returns whether it has ended in time.
-        ``seconds``: the longest wait. None for no limit."""
+        """Ends the thread after the tasks that were started. Returns whether it has ended within
+        ``seconds``, None for no limit."""
         with self._starting:
             if not self._stopped:
                 self._stopped = True
@@ -154,10 +147,10 @@ class SerialExecutor:
 
 @contextlib.contextmanager
 def interrupts_held_back() -> Iterator[None]:
-    """A context at whose end a Ctrl-C that came inside takes effect.
+    """A context at whose end a Ctrl-C that came inside takes effect. The block must be short.
 
     `threading.Thread.start` waits on a condition. An interrupt in the middle of that leaves its
-    lock taken, and the new thread waits for it for ever. The block must be short.
+    lock taken, and the new thread waits for it for ever.
     """
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):

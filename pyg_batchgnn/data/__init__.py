@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         NodeSet,
         class_numbers,
         converted,
-        count_classes,
         narrow_class_numbers,
     )
     from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
@@ -127,7 +126,6 @@ __all__ = [
     "class_numbers",
     "convert_folder",
     "converted",
-    "count_classes",
     "decoded_by",
     "decoding_array",
     "default_dataset",

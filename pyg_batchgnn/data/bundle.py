@@ -23,9 +23,6 @@ from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.types import FEATURES, LABELS, Relation
 
-# Files ############################################################################################
-
-
 _RESTORE = "copy the .npz and its .json again from where they came from"
 _FEATURE_KEYS = ("x_indptr", "x_indices", "x_shape")
 
@@ -46,18 +43,9 @@ def find_bundle(name: str, root: str | Path | None = None) -> Path | None:
 def read_bundle(
     name: str, root: str | Path | None = None, *, feature_dim: int | None = None, projection_seed: int = 0
 ) -> Dataset:
-    """Reads a bundled graph.
-
-    Args:
-        name: file name without ending, such as "cora".
-        root: folder of the files; see `data_folders` for where they are looked for without it.
-        feature_dim: project sparse features at random to this many columns instead of making them
-            dense.
-
-    Raises:
-        DatasetNotFoundError: a file is not there.
-        DatasetError: a truncated, altered, foreign or inconsistent file.
-    """
+    """Reads a bundled graph. ``name``: file name without ending, such as "cora". ``root``: folder
+    of the files; see `data_folders` for where they are looked for without it. ``feature_dim``:
+    projects sparse features at random to this many columns instead of making them dense."""
     path = find_bundle(name, root)
     if path is None:
         where = say_where(data_folders(root))
@@ -105,7 +93,12 @@ def _read_about(path: Path) -> dict[str, Any]:
 def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: _read_member(path, archive, key) for key in archive.files}
+            arrays = {}
+            for key in archive.files:
+                try:
+                    arrays[key] = np.asarray(archive[key])
+                except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError) as error:
+                    raise broken(path, key, f"cannot be read ({error})", _RESTORE) from error
     except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
         if isinstance(error, DatasetError):
             raise
@@ -127,13 +120,6 @@ def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
             fact = f"is {arrays[key].dtype} {list(arrays[key].shape)}, the JSON says {dtype} {shape}"
             raise broken(path, key, fact, _RESTORE)
     return arrays
-
-
-def _read_member(path: Path, archive: Any, key: str) -> np.ndarray:
-    try:
-        return np.asarray(archive[key])
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError) as error:
-        raise broken(path, key, f"cannot be read ({error})", _RESTORE) from error
 
 
 def _features(path: Path, arrays: dict[str, np.ndarray], feature_dim: int | None, seed: int) -> Tensor:
@@ -197,9 +183,6 @@ def _sentence(path: Path, about: dict[str, Any], feature_dim: int | None) -> str
     return text + "."
 
 
-# Sparse features ##################################################################################
-
-
 @dataclass(frozen=True)
 class SparseRows:
     """A [num_rows, num_columns] matrix in compressed sparse rows (CSR)."""
@@ -248,9 +231,6 @@ def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
         mode="sum",
         per_sample_weights=weights,
     )
-
-
-# Types ############################################################################################
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,10 +92,8 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     "x", which must be finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
     "test" of a node type must be disjoint and without repeats, and nodes of "train" must have their
     class number where there are any. The task that is trained checks the labels of all splits.
-
-    Args:
-        files: for each array (`edge_index`, `nodes/x`, `splits/train`) the file it came from, so
-            that errors can name it. Errors name the data set otherwise.
+    ``files``: for each array (`edge_index`, `nodes/x`, `splits/train`) the file it came from, which
+    errors name instead of the data set.
     """
     check_outline(dataset, files)
     check_node_counts(dataset, files)
@@ -113,8 +111,12 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
         if labels is not None:
             check.span(attribute_array(nodes.group, LABELS), labels, -1, nodes.num_classes, "label")
         _check_splits(check, nodes)
-        if labels is not None:
-            _check_training_labels(check, nodes, labels)
+        index = dataset.split(SPLITS[0], nodes.name)
+        missing = index[:0] if labels is None else index[labels[index] < 0]
+        if len(missing):
+            fact = f"{len(missing)} of {len(index)} nodes have no label (y is -1), node {missing[0]} first"
+            remedy = "leave them out of the split, or give them labels"
+            raise check.error(split_array(nodes.group, SPLITS[0]), fact, remedy)
     return dataset
 
 
@@ -247,13 +249,3 @@ def _check_splits(check: _Checker, nodes: NodeSet) -> None:
             values, counts = torch.unique(index, return_counts=True)
             node = int(values[counts > 1][0])
             raise check.error(array, f"node {node} is listed more than once", "list each node once")
-
-
-def _check_training_labels(check: _Checker, nodes: NodeSet, labels: Tensor) -> None:
-    index = check.dataset.split(SPLITS[0], nodes.name)
-    missing = (labels[index] < 0).nonzero().view(-1)
-    if missing.numel():
-        first = int(index[missing[0]])
-        fact = f"{missing.numel()} of {len(index)} nodes have no label (y is -1), node {first} first"
-        remedy = "leave them out of the split, or give them labels"
-        raise check.error(split_array(nodes.group, SPLITS[0]), fact, remedy)

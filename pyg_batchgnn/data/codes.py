@@ -31,8 +31,6 @@ _FIRST, _LAST = -128, 127
 #: Is called with the attribute, the elements that are done, and those of all passes.
 Progress = Callable[[str, int, int], None]
 
-# Report ###########################################################################################
-
 
 @dataclass(frozen=True)
 class QuantizedTable:
@@ -93,22 +91,16 @@ class QuantizationReport:
         return "\n".join(lines)
 
 
-# Settings #########################################################################################
-
-
 @dataclass(frozen=True)
 class Quantization:
     """The settings of quantising tables.
 
     Attributes:
         percentile: None codes the range of each column from its least value to its largest. A
-            number p leaves out at most (100 - p) / 2 percent of the values on either side, which
-            are clamped. A column of several values whose range would be a single one keeps its
-            least and its largest value.
+            number p in [50, 100] leaves out at most (100 - p) / 2 percent of the values on either
+            side, which are clamped. A column of several values whose range would be a single one
+            keeps its least and its largest value.
         dtype: the type into which codes are decoded, float32 or bfloat16.
-
-    Raises:
-        ValueError, TypeError: a percentile outside [50, 100], or another type.
     """
 
     percentile: float | None = None
@@ -151,17 +143,10 @@ def check_table(name: str, table: Tensor) -> None:
         )
 
 
-# Pieces ###########################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class WideRows:
-    """One table whose columns are quantised, or a part of it.
-
-    Attributes:
-        name: its name in errors, such as an attribute or a file.
-        table: [N, F] or [N] of floating-point numbers, in memory or mapped from a file.
-    """
+    """One table [N, F] or [N] whose columns are quantised, or a part of it, in memory or mapped
+    from a file. ``name``: for errors, such as an attribute or a file."""
 
     name: str
     table: Tensor
@@ -172,10 +157,8 @@ class WideRows:
         return 1 if self.table.dim() == 1 else self.table.size(1)
 
     def pieces(self, elements: int = _PIECE) -> Iterator[tuple[int, Tensor]]:
-        """Yields the rows in pieces, each with the number of its first row.
-
-        Rows in a mapped file are read past the page cache, one piece ahead.
-        """
+        """Yields the rows in pieces, each with the number of its first row. Rows in a mapped file
+        are read past the page cache, one piece ahead."""
         size = max(1, elements // max(1, self.columns))
         ranges = [range(at, min(at + size, len(self.table))) for at in range(0, len(self.table), size)]
         place = DiskTable.of(self.table) if self.table.device.type == "cpu" else None
@@ -198,15 +181,8 @@ class WideRows:
         return rows.detach().reshape(len(rows), -1)
 
 
-# Ranges ###########################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class _Ranges:
-    """The range of each column: [F] float64 each."""
-
-    low: Tensor
-    high: Tensor
+#: The least and the largest values of columns: [F] float64 each.
+_Ranges = tuple[Tensor, Tensor]
 
 
 def _extremes(sources: Sequence[WideRows], tell: Callable[[int], None]) -> _Ranges:
@@ -218,7 +194,8 @@ def _extremes(sources: Sequence[WideRows], tell: Callable[[int], None]) -> _Rang
     most = torch.finfo(torch.float32).max
     for source in sources:
         for first, rows in source.pieces():
-            least, largest = rows.to(_plain(rows.dtype)).aminmax(dim=0)
+            comparable = rows.dtype in (torch.float32, torch.float64)  # of the types that torch compares
+            least, largest = (rows if comparable else rows.float()).aminmax(dim=0)
             if not bool(((least >= -most) & (largest <= most)).all()):
                 raise _not_finite(source.name, first, rows)
             torch.minimum(low, least.double(), out=low)
@@ -226,12 +203,7 @@ def _extremes(sources: Sequence[WideRows], tell: Callable[[int], None]) -> _Rang
             tell(rows.numel())
     if not any(len(one.table) for one in sources):
         low, high = torch.zeros_like(low), torch.zeros_like(high)
-    return _Ranges(low, high)
-
-
-def _plain(dtype: torch.dtype) -> torch.dtype:
-    """Returns a type of at least the same precision that torch compares."""
-    return dtype if dtype in (torch.float32, torch.float64) else torch.float32
+    return low, high
 
 
 def _not_finite(name: str, first: int, rows: Tensor) -> ValueError:
@@ -263,7 +235,7 @@ def _within_percentile(
     """
     rows = sum(len(one.table) for one in sources)
     left_out = int(rows * (100 - Fraction(str(percentile))) / 200)
-    low, high = whole.low.clone(), whole.high.clone()
+    low, high = (end.clone() for end in whole)
     for begin in range(0, len(low), _COLUMNS):
         own = slice(begin, begin + _COLUMNS)
         places = [torch.full((len(low[own]),), at) for at in (left_out, rows - 1 - left_out)]
@@ -279,7 +251,7 @@ def _within_percentile(
         spread = ends[0] < ends[1]
         low[own] = torch.where(spread, torch.maximum(ends[0], low[own]), low[own])
         high[own] = torch.where(spread, torch.minimum(ends[1], high[own]), high[own])
-    return _Ranges(low, high)
+    return low, high
 
 
 def _counts(
@@ -290,9 +262,9 @@ def _counts(
     digits: int,
     tell: Callable[[int], None],
 ) -> list[Tensor]:
-    """Counts the values of some columns by their next bits, [columns, 2 ** digits] each. ``known``:
-    for each result, [columns] the first bits of the values that are counted. ``left``: the bits
-    that are not among the first ones. ``digits``: the number of bits to count by."""
+    """Counts the values of some columns by their next ``digits`` bits, [columns, 2 ** digits] each.
+    ``known``: for each result, [columns] the first bits of the values that are counted. ``left``:
+    the bits that are not among the first ones."""
     columns, bins = len(known[0]), 1 << digits
     found = [torch.zeros(columns * bins, dtype=torch.int64) for _ in known]
     column = torch.arange(columns, dtype=torch.int32) * bins
@@ -333,13 +305,10 @@ def _value(bits: Tensor) -> Tensor:
     return torch.where(plain >= 1 << 31, plain - (1 << 32), plain).to(torch.int32).view(torch.float32)
 
 
-# Codes ############################################################################################
-
-
 def find_decoding(ranges: _Ranges) -> Tensor:
     """Returns the scales and the offsets of columns, [2, F] float32, for codes from -128 to 127.
     Scales are normal numbers above 0. A column of one value has it as its offset."""
-    low, high = ranges.low, ranges.high
+    low, high = ranges
     tiny = torch.finfo(torch.float32).tiny
     offset = (low + 128 * ((high - low) / 255)).float()
     wide = offset.double()
@@ -356,19 +325,9 @@ def find_decoding(ranges: _Ranges) -> Tensor:
 
 
 class RowCoder:
-    """Codes the rows of some tables with the same columns.
-
-    Args:
-        name: the attribute, for the report.
-        sources: the tables; together they are all rows.
-        tell: told the elements of each piece that is done.
-
-    Attributes:
-        decoding: [2, F] float32.
-
-    Raises:
-        ValueError: a value is NaN or infinite, or beyond float32.
-    """
+    """Codes the rows of some tables with the same columns. Raises ValueError if a value is NaN or
+    infinite, or beyond float32. ``decoding``: [2, F] float32. ``tell``: told the elements of each
+    piece that is done."""
 
     def __init__(
         self, name: str, sources: Sequence[WideRows], how: Quantization, tell: Callable[[int], None]
@@ -377,7 +336,7 @@ class RowCoder:
         ranges = _extremes(sources, tell)
         if how.percentile is not None and any(len(one.table) for one in sources):
             ranges = _within_percentile(sources, ranges, how.percentile, tell)
-        self._constant = int((ranges.low == ranges.high).sum())
+        self._constant = int((ranges[0] == ranges[1]).sum())
         self.decoding = find_decoding(ranges)
         self._error = torch.zeros(sources[0].columns, dtype=torch.float64)
         self._inside = torch.zeros_like(self._error)
@@ -421,26 +380,6 @@ class RowCoder:
         )
 
 
-def quantize_table(
-    name: str, table: Tensor, how: Quantization, tell: Callable[[int], None]
-) -> tuple[QuantizedTensor, QuantizedTable]:
-    """Returns a table's codes, and the report of it. Raises `TypeError` or `ValueError` if it
-    cannot be quantised, or holds a value that is not finite."""
-    check_table(name, table)
-    source = WideRows(name, table)
-    encoder = RowCoder(name, [source], how, tell)
-    codes = torch.empty(table.shape, dtype=torch.int8)
-    advise_huge_pages(codes)  # rows are read at random
-    flat, first = codes.view(len(codes), -1) if codes.numel() else codes, 0
-    for piece in encoder.codes(source):
-        flat[first : first + len(piece)] = piece
-        first += len(piece)
-    return QuantizedTensor(codes, encoder.decoding, how.dtype), encoder.report()
-
-
-# Data and HeteroData ##############################################################################
-
-
 def quantize(
     data: Any,
     bits: int = 8,
@@ -450,7 +389,7 @@ def quantize(
     dtype: torch.dtype = torch.float32,
     report: Callable[[QuantizationReport], object] | None = None,
 ) -> Any:
-    """Returns a graph, or a table, whose features are int8 codes with a scale and an offset.
+    """Returns a graph, or a table, whose features are int8-quantised with a scale and an offset.
 
     Each column has a scale and an offset of its own, found by a pass over all rows. A value within
     the range of its column is decoded to within half a scale of itself, and rounded once more in
@@ -464,8 +403,8 @@ def quantize(
         data: a ``Data``, a ``HeteroData`` or one floating-point tensor [N, F] or [N]. It stays as
             it is.
         bits: of a code; 8.
-        attributes: the names of the attributes of nodes and edges that are quantised, of every
-            type that has them.
+        attributes: the names of the attributes of nodes and edges that are quantised, of every type
+            that has them.
         percentile: None codes each column from its least to its largest value. 99.9 leaves out at
             most 0.05 % of its values at either end; they are clamped. See `Quantization`.
         dtype: the type into which codes are decoded, float32 or bfloat16.
@@ -479,9 +418,20 @@ def quantize(
     how, found = Quantization(percentile, dtype), list[QuantizedTable]()
 
     def coded(name: str, value: Any) -> QuantizedTensor:
-        table, one = quantize_table(name, _as_tensor(name, value), how, lambda _: None)
-        found.append(one)
-        return table
+        value = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} is a {type(value).__name__}; only tensors of numbers are quantised")
+        check_table(name, value)
+        source = WideRows(name, value)
+        encoder = RowCoder(name, [source], how, lambda _: None)
+        codes = torch.empty(value.shape, dtype=torch.int8)
+        advise_huge_pages(codes)  # rows are read at random
+        flat, first = codes.view(len(codes), -1) if codes.numel() else codes, 0
+        for piece in encoder.codes(source):
+            flat[first : first + len(piece)] = piece
+            first += len(piece)
+        found.append(encoder.report())
+        return QuantizedTensor(codes, encoder.decoding, how.dtype)
 
     if isinstance(data, (Tensor, np.ndarray)):
         made: Any = coded("the table", data)
@@ -509,11 +459,3 @@ def _quantized_data(data: Any, names: Sequence[str], coded: Callable[[str, Any],
             whose = "" if key is None else f"{key if isinstance(key, str) else '-'.join(key)}/"
             store[name] = coded(f"{whose}{name}", store[name])
     return made
-
-
-def _as_tensor(name: str, value: Any) -> Tensor:
-    if isinstance(value, np.ndarray):
-        value = torch.from_numpy(value)
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} is a {type(value).__name__}; only tensors of numbers are quantised")
-    return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -19,11 +20,15 @@ from pyg_batchgnn.data.codes import (
     check_bits,
     check_table,
 )
-from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
-from pyg_batchgnn.data.files import META_FILE, ArrayPromise, PromisedWriter, promise_of, write_tensor
+from pyg_batchgnn.data.files import (
+    ArrayPromise,
+    PromisedWriter,
+    new_file,
+    write_tensor,
+)
 from pyg_batchgnn.data.folder import FolderReader, open_folder
-from pyg_batchgnn.data.folder_convert import link_or_copy
+from pyg_batchgnn.data.folder_convert import place_others
 from pyg_batchgnn.data.folder_write import temporary_folder
 from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, decoding_array, edge_array, write_meta
 from pyg_batchgnn.types import EDGE_FEATURES, EDGES, FEATURES, NODES, Group
@@ -42,7 +47,7 @@ def quantize_folder(
     links: bool = True,
     progress: Progress | None = None,
 ) -> QuantizationReport:
-    """Writes a new data folder whose features are int8 codes, as `quantize` makes them.
+    """Writes a new data folder whose features are int8-quantised, as `quantize` does it.
 
     A table is read in pieces, and written so. Everything else is as it was.
 
@@ -54,14 +59,19 @@ def quantize_folder(
         progress: told what is done.
 
     Raises:
-        DatasetNotFoundError: there is no such folder, or no such attribute.
-        DatasetError: ``path`` exists, a file is damaged, an attribute cannot be quantised, a value
-            is NaN or infinite, or the disk is full.
+        DatasetError: ``path`` exists, a file is damaged, there is no such folder or attribute, it
+            cannot be quantised, a value is NaN or infinite, or the disk is full.
         ValueError: an argument is out of range.
     """
     wanted = CodesRequest.of(source, path, bits, attributes, percentile, links, progress)
     dataset, reader = open_folder(wanted.source), FolderReader(wanted.source)
-    _check_edges(reader, dataset)
+    for edges in dataset.edge_sets:
+        forms = csc_array(edges.group, "indices"), edge_array("edge_index", edges.group)
+        if not any(reader.file(array).is_file() for array in forms):
+            raise DatasetError(
+                f"{reader.path}: the edges are in src.npy and dst.npy, or in Parquet files; write them by "
+                f"destination first: batchgnn convert {reader.path} NEW"
+            )
     wanted.check_found({name for one in dataset.sets for name in one.tables})
     tables = [
         _table(reader, one.group, name)
@@ -76,47 +86,25 @@ def quantize_folder(
     return wanted.write_folder(tables, reader.meta.arrays, write)
 
 
-@dataclass(frozen=True, eq=False)
-class CodedFile:
-    """One file of a table.
-
-    Attributes:
-        file: the file of its numbers.
-        array: the array of its codes in the new folder.
-        source: its rows.
-    """
+class CodedFile(NamedTuple):
+    """One file of a table that is quantised."""
 
     file: Path
-    array: str
+    array: str  # of its codes in the new folder
     source: WideRows
 
 
-@dataclass(frozen=True, eq=False)
-class CodedTable:
-    """A table that is quantised.
+class CodedTable(NamedTuple):
+    """A table that is quantised."""
 
-    Attributes:
-        name: the attribute.
-        array: the array of its scales and offsets in the new folder.
-        files: the files of its rows, whose columns are the same.
-    """
-
-    name: str
-    array: str
-    files: Sequence[CodedFile]
+    name: str  # of the attribute
+    array: str  # of its scales and offsets in the new folder
+    files: Sequence[CodedFile]  # of its rows, whose columns are the same
 
 
 @dataclass(frozen=True, eq=False)
 class CodesRequest:
-    """A folder that is to be written anew with codes, a data folder or a partition.
-
-    Attributes:
-        source, path: the folder, and the new one.
-        attributes: the names of the attributes that are quantised.
-        how: the settings.
-        links: makes hard links to files that stay as they are, where the file system allows.
-        progress: is called with what is done.
-    """
+    """A data folder or a partition that is to be written anew with int8-quantised attributes."""
 
     source: Path
     path: Path
@@ -160,13 +148,9 @@ class CodesRequest:
         known: Mapping[str, ArrayPromise],
         write_meta: Callable[[Path, dict[str, ArrayPromise]], None],
     ) -> QuantizationReport:
-        """Writes the new folder. It appears only when it is complete.
-
-        Args:
-            tables: the tables that are quantised.
-            known: what META.json of the folder promises of its arrays.
-            write_meta: writes META.json into a folder, with what is promised of its arrays.
-        """
+        """Writes the new folder, which appears only when it is complete. ``known``: what META.json
+        of the old folder promises of its arrays. ``write_meta``: writes META.json into a folder,
+        with what is promised of its arrays."""
         gone = {one.file for table in tables for one in table.files}
         with temporary_folder(self.path) as folder:
             arrays, found = dict[str, ArrayPromise](), list[QuantizedTable]()
@@ -177,7 +161,13 @@ class CodesRequest:
                 raise
             except (TypeError, ValueError) as error:  # about values; the message names the file
                 raise DatasetError(str(error)) from error
-            write_meta(folder, {**self._place_others(folder, gone, known), **arrays})
+
+            def report(done: int, total: int) -> None:
+                if self.progress is not None:
+                    self.progress("other files", done, total)
+
+            others, _ = place_others(self.source, folder, gone, known, self.links, report)
+            write_meta(folder, {**others, **arrays})
         return QuantizationReport(tuple(found))
 
     def _write_codes(
@@ -197,38 +187,13 @@ class CodesRequest:
             check_table(source.name, source.table)
         encoder = RowCoder(attribute, sources, self.how, tell)
         for one in table.files:
-            file = _file(folder, one.array)
+            file = new_file(folder, one.array)
             with PromisedWriter(file, torch.int8, tuple(one.source.table.shape)) as out:
                 for codes in encoder.codes(one.source):
                     out.append(codes.numpy())
             arrays[one.array] = out.promise
-        arrays[table.array] = write_tensor(_file(folder, table.array), encoder.decoding)
+        arrays[table.array] = write_tensor(new_file(folder, table.array), encoder.decoding)
         return encoder.report()
-
-    def _place_others(
-        self, folder: Path, gone: set[Path], known: Mapping[str, ArrayPromise]
-    ) -> dict[str, ArrayPromise]:
-        """Links or copies the files that stay as they are. Returns the promises of their arrays.
-        ``gone``: the files that are not taken over. ``known``: the promises of META.json."""
-        files = [file for file in sorted(self.source.rglob("*")) if file.is_file()]
-        files = [file for file in files if file not in gone and file != self.source / META_FILE]
-        total, done, arrays = sum(file.stat().st_size for file in files), 0, dict[str, ArrayPromise]()
-        for file in files:
-            target = folder / file.relative_to(self.source)
-            link_or_copy(file, target, self.links, lambda _: None)
-            done += file.stat().st_size
-            if file.suffix == ".npy":
-                array = file.relative_to(self.source).with_suffix("").as_posix()
-                arrays[array] = known.get(array) or promise_of(target)
-            if self.progress is not None:
-                self.progress("other files", done, total)
-        return arrays
-
-
-def _file(folder: Path, array: str) -> Path:
-    file = folder / f"{array}.npy"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return file
 
 
 def _table(reader: FolderReader, group: Group, name: str) -> CodedTable:
@@ -244,13 +209,3 @@ def _table(reader: FolderReader, group: Group, name: str) -> CodedTable:
     if reader.file(decoding_array(group, name)).is_file():
         raise DatasetError(f"{file}: {name} is quantised already; leave it out of the attributes")
     return CodedTable(name, decoding_array(group, name), [CodedFile(file, array, WideRows(str(file), table))])
-
-
-def _check_edges(reader: FolderReader, dataset: Dataset) -> None:
-    for edges in dataset.edge_sets:
-        forms = csc_array(edges.group, "indices"), edge_array("edge_index", edges.group)
-        if not any(reader.file(array).is_file() for array in forms):
-            raise DatasetError(
-                f"{reader.path}: the edges are in src.npy and dst.npy, or in Parquet files; write them by "
-                f"destination first: batchgnn convert {reader.path} NEW"
-            )

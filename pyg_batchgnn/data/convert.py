@@ -14,8 +14,7 @@ from pyg_batchgnn.ops import QuantizedTensor
 
 
 def to_index(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns node ids as int32 or int64. Integers of other types are converted. Raises
-    `DatasetError` for other types than integers, or a value beyond int64."""
+    """Returns node ids as int32 or int64. Integers of other types are converted."""
     if values.dtype.kind not in "iu":
         raise broken(file, array, f"dtype is {values.dtype}, expected int32 or int64", "store integers")
     if values.dtype == np.uint64 and values.size and int(values.max()) > np.iinfo(np.int64).max:
@@ -25,8 +24,7 @@ def to_index(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 def to_labels(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns class numbers as int64 [N]; [N, 1] is flattened, and NaN means no label, -1. Raises
-    `DatasetError` if a label is not a whole number."""
+    """Returns class numbers as int64 [N]; [N, 1] is flattened, and NaN means no label, -1."""
     values = _one_column(values)
     if values.dtype.kind != "f":
         return to_index(values, file, array).to(torch.int64)
@@ -56,8 +54,8 @@ def _is_whole(values: np.ndarray) -> np.ndarray:
 
 
 def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns features as float16 or float32. They are shared where the type allows, and converted
-    to float32 otherwise. Raises `DatasetError` if the elements are not real numbers."""
+    """Returns features as float16 or float32, shared where the type allows, else converted to
+    float32."""
     if values.dtype.kind not in "fiub":
         raise broken(file, array, f"dtype is {values.dtype}, expected float16 or float32", "store numbers")
     kept = values.dtype in (np.dtype(np.float16), np.dtype(np.float32))
@@ -65,14 +63,8 @@ def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 def to_codes(codes: Tensor, decoding: Tensor, file: str | Path, array: str) -> QuantizedTensor:
-    """Returns a table of int8 codes with its scales and offsets.
-
-    Args:
-        file, array: those of the scales and offsets, for errors.
-
-    Raises:
-        DatasetError: they do not belong to such codes, or are no numbers by which to decode.
-    """
+    """Returns an int8-quantised table. ``file``, ``array``: those of the scales and offsets, for
+    errors."""
     try:
         return QuantizedTensor(codes, decoding)
     except (TypeError, ValueError) as error:

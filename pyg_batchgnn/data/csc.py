@@ -35,8 +35,7 @@ class MappedEdges(InEdges):
         return sum(array.nbytes for array in _arrays(self))
 
     def read(self) -> InEdges:
-        """Reads the files into memory, one after the other, each from its begin to its end. Raises
-        `DatasetError` if a file cannot be read, or is shorter than it was."""
+        """Reads the files into memory, one after the other, each from its begin to its end."""
         read = [_read(file, array) for file, array in zip(self.files, _arrays(self), strict=True)]
         return InEdges(*read)
 
@@ -57,8 +56,7 @@ def _read(file: Path, like: Tensor) -> Tensor:
 
 def file_pieces(file: Path) -> Iterator[np.ndarray]:
     """Yields the elements of a .npy file in order, flat, in pieces that are read and not mapped. So
-    a file larger than memory leaves nothing in the memory of the process. Raises `DatasetError` if
-    the file cannot be read, or ends before its header says."""
+    a file larger than memory leaves nothing in the memory of the process."""
     try:
         with file.open("rb") as stream:
             header = read_header(stream, file, file.stem)
@@ -75,8 +73,6 @@ def file_pieces(file: Path) -> Iterator[np.ndarray]:
             raise
         raise broken(file, file.stem, f"cannot be read ({error.strerror})", "check the disk") from error
 
-
-# Checks ###########################################################################################
 
 #: Makes the error of an array of a name: what is wrong, and the remedy.
 Complain = Callable[[str, str, str], DatasetError]

@@ -16,8 +16,6 @@ from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.ops import InEdges, QuantizedTensor
 from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Relation, RowKind, Schema
 
-# Links ############################################################################################
-
 #: The arrays of a split that are not attributes of its links.
 INDEX, NEGATIVES, NEGATIVE_TARGETS = "index", "negatives", "negative_targets"
 
@@ -31,8 +29,8 @@ class LinkSplit:
         tables: the attributes of the links by name, [n, ...] each, such as "year".
         negatives: [2, m] pairs that are no links, which all links of the split are ranked among, or
             None.
-        negative_targets: [n, k] nodes, for each link the targets that its own target is ranked
-            among, or None.
+        negative_targets: [n, k] nodes, for each link the targets that its own is ranked among, or
+            None.
     """
 
     index: Tensor
@@ -45,11 +43,7 @@ class LinkSplit:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Tensor]) -> LinkSplit:
-        """Makes a split of what `arrays` returns.
-
-        Raises:
-            KeyError: there are no links.
-        """
+        """Makes a split of what `arrays` returns. Raises KeyError if there are no links."""
         known = (INDEX, NEGATIVES, NEGATIVE_TARGETS)
         tables = {name: table for name, table in arrays.items() if name not in known}
         return cls(arrays[INDEX], tables, arrays.get(NEGATIVES), arrays.get(NEGATIVE_TARGETS))
@@ -60,9 +54,6 @@ class LinkSplit:
         return {**{name: one for name, one in fixed.items() if one is not None}, **self.tables}
 
 
-# Node and edge sets ###############################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class NodeSet:
     """The nodes of one type.
@@ -70,9 +61,8 @@ class NodeSet:
     Attributes:
         name: the node type.
         num_nodes: the number of nodes N_t; their ids are 0 to N_t - 1.
-        tables: the attributes by name, one tensor each: [N_t, ...], any dtype and shape. By
-            convention "x" are the features and "y" the labels (class numbers 0 to C - 1, or -1
-            where a node has none).
+        tables: the attributes by name: [N_t, ...], any dtype and shape. By convention "x" are the
+            features and "y" the labels (class numbers 0 to C - 1, or -1 where a node has none).
         splits: the node ids of each split, int64. "train", "val" and "test" are disjoint.
         num_classes: the number of classes C; 0 where the labels "y" are no class numbers, or are
             absent.
@@ -116,8 +106,8 @@ class EdgeSet:
         topology: the edges by ids within their types, in one of two forms. [2, E_r] int32 or int64
             are (source, destination) of each edge, and an edge's position is its id. `InEdges` are
             by destination, in ascending id.
-        tables: the attributes by name, one tensor each: [E_r, ...], any dtype and shape. By
-            convention "edge_attr" are the features.
+        tables: the attributes by name: [E_r, ...], any dtype and shape. By convention "edge_attr"
+            are the features.
         links: the links of each split. Those of "train", "val" and "test" are for learning and for
             measuring; the edges that a model sees are those of `topology` alone.
     """
@@ -147,11 +137,7 @@ class EdgeSet:
     @property
     def edge_index(self) -> Tensor:
         """[2, E_r] int32 or int64, the edges by id. Of edges by destination it is made when it is
-        read, as int64.
-
-        Raises:
-            DatasetError: it has to be made, and would take more than half of the free memory.
-        """
+        read, as int64. Raises DatasetError if that would take more than half of the free memory."""
         if isinstance(self.topology, Tensor):
             return self.topology
         size, free = _LIST_BYTES * self.num_edges, machine.memory().available
@@ -177,24 +163,16 @@ class EdgeSet:
         return self.num_edges
 
 
-# Labels ###########################################################################################
-
-
 def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
-    """Returns the labels "y" as [N] int64 if they are class numbers, otherwise None.
-
-    They are what `narrow_class_numbers` returns.
-    """
+    """Returns the labels "y" as [N] int64 if they are class numbers, otherwise None."""
     y = narrow_class_numbers(tables)
     return None if y is None else y.to(torch.int64)
 
 
 def narrow_class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
     """Returns the labels "y" as [N] of their own type if they are class numbers, otherwise None.
-
     Integers of shape [N] or [N, 1] are class numbers. Floating-point targets, booleans and several
-    labels per node are not.
-    """
+    labels per node are not."""
     y = tables.get(LABELS)
     if y is None or y.dtype is torch.bool or y.is_floating_point() or y.is_complex():
         return None
@@ -205,13 +183,10 @@ def narrow_class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
 
 def count_classes(tables: Mapping[str, Tensor]) -> int:
     """Returns the largest class number + 1; 0 where the labels "y" are no class numbers or
-    absent.
-    """
+    absent."""
     labels = narrow_class_numbers(tables)
     return 0 if labels is None or not labels.numel() else max(int(labels.max()) + 1, 0)
 
-
-# Dataset ##########################################################################################
 
 #: The splits that training uses.
 SPLITS = ("train", "val", "test")
@@ -232,13 +207,9 @@ class Dataset:
 
     Attributes:
         name: the short name, as `load_dataset` knows it.
-        node_sets: the nodes of each type.
-        edge_sets: the edges of each relation.
+        node_sets, edge_sets: the nodes of each type, and the edges of each relation.
         source: one sentence that says where the data came from.
         has_names: False for a homogeneous graph, whose names of types are ours and not the user's.
-
-    Raises:
-        ValueError: a name occurs twice, or a relation names an unknown type.
     """
 
     name: str
@@ -265,11 +236,9 @@ class Dataset:
         Args:
             name: the short name, used in errors.
             edge_index: [2, E] int32 or int64, or the edges by destination.
-            nodes: attributes of nodes by name, [N, ...] each.
-            edges: attributes of edges by name, [E, ...] each.
+            nodes, edges: attributes by name, [N, ...] and [E, ...] each.
             splits: node ids by name of the split, int64.
-            num_classes: the number of classes; without it the largest class number + 1
-                (`count_classes`).
+            num_classes: without it the largest class number + 1 (`count_classes`).
             source: where the data came from.
         """
         tables = dict(nodes or {})
@@ -307,38 +276,22 @@ class Dataset:
         return sum(edges.num_edges for edges in self.edge_sets)
 
     def nodes_of(self, name: str) -> NodeSet:
-        """Returns the nodes of a type.
-
-        Raises:
-            KeyError: the graph has no such type.
-        """
+        """Returns the nodes of a type. Raises KeyError if the graph has no such type."""
         return self.node_sets[self.schema.type_number(name)]
 
     def edges_of(self, relation: Relation) -> EdgeSet:
-        """Returns the edges of a relation.
-
-        Raises:
-            KeyError: the graph has no such relation.
-        """
+        """Returns the edges of a relation. Raises KeyError if the graph has no such relation."""
         return self.edge_sets[self.schema.relation_number(relation)]
 
     def split(self, name: str, node_type: str | None = None) -> Tensor:
-        """Returns the node ids of a split, int64; none where there is no such split.
-
-        Args:
-            node_type: the type whose split it is; not needed if there is only one.
-        """
+        """Returns the node ids of a split, int64; none where there is no such split. ``node_type``:
+        the type whose split it is; not needed if there is only one."""
         nodes = self.nodes if node_type is None else self.nodes_of(node_type)
         return nodes.splits.get(name, torch.empty(0, dtype=torch.int64))
 
     def read_topology(self, at_most: int | None = None) -> Dataset:
-        """Returns the same data set with edges that are mapped by destination read into memory.
-
-        The files are read from begin to end. Ids keep their types.
-
-        Args:
-            at_most: all stay mapped if they take more than this number of bytes; None: no limit.
-        """
+        """Returns the same data set with edges that are mapped by destination read into memory. Ids
+        keep their types. All stay mapped if they take more than ``at_most`` bytes."""
         mapped = [one.topology for one in self.edge_sets if isinstance(one.topology, MappedEdges)]
         if at_most is not None and sum(edges.nbytes for edges in mapped) > at_most:
             return self
@@ -383,8 +336,7 @@ class Dataset:
     @property
     def num_features(self) -> int:
         """The number of feature columns F of the only type; 0 without features of two
-        dimensions.
-        """
+        dimensions."""
         x = self._only(self.node_sets, "num_features", "nodes_of(type).tables").tables.get(FEATURES)
         return int(x.shape[1]) if x is not None and x.dim() == 2 else 0
 
@@ -414,11 +366,8 @@ class Dataset:
         which our loaders read where it lies, and `num_edges`. Splits become boolean masks, such as
         `train_mask`.
 
-        Args:
-            feature_dtype: the dtype that `x` is converted to; without it `x` stays as it is.
-
-        Raises:
-            DatasetError: two attributes, or an attribute and a mask, have the same name.
+        ``feature_dtype``: what `x` is converted to; without it `x` stays as it is. Raises
+        DatasetError if two attributes, or an attribute and a mask, have the same name.
         """
         from torch_geometric.data import Data, HeteroData
 
@@ -449,13 +398,8 @@ class Dataset:
 
 
 def converted(table: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns a table of floating-point numbers in another type.
-
-    Codes stay codes, which are decoded into float32 or bfloat16.
-
-    Raises:
-        TypeError: codes cannot be decoded into that type.
-    """
+    """Returns a table of floating-point numbers in another type. Int8-quantised ones stay so, and
+    are decoded into float32 or bfloat16."""
     if isinstance(table, QuantizedTensor):
         return QuantizedTensor(table.codes, table.decoding, dtype)
     return table.to(dtype)

@@ -2,99 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.files import NpyHeader, read_header
+from pyg_batchgnn.data.files import NpyHeader, check_size, read_header
 from pyg_batchgnn.data.parquet import ENDS, columns_of_edges, count_rows, parquet_pieces
 
 
-class EdgeReader(Protocol):
-    """A list of edges in files.
+@dataclass(frozen=True)
+class EdgeReader:
+    """A list of edges in files."""
 
-    Attributes:
-        files: what the edges lie in.
-        num_edges: the number of edges.
-    """
+    files: Sequence[Path]
+    num_edges: int
+    #: yields sources and destinations, at most a number of edges at a time
+    pieces: Callable[[int], Iterator[tuple[np.ndarray, np.ndarray]]]
+    columns: Sequence[str] = ()  # of Parquet files, those that are attributes of the edges
 
-    @property
-    def files(self) -> Sequence[Path]: ...
-
-    @property
-    def num_edges(self) -> int: ...
-
-    def pieces(self, begin: int, end: int, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields sources and destinations of the edges [begin, end), at most ``size`` at a time.
-        Raises `DatasetError` if a file cannot be read, or is shorter than its header says."""
-        ...
+    def file_of(self, end: int) -> Path:
+        """Returns the file of sources (0) or destinations (1), for errors."""
+        return self.files[end if self.files[0].stem == "src" else 0]
 
 
-class ListReader:
+def list_reader(path: Path) -> EdgeReader:
     """Reads `edge_index.npy` [2, E], in C or in Fortran order."""
+    header = _header(path, "edge_index")
+    if len(header.shape) != 2 or header.shape[0] != 2:
+        raise broken(path, "edge_index", f"shape is {list(header.shape)}, expected [2, any]", "store it so")
+    edges = header.shape[1]
 
-    def __init__(self, path: Path) -> None:
-        self.files = (path,)
-        self._header = _header(path, "edge_index")
-        shape = self._header.shape
-        if len(shape) != 2 or shape[0] != 2:
-            raise broken(path, "edge_index", f"shape is {list(shape)}, expected [2, any]", "store it so")
-        self.num_edges = shape[1]
-
-    def pieces(self, begin: int, end: int, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        (path,), header = self.files, self._header
-        for first in range(begin, end, size):
-            count = min(size, end - first)
+    def pieces(size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for first in range(0, edges, size):
+            count = min(size, edges - first)
             if header.fortran_order:
                 pairs = _elements(path, "edge_index", header, 2 * first, 2 * count).reshape(count, 2)
                 yield np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
             else:
                 source = _elements(path, "edge_index", header, first, count)
-                yield source, _elements(path, "edge_index", header, self.num_edges + first, count)
+                yield source, _elements(path, "edge_index", header, edges + first, count)
+
+    return EdgeReader((path,), edges, pieces)
 
 
-class ColumnReader:
+def column_reader(*files: Path) -> EdgeReader:
     """Reads `src.npy` [E] and `dst.npy` [E]."""
+    headers = [_header(path, path.stem) for path in files]
+    shapes = [header.shape for header in headers]
+    if shapes[0] != shapes[1] or len(shapes[0]) != 1:
+        fact = f"shape is {list(shapes[1])}, src.npy has {list(shapes[0])}"
+        raise broken(files[1], "dst", fact, "both must be [E]")
+    edges = shapes[0][0]
 
-    def __init__(self, source: Path, destination: Path) -> None:
-        self.files = (source, destination)
-        self._headers = [_header(path, path.stem) for path in self.files]
-        shapes = [header.shape for header in self._headers]
-        if shapes[0] != shapes[1] or len(shapes[0]) != 1:
-            fact = f"shape is {list(shapes[1])}, src.npy has {list(shapes[0])}"
-            raise broken(destination, "dst", fact, "both must be [E]")
-        self.num_edges = shapes[0][0]
-
-    def pieces(self, begin: int, end: int, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for first in range(begin, end, size):
-            count = min(size, end - first)
-            ends = zip(self.files, self._headers, strict=True)
+    def pieces(size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for first in range(0, edges, size):
+            count, ends = min(size, edges - first), zip(files, headers, strict=True)
             source, target = (_elements(path, path.stem, header, first, count) for path, header in ends)
             yield source, target
 
+    return EdgeReader(files, edges, pieces)
 
-class ParquetReader:
-    """Reads the columns `src` and `dst` of Parquet files, one file after the other.
 
-    Attributes:
-        columns: the columns that are attributes of the edges.
-    """
+def parquet_reader(files: Sequence[Path]) -> EdgeReader:
+    """Reads the columns `src` and `dst` of Parquet files, one file after the other."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
-        self.files = tuple(files)
-        self.columns = columns_of_edges(files)
-        self.num_edges = count_rows(files)
+    def pieces(size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for piece in parquet_pieces(files, ENDS, size):
+            yield piece[ENDS[0]], piece[ENDS[1]]
 
-    def pieces(self, begin: int, end: int, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for piece in parquet_pieces(self.files, ENDS, begin, size):
-            source, target = (piece[name][: end - begin] for name in ENDS)
-            yield source, target
-            begin += len(source)
-            if begin >= end:
-                return
+    return EdgeReader(tuple(files), count_rows(files), pieces, columns_of_edges(files))
 
 
 def _header(path: Path, array: str) -> NpyHeader:
@@ -102,11 +81,7 @@ def _header(path: Path, array: str) -> NpyHeader:
         header = read_header(stream, path, array)
     if header.dtype.kind not in "iu":
         raise broken(path, array, f"dtype is {header.dtype}, expected int32 or int64", "store integers")
-    size, wanted = path.stat().st_size, header.offset + header.nbytes
-    if size != wanted:
-        state = "truncated" if size < wanted else "too long"
-        fact = f"file is {state}: {size} bytes, its header promises {wanted}"
-        raise broken(path, array, fact, "copy or write the file again")
+    check_size(path, array, header)
     return header
 
 

@@ -4,10 +4,8 @@ from pathlib import Path
 
 
 class DatasetError(ValueError):
-    """A data set cannot be read, is inconsistent, or was asked for wrongly.
-
-    The message is one line.
-    """
+    """A data set cannot be read, is inconsistent, or was asked for wrongly. The message is one
+    line."""
 
 
 class DatasetNotFoundError(DatasetError, FileNotFoundError):

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from pyg_batchgnn.data.dataset import (
     NodeSet,
     count_classes,
 )
-from pyg_batchgnn.data.errors import DatasetNotFoundError, broken, missing
+from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken, missing
 from pyg_batchgnn.data.files import META_FILE, as_tensor, map_tensor, open_npy, verify_tensor
 from pyg_batchgnn.data.keys import KEYS_FOLDER
 from pyg_batchgnn.data.meta import (
@@ -61,8 +62,6 @@ from pyg_batchgnn.types import (
     RowKind,
     Schema,
 )
-
-# The folder #######################################################################################
 
 
 def read_folder(path: str | Path) -> Dataset:
@@ -106,15 +105,9 @@ def read_folder(path: str | Path) -> Dataset:
 
 
 def open_folder(path: str | Path) -> Dataset:
-    """Reads a folder as `read_folder` does, but does not look at node ids, labels and features.
-
-    It is for `partition`, where each rank reads some of them and checks what it needs, and for
-    folders that were checked before.
-
-    Raises:
-        DatasetNotFoundError, DatasetError: as `read_folder`, from counts, shapes, dtypes and
-            checksums.
-    """
+    """Reads a folder as `read_folder` does, but does not look at node ids, labels and features. It
+    is for `partition`, where each rank reads some of them and checks what it needs, and for folders
+    that were checked before."""
     return check_outline(*_read(path))
 
 
@@ -138,9 +131,14 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
         counts[group] = folder.num_nodes(group, ids, tables[group], lengths)
     splits, links = folder.splits(schema, counts), read_links(folder, schema)
     folder.warn_of_unread()
+    said = {group: folder.meta.num_classes.get(str(group.name)) for group in schema.node_groups}
+    classes = {group: count_classes(tables[group]) if one is None else one for group, one in said.items()}
     dataset = Dataset(
         folder.meta.name or path.resolve().name,
-        tuple(_node_set(folder, group, counts[group], tables, splits) for group in schema.node_groups),
+        tuple(
+            NodeSet(str(group.name), counts[group], tables[group], splits[group], classes[group])
+            for group in schema.node_groups
+        ),
         tuple(
             EdgeSet(relation, topology, tables[group], links[group])
             for relation, group, topology in zip(schema.relations, schema.edge_groups, edges, strict=True)
@@ -151,27 +149,9 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
     return dataset, folder.files
 
 
-def _node_set(
-    folder: FolderReader,
-    group: Group,
-    count: int,
-    tables: Mapping[Group, dict[str, Tensor]],
-    splits: Mapping[Group, dict[str, Tensor]],
-) -> NodeSet:
-    classes = folder.meta.num_classes.get(str(group.name))
-    classes = count_classes(tables[group]) if classes is None else classes
-    return NodeSet(str(group.name), count, tables[group], splits[group], classes)
-
-
 def verify_folder(path: str | Path) -> int:
-    """Compares every file of a folder with META.json, however large.
-
-    Returns:
-        The number of files compared.
-
-    Raises:
-        DatasetError: a file differs, or META.json has no checksums.
-    """
+    """Compares every file of a folder with META.json, however large. Returns the number of
+    files."""
     path = Path(path).expanduser()
     if not path.is_dir():
         raise DatasetNotFoundError(f"{path}: no such folder; give a folder that this program wrote")
@@ -182,59 +162,34 @@ def verify_folder(path: str | Path) -> int:
             f"program wrote have one: write a folder made by hand anew with write_folder"
         )
     if not folder.meta.arrays:
-        raise broken(
-            path / META_FILE,
-            "arrays",
-            "no checksums to compare with",
-            "write the data with write_folder, which adds them",
-        )
+        remedy = "write the data with write_folder, which adds them"
+        raise broken(path / META_FILE, "arrays", "no checksums to compare with", remedy)
     for array, promise in folder.meta.arrays.items():
         open_npy(folder.file(array), array_name(array))
         verify_tensor(folder.file(array), array_name(array), promise)
     return len(folder.meta.arrays)
 
 
-# Arrays ###########################################################################################
-
-#: Attributes that may lie in the folder itself, as in folders made by hand.
+#: Attributes that may lie in the folder itself, and whose columns of Parquet files are converted.
 _CONVENTIONS: dict[str, tuple[Group, Callable[[np.ndarray, str | Path, str], Tensor]]] = {
     FEATURES: (NODES, to_features),
     LABELS: (NODES, to_targets),
     EDGE_FEATURES: (EDGES, to_features),
 }
-#: The same by kind of rows, for columns of Parquet files.
-_COLUMNS = {
-    RowKind.NODE: {FEATURES: to_features, LABELS: to_targets},
-    RowKind.EDGE: {EDGE_FEATURES: to_features},
-}
-_MASKS = tuple(f"{name}_mask" for name in SPLITS)
-_INDICES = tuple(f"{name}_idx" for name in SPLITS)
+_MASKS, _INDICES = ([f"{name}_{form}" for name in SPLITS] for form in ("mask", "idx"))
 #: The arrays that may lie in the folder itself, and the folders of the others.
 _USUAL = ("edge_index", "src", "dst", *_CONVENTIONS, *_MASKS, *_INDICES)
 _FOLDERS = ("edge_index", CSC_FOLDER, *FOLDERS.values(), DECODING_FOLDER, SPLITS_FOLDER, LINKS_FOLDER)
 #: The endings of files that hold data.
 _DATA = {
-    ".npy",
-    ".npz",
-    ".parquet",
-    ".csv",
-    ".tsv",
-    ".gz",
-    ".arrow",
-    ".feather",
-    ".pt",
-    ".pth",
-    ".pkl",
-    ".h5",
+    *(".npy", ".npz", ".parquet", ".csv", ".tsv", ".gz", ".arrow", ".feather"),
+    *(".pt", ".pth", ".pkl", ".h5"),
 }
 
 
 class FolderReader:
-    """One folder that is being read.
-
-    Attributes:
-        files: the file that each array came from, by the name that `check_dataset` uses.
-    """
+    """One folder that is being read. ``files``: the file that each array came from, by the name
+    that `check_dataset` uses."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -245,9 +200,13 @@ class FolderReader:
         self._rows: dict[Group, int] = {}
         for array in self.meta.arrays:
             if not self.file(array).is_file():
-                raise missing(
-                    self.file(array), array_name(array), f"{META_FILE} promises it: make the folder again"
-                )
+                raise self.absent(array, f"{META_FILE} promises it: make the folder again")
+
+    def error(self, array: str, fact: str, remedy: str = "remove one of the two") -> DatasetError:
+        return broken(self.file(array), array_name(array), fact, remedy)
+
+    def absent(self, array: str, remedy: str) -> DatasetError:
+        return missing(self.file(array), array_name(array), remedy)
 
     def file(self, array: str) -> Path:
         return self.path / f"{array}.npy"
@@ -263,45 +222,29 @@ class FolderReader:
             return as_tensor(open_npy(file, array_name(array)), file, array_name(array))
         if array not in self.meta.arrays:
             fact = f"{META_FILE} does not know this array"
-            raise broken(file, array_name(array), fact, "remove the file or make the folder again")
+            raise self.error(array, fact, "remove the file or make the folder again")
         return map_tensor(file, array_name(array), self.meta.arrays[array])
 
     def schema(self) -> Schema:
-        """Returns the schema: META.json's, else that of the files. Names are then in alphabetical
+        """Returns the schema: META.json's, else that of the files, with names in alphabetical
         order. A folder without edges of named relations holds a homogeneous graph."""
         if self.meta.schema is not None:
             return self.meta.schema
-        relations = self._relations_in_files()
+        lists = sorted((self.path / "edge_index").glob("*"))
+        relations = {
+            _relation(path, path.stem if path.suffix == ".npy" else path.name.partition(".")[0])
+            for path in lists
+        }
+        csc = sorted((self.path / CSC_FOLDER).glob(f"*/{INDPTR}.npy"))
+        relations |= {_relation(path, path.parent.name) for path in csc}
         if not relations:
             return HOMOGENEOUS
+        nodes, splits = self.path / FOLDERS[RowKind.NODE], self.path / SPLITS_FOLDER
+        folders = [path.parent.name for one in (nodes, splits) for path in one.glob("*/*.npy")]
+        folders += [path.name.partition(".")[0] for path in nodes.glob("*.parquet")]
         names = {end for source, _, target in relations for end in (source, target)}
-        for folder, kind in ((FOLDERS[RowKind.NODE], RowKind.NODE), (SPLITS_FOLDER, RowKind.NODE)):
-            for path in (self.path / folder).glob("*/*.npy"):
-                group = group_of_folder(kind, path.parent.name)
-                names.add(str(group.name) if group is not None else path.parent.name)
-        for path in (self.path / FOLDERS[RowKind.NODE]).glob("*.parquet"):
-            group = group_of_folder(RowKind.NODE, path.name.partition(".")[0])
-            assert group is not None, "every name is that of a type"
-            names.add(str(group.name))
+        names |= {unquote(folder) for folder in folders}
         return Schema(tuple(sorted(names)), tuple(sorted(relations)))
-
-    def _relations_in_files(self) -> set[Relation]:
-        found = set()
-        for path in sorted((self.path / "edge_index").glob("*")):
-            stem = path.name.removesuffix(".parquet") if path.suffix == ".parquet" else path.stem
-            name = stem.partition(".")[0] if path.suffix == ".parquet" else stem
-            group = group_of_folder(RowKind.EDGE, name) if path.suffix in (".npy", ".parquet") else None
-            if group is None or isinstance(group.name, str):
-                fact = "is not named by a relation"
-                raise broken(path, "edge_index", fact, "name it SOURCE__RELATION__TARGET.npy or .parquet")
-            found.add(group.name)
-        for path in sorted((self.path / CSC_FOLDER).glob(f"*/{INDPTR}.npy")):
-            group = group_of_folder(RowKind.EDGE, path.parent.name)
-            if group is None or isinstance(group.name, str):
-                fact = f"its folder {path.parent.name} is not named by a relation"
-                raise broken(path, INDPTR, fact, "name it SOURCE__RELATION__TARGET")
-            found.add(group.name)
-        return found
 
     def edges(self, group: Group) -> Tensor | InEdges:
         """Returns the edges of a relation in the form that they have in the folder."""
@@ -316,7 +259,7 @@ class FolderReader:
             array = csc_array(group, name)
             values = self.open(array)
             if values is None and name == INDICES:
-                raise missing(self.file(array), name, "put the source of each edge there")
+                raise self.absent(array, "put the source of each edge there")
             if values is not None:
                 found[name] = values if name == INDPTR else to_index(values.numpy(), self.file(array), name)
                 mapped = mapped and found[name].dtype is values.dtype  # else it is a copy in memory
@@ -329,124 +272,105 @@ class FolderReader:
         self.refuse_twice(array, group)
         if values is not None:
             found = values.numpy()
+        elif (ends := self._ends(group)) is not None:
+            found = ends
+        elif files := self._parquet_files(group):
+            self.files[array] = files[0]
+            if group == EDGES:
+                self._read -= {self.file("src"), self.file("dst")}
+                self.files[array] = files[0] if len(files) == 1 else self.path / "edges*.parquet"
+            found, columns = read_parquet_edges(files)
+            self._keep(group, columns, files)
+        elif group != EDGES:
+            raise self.absent(array, "put it there, or a .parquet file with src and dst")
+        elif there := [end for end in ("src", "dst") if self.file(end).is_file()]:
+            raise self.absent("dst" if there == ["src"] else "src", "edges need both src.npy and dst.npy")
         else:
-            found = self._edges_from_columns() if group == EDGES else self._edges_from_parquet(group)
+            raise DatasetNotFoundError(
+                f"{self.path}: edge_index: the folder has no edges; "
+                "put edge_index.npy, src.npy and dst.npy, edges*.parquet, or csc/ there"
+            )
         return to_index(found, self.files[array], array_name(array))
+
+    def _parquet_files(self, group: Group) -> list[Path]:
+        return parquet_files(self.path, None if group == EDGES else group_folder(group))
+
+    def _ends(self, group: Group) -> np.ndarray | None:
+        """Reads src.npy and dst.npy into memory; None if they are not there."""
+        if group != EDGES:
+            return None
+        source, target = self.open("src"), self.open("dst")
+        if source is None or target is None:
+            return None
+        if source.shape != target.shape or source.dim() != 1:
+            fact = f"shape is {list(target.shape)}, src.npy has {list(source.shape)}"
+            raise self.error("dst", fact, "both must be [E]")
+        for array, values in (("src", source), ("dst", target)):
+            to_index(values[:0].numpy(), self.files[array], array)
+        self.files["edge_index"] = self.files["src"]
+        return np.stack([source.numpy(), target.numpy()])
 
     def refuse_twice(self, array: str, group: Group) -> None:
         """Raises DatasetError if the edges of a relation are there in two forms."""
         forms = [
             [self.file(array)],
-            parquet_files(self.path, None if group == EDGES else group_folder(group)),
+            [self.file("src"), self.file("dst")] if group == EDGES else [],
+            [file for file in self._parquet_files(group) if has_edges(file)],
+            [self.file(csc_array(group, INDPTR))],
         ]
-        if group == EDGES:
-            forms.insert(1, [self.file("src"), self.file("dst")])
-        forms[-1] = [file for file in forms[-1] if has_edges(file)]
-        forms.append([self.file(csc_array(group, INDPTR))])
         there = [form[0] for form in forms if form and all(file.is_file() for file in form)]
         if len(there) > 1:
             fact = f"{there[0].relative_to(self.path)} is there too"
             raise broken(there[1], array, fact, "remove one of the two")
 
-    def _edges_from_parquet(self, group: Group) -> np.ndarray:
-        array = edge_array("edge_index", group)
-        files = parquet_files(self.path, group_folder(group))
-        if not files:
-            raise missing(self.file(array), array, "put it there, or a .parquet file with src and dst")
-        self.files[array] = files[0]
-        self._read.update(files)
-        return self._edges_in(files, group)
-
-    def _edges_in(self, files: Sequence[Path], group: Group) -> np.ndarray:
-        """Reads edges from Parquet files, and keeps their attributes for `attributes`."""
-        found, columns = read_parquet_edges(files)
-        self._keep(group, columns, files)
-        return found
-
-    def _nodes_in_parquet(self, group: Group) -> None:
-        """Reads the node files of a type, and keeps their attributes for `attributes`."""
-        files = node_files(self.path, None if group == NODES else group_folder(group))
-        if files:
-            table = read_parquet(files)
-            self._rows[group] = table.num_rows
-            self._read.update(files)
-            self._keep(group, table.columns, files)
-
     def _keep(self, group: Group, columns: dict[str, np.ndarray], files: Sequence[Path]) -> None:
+        """Keeps the columns of Parquet files for `attributes`."""
+        self._read.update(files)
         self._columns[group] = columns
         for name in columns:
             self.files[attribute_array(group, name)] = files[0]
-
-    def _edges_from_columns(self) -> np.ndarray:
-        """Reads edges from src.npy and dst.npy, or from Parquet, into memory."""
-        source, destination = self.open("src"), self.open("dst")
-        if source is not None and destination is not None:
-            if source.shape != destination.shape or source.dim() != 1:
-                fact = f"shape is {list(destination.shape)}, src.npy has {list(source.shape)}"
-                raise broken(self.files["dst"], "dst", fact, "both must be [E]")
-            for array, values in (("src", source), ("dst", destination)):
-                to_index(values[:0].numpy(), self.files[array], array)
-            self.files["edge_index"] = self.files["src"]
-            return np.stack([source.numpy(), destination.numpy()])
-        if files := parquet_files(self.path):
-            self.files["edge_index"] = files[0] if len(files) == 1 else self.path / "edges*.parquet"
-            self._read = (self._read | set(files)) - {self.file("src"), self.file("dst")}
-            return self._edges_in(files, EDGES)
-        if source is not None or destination is not None:
-            absent = "src" if source is None else "dst"
-            raise missing(self.file(absent), absent, "edges need both src.npy and dst.npy")
-        raise DatasetNotFoundError(
-            f"{self.path}: edge_index: the folder has no edges; "
-            "put edge_index.npy, src.npy and dst.npy, edges*.parquet, or csc/ there"
-        )
 
     def attributes(self, schema: Schema) -> dict[Group, dict[str, Tensor]]:
         tables: dict[Group, dict[str, Tensor]] = {
             group: {} for group in (*schema.node_groups, *schema.edge_groups)
         }
         for group in schema.node_groups:
-            self._nodes_in_parquet(group)
+            if files := node_files(self.path, None if group == NODES else group_folder(group)):
+                self._rows[group], columns = read_parquet(files)
+                self._keep(group, columns, files)
         for group, columns in self._columns.items():
-            tables[group] = {name: self._column(group, name, values) for name, values in columns.items()}
+            for name, values in columns.items():
+                usual, convert = _CONVENTIONS.get(name, (group, as_tensor))
+                convert = convert if usual.kind is group.kind else as_tensor
+                tables[group][name] = convert(values, self.files[attribute_array(group, name)], name)
         for folder in FOLDERS.values():
             for array in self.arrays_in(folder):
                 group, name = self.known(array, attribute_of(array), tables)
                 if name in tables[group]:
-                    fact = f"is a column of {Path(self.files[array]).name} too"
-                    raise broken(self.file(array), name, fact, "remove one of the two")
+                    raise self.error(array, f"is a column of {Path(self.files[array]).name} too")
                 tables[group][name] = self.opened(array)
         for name, (group, convert) in _CONVENTIONS.items():
             if group not in tables:
                 continue
             array = attribute_array(group, name)
             other = self.files.get(array)
-            values = self.open(name, array)
-            if values is None:
+            stored = self.open(name, array)
+            if stored is None:
                 continue
             if other is not None:
                 fact = f"{Path(other).relative_to(self.path)} is there too"
                 if name in self._columns.get(group, {}):
                     fact = f"is a column of {Path(other).name} too"
-                raise broken(self.file(name), name, fact, "remove one of the two")
-            tables[group][name] = convert(values.numpy(), self.file(name), name)
-        self._decode(tables)
-        return tables
-
-    def _decode(self, tables: Mapping[Group, dict[str, Tensor]]) -> None:
-        """Joins int8-quantised attributes with their scales and offsets."""
+                raise self.error(name, fact)
+            tables[group][name] = convert(stored.numpy(), self.file(name), name)
         for array in self.arrays_in(DECODING_FOLDER):
             group, name = self.known(array, decoded_by(array), tables)
             if name not in tables[group]:
                 fact = f"there are no codes {attribute_array(group, name)}.npy"
-                raise broken(self.file(array), array_name(array), fact, "restore them or remove this file")
+                raise self.error(array, fact, "restore them or remove this file")
             codes, decoding = tables[group][name], self.opened(array)
             tables[group][name] = to_codes(codes, decoding, self.file(array), array_name(array))
-
-    def _column(self, group: Group, name: str, values: np.ndarray) -> Tensor:
-        """Returns a column of a Parquet file as an attribute; the usual ones as in the folder."""
-        file = self.files[attribute_array(group, name)]
-        convert = _COLUMNS[group.kind].get(name, as_tensor)
-        return convert(values, file, name)
+        return tables
 
     def arrays_in(self, folder: str) -> list[str]:
         paths = (self.path / folder).rglob("*.npy")
@@ -463,7 +387,7 @@ class FolderReader:
         if named is None or named[0] not in groups:
             fact = "belongs to no node type or relation of the graph"
             remedy = f"the graph has {', '.join(map(str, groups))}: rename the folder or remove it"
-            raise broken(self.file(array), array_name(array), fact, remedy)
+            raise self.error(array, fact, remedy)
         return named
 
     def splits(self, schema: Schema, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]]:
@@ -471,18 +395,14 @@ class FolderReader:
         for array in self.arrays_in(SPLITS_FOLDER):
             values, (group, name) = self.opened(array), self.known(array, split_of(array), found)
             found[group][name] = to_index(values.numpy(), self.file(array), name).to(torch.int64)
-        if NODES in found:
-            self._conventional_splits(found[NODES], num_nodes[NODES])
-        return found
-
-    def _conventional_splits(self, found: dict[str, Tensor], num_nodes: int) -> None:
-        for name in SPLITS:
+        for name in SPLITS if NODES in found else ():
             arrays = [array for array in (f"{name}_idx", f"{name}_mask") if self.file(array).is_file()]
-            if len(arrays) + (name in found) > 1:
-                fact = f"{arrays[0] if len(arrays) > 1 else split_array(NODES, name)}.npy is there too"
-                raise broken(self.file(arrays[-1]), arrays[-1], fact, "remove one of the two")
+            if len(arrays) + (name in found[NODES]) > 1:
+                other = arrays[0] if len(arrays) > 1 else split_array(NODES, name)
+                raise self.error(arrays[-1], f"{other}.npy is there too")
             if arrays:
-                found[name] = self._split(name, arrays[0], num_nodes)
+                found[NODES][name] = self._split(name, arrays[0], num_nodes[NODES])
+        return found
 
     def _split(self, name: str, array: str, num_nodes: int) -> Tensor:
         tensor = self.open(array, split_array(NODES, name))
@@ -492,15 +412,15 @@ class FolderReader:
             return to_index(values, self.file(array), array).to(torch.int64)
         if values.dtype not in (np.dtype(np.bool_), np.dtype(np.uint8)) or values.shape != (num_nodes,):
             fact = f"is {values.dtype} {list(values.shape)}, expected bool [{num_nodes}]"
-            raise broken(self.file(array), array, fact, "store one boolean per node")
+            raise self.error(array, fact, "store one boolean per node")
         return torch.from_numpy(np.flatnonzero(values).astype(np.int64))
 
     def num_nodes(
         self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor], lengths: Collection[int]
     ) -> int:
-        """Returns the number of nodes of a type. META.json says it, else edges by destination, the
-        rows of its Parquet files, of an attribute or of a mask, else the largest id + 1 in edges.
-        ``lengths``: the numbers of lists of in-edges of nodes of the type."""
+        """Returns the number of nodes of a type. META.json says it, else edges by destination
+        (``lengths``), the rows of its Parquet files, of an attribute or of a mask, else the largest
+        id + 1 in edges."""
         if group.name in self.meta.num_nodes:
             return self.meta.num_nodes[str(group.name)]
         if lengths:
@@ -539,16 +459,21 @@ class FolderReader:
                 warnings.warn(text, UserWarning, stacklevel=5)
 
 
+def _relation(path: Path, name: str) -> Relation:
+    """Returns the relation that a file, or its folder, is named by."""
+    group = group_of_folder(RowKind.EDGE, name) if path.suffix in (".npy", ".parquet") else None
+    if group is None or isinstance(group.name, str):
+        fact, remedy = f"{name} is not named by a relation", "name it SOURCE__RELATION__TARGET"
+        raise broken(path, "edge_index", fact, f"{remedy}, with .npy or .parquet behind it if it is a file")
+    return group.name
+
+
 def array_name(array: str) -> str:
     return array.rpartition("/")[2]
 
 
-# Links ############################################################################################
-
-
 def read_links(folder: FolderReader, schema: Schema) -> dict[Group, dict[str, LinkSplit]]:
-    """Returns the links of each split, by relation. Raises `DatasetNotFoundError` if a split has no
-    links, and `DatasetError` if a file is damaged, or belongs to no relation."""
+    """Returns the links of each split, by relation."""
     found: dict[Group, dict[str, dict[str, Tensor]]] = {group: {} for group in schema.edge_groups}
     for array in folder.arrays_in(LINKS_FOLDER):
         place, values = link_of(array), folder.opened(array)
@@ -560,8 +485,8 @@ def read_links(folder: FolderReader, schema: Schema) -> dict[Group, dict[str, Li
     for group, splits in found.items():
         for split, arrays in splits.items():
             if INDEX not in arrays:
-                file = folder.file(str(LinkArray(group, split, INDEX)))
-                raise missing(file, INDEX, "put the links [2, n] of the split there")
+                remedy = "put the links [2, n] of the split there"
+                raise folder.absent(str(LinkArray(group, split, INDEX)), remedy)
     return {
         group: {split: LinkSplit.of_arrays(arrays) for split, arrays in splits.items()}
         for group, splits in found.items()

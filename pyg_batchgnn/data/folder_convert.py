@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from pyg_batchgnn import machine, ops
 from pyg_batchgnn.data.csc import INDPTR
-from pyg_batchgnn.data.edge_reader import ColumnReader, EdgeReader, ListReader, ParquetReader
+from pyg_batchgnn.data.edge_reader import EdgeReader, column_reader, list_reader, parquet_reader
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, missing
 from pyg_batchgnn.data.external_sort import ExternalSort, Progress, SortedEdges, SortSizes
 from pyg_batchgnn.data.files import (
@@ -25,6 +26,7 @@ from pyg_batchgnn.data.files import (
     Made,
     NpyAppender,
     making,
+    new_file,
     promise_of,
     read_header,
     sync_tree,
@@ -43,14 +45,8 @@ _ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class ConvertedFolder:
-    """The outcome of a conversion.
-
-    Attributes:
-        folder: the new folder.
-        edges: what was sorted, by relation.
-        linked, copied: the bytes of the other files that are hard links, and that were copied.
-        seconds: by phase, of this call alone.
-    """
+    """The outcome of a conversion: what was sorted, by relation; the bytes of the other files that
+    are hard links, and that were copied; and seconds by phase, of this call alone."""
 
     folder: Path
     edges: Mapping[str, SortedEdges]
@@ -70,10 +66,10 @@ def convert_folder(
 ) -> ConvertedFolder:
     """Writes a new folder whose edges lie by destination.
 
-    Edges are those of `edge_index.npy`, `src.npy` and `dst.npy`, or Parquet files, as
-    `read_folder` reads them, and are sorted on disk. On the way the disk takes 8 bytes per
-    edge (12 with ids of edges), or twice that where ids take 8 bytes. Everything else is as it was.
-    A call that was killed, or met a full disk, is gone on with by the next one.
+    Edges are those of `edge_index.npy`, `src.npy` and `dst.npy`, or Parquet files, as `read_folder`
+    reads them, and are sorted on disk. On the way the disk takes 8 bytes per edge (12 with ids of
+    edges), or twice that where ids take 8 bytes. Everything else is as it was. A call that was
+    killed, or met a full disk, is gone on with by the next one.
 
     Args:
         path: the new folder; it must not exist, and appears only when it is complete.
@@ -86,9 +82,8 @@ def convert_folder(
         progress: told what is done.
 
     Raises:
-        DatasetNotFoundError: there is no such folder, or no edges in it.
-        DatasetError: ``path`` exists, a file is damaged, an id is no node, the budget is too small,
-            or the disk is full.
+        DatasetError: there is no such folder, or no edges in it; ``path`` exists, a file is
+            damaged, an id is no node, the budget is too small, or the disk is full.
     """
     source, path = Path(source).expanduser(), Path(path).expanduser()
     if not source.is_dir():
@@ -136,9 +131,8 @@ class _Conversion:
         needed = 0
         for group, reader in self._readers.items():
             if reader is not None:
-                plan = self._plan(group, reader)
-                of_edges = 0 if plan.edge_ids is None else plan.edge_ids.itemsize
-                needed += (2 * plan.ids.itemsize + of_edges) * reader.num_edges
+                sizes = (*self._ends(group), reader.num_edges, self._has_ids(group), self._budget)
+                needed += SortSizes.of(*sizes).record.itemsize * reader.num_edges
         there = self._path.with_name(f".{self._path.name}.converting")
         used = (
             sum(file.stat().st_size for file in there.rglob("*") if file.is_file()) if there.exists() else 0
@@ -151,10 +145,6 @@ class _Conversion:
                 f"free some, or choose a folder on another disk"
             )
 
-    def _plan(self, group: Group, reader: EdgeReader) -> SortSizes:
-        sources, targets = self._ends(group)
-        return SortSizes.of(sources, targets, reader.num_edges, self._has_ids(group), self._budget)
-
     def _ends(self, group: Group) -> tuple[int, int]:
         at = self._schema.edge_groups.index(group)
         groups, schema = self._schema.node_groups, self._schema
@@ -165,7 +155,7 @@ class _Conversion:
         for group, reader in self._readers.items():
             if reader is not None:
                 edges[_name(group)] = self._sort(journal, group, reader)
-            if isinstance(reader, ParquetReader) and reader.columns:
+            if reader is not None and reader.columns:
                 write = functools.partial(self._write_columns, journal, group, reader)
                 journal.step(f"columns {_name(group)}", write)
         placed = journal.step("files", lambda: self._place(journal))
@@ -187,9 +177,7 @@ class _Conversion:
 
     def _sort(self, journal: Journal, group: Group, reader: EdgeReader) -> SortedEdges:
         def file(array: str) -> Path:
-            found = journal.folder / f"{csc_array(group, array)}.npy"
-            found.parent.mkdir(parents=True, exist_ok=True)
-            return found
+            return new_file(journal.folder, csc_array(group, array))
 
         sources, targets = self._ends(group)
         return ExternalSort(
@@ -216,8 +204,7 @@ class _Conversion:
         has_tables = any(tables.parent.glob("*.npy")) or (
             group == EDGES and folder.file(EDGE_FEATURES).is_file()
         )
-        in_columns = isinstance(reader, ParquetReader) and bool(reader.columns)
-        return self._keeps_ids or has_tables or in_columns
+        return self._keeps_ids or has_tables or (reader is not None and bool(reader.columns))
 
     # Nodes
 
@@ -254,7 +241,7 @@ class _Conversion:
         ends = zip(self._readers.values(), self._schema.source_types, self._schema.target_types, strict=True)
         for reader, *types in ends:
             if reader is not None and node_type in types:
-                for piece in reader.pieces(0, reader.num_edges, _ROWS):
+                for piece in reader.pieces(_ROWS):
                     own = (int(ids.max()) for ids, at in zip(piece, types, strict=True) if at == node_type)
                     largest = max([largest, *own])
                     self._progress("reading ids", 0, 1)
@@ -262,18 +249,16 @@ class _Conversion:
 
     # Other files
 
-    def _write_columns(self, journal: Journal, group: Group, reader: ParquetReader) -> Made:
+    def _write_columns(self, journal: Journal, group: Group, reader: EdgeReader) -> Made:
         files, out, done = [], dict[str, NpyAppender](), 0
         try:
-            for piece in parquet_pieces(reader.files, reader.columns, 0, _ROWS):
+            for piece in parquet_pieces(reader.files, reader.columns, _ROWS):
                 for name, values in piece.items():
                     is_kept = name != EDGE_FEATURES or values.dtype in (np.float16, np.float32)
                     kept = values if is_kept else values.astype(np.float32)
                     if name not in out:
-                        file = journal.folder / f"{attribute_array(group, name)}.npy"
-                        file.parent.mkdir(parents=True, exist_ok=True)
-                        files.append(file)
-                        out[name] = NpyAppender(file, kept.dtype, kept.shape[1:])
+                        files.append(new_file(journal.folder, attribute_array(group, name)))
+                        out[name] = NpyAppender(files[-1], kept.dtype, kept.shape[1:])
                     out[name].append(kept)
                 done += len(values)
                 self._progress("attributes of edges", done, reader.num_edges)
@@ -284,47 +269,57 @@ class _Conversion:
 
     def _place(self, journal: Journal) -> Made:
         """Links or copies all other files. The facts promise the arrays."""
-        root, known = self._folder.path, self._folder.meta.arrays
-        promises, sizes = {}, {"linked": 0, "copied": 0}
-        files = self._other_files()
-        total, done = sum(file.stat().st_size for file in files), 0
-        for file in files:
-            target = journal.folder / file.relative_to(root)
-            is_linked = link_or_copy(file, target, self._links, functools.partial(self._copied, done, total))
-            done += file.stat().st_size
-            self._progress("other files", done, total)
-            sizes["linked" if is_linked else "copied"] += file.stat().st_size
-            if file.suffix == ".npy":
-                array = file.relative_to(root).with_suffix("").as_posix()
-                promises[array] = (known.get(array) or promise_of(target)).to_json()
-                self._progress("checksums", done, total)
-        return {"promises": promises, **sizes}, []
+        gone = {file for one in self._readers.values() if one for file in one.files}
+        report = functools.partial(self._progress, "other files")
+        known = self._folder.meta.arrays
+        promises, sizes = place_others(self._folder.path, journal.folder, gone, known, self._links, report)
+        return {"promises": {array: one.to_json() for array, one in promises.items()}, **sizes}, []
 
-    def _copied(self, before: int, total: int, more: int) -> None:
-        self._progress("other files", before + more, total)
 
-    def _other_files(self) -> list[Path]:
-        """Returns the files that hold no edges that were sorted."""
-        root = self._folder.path
-        gone = {root / META_FILE}
-        gone |= {file for reader in self._readers.values() if reader is not None for file in reader.files}
-        return [file for file in sorted(root.rglob("*")) if file.is_file() and file not in gone]
+def place_others(
+    source: Path,
+    folder: Path,
+    gone: Collection[Path],
+    known: Mapping[str, ArrayPromise],
+    links: bool,
+    report: Callable[[int, int], None],
+) -> tuple[dict[str, ArrayPromise], dict[str, int]]:
+    """Links or copies all files of a folder but META.json and those that are ``gone``. ``known``:
+    what META.json promises. ``report``: told the bytes that are done, and all. Returns what to
+    promise of the arrays, and the bytes "linked" and "copied"."""
+    promises, sizes = dict[str, ArrayPromise](), {"linked": 0, "copied": 0}
+    files = [file for file in sorted(source.rglob("*")) if file.is_file() and file not in gone]
+    files = [file for file in files if file != source / META_FILE]
+    total, done = sum(file.stat().st_size for file in files), 0
+
+    def report_more(before: int, more: int) -> None:
+        report(before + more, total)
+
+    for file in files:
+        target = folder / file.relative_to(source)
+        is_linked = link_or_copy(file, target, links, functools.partial(report_more, done))
+        done += file.stat().st_size
+        sizes["linked" if is_linked else "copied"] += file.stat().st_size
+        if file.suffix == ".npy":
+            array = file.relative_to(source).with_suffix("").as_posix()
+            promises[array] = known.get(array) or promise_of(target)
+        report(done, total)
+    return promises, sizes
 
 
 def _reader(folder: FolderReader, group: Group) -> EdgeReader | None:
-    """Returns what reads the edges of a relation; None if they lie by destination already. Raises
-    `DatasetNotFoundError` if there are none, and `DatasetError` if there are two forms."""
+    """Returns what reads the edges of a relation; None if they lie by destination already."""
     array = edge_array("edge_index", group)
     folder.refuse_twice(array, group)
     if folder.file(csc_array(group, INDPTR)).is_file():
         return None
     if folder.file(array).is_file():
-        return ListReader(folder.file(array))
+        return list_reader(folder.file(array))
     columns = folder.file("src"), folder.file("dst")
     if group == EDGES and all(file.is_file() for file in columns):
-        return ColumnReader(*columns)
+        return column_reader(*columns)
     if files := parquet_files(folder.path, None if group == EDGES else group_folder(group)):
-        return ParquetReader(files)
+        return parquet_reader(files)
     folder.edge_index(group)
     raise AssertionError("reading edges that are not there is an error")
 
@@ -340,33 +335,17 @@ def _length(file: Path) -> int:
 
 
 def link_or_copy(file: Path, target: Path, links: bool, report: Callable[[int], Any]) -> bool:
-    """Makes a hard link to a file where that is wanted and possible, else a copy.
-
-    Args:
-        report: told the bytes that are copied.
-
-    Returns:
-        True for a link.
-
-    Raises:
-        DatasetError: the target cannot be written.
-    """
+    """Makes a hard link to a file where that is wanted and possible, else a copy. ``report``: told
+    the bytes that are copied. Returns whether it is a link."""
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
-    if links and _linked(file, target):
-        return True
+    if links:
+        with contextlib.suppress(OSError):  # the file system may not allow it
+            os.link(file, target)
+            return True
     _copy(file, target, report)
     return False
-
-
-def _linked(file: Path, target: Path) -> bool:
-    """Makes a hard link. Returns whether the file system allows it."""
-    try:
-        os.link(file, target)
-    except OSError:
-        return False
-    return True
 
 
 def _copy(file: Path, target: Path, report: Callable[[int], Any]) -> None:

@@ -15,7 +15,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.data.check import check_node_counts
 from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR
 from pyg_batchgnn.data.dataset import Dataset, EdgeSet
-from pyg_batchgnn.data.files import begin_folder, rename_whole, sync_tree, write_tensor, writing
+from pyg_batchgnn.data.files import begin_folder, new_file, rename_whole, sync_tree, write_tensor, writing
 from pyg_batchgnn.data.meta import (
     FOLDERS,
     SPLITS_FOLDER,
@@ -35,28 +35,16 @@ if TYPE_CHECKING:
 
 
 def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path:
-    """Writes a data set to a new folder that `read_folder` reads; returns the folder.
-
-    Args:
-        dataset: a data set, or a PyG `Data` or `HeteroData`, which `from_pyg` converts.
-
-    Raises:
-        TypeError: ``dataset`` is neither.
-        DatasetError: the folder exists already, or there are more nodes than fit into memory.
-    """
+    """Writes a data set, or a PyG `Data` or `HeteroData`, to a new folder that `read_folder` reads;
+    returns the folder. Raises DatasetError if it exists already, or there are more nodes than fit
+    into memory."""
     dataset = as_dataset(dataset)
     check_node_counts(dataset)
     with new_folder(path) as folder:
         tensors = arrays_of(dataset)
-        arrays = {array: write_tensor(_file(folder, array), tensors[array]) for array in tensors}
+        arrays = {array: write_tensor(new_file(folder, array), tensors[array]) for array in tensors}
         write_meta(folder, Meta.of(dataset, arrays))
     return Path(path).expanduser()
-
-
-def _file(folder: Path, array: str) -> Path:
-    file = folder / f"{array}.npy"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return file
 
 
 def arrays_of(dataset: Dataset) -> dict[str, Tensor]:
@@ -106,8 +94,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(path: str | Path) -> Iterator[Path]:
-    """Yields a folder beside `path`, renamed to it when all is on disk and removed on any error.
-    Raises `DatasetError` if `path` exists, or its parent cannot be written to."""
+    """Yields a folder beside `path`, renamed to it when all is on disk and removed on any error."""
     path = Path(path).expanduser()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     begin_folder(path, temporary)

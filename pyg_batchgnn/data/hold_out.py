@@ -29,10 +29,6 @@ def hold_out_links(
         relation: the relation; not needed if there is only one.
         reverse: the relation that holds the same edges the other way. None: that of the same name
             with "rev_" in front, or without it, if there is one. `relation` itself: none does.
-
-    Raises:
-        DatasetError: the share is out of bounds, the relation is not said or unknown, or it has
-            links already.
     """
     if not 0.0 < share < 0.5:
         raise broken(dataset.name, "hold_out", f"is {share}", "give a share above 0 and below 0.5")
@@ -101,9 +97,6 @@ def with_reverse_relations(dataset: Dataset) -> Dataset:
     are the reverse of another one already get none, and neither does that one. The reverse edges
     are copies in memory, also where the others are mapped from files. For a large graph, write the
     result with `write_folder` and partition that folder.
-
-    Raises:
-        DatasetError: the graph is homogeneous, so that its reverse edges are of the same relation.
     """
     if not dataset.has_names:
         fact = "is of a homogeneous graph, whose reverse edges are no relation of their own"

@@ -26,19 +26,15 @@ _KEPT = 256 << 20
 #: Names of columns that no key has.
 _ROW, _ID = "\0row", "\0id"
 
-# Times ############################################################################################
 
 _UNITS = ("s", "ms", "us", "ns", "D")
 
 
 @dataclass(frozen=True)
 class Clock:
-    """The meaning of the times of a folder, which are int64 numbers.
-
-    Attributes:
-        unit: "s", "ms", "us", "ns" or "D" since 1970-01-01; None for plain integers.
-        timezone: the zone that times are shown in, or None.
-    """
+    """The meaning of the times of a folder, which are int64 numbers: ``unit`` is "s", "ms", "us",
+    "ns" or "D" since 1970-01-01, None for plain integers; ``timezone`` is the zone that times are
+    shown in, or None."""
 
     unit: str | None = None
     timezone: str | None = None
@@ -55,11 +51,8 @@ class Clock:
 
     def moment(self, text: str) -> int:
         """Returns the time that a text stands for: an integer, or a date as in 2024-03-01 or
-        2024-03-01T12:00:00+01:00, in UTC where no zone is said.
-
-        Raises:
-            DatasetError: the text is neither, or a date where times are plain integers.
-        """
+        2024-03-01T12:00:00+01:00, in UTC where no zone is said. Dates do not go with plain
+        integers."""
         try:
             return int(text)
         except ValueError:
@@ -79,9 +72,6 @@ class Clock:
         return int(np.datetime64(date, "us").astype(f"datetime64[{self.unit}]").astype(np.int64))
 
 
-# Keys #############################################################################################
-
-
 def whole_below(kind: Any) -> int:
     """Returns the number up to which floats of an Arrow type are one whole number each."""
     return {16: 1 << 11, 32: 1 << 24}.get(kind.bit_width, 1 << 53)
@@ -89,24 +79,14 @@ def whole_below(kind: Any) -> int:
 
 @dataclass(frozen=True)
 class FolderKeys:
-    """The keys of a data set's nodes.
-
-    Attributes:
-        folder: the folder of the keys.
-    """
+    """The keys of a data set's nodes, in a folder."""
 
     folder: Path
 
     @classmethod
     def of(cls, name: str | None) -> FolderKeys | None:
-        """Returns the keys of a data set, or None if it has none.
-
-        Args:
-            name: the name or path of the data set, as `load_dataset` takes it.
-
-        Raises:
-            DatasetError: it has keys, but pyarrow is not installed.
-        """
+        """Returns the keys of a data set, by its name or path as `load_dataset` takes it, or None
+        if it has none. Raises DatasetError if it has keys, but pyarrow is not installed."""
         if name is None:
             return None
         path = Path(name).expanduser()
@@ -123,20 +103,12 @@ class FolderKeys:
         return cls(folder)
 
     def table(self, node_type: str, num_nodes: int) -> KeyTable:
-        """Returns the keys of a type.
-
-        Raises:
-            DatasetError: the file is damaged, or has another number of rows.
-        """
+        """Returns the keys of a type."""
         path = self.folder / f"{_file_name(node_type)}.parquet"
         return KeyTable(node_type, num_nodes, path if path.is_file() else None)
 
     def classes(self, node_type: str) -> list[Any] | None:
-        """Returns the values of the classes of a type, or None: class numbers are the values.
-
-        Raises:
-            DatasetError: the file is damaged.
-        """
+        """Returns the values of the classes of a type, or None: class numbers are the values."""
         path = self.folder / f"{_file_name(node_type)}.classes.json"
         if not path.is_file():
             return None
@@ -147,11 +119,6 @@ class FolderKeys:
 
     @property
     def clock(self) -> Clock:
-        """The meaning of the times.
-
-        Raises:
-            DatasetError: the file is damaged.
-        """
         path = self.folder / "times.json"
         if not path.is_file():
             return Clock()
@@ -167,16 +134,9 @@ def _file_name(node_type: str) -> str:
 
 
 class KeyTable:
-    """The keys of the nodes of one type.
-
-    Args:
-        num_nodes: the number of its nodes.
-        path: the file of the keys; None if the keys are the positions of the nodes.
-
-    Attributes:
-        names: the names of the key columns; "id" where the keys are positions.
-        types: by name, their Arrow types.
-    """
+    """The keys of the nodes of one type. ``path``: the file of the keys; None if the keys are the
+    positions of the nodes. ``names``: of the key columns; "id" where the keys are positions.
+    ``types``: by name, their Arrow types."""
 
     def __init__(self, node_type: str, num_nodes: int, path: Path | None) -> None:
         import pyarrow as pa
@@ -225,15 +185,9 @@ class KeyTable:
         return pa.concat_tables(pieces).take(pa.array(place))
 
     def find(self, keys: Any, file: Path) -> np.ndarray:
-        """Returns [n] int64, the ids of the nodes that have some keys.
-
-        Args:
-            keys: an Arrow table of n rows with the key columns.
-            file: where they come from, for messages.
-
-        Raises:
-            DatasetError: no node has a key. The message names its row.
-        """
+        """Returns [n] int64, the ids of the nodes that have some keys, given as an Arrow table of
+        the key columns. Raises a DatasetError that names the row if no node has a key. ``file``:
+        where they come from."""
         import pyarrow as pa
 
         ids = np.full(keys.num_rows, -1, np.int64)
@@ -275,14 +229,9 @@ class KeyTable:
         return self._kept[at]
 
 
-# Files of the user ################################################################################
-
-
 def named_apart(tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[dict[str, str]]:
     """Returns the names of the key columns of several tables side by side, by their own names.
-
-    Names that several have get the prefix of their table, as in "source_id" and "target_id".
-    """
+    Names that several have get the prefix of their table, as in "source_id" and "target_id"."""
     every = [name for table in tables for name in table.names]
     return [
         {name: f"{prefix}{name}" if every.count(name) > 1 else name for name in table.names}
@@ -292,14 +241,7 @@ def named_apart(tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[dic
 
 def read_ids(file: Path, tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[np.ndarray]:
     """Returns the ids of the nodes that a Parquet or CSV file names by their keys, [n] int64 for
-    each table.
-
-    Args:
-        file: has the key columns, named as `named_apart` says, and maybe others.
-
-    Raises:
-        DatasetError: the file is missing or damaged, lacks a column, or has an unknown key.
-    """
+    each table. It has the key columns, named as `named_apart` says, and maybe others."""
     names = named_apart(tables, prefixes)
     types = {
         named[name]: kind

@@ -33,9 +33,7 @@ from pyg_batchgnn.data.ogb import OGB_TABLES, read_ogb
 from pyg_batchgnn.data.ogb.read import Download, find_ogb
 from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.data.undirected import ParallelEdges, undirected_dataset
-from pyg_batchgnn.types import Relation, RowKind
-
-# Loading ##########################################################################################
+from pyg_batchgnn.types import RowKind
 
 # A larger generated graph has to be written to a folder and mapped.
 IN_MEMORY_BYTES = 4 << 30
@@ -106,20 +104,16 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
 
 
 def available_datasets(root: str | Path | None = None) -> list[str]:
-    """Returns the names that `load_dataset` can load without a download.
-
-    First come the real graphs that are found, then the generated ones.
-    """
+    """Returns the names that `load_dataset` can load without a download: the real graphs that are
+    found, then the generated ones."""
     ogb = [name for name in OGB_TABLES if find_ogb(name, root) is not None]
     return [*bundled_names(root), *ogb, *_GENERATORS]
 
 
 def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
     """Returns a real graph where one is found (amazon_photo first), a generated one otherwise.
-
     `Dataset.source` says which it is, and why where it is generated. `options` go to the real
-    graph.
-    """
+    graph."""
     for name in _PREFERRED:
         if find_bundle(name, root) is not None:
             return load_dataset(name, root, **options)
@@ -175,7 +169,15 @@ def _load_generated(name: str, root: str | Path | None, options: dict[str, Any])
     types = {field.name: int if field.type == "int" else float for field in dataclasses.fields(maker.spec)}
     spec = maker.spec(**{key: to_number(types[key], key, value) for key, value in options.items()})
     if root is not None:
-        return _load_generated_folder(maker, spec, Path(root).expanduser())
+        folder = Path(root).expanduser() / spec.name.replace(":", "-").replace(",", "-")
+        origin = {maker.origin: dataclasses.asdict(spec), "generator_version": maker.version}
+        if not folder.exists():
+            maker.write(spec, folder)
+        elif dict(read_meta(folder).origin) != origin:
+            raise DatasetError(
+                f"{folder}: holds something else than {spec.name}; remove it or choose another root"
+            )
+        return read_folder(folder)
     if spec.estimated_bytes > IN_MEMORY_BYTES:
         raise DatasetError(
             f"{spec.name}: about {spec.estimated_bytes / 2**30:.0f} GiB, too large to make in memory; "
@@ -184,21 +186,6 @@ def _load_generated(name: str, root: str | Path | None, options: dict[str, Any])
         )
     made: Dataset = maker.make(spec)
     return made
-
-
-def _load_generated_folder(maker: _Generator, spec: Any, root: Path) -> Dataset:
-    folder = root / spec.name.replace(":", "-").replace(",", "-")
-    origin = {maker.origin: dataclasses.asdict(spec), "generator_version": maker.version}
-    if not folder.exists():
-        maker.write(spec, folder)
-    elif dict(read_meta(folder).origin) != origin:
-        raise DatasetError(
-            f"{folder}: holds something else than {spec.name}; remove it or choose another root"
-        )
-    return read_folder(folder)
-
-
-# Options in names #################################################################################
 
 
 HOLD_OUT = ("hold_out", "links", "reverse")
@@ -211,20 +198,14 @@ def take_hold_out(options: dict[str, Any]) -> dict[str, Any] | None:
         if links is not None or reverse is not None:
             raise DatasetError("options links and reverse go with hold_out; give a share, such as 0.1")
         return None
-    relations = {"relation": links, "reverse": reverse}
-    return {
-        "share": to_number(float, "hold_out", share),
-        **{name: None if one is None else to_relation(name, one) for name, one in relations.items()},
-    }
-
-
-def to_relation(name: str, value: Any) -> Relation:
-    group = group_of_folder(RowKind.EDGE, value) if isinstance(value, str) else None
-    if group is not None and not isinstance(group.name, str):
-        return group.name
-    if isinstance(value, tuple) and len(value) == 3:
-        return value
-    raise DatasetError(f"option {name} is {value!r}; give SOURCE__RELATION__TARGET")
+    found = {"share": to_number(float, "hold_out", share), "relation": links, "reverse": reverse}
+    for name in ("relation", "reverse"):
+        value = found[name]
+        group = group_of_folder(RowKind.EDGE, value) if isinstance(value, str) else None
+        found[name] = value if group is None else group.name
+        if found[name] is not None and not (isinstance(found[name], tuple) and len(found[name]) == 3):
+            raise DatasetError(f"option {name} is {value!r}; give SOURCE__RELATION__TARGET")
+    return found
 
 
 def split_name(name_or_path: str | Path, options: Options) -> tuple[str, dict[str, Any]]:

@@ -11,17 +11,18 @@ from urllib.parse import quote, unquote
 
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.files import META_FILE, ArrayPromise, promise_of, read_json, write_json
+from pyg_batchgnn.data.files import META_FILE, ArrayPromise, MetaFormat, promise_of, read_json
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
-# Meta #############################################################################################
-
-
-FORMAT = "pyg_batchgnn.dataset"
 #: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
 #: Version 4 has tables of int8 codes, which releases before it would take for features.
 VERSION, TYPED_VERSION, CODES_VERSION = 2, 3, 4
-READABLE = (2, 3, 4)
+FORMAT = MetaFormat(
+    "pyg_batchgnn.dataset",
+    (VERSION, TYPED_VERSION, CODES_VERSION),
+    "write_folder",
+    "make the folder again",
+)
 #: The type that counts of a homogeneous graph are of.
 _NODE = HOMOGENEOUS.node_types[0]
 
@@ -60,19 +61,12 @@ class Meta:
 
 
 def read_meta(folder: Path) -> Meta:
-    """Reads a folder's META.json; returns an empty `Meta` where there is none. Raises
-    `DatasetError` if it is damaged, of another format or version, or has an entry of the wrong
-    type."""
+    """Reads a folder's META.json; returns an empty `Meta` where there is none."""
     path = folder / META_FILE
     if not path.is_file():
         return Meta()
     content = read_json(path)
-    if content.get("format", FORMAT) != FORMAT:
-        fact = f"is {content['format']!r}, expected {FORMAT!r}"
-        raise broken(path, "format", fact, "this folder holds something else: give a data set's folder")
-    if content.get("version", VERSION) not in READABLE:
-        fact = f"is {content['version']!r}, this release reads {', '.join(map(str, READABLE))}"
-        raise broken(path, "version", fact, "update pyg_batchgnn or make the folder again")
+    FORMAT.check(path, {"format": FORMAT.name, "version": VERSION, **content})
     if "format" in content and not isinstance(content.get("arrays"), dict):
         raise broken(path, "arrays", "missing or not an object", "make the folder again")
     return Meta(
@@ -87,10 +81,8 @@ def read_meta(folder: Path) -> Meta:
 
 
 def fitted_encoders(name: str | Path) -> str | None:
-    """Returns a digest of the encoders that made the features of a folder of tables.
-
-    None: `name` is no folder, or was not made of tables.
-    """
+    """Returns a digest of the encoders that made the features of a folder of tables. None: `name`
+    is no folder, or was not made of tables."""
     path = Path(name).expanduser()
     return read_meta(path).origin.get("fitted") if path.is_dir() else None
 
@@ -98,26 +90,23 @@ def fitted_encoders(name: str | Path) -> str | None:
 def write_meta(folder: Path, meta: Meta) -> None:
     schema = meta.schema or HOMOGENEOUS
     typed = schema.has_names
-    num_edges = {str(group): _num_edges(meta.arrays, group) for group in schema.edge_groups}
+    num_edges = {}
+    for group in schema.edge_groups:
+        by_target = meta.arrays.get(csc_array(group, "indices"))
+        listed = edge_array("edge_index", group)
+        num_edges[str(group)] = (by_target or meta.arrays[listed]).shape[-1]
     has_codes = any(array.startswith(f"{DECODING_FOLDER}/") for array in meta.arrays)
     content = {
-        "format": FORMAT,
-        "version": CODES_VERSION if has_codes else TYPED_VERSION if typed else VERSION,
         **(schema.to_json() if typed else {}),
         "name": meta.name,
         "source": meta.source,
         "num_nodes": dict(meta.num_nodes) if typed else meta.num_nodes.get(_NODE),
         "num_edges": num_edges if typed else next(iter(num_edges.values())),
         "num_classes": dict(meta.num_classes) if typed else meta.num_classes.get(_NODE),
-        "arrays": {array: promise.to_json() for array, promise in sorted(meta.arrays.items())},
         "origin": dict(meta.origin),
     }
-    write_json(folder / META_FILE, content)
-
-
-def _num_edges(arrays: Mapping[str, ArrayPromise], group: Group) -> int:
-    by_target = arrays.get(csc_array(group, "indices"))
-    return by_target.shape[0] if by_target is not None else arrays[edge_array("edge_index", group)].shape[1]
+    version = CODES_VERSION if has_codes else TYPED_VERSION if typed else VERSION
+    FORMAT.write(folder, version, content, meta.arrays)
 
 
 def promises_in(folder: Path) -> dict[str, ArrayPromise]:
@@ -163,8 +152,6 @@ def _arrays(path: Path, content: dict[str, Any]) -> dict[str, ArrayPromise]:
             raise broken(path, array, fact, "make the folder again") from error
     return found
 
-
-# Names of arrays ##################################################################################
 
 # The names of arrays in a folder: `edge_index`, `nodes/x`, `edges/edge_attr`, `splits/train`,
 # `links/train/index`, `csc/indices`, `decoding/nodes/x`.
@@ -259,7 +246,8 @@ def link_of(array: str) -> LinkArray | None:
 
 def group_folder(group: Group) -> str:
     """Returns the folder of a node type or a relation, such as `author__writes__paper`."""
-    return _JOIN.join(map(_encoded, [group.name] if isinstance(group.name, str) else group.name))
+    names = map(_quoted, [group.name] if isinstance(group.name, str) else group.name)
+    return _JOIN.join(_UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", name) for name in names)
 
 
 def group_of_folder(kind: RowKind, folder: str) -> Group | None:
@@ -279,10 +267,6 @@ def _inside(kind: RowKind, rest: list[str]) -> tuple[Group, str] | None:
         return _SHORT[kind], unquote(rest[0])
     group = group_of_folder(kind, rest[0]) if len(rest) == 2 else None
     return None if group is None else (group, unquote(rest[1]))
-
-
-def _encoded(name: str) -> str:
-    return _UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", _quoted(name))
 
 
 def _quoted(name: str) -> str:

@@ -6,7 +6,6 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -18,26 +17,19 @@ from pyg_batchgnn.data.errors import DatasetError, broken
 #: The columns that hold the ends of edges.
 ENDS = ("src", "dst")
 
-# Files ############################################################################################
-
 
 def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
-    """Returns the edge files of a folder, in the order in which their edges are numbered.
-
-    Numbers in their names are compared as numbers.
-
-    ``relation``: the name of a relation's files, which are `edge_index/RELATION.parquet` and
-    `edge_index/RELATION.*.parquet`; None means `edges*.parquet`.
-    """
+    """Returns the edge files of a folder, in the order in which their edges are numbered; numbers
+    in names are compared as numbers. They are `edge_index/RELATION.parquet` and
+    `edge_index/RELATION.*.parquet`, or without a relation `edges*.parquet`."""
     if relation is None:
         return sorted(folder.glob("edges*.parquet"), key=_numbered)
     return _named(folder / "edge_index", relation)
 
 
 def node_files(folder: Path, node_type: str | None = None) -> list[Path]:
-    """Returns the node files of a folder, in the order in which their nodes are numbered.
-    ``node_type``: the name of a type's files, which are `nodes/TYPE.parquet` and
-    `nodes/TYPE.*.parquet`; None means `nodes*.parquet`."""
+    """Returns the node files of a folder, in the order in which their nodes are numbered:
+    `nodes/TYPE.parquet` and `nodes/TYPE.*.parquet`, or without a type `nodes*.parquet`."""
     if node_type is None:
         return sorted(folder.glob("nodes*.parquet"), key=_numbered)
     return _named(folder / "nodes", node_type)
@@ -68,79 +60,41 @@ def has_edges(path: Path) -> bool:
         return False
 
 
-# Tables ###########################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class ParquetTable:
-    """The columns of some files that a tensor can hold."""
-
-    num_rows: int  # of all files together
-    #: [num_rows, ...] by name: numbers and booleans as they are, times and dates as int64 in their
-    #: own unit, and lists of a fixed size as [num_rows, size]
-    columns: dict[str, np.ndarray]
-
-
 def read_parquet_edges(files: Sequence[Path]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Reads the edges of all files, one file after the other.
-
-    Returns:
-        The edges, [2, E] int32 where every file stores int32 (or less), int64 otherwise; and the
-        other columns by name, [E, ...], as of `ParquetTable`.
-
-    Warns:
-        UserWarning: a file has columns that no tensor holds.
-
-    Raises:
-        DatasetError: pyarrow is not installed, or a file is damaged, lacks a column, has it twice,
-            or has one of another type than the others or with missing values.
-    """
-    table = read_parquet(files, ENDS)
-    ends = [table.columns.pop(name) for name in ENDS]
+    """Reads the edges of all files, one file after the other: [2, E] int32 where every file stores
+    int32 (or less), int64 otherwise; and the other columns by name, [E, ...], as `read_parquet`
+    does."""
+    _, columns = read_parquet(files, ENDS)
+    ends = [columns.pop(name) for name in ENDS]
     narrow = all(one.dtype.itemsize <= 4 and one.dtype != np.uint32 for one in ends)
-    return np.stack(ends, dtype=np.int32 if narrow else np.int64, casting="unsafe"), table.columns
+    return np.stack(ends, dtype=np.int32 if narrow else np.int64, casting="unsafe"), columns
 
 
-def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> ParquetTable:
-    """Reads the columns of all files that a tensor can hold, one file after the other.
-
-    Missing numbers of floating point are NaN.
-
-    Args:
-        files: at least one.
-        ids: columns that must be there and hold integers.
-
-    Warns:
-        UserWarning: a file has columns that no tensor holds.
-
-    Raises:
-        DatasetError: as `read_parquet_edges`.
-    """
+def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> tuple[int, dict[str, np.ndarray]]:
+    """Reads the columns of all files that a tensor can hold, one file after the other. Missing
+    numbers of floating point are NaN. A UserWarning names columns that no tensor holds. ``ids``:
+    columns that must be there and hold integers."""
     pq = _pyarrow(files)
-    pieces = [_read_file(pq, path, ids) for path in files]
+    import pyarrow as pa
+
+    pieces, rows = [], 0
+    for path in files:
+        with _reading(path, ids), pq.ParquetFile(path, memory_map=True) as file:
+            read = _columns_of(pa, file, path, ids)
+            table = file.read(columns=read)
+        rows += table.num_rows
+        pieces.append({name: _values(pa, path, name, table.column(name)) for name in read})
     first = pieces[0]
-    for path, piece in zip(files, pieces, strict=True):
-        if different := first.columns.keys() ^ piece.columns.keys():
+    for path, columns in zip(files, pieces, strict=True):
+        if different := first.keys() ^ columns.keys():
             fact = f"is a column of {path.name} or of {files[0].name}, but not of both"
             raise broken(path, min(different), fact, "write the same columns to all parts")
-        for name, values in piece.columns.items():
-            like = first.columns[name]
+        for name, values in columns.items():
+            like = first[name]
             if name not in ids and (values.dtype, values.shape[1:]) != (like.dtype, like.shape[1:]):
                 fact = f"is {values.dtype} {list(values.shape[1:])}, but {like.dtype} {list(like.shape[1:])}"
                 raise broken(path, name, f"{fact} in {files[0].name}", "write it with one type")
-    return ParquetTable(
-        sum(piece.num_rows for piece in pieces),
-        {name: np.concatenate([piece.columns[name] for piece in pieces]) for name in first.columns},
-    )
-
-
-def _read_file(pq: Any, path: Path, ids: Sequence[str]) -> ParquetTable:
-    import pyarrow as pa
-
-    with _reading(path, ids), pq.ParquetFile(path, memory_map=True) as file:
-        read = _columns_of(pa, file, path, ids)
-        table = file.read(columns=read)
-    return ParquetTable(table.num_rows, {name: _values(pa, path, name, table.column(name)) for name in read})
+    return rows, {name: np.concatenate([columns[name] for columns in pieces]) for name in first}
 
 
 @contextmanager
@@ -163,7 +117,13 @@ def _columns_of(pa: Any, file: Any, path: Path, ids: Sequence[str]) -> list[str]
             fact = f"no such column among {present}"
             raise broken(path, column, fact, f"name the columns {' and '.join(ids)}")
     read = [one.name for one in schema if one.name in ids or _is_held(pa, one.type)]
-    _warn_of_columns(path, [f"{one.name} ({one.type})" for one in schema if one.name not in read])
+    if others := [f"{one.name} ({one.type})" for one in schema if one.name not in read]:
+        warnings.warn(
+            f"{path}: the columns {', '.join(others)} are not read, as no tensor holds them. Store numbers, "
+            f"booleans, times or lists of a fixed size, or remove them",
+            UserWarning,
+            stacklevel=2,
+        )
     for column in read:
         if present.count(column) > 1:
             fact = f"{present.count(column)} columns of this name among {present}"
@@ -175,12 +135,8 @@ def _columns_of(pa: Any, file: Any, path: Path, ids: Sequence[str]) -> list[str]
     return read
 
 
-# Pieces ###########################################################################################
-
-
 def count_rows(files: Sequence[Path]) -> int:
-    """Returns the number of rows of all files, from their footers. Raises `DatasetError` if pyarrow
-    is not installed, or a file is damaged."""
+    """Returns the number of rows of all files, from their footers."""
     pq = _pyarrow(files)
     rows = 0
     for path in files:
@@ -190,8 +146,7 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def columns_of_edges(files: Sequence[Path]) -> list[str]:
-    """Returns the columns of the first file that become attributes of edges. Raises `DatasetError`
-    as `read_parquet_edges`, of the first file."""
+    """Returns the columns of the first file that become attributes of edges."""
     import pyarrow as pa
 
     pq = _pyarrow(files)
@@ -200,22 +155,16 @@ def columns_of_edges(files: Sequence[Path]) -> list[str]:
 
 
 def parquet_pieces(
-    files: Sequence[Path], columns: Sequence[str], begin: int, size: int
+    files: Sequence[Path], columns: Sequence[str], size: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields columns of all files in pieces of at most ``size`` rows, from row ``begin`` on. Raises
-    `DatasetError` as `read_parquet_edges`."""
+    """Yields columns of all files in pieces of at most ``size`` rows."""
     import pyarrow as pa
 
-    pq, first = _pyarrow(files), 0
+    pq = _pyarrow(files)
     for path in files:
         with _reading(path, columns), pq.ParquetFile(path) as file:
-            groups = list(range(file.metadata.num_row_groups))
-            while groups and first + (rows := file.metadata.row_group(groups[0]).num_rows) <= begin:
-                first += rows
-                del groups[0]
-            for batch in file.iter_batches(size, groups, list(columns)):
-                table = pa.Table.from_batches([batch]).slice(max(0, begin - first))
-                first += batch.num_rows
+            for batch in file.iter_batches(size, columns=list(columns)):
+                table = pa.Table.from_batches([batch])
                 if table.num_rows:
                     yield {name: _values(pa, path, name, table.column(name)) for name in columns}
 
@@ -241,16 +190,6 @@ def _is_number(pa: Any, kind: Any) -> bool:
 def _is_time(pa: Any, kind: Any) -> bool:
     types = pa.types
     return bool(types.is_timestamp(kind) or types.is_date(kind) or types.is_duration(kind))
-
-
-def _warn_of_columns(path: Path, others: list[str]) -> None:
-    if others:
-        warnings.warn(
-            f"{path}: the columns {', '.join(others)} are not read, as no tensor holds them. Store numbers, "
-            f"booleans, times or lists of a fixed size, or remove them",
-            UserWarning,
-            stacklevel=2,
-        )
 
 
 def _values(pa: Any, path: Path, name: str, values: Any) -> np.ndarray:

@@ -33,21 +33,15 @@ def from_pyg(
     shape. Where a `Data` has as many nodes as edges, names with "edge" in them are of edges, as in
     PyG. `train_mask` (bool [N]) or `train_idx` (node ids) becomes the split "train", and so for val
     and test; masks of two dimensions are attributes. `Dataset.to_pyg` gives the same data back,
-    with masks for splits. Node types and relations are in the order of `data.metadata()`.
+    with masks for splits. Node types and relations are in the order of `data.metadata()`. A
+    UserWarning names what cannot be carried: a tensor of another number of rows, a sparse tensor,
+    or what is not a tensor.
 
     Args:
         data: needs `edge_index`, of every relation.
         name: the name to give it, used in errors.
         num_classes: the number of classes, by node type where there are several. Without it the
             largest class number in `y` + 1, or 0 where `y` is not one integer per node.
-
-    Warns:
-        UserWarning: something cannot be carried: a tensor of another number of rows, a sparse
-            tensor, or what is not a tensor. The warning names it.
-
-    Raises:
-        TypeError: `data` is neither.
-        DatasetError: an array does not fit. The message names the attribute.
     """
     from torch_geometric.data import Data, HeteroData
 
@@ -76,12 +70,7 @@ def from_pyg(
 
 
 def as_dataset(dataset: Dataset | Data | HeteroData) -> Dataset:
-    """Returns a data set as it is, and that in a PyG `Data` or `HeteroData` by `from_pyg`.
-
-    Raises:
-        TypeError: it is neither.
-        DatasetError: an array of the `Data` does not fit.
-    """
+    """Returns a data set as it is, and that in a PyG `Data` or `HeteroData` by `from_pyg`."""
     if isinstance(dataset, Dataset):
         return dataset
     from torch_geometric.data.data import BaseData
@@ -104,7 +93,12 @@ def _from_hetero_data(data: HeteroData, name: str, num_classes: int | Mapping[st
     if not node_types:
         raise broken(name, "data", "has no node types", "add one, for instance data['paper'].x = x")
     nodes = [_node_set(data, name, node_type, classes.get(node_type)) for node_type in node_types]
-    edges = [_edge_set(data, name, edge_type) for edge_type in edge_types]
+    edges = []
+    for edge_type in edge_types:
+        store, where = data[edge_type], f"data[{edge_type!r}]"
+        one = EdgeSet(edge_type, _edges_of(name, store, f"{where}.edge_index"))
+        reader = _Reader(name, where, data, store, {one.group: one.num_edges})
+        edges.append(replace(one, tables=reader.tables[one.group]))
     source = "A torch_geometric.data.HeteroData given by the caller."
     try:
         dataset = Dataset(name, tuple(nodes), tuple(edges), source)
@@ -123,13 +117,6 @@ def _node_set(data: HeteroData, name: str, node_type: str, num_classes: int | No
     tables = reader.tables[group]
     classes = count_classes(tables) if num_classes is None else num_classes
     return NodeSet(node_type, int(store.num_nodes), tables, reader.splits, classes)
-
-
-def _edge_set(data: HeteroData, name: str, edge_type: tuple[str, str, str]) -> EdgeSet:
-    store, where = data[edge_type], f"data[{edge_type!r}]"
-    edges = EdgeSet(edge_type, _edges_of(name, store, f"{where}.edge_index"))
-    reader = _Reader(name, where, data, store, {edges.group: edges.num_edges})
-    return replace(edges, tables=reader.tables[edges.group])
 
 
 def _edges_of(name: str, store: Any, array: str) -> Tensor | InEdges:
@@ -163,9 +150,15 @@ class _Reader:
         split, _, form = key.rpartition("_")
         is_split = self._nodes is not None and split in SPLITS and _is_vector(value)
         if is_split and form == "mask":
-            self.splits[split] = self._masked(key, value)
+            if value.dtype is not torch.bool or len(value) != self._nodes:
+                fact = f"is {_described(value)}, expected bool [{self._nodes}]"
+                raise broken(self._name, key, fact, f"store one boolean per node in {self._where}.{key}")
+            self.splits[split] = value.nonzero()[:, 0]
         elif is_split and form == "idx":
-            self._index(split, key, value)
+            if f"{split}_mask" in self._store and _is_vector(self._store[f"{split}_mask"]):
+                self._leave(key, f"{split}_mask gives the split {split!r} already")
+            else:
+                self.splits[split] = value if value.is_floating_point() else value.to(torch.int64)
         else:
             self._attribute(key, value)
 
@@ -192,18 +185,6 @@ class _Reader:
         if "edge" in key:
             groups.reverse()
         return next((group for group in groups if self._counts[group] == len(value)), None)
-
-    def _masked(self, key: str, mask: Tensor) -> Tensor:
-        if mask.dtype is not torch.bool or len(mask) != self._nodes:
-            fact = f"is {_described(mask)}, expected bool [{self._nodes}]"
-            raise broken(self._name, key, fact, f"store one boolean per node in {self._where}.{key}")
-        return mask.nonzero()[:, 0]
-
-    def _index(self, split: str, key: str, index: Tensor) -> None:
-        if f"{split}_mask" in self._store and _is_vector(self._store[f"{split}_mask"]):
-            self._leave(key, f"{split}_mask gives the split {split!r} already")
-        else:
-            self.splits[split] = index if index.is_floating_point() else index.to(torch.int64)
 
     def _leave(self, key: str, reason: str) -> None:
         words = f"{self._where}.{key}"

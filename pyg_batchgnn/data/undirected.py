@@ -42,10 +42,6 @@ def make_undirected(
 
     Returns:
         [2, 2E] (KEEP) or [2, at most 2E] (MERGE), of the input's type.
-
-    Raises:
-        TypeError: ids of another type.
-        ValueError: another shape, or an id outside [0, num_nodes).
     """
     _check(edge_index, num_nodes)
     both = torch.cat([edge_index, edge_index.flip(0)], dim=1)
@@ -55,14 +51,8 @@ def make_undirected(
 
 
 def is_symmetric(edge_index: Tensor) -> bool:
-    """Returns whether each edge is there as often as its reverse.
-
-    Digests of the edges are summed, in pieces. Other edges have the same sum with a probability of
-    2^-64.
-
-    Args:
-        edge_index: [2, E] int32 or int64.
-    """
+    """Returns whether each edge of [2, E] is there as often as its reverse. Digests of the edges
+    are summed, in pieces. Other edges have the same sum with a probability of 2^-64."""
     total = torch.zeros((), dtype=torch.int64)
     for source, target in zip(*(row.split(_PIECE) for row in edge_index), strict=True):
         total += (_digest(source.long(), target.long()) - _digest(target.long(), source.long())).sum()
@@ -79,14 +69,9 @@ def _digest(source: Tensor, target: Tensor) -> Tensor:
 
 
 def undirected_dataset(dataset: Dataset, parallel: ParallelEdges) -> Dataset:
-    """Returns the same data set with every edge in both directions.
-
-    KEEP repeats the attributes of edges for the reverse edges.
-
-    Raises:
-        DatasetError: MERGE with attributes of edges, for which there is no one way to merge, or
-            several node types or relations.
-    """
+    """Returns the same data set with every edge in both directions. KEEP repeats the attributes of
+    edges for the reverse edges; MERGE refuses them. So are several node types or relations
+    refused."""
     if not dataset.schema.is_plain:
         fact = f"the reverses of {len(dataset.edge_sets)} relations are relations of their own"
         raise broken(

@@ -32,13 +32,12 @@ if TYPE_CHECKING:
     )
     from pyg_batchgnn.partition.quality import PartCounts, PartitionReport, plot_partition, report_partition
     from pyg_batchgnn.partition.save import digest, refuse_existing, save_partition
-    from pyg_batchgnn.partition.shared import ArraySpec, allocate_on_host, share_arrays, share_attributes
+    from pyg_batchgnn.partition.shared import allocate_on_host, share_arrays, share_attributes
     from pyg_batchgnn.partition.stream import random_owner
 else:
     __getattr__ = late_names(__name__)
 
 __all__ = [
-    "ArraySpec",
     "Balanced",
     "Direct",
     "Given",

@@ -13,16 +13,10 @@ from pyg_batchgnn import ops
 class PartitionBook:
     """The owners and the types of the internal node ids.
 
-    Internal ids are ordered by part, within a part by node type, and within a type by original id
-    (design, section 2). So the nodes of a part are a contiguous range of internal ids, and
-    so are its nodes of one type.
-
-    Args:
-        offsets: [parts * types + 1], the first internal id of every part and type, then the number
-            of nodes; ascending from 0.
-
-    Raises:
-        ValueError: the offsets do not ascend from 0, or their number does not fit that of types.
+    Internal ids are ordered by part, within a part by node type, and within a type by original id.
+    So the nodes of a part are a contiguous range of internal ids, and so are its nodes of one type.
+    ``offsets`` [parts * types + 1]: the first internal id of every part and type, then the number
+    of nodes.
     """
 
     def __init__(self, offsets: Sequence[int] | Tensor, num_types: int = 1) -> None:
@@ -81,14 +75,7 @@ class PartitionBook:
         return range(int(self.offsets[first]), int(self.offsets[last]))
 
     def owner(self, node: Tensor) -> Tensor:
-        """Returns the part of each internal id, by binary search, [n] int64.
-
-        Args:
-            node: [n] int32 or int64 internal ids.
-
-        Raises:
-            TypeError, ValueError, IndexError: ``node`` holds something else than internal ids.
-        """
+        """Returns the part of each internal id [n], by binary search, [n] int64."""
         return self._cell(node) // self.num_types
 
     def type_of(self, node: Tensor) -> Tensor:

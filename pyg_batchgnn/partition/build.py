@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,7 +21,7 @@ from pyg_batchgnn.partition.deliver import (
     translate_sources,
 )
 from pyg_batchgnn.partition.multilevel import balanced_owners
-from pyg_batchgnn.partition.numbering import Directory, Runs, make_directory, number_nodes
+from pyg_batchgnn.partition.numbering import Runs, make_directory, number_nodes
 from pyg_batchgnn.partition.part import Part, directory_slices
 from pyg_batchgnn.partition.policy import (
     BuiltIn,
@@ -43,8 +43,6 @@ from pyg_batchgnn.types import Group, Schema
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
-
-# Build ############################################################################################
 
 #: A function that is called with a few words as each stage begins.
 Progress = Callable[[str], None]
@@ -82,9 +80,8 @@ def partition(
         This rank's part. Its number is the rank.
 
     Raises:
-        TypeError: ``dataset`` or ``comm`` is of another type.
         AgreementError: ranks were given different arguments.
-        DatasetError: raised on every rank, where an edge or a split has a node id outside [0, N).
+        DatasetError: on every rank, where an edge or a split has a node id outside [0, N).
     """
     if comm is None:
         with Communicator.create("partition") as own:
@@ -102,14 +99,9 @@ def partition_parts(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Part]:
-    """Cuts a graph into any number of parts. Collective.
-
-    It works as `partition` does. Each rank builds a contiguous run of parts, to be saved.
-
-    Returns:
-        This rank's parts, the parts [rank * parts // ranks, (rank + 1) * parts // ranks); none
-        where there are fewer parts than ranks.
-    """
+    """Cuts a graph into any number of parts, as `partition` does. Collective. Each rank builds the
+    parts [rank * parts // ranks, (rank + 1) * parts // ranks), to be saved; none where there are
+    fewer parts than ranks."""
     dataset = as_dataset(dataset)
     check_comm(comm)
     if parts < 1:
@@ -134,7 +126,11 @@ def partition_parts(
     book = numbering.book
     del part, owner, numbering
     tell("sending attributes")
-    attributes = _attributes(dataset, comm, nodes)
+    ids = [*nodes.nodes, *(edges.explicit_edge_ids() for edges in nodes.relations)]
+    attributes = {
+        found.group: {name: deliver_rows(comm, table, rows) for name, table in found.tables.items()}
+        for found, rows in zip(dataset.sets, ids, strict=True)
+    }
     counts = tuple(edges.num_edges for edges in dataset.edge_sets)
     return cut_run(dataset.schema, book, counts, nodes, directory, attributes, splits)
 
@@ -179,17 +175,6 @@ def _owners(
     return stream.by_function(policy)
 
 
-def _attributes(dataset: Dataset, comm: Communicator, nodes: OwnNodes) -> dict[Group, dict[str, Tensor]]:
-    ids = [*nodes.nodes, *(edges.explicit_edge_ids() for edges in nodes.relations)]
-    return {
-        found.group: {name: deliver_rows(comm, table, rows) for name, table in found.tables.items()}
-        for found, rows in zip(dataset.sets, ids, strict=True)
-    }
-
-
-# Cut ##############################################################################################
-
-
 Tables = Mapping[Group, Mapping[str, Tensor]]
 
 
@@ -198,19 +183,13 @@ def cut_run(
     book: PartitionBook,
     edge_counts: tuple[int, ...],
     nodes: OwnNodes,
-    directory: Directory,
+    directory: Sequence[tuple[int, Tensor]],
     attributes: Tables,
     splits: Tables,
 ) -> list[Part]:
     """Returns the parts of a run. Their arrays are views of the run's where possible.
-
-    Args:
-        edge_counts: the number of edges of each relation in the whole graph.
-        nodes: the nodes and in-edges of the run.
-        directory: the directory slices of the run.
-        attributes: the attributes of the run's nodes and edges, by group and name.
-        splits: internal ids of the run's nodes, ascending, by group of nodes and name.
-    """
+    ``directory``: by type, the first original id of the run's range, and the internal ids.
+    ``splits``: internal ids of the run's nodes, ascending, by group of nodes and name."""
     found = []
     for at, number in enumerate(nodes.parts):
         rows = [slice(*own.starts[at : at + 2].tolist()) for own in nodes.rows]
@@ -220,17 +199,19 @@ def cut_run(
         ):
             own = edges.edges(range(rows[target].start, rows[target].stop))
             where[group] = slice(own.start, own.stop)
-            relations.append(_cut(edges, rows[target], where[group]))
-        pieces = [node[own] for node, own in zip(nodes.nodes, rows, strict=True)]
+            indptr = edges.indptr[rows[target].start : rows[target].stop + 1] - own.start
+            ids = edges.explicit_edge_ids()[where[group]]
+            relations.append(InEdges(indptr, edges.indices[where[group]], ids))
+        known = zip(directory_slices(book, number), directory, strict=True)
         found.append(
             Part(
                 schema=schema,
                 book=book,
                 number=number,
-                node=_joined(pieces),
+                node=_joined([node[own] for node, own in zip(nodes.nodes, rows, strict=True)]),
                 relations=tuple(relations),
                 edge_counts=edge_counts,
-                directory=_directory(book, number, directory),
+                directory=_joined([ids[own.start - first : own.stop - first] for own, (first, ids) in known]),
                 attributes={
                     group: {name: table[where[group]] for name, table in tables.items()}
                     for group, tables in attributes.items()
@@ -245,20 +226,6 @@ def cut_run(
             )
         )
     return found
-
-
-def _cut(edges: InEdges, rows: slice, own: slice) -> InEdges:
-    indptr = edges.indptr[rows.start : rows.stop + 1] - own.start
-    return InEdges(indptr, edges.indices[own], edges.explicit_edge_ids()[own])
-
-
-def _directory(book: PartitionBook, number: int, directory: Directory) -> Tensor:
-    pieces = []
-    slices = directory_slices(book, number)
-    for known, bounds, internal in zip(slices, directory.bounds, directory.internal, strict=True):
-        start = int(bounds[directory.rank])
-        pieces.append(internal[known.start - start : known.stop - start])
-    return _joined(pieces)
 
 
 def _joined(pieces: list[Tensor]) -> Tensor:

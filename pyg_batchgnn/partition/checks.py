@@ -20,12 +20,8 @@ def check_comm(comm: Communicator) -> None:
 
 
 def with_files(comm: Communicator, work: Callable[[], T]) -> T:
-    """Works with files on every rank. Where it fails on one rank, all ranks raise.
-    Collective.
-
-    Raises:
-        DatasetError: what went wrong first, and on which rank.
-    """
+    """Works with files on every rank. Where it fails on one rank, all ranks raise a DatasetError:
+    what went wrong first, and on which rank. Collective."""
 
     def error(problems: Mapping[int, str]) -> DatasetError:
         rank, text = next(iter(problems.items()))

@@ -18,8 +18,6 @@ from pyg_batchgnn.partition.numbering import Numbering, RunRows, Runs
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 from pyg_batchgnn.types import Group
 
-# Nodes and their lists ############################################################################
-
 
 @dataclass
 class OwnNodes:
@@ -59,7 +57,7 @@ def _deliver_nodes(
     comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, own: RunRows, node_type: int
 ) -> tuple[Tensor, dict[int, Tensor]]:
     """Sends original ids and degrees to the owners, who then know where every list goes.
-    Collective. Returns the original ids of this rank's nodes of the type; where their in-edges
+    Collective. Returns the original ids of this rank's nodes of the type, and where their in-edges
     begin, by relation."""
     size, here = int(own.starts[-1]), part.rows_of(node_type)
     relations = part.schema.relations_into[node_type]
@@ -76,7 +74,8 @@ def _deliver_nodes(
         for column, number in enumerate(relations, start=2):
             ends = part.relations[number].indptr
             columns[:, column] = ends[rows.start + 1 : rows.stop + 1] - ends[at]
-        found = send(comm, columns, _to_ranks(owner[at], runs)).rows
+        grouping = group(owner[at], runs.parts)
+        found = send(comm, columns, Grouping(grouping.order, runs.by_rank(grouping.counts))).rows
         row = own.rows(found[:, 0].contiguous())
         node[row] = found[:, 1]
         for column, number in enumerate(relations, start=2):
@@ -84,14 +83,6 @@ def _deliver_nodes(
     for ends in indptr.values():
         torch.cumsum(ends, 0, out=ends)
     return node, indptr
-
-
-def _to_ranks(owner: Tensor, runs: Runs) -> Grouping:
-    grouping = group(owner, runs.parts)
-    return Grouping(grouping.order, runs.by_rank(grouping.counts))
-
-
-# Edges ############################################################################################
 
 
 @dataclass(frozen=True)
@@ -125,12 +116,10 @@ class ArrivingEdges:
 def deliver_edges(
     comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, places: Sequence[ArrivingEdges]
 ) -> None:
-    """Sends the adjacency lists of all relations to the owners of their nodes. Collective.
-
-    A rank's nodes were read in ascending order by ranks in ascending order. So the edges that a
-    rank sends for a part and relation are written in order, from the list of that rank's first node
-    of the part.
-    """
+    """Sends the adjacency lists of all relations to the owners of their nodes. Collective. A rank's
+    nodes were read in ascending order by ranks in ascending order. So the edges that a rank sends
+    for a part and relation are written in order, from the list of that rank's first node of the
+    part."""
     read, relations = part.in_edges, len(places)
     sources, edge_ids = read.indices, read.explicit_edge_ids()
     cell = _cells(part, numbering.owner)
@@ -144,7 +133,11 @@ def deliver_edges(
         found = comm.exchange(columns, of_ranks, MessageKind.PARTITION)
         # Where a rank has one part and one relation, all that a sender sends it is for these.
         together = runs.parts == comm.size and relations == 1
-        lengths = found.counts if together else _lengths(comm, grouping, runs, relations)
+        lengths = found.counts
+        if not together:  # the rows that come for each own part, by sender, part and relation
+            sizes = [len(runs.of(rank)) * relations for rank in range(comm.size)]
+            counts = torch.tensor(grouping.counts, dtype=torch.int64)
+            lengths = comm.exchange(counts, sizes, MessageKind.PARTITION).rows.tolist()
         cells = product(range(comm.size), runs.of(comm.rank), places)
         for (sender, number, place), edges in zip(cells, found.rows.split(lengths), strict=True):
             place.append(sender, number, edges)
@@ -160,16 +153,6 @@ def _cells(part: ReadingSlice, owner: Tensor) -> Tensor:
     ]
     return torch.cat([owner[:0], *cells])
 
-
-def _lengths(comm: Communicator, grouping: Grouping, runs: Runs, relations: int) -> list[int]:
-    """Returns the number of rows that come for each own part, by sender, part and relation."""
-    counts = torch.tensor(grouping.counts, dtype=torch.int64)
-    sizes = [len(runs.of(rank)) * relations for rank in range(comm.size)]
-    lengths: list[int] = comm.exchange(counts, sizes, MessageKind.PARTITION).rows.tolist()
-    return lengths
-
-
-# Attributes #######################################################################################
 
 #: The rows of an input table that one rank reads before the next rank's turn. Owners ask for
 #: ascending rows, and so all ranks read at the same time.
@@ -188,7 +171,7 @@ def striped(table: Tensor, ranks: int) -> Remote:
 
 def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
     """Returns the rows of the input table [rows, ...] that this rank owns, [n, ...]. Collective.
-    Codes travel as they are."""
+    Int8-quantised rows travel as they are."""
     return rows_like(table, pull(comm, striped(as_stored(table), comm.size), ids))
 
 
@@ -196,7 +179,7 @@ def deliver_splits(
     comm: Communicator, dataset: Dataset, part: ReadingSlice, numbering: Numbering, runs: Runs
 ) -> dict[Group, dict[str, Tensor]]:
     """Returns the internal ids of the splits' nodes that this rank owns, ascending, by group and
-    name. Collective. Each rank reads a share of every split."""
+    name. Collective."""
     names = [(number, name) for number, nodes in enumerate(dataset.node_sets) for name in nodes.splits]
     read = [own_share(comm, dataset.node_sets[number].splits[name]) for number, name in names]
     dtype = numbering.internal.dtype

@@ -63,12 +63,7 @@ def is_partition(folder: str | Path) -> bool:
 
 
 def read_partition_meta(folder: Path) -> PartitionMeta:
-    """Reads and checks META.json.
-
-    Raises:
-        DatasetNotFoundError: no such file.
-        DatasetError: damaged, of another format or another version.
-    """
+    """Reads and checks META.json. Raises DatasetError, also where it is missing."""
     content, digest = FORMAT.read(folder)
     with FORMAT.parsing(folder):
         typed = "node_types" in content

@@ -18,8 +18,6 @@ from pyg_batchgnn.partition.part import Part
 from pyg_batchgnn.partition.policy import EDGES, NODES, Balanced
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-# Loads of parts ###################################################################################
-
 #: The loads of every report, in order, before other splits and weights.
 USUAL = (NODES, EDGES, "train", "val", "test")
 #: Sums of weights that are no whole numbers are compared to this precision.
@@ -84,8 +82,8 @@ def unmet_reason(heaviest: float, slack: float) -> str:
 
 
 def sums_of(part: Part, wanted: Collection[str]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Returns the sums of a part's loads and the largest weight of a node, by type and load.
-    ``wanted``: the names of weights that count beside nodes, in-edges and splits."""
+    """Returns the sums of a part's balance constraints and the largest weight of a node, by type
+    and constraint. ``wanted``: the weights that count beside nodes, in-edges and splits."""
     schema, degrees = part.schema, _degrees(part)
     found = dict[str, dict[str, tuple[float, float]]]()
     for number, (name, group) in enumerate(zip(schema.node_types, schema.node_groups, strict=True)):
@@ -110,8 +108,6 @@ def _of_weights(weight: Tensor) -> tuple[float, float]:
     return exact.sum().item(), exact.max().item() if exact.numel() else 0
 
 
-# Limits ###########################################################################################
-
 #: Weights that are no whole numbers, or whose sum is larger, are scaled to this sum.
 _SUM = 1 << 30
 
@@ -130,14 +126,23 @@ class Limits:
 def read_limits(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: Balanced, parts: int
 ) -> Limits:
-    """Reads the weights of this rank's nodes. Collective. Every load counts for every node type
-    apart. Loads that are zero everywhere are left out. Raises ValueError if a load is no attribute
-    and no split, or its weights cannot be used."""
+    """Reads the weights of this rank's nodes. Collective. Every balance constraint counts for every
+    node type apart. Those that are zero everywhere are left out. Raises ValueError if one is no
+    attribute and no split, or its weights cannot be used."""
     wanted = [(name, number) for name in policy.balance for number in range(part.schema.num_types)]
+    known = {NODES, EDGES, "train", "val", "test"}
+    known = known.union(*({*nodes.splits, *nodes.tables} for nodes in dataset.node_sets))
     for name in policy.balance:
-        _check_known(dataset, name)
+        if name not in known:
+            raise ValueError(
+                f"cannot balance {name!r}: it is no split and no node attribute of {dataset.name}; "
+                f"choose among {', '.join(sorted(known))}"
+            )
     own = [_weights(comm, part, dataset, *one) for one in wanted]
-    totals, heaviest = _totals_and_heaviest(comm, own)
+    sums = [int(one.sum(dtype=torch.int64)) for one in own]
+    largest = [int(one.max()) if len(one) else 0 for one in own]
+    every = comm.all_gather(torch.tensor([[sums, largest]], dtype=torch.int64), MessageKind.PARTITION).rows
+    totals, heaviest = every[:, 0].sum(0), every[:, 1].amax(0)
     alone = part.schema.num_types == 1
     kept = [at for at, (name, _) in enumerate(wanted) if int(totals[at]) or (alone and name == NODES)]
     weight = torch.zeros(part.num_nodes, max(len(kept), 1), dtype=torch.int32)
@@ -147,33 +152,13 @@ def read_limits(
         return Limits(("nothing",), weight, none, any_slack, Balance.of(parts, none, any_slack))
     for column, at in enumerate(kept):
         weight[part.rows_of(wanted[at][1]), column] = own[at]
-    names = tuple(_in_words(part, *wanted[at]) for at in kept)
+    words = {NODES: "nodes", EDGES: "in-edges"}
+    names = tuple(
+        words.get(name, repr(name)) + ("" if alone else f" of {part.schema.node_types[number]!r}")
+        for name, number in (wanted[at] for at in kept)
+    )
     slack = torch.tensor([policy.balance[wanted[at][0]] for at in kept], dtype=torch.float64)
     return Limits(names, weight, heaviest[kept], slack, Balance.of(parts, totals[kept], slack))
-
-
-def _totals_and_heaviest(comm: Communicator, own: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Returns the sum and the largest of each load's weights, [k] int64 each. Collective."""
-    sums = [int(one.sum(dtype=torch.int64)) for one in own]
-    largest = [int(one.max()) if len(one) else 0 for one in own]
-    every = comm.all_gather(torch.tensor([[sums, largest]], dtype=torch.int64), MessageKind.PARTITION).rows
-    return every[:, 0].sum(0), every[:, 1].amax(0)
-
-
-def _in_words(part: ReadingSlice, name: str, node_type: int) -> str:
-    words = {NODES: "nodes", EDGES: "in-edges"}.get(name, repr(name))
-    return words if part.schema.num_types == 1 else f"{words} of {part.schema.node_types[node_type]!r}"
-
-
-def _check_known(dataset: Dataset, name: str) -> None:
-    known = {NODES, EDGES, "train", "val", "test"}
-    for nodes in dataset.node_sets:
-        known |= {*nodes.splits, *nodes.tables}
-    if name not in known:
-        raise ValueError(
-            f"cannot balance {name!r}: it is no split and no node attribute of {dataset.name}; "
-            f"choose among {', '.join(sorted(known))}"
-        )
 
 
 def _weights(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:

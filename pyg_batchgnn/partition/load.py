@@ -24,11 +24,9 @@ from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name, read_pa
 from pyg_batchgnn.partition.part import Part, directory_slices
 from pyg_batchgnn.types import Group
 
-# Loading ##########################################################################################
-
 
 def load_partition(folder: str | Path, comm: Communicator) -> Part:
-    """Reads this rank's part of a saved partition. Collective.
+    """Reads this rank's part of a partition, from a folder that `save_partition` wrote. Collective.
 
     With as many ranks as parts every array is mapped from its file. With another number the graph
     is cut anew: each rank gets a contiguous range of the nodes of each type, in the order of the
@@ -36,9 +34,6 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
     (`balanced_offsets`), and maps what lies in one file and copies what lies in several.
     `Part.node` then ascends only within a saved part. Internal ids stay in a graph of one node
     type.
-
-    Args:
-        folder: a folder that `save_partition` wrote; the same on every rank.
 
     Raises:
         DatasetError: on every rank, where a file is damaged, altered, foreign or missing on one of
@@ -95,7 +90,12 @@ class _Folder:
             edge_counts=self._meta.edge_counts,
             directory=self._directory(recut, rank),
             attributes=self._attributes(rows),
-            splits=self._splits(recut, rank),
+            splits={
+                group: {
+                    name: self._split(recut, rank, group, number, name) for name in self._splits_of(group)
+                }
+                for number, group in enumerate(schema.node_groups)
+            },
         )
 
     def _relation(
@@ -165,8 +165,6 @@ class _Folder:
             loads.append(trained_before)
         return balanced_offsets(starts[-1], loads, ranks)
 
-    # What is not by node of the part #############################################################
-
     def _directory(self, recut: Recut, rank: int) -> Tensor:
         old, found = recut.old, list[PartRows]()
         held = [directory_slices(old, number) for number in range(old.parts)]
@@ -176,12 +174,6 @@ class _Folder:
                 found.append(PartRows(number, *overlap(own, theirs[node_type])).moved(before))
         values = self._files.rows("directory", joined(found))
         return recut.renumbered(self._files.checked("directory", values, old.num_nodes))
-
-    def _splits(self, recut: Recut, rank: int) -> dict[Group, dict[str, Tensor]]:
-        return {
-            group: {name: self._split(recut, rank, group, number, name) for name in self._splits_of(group)}
-            for number, group in enumerate(self._meta.schema.node_groups)
-        }
 
     def _split(self, recut: Recut, rank: int, group: Group, node_type: int, name: str) -> Tensor:
         found, before = [torch.empty(0, dtype=torch.int64)], 0
@@ -194,9 +186,6 @@ class _Folder:
             found.append(split[first:last] + (before - begin))
             before += end - begin
         return torch.cat(found)
-
-
-# Part files #######################################################################################
 
 
 _REMEDY = "restore the file or partition again"
@@ -284,8 +273,6 @@ class PartFiles:
         return self._meta.arrays[f"{part_name(number)}/{edge_array('indices', relation)}"].shape[0]
 
 
-# New cuts #########################################################################################
-
 # Cuts a saved partition for another number of ranks.
 #
 # The nodes of each type lie in a row, by saved part and then by original id, and each rank gets a
@@ -366,8 +353,6 @@ def overlap(own: range, theirs: range) -> tuple[int, int]:
     return (begin - theirs.start, end - theirs.start) if begin < end else (0, 0)
 
 
-# Balanced ranges ##################################################################################
-
 #: A function that returns the weight of all nodes before a row, for rows 0 to N; ascending.
 Load: TypeAlias = Callable[[int], int]
 
@@ -376,19 +361,12 @@ _PRECISION = 1e-3  # of the bound on the largest load, relative
 
 def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]:
     """Cuts rows into ranges whose fullest one is as empty as ranges allow, over all loads and
-    relative to each load's mean.
+    relative to each load's mean. Returns the begin of each range, then N: R + 1 numbers.
 
     The least bound is found by halving: with one given, each range in turn takes all that fits.
     Within the bound, ends are then put as near as they may to where all loads together are cut
-    evenly, so that one heavy node does not leave the other ranges uneven.
-
-    Args:
-        nodes: N, the number of rows to cut.
-        loads: at least one. A load that is zero everywhere is left out.
-        ranks: R, the number of ranges; some may be empty.
-
-    Returns:
-        The begin of each range, then N: R + 1 numbers.
+    evenly, so that one heavy node does not leave the other ranges uneven. A load that is zero
+    everywhere is left out.
     """
     given = [load for load in loads if load(nodes) > 0]
     if not given:

@@ -15,15 +15,9 @@ from pyg_batchgnn.partition.book import PartitionBook
 
 
 def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
-    """Sends each row to a rank, in rounds. Collective; counts as `MessageKind.PARTITION`.
-
-    Args:
-        rows: [n, ...]; the shape of a row and the dtype are the same on all ranks.
-        to: [n] int64, the rank that each row goes to.
-
-    Returns:
-        The rows that came from all ranks, in no order that could be told beforehand.
-    """
+    """Sends each row [n, ...] to the rank that ``to`` [n] int64 says, in rounds. Collective; counts
+    as `MessageKind.PARTITION`. Returns the rows that came from all ranks, in an order that depends
+    on the rounds."""
     came = [rows[:0]]
     row_bytes = rows.itemsize * math.prod(rows.shape[1:])
     for own in own_rounds(comm, len(rows), row_bytes):
@@ -34,13 +28,8 @@ def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
 
 def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tensor) -> Tensor:
     """Returns a value of each of some nodes, asked of their owners in rounds, [n] int64.
-
-    Collective; counts as `MessageKind.PARTITION`.
-
-    Args:
-        node: [n] int32 or int64 internal ids; n may differ from rank to rank.
-        own: [own nodes] int64, the values of this rank's nodes.
-    """
+    Collective; counts as `MessageKind.PARTITION`. ``node``: [n] internal ids; n may differ from
+    rank to rank. ``own``: [own nodes] int64, the values of this rank's nodes."""
     offsets = book.part_offsets
     first = int(offsets[comm.rank])
     remote = Remote(lambda ids: group_by_range(ids, offsets), lambda ids: own[ids - first], (), own.dtype)
@@ -103,14 +92,9 @@ class Remote:
 def pull(
     comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = None, most: int | None = None
 ) -> Tensor:
-    """Returns the rows of ``ids``, asked of their holders in rounds. Collective.
-
-    Args:
-        ids: [n] row numbers; n may differ from rank to rank. They travel as they are: narrow ones
-            cost less.
-        out: [n, *shape] to write to; may be ``ids`` itself.
-        most: a number of ids that no rank exceeds, as in `own_rounds`.
-    """
+    """Returns the rows of ``ids`` [n], asked of their holders in rounds. Collective. n may differ
+    from rank to rank; narrow ids cost less. ``out``: [n, *shape] to write to; may be ``ids``
+    itself. ``most``: a number of ids that no rank exceeds, as in `own_rounds`."""
     if out is None:
         out = torch.empty(ids.numel(), *remote.shape, dtype=remote.dtype)
     for rows in own_rounds(comm, ids.numel(), ids.element_size() + remote.row_bytes, most):
@@ -132,14 +116,9 @@ def rows_per_round(row_bytes: int, ranks: int) -> int:
 
 
 def own_rounds(comm: Communicator, rows: int, row_bytes: int, most: int | None = None) -> Iterator[range]:
-    """Yields this rank's own rows in rounds. Collective.
-
-    Ranges are empty at the end where other ranks have more rows.
-
-    Args:
-        most: a number of rows that no rank exceeds, equal on all ranks. Where they fit one round,
-            ranks need not ask each other for the largest number of rows.
-    """
+    """Yields this rank's own rows in rounds, as ranges that are empty at the end where other ranks
+    have more. Collective. ``most``: a number of rows that no rank exceeds, equal on all ranks.
+    Where they fit one round, ranks need not ask each other for the largest number."""
     step = rows_per_round(row_bytes, comm.size)
     if most is None or most > step:
         most = comm.max(rows)
@@ -148,12 +127,9 @@ def own_rounds(comm: Communicator, rows: int, row_bytes: int, most: int | None =
 
 
 def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]:
-    """Yields this rank's share of rows that all ranks can read (a file's), in rounds.
-
-    The ranks go through the rows side by side: within a round the rows of rank 0 come first, then
-    those of rank 1, and all of them before the next round's: what is received in order of ranks is
-    in order of rows. The last round is shared as evenly as the others.
-    """
+    """Yields this rank's share of rows that all ranks can read (a file's), in rounds. Within a
+    round the rows of rank 0 come first, then those of rank 1, and all of them before the next
+    round's: what is received in order of ranks is in order of rows."""
     step = rows_per_round(row_bytes, comm.size)
     for at in range(0, rows, step * comm.size):
         share = min(step, -(-(rows - at) // comm.size))
@@ -162,16 +138,9 @@ def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[ran
 
 
 def add_rows(out: Tensor, row: Tensor, values: Tensor) -> Tensor:
-    """Adds rows to rows of ``out``, which it returns.
-
-    It adds column by column: torch adds whole rows one call at a time, which takes 10 to 30 times
-    as long where rows are as narrow as here.
-
-    Args:
-        out: [m, k].
-        row: [n] int32 or int64, the row of ``out`` that each row is added to.
-        values: [n, k], of the dtype of ``out``.
-    """
+    """Adds ``values`` [n, k] to the rows ``row`` [n] of ``out`` [m, k], which it returns. It adds
+    column by column: torch adds whole rows one call at a time, which takes 10 to 30 times as long
+    where rows are as narrow as here."""
     for into, added in zip(out.unbind(1), values.unbind(1), strict=True):
         into.index_add_(0, row, added)
     return out

@@ -16,15 +16,6 @@ from pyg_batchgnn.partition.reading import ReadingSlice
 
 
 @dataclass(frozen=True)
-class Directory:
-    """The internal ids by node type and original id. Each rank has a range of every type."""
-
-    bounds: list[Tensor]  # by type, [ranks + 1] int64, where each rank's range of original ids begins
-    rank: int  # the rank of this process
-    internal: list[Tensor]  # by type, [k], the internal ids of this rank's range
-
-
-@dataclass(frozen=True)
 class Numbering:
     """The owners of the nodes that were read, and their new ids."""
 
@@ -53,16 +44,17 @@ def number_nodes(comm: Communicator, slice_: ReadingSlice, owner: Tensor, parts:
 
 def make_directory(
     comm: Communicator, slice_: ReadingSlice, internal: Tensor, bounds: Sequence[Tensor]
-) -> Directory:
-    """Moves internal ids from the ranges that were read to the ranges of the directory. Collective.
-    ``internal``: [n], their internal ids. ``bounds``: by type, [ranks + 1] int64, the ranges of the
-    directory."""
+) -> list[tuple[int, Tensor]]:
+    """Moves internal ids [n] from the ranges that were read to the ranges of the directory,
+    ``bounds`` [ranks + 1] int64 by type. Collective. Returns this rank's range of each type: its
+    first original id, and the internal ids."""
     found = []
     for number, ranges in enumerate(bounds):
         own, first = internal[slice_.rows_of(number)], slice_.nodes_of(number).start
         counts = (ranges - first).clamp(0, own.numel()).diff().tolist()
-        found.append(comm.exchange(own, counts, MessageKind.PARTITION).rows)
-    return Directory(list(bounds), comm.rank, found)
+        rows = comm.exchange(own, counts, MessageKind.PARTITION).rows
+        found.append((int(ranges[comm.rank]), rows))
+    return found
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,7 @@ class Part:
 
     Row i of ``node`` is the node with the internal id ``first`` + i. Internal ids are ordered by
     part, node type and original id. So the rows of a type are a contiguous range, `rows_of`.
-
     `in_edges` and `owned_edges` can be read from the part itself if its graph has one relation.
-    Otherwise they raise an error that says what to read.
 
     Attributes:
         schema: the node types and the relations.
@@ -33,16 +31,16 @@ class Part:
         number: the number of this part, which is the rank that holds it.
         node: [n] int64 original ids, rows ordered by type, ascending within a type. In a saved
             partition that another number of ranks has loaded they ascend within each saved part.
-        relations: the in-edges of each relation, by target: one row per node of the part of the
-            relation's target type. Their sources are internal ids of ``book.id_dtype``, in
-            ascending input edge id for each node. Edge ids are never None.
+        relations: the in-edges of each relation, one row per node of the part of the target type.
+            Their sources are internal ids of ``book.id_dtype``, in ascending input edge id for each
+            node. Edge ids are never None.
         edge_counts: the number of edges of each relation in the whole graph.
         directory: [k] ``book.id_dtype``, the internal ids of the original ids of this rank's slices
             (`directory_slice`), one slice for each type, one after the other.
-        attributes: by group and name, one tensor each. Attributes of nodes are in the order of the
-            type's rows of ``node``, those of edges in the order of the relation's in-edges.
-        splits: by group of nodes and name, the part's nodes of each split: [s] int64 rows of the
-            part's nodes of that type, ascending.
+        attributes: by group and name. Those of nodes are in the order of the type's rows of
+            ``node``, those of edges in the order of the relation's in-edges.
+        splits: by group of nodes and name, [s] int64 rows of the part's nodes of that type,
+            ascending.
     """
 
     schema: Schema
@@ -106,14 +104,9 @@ class Part:
         return own, self.directory[begin : begin + len(own)]
 
     def split(self, name: str, node_type: str | None = None) -> Tensor:
-        """Returns the part's nodes of a split; none where there is no such split.
-
-        Args:
-            node_type: the type whose split it is; not needed if there is only one.
-
-        Returns:
-            [s] int64 rows of the part's nodes of that type, ascending.
-        """
+        """Returns the part's nodes of a split, [s] int64 rows of the part's nodes of the type,
+        ascending; none where there is no such split. ``node_type``: not needed if there is only
+        one."""
         if node_type is None:
             _only(self.schema.node_types, "split", "split(name, type)")
         group = self.schema.node_groups[0 if node_type is None else self.schema.type_number(node_type)]
@@ -148,7 +141,7 @@ class Part:
 
     def check(self) -> None:
         """Raises ValueError unless every attribute has one row per node or edge of the part, and
-        the splits hold rows of it. It is called before a part is saved or spread."""
+        the splits hold rows of it. Called before a part is saved or spread."""
         schema = self.schema
         numbers = (self.book.num_types, len(self.relations), len(self.edge_counts))
         if numbers != (schema.num_types, schema.num_relations, schema.num_relations):
@@ -192,11 +185,7 @@ class Part:
 
 
 def parts_of(parts: Part | Sequence[Part]) -> list[Part]:
-    """Returns one part or several as a list.
-
-    Raises:
-        TypeError: something else was given.
-    """
+    """Returns one part or several as a list."""
     found: list[Any] = list(parts) if isinstance(parts, (list, tuple)) else [parts]
     for part in found:
         ops.check_type("part", part, Part, "make it with partition or load_partition")
@@ -213,16 +202,13 @@ def _only(names: Sequence[object], name: str, instead: str) -> None:
 
 
 def slice_size(num_nodes: int, ranks: int) -> int:
-    """Returns the number of original ids in a rank's slice of the directory.
-
-    The last slices may have fewer.
-    """
+    """Returns the number of original ids in a rank's slice of the directory; the last may have
+    fewer."""
     return -(-num_nodes // ranks) if num_nodes else 1
 
 
 def directory_slice(num_nodes: int, ranks: int, rank: int) -> range:
-    """Returns the original ids of one node type whose internal ids ``rank`` knows. ``ranks``,
-    ``rank``: the number of ranks, and one of them."""
+    """Returns the original ids of one node type whose internal ids ``rank`` knows."""
     size = slice_size(num_nodes, ranks)
     return range(min(rank * size, num_nodes), min((rank + 1) * size, num_nodes))
 

@@ -20,8 +20,6 @@ from pyg_batchgnn.partition.checks import with_files
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.types import Schema
 
-# Built-in policies ################################################################################
-
 #: The loads that every graph has: nodes, and in-edges by the owners of their targets.
 NODES, EDGES = "nodes", "edges"
 
@@ -43,7 +41,12 @@ class Balanced:
         if not self.balance:
             raise ValueError('balance must name at least one load; {"nodes": 1.05} balances the nodes')
         for name, slack in self.balance.items():
-            _check_slack(slack, f"the slack of {name!r}")
+            if not slack >= 1:
+                fact = f"the slack of {name!r} must be at least 1, not {slack}"
+                raise ValueError(f"{fact}; 1.05 allows parts 5 % above the mean")
+            if math.isinf(slack):
+                fact = f"the slack of {name!r} must be finite, not {slack}"
+                raise ValueError(f"{fact}; leave out a load that parts may have any amount of")
 
     def __str__(self) -> str:
         return f"{type(self).__name__.lower()} ({self._loads})"
@@ -62,13 +65,12 @@ class Score(Enum):
 
 @dataclass(frozen=True)
 class Streaming(Balanced):
-    """The policy LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014), over any loads.
+    """The policy LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014), over any balance
+    constraints.
 
-    Attributes:
-        score: LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts
-            the price of a fuller part.
-        passes: the number of times that the nodes are streamed. In a later pass all neighbours have
-            owners, from this pass or the one before it (restreaming, Nishimura and Ugander 2013).
+    LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts the price of
+    a fuller part. Nodes are streamed ``passes`` times. In a later pass all neighbours have owners,
+    from this pass or the one before it (restreaming, Nishimura and Ugander 2013).
     """
 
     score: Score = Score.LDG
@@ -103,32 +105,15 @@ class TwoLevel(Balanced):
 
 @dataclass(frozen=True)
 class Multilevel(TwoLevel):
-    """The multilevel policy.
-
-    Nodes are joined into clusters again and again, the small graph of clusters is cut, and the cut
-    is refined on the way back. All ranks work together, and no rank holds the graph.
-    """
+    """The multilevel policy: nodes are joined into clusters again and again, the small graph of
+    clusters is cut, and the cut is refined on the way back. All ranks work together, and no rank
+    holds the graph."""
 
 
 @dataclass(frozen=True)
 class Metis(TwoLevel):
-    """The METIS library (Karypis and Kumar 1998) in the process of rank 0, which holds the graph.
-    The seed is METIS's own.
-
-    The library must be installed; the package ``cmeel-metis`` has it.
-    """
-
-
-def _check_slack(slack: float, name: str) -> None:
-    if not slack >= 1:
-        raise ValueError(f"{name} must be at least 1, not {slack}; 1.05 allows parts 5 % above the mean")
-    if math.isinf(slack):
-        raise ValueError(
-            f"{name} must be finite, not {slack}; leave out a load that parts may have any amount of"
-        )
-
-
-# Owners from a file ###############################################################################
+    """The METIS library (Karypis and Kumar 1998) in the process of rank 0, which holds the graph,
+    with METIS's own seed. It must be installed; the package ``cmeel-metis`` has it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,12 +132,8 @@ class Given:
 def given_owners(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, given: Given, parts: int
 ) -> Tensor:
-    """Returns the owners of this rank's nodes, [n] int32. Collective.
-
-    Raises:
-        DatasetError: on every rank, if the file is missing, has another length, or names an
-            unknown part.
-    """
+    """Returns the owners of this rank's nodes, [n] int32. Collective. Raises DatasetError on every
+    rank, if the file is missing, has another length, or names an unknown part."""
     return with_files(comm, lambda: _read(part, dataset, given.file, parts))
 
 
@@ -177,9 +158,6 @@ def _read(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -> Tenso
         owner[part.rows_of(number)] = piece.to(torch.int32)
         first += nodes.num_nodes
     return owner
-
-
-# Policies of users ################################################################################
 
 
 class Neighbours(NamedTuple):

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# Report ###########################################################################################
-
-
 _COLUMNS = ("nodes", "edges", "train", "cut", "halo")
 
 
@@ -53,10 +50,9 @@ class PartitionReport:
 
     Attributes:
         types: by the name of the node type, the counts of each part, in order.
-        cut_pairs: one row per part and one column per other part, the in-edges of the part from
-            nodes of the other part.
-        halo_pairs: one row per part and one column per other part, the distinct nodes of the other
-            part that in-edges of the part come from.
+        cut_pairs: [part][other part], the in-edges of the part from nodes of the other part.
+        halo_pairs: [part][other part], the distinct nodes of the other part that in-edges come
+            from.
         hosts: the host of each part.
         loads: nodes, in-edges, splits and balanced weights, each of every type that has some.
     """
@@ -92,7 +88,7 @@ class PartitionReport:
 
     def balance(self, of: str, node_type: str | None = None) -> float:
         """Returns the largest count over the mean, 1 at best. ``of``: nodes, edges, train or halo.
-        ``node_type``: the type that is counted; all types if it is None."""
+        ``node_type``: the type that is counted; None: all."""
         parts = self.parts if node_type is None else self.types[node_type]
         counts = [getattr(part, of) for part in parts]
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
@@ -113,14 +109,11 @@ class PartitionReport:
                 found = (sums.get((name, node_type)) for name in columns)
                 counts = (0 if every is None else every[number] for every in found)
                 table.add_row(*first, *map(_shown, counts), _shown(part.cut), _shown(part.halo))
-        for column in table.columns[len(names) :]:
-            column.justify = "right"
-        return table
+        return _justified(table, len(names))
 
     def balance_table(self) -> Table:
-        """Returns a table of the loads, by type if there are several: how even they are, and their
-        limits.
-        """
+        """Returns a table of the balance constraints, by type if there are several: how even they
+        are, and their limits."""
         several = len(self.types) > 1
         names = ("load", "type") if several else ("load",)
         table = Table(*names, "max / mean", "allowed", "fullest part", title="balance")
@@ -128,16 +121,18 @@ class PartitionReport:
             first = (load.name, load.node_type) if several else (load.name,)
             allowed = "-" if load.slack is None else f"{load.slack:g}" + ("" if load.is_met else ", not met")
             table.add_row(*first, f"{load.balance:.3f}", allowed, str(load.fullest))
-        for column in table.columns[len(names) :]:
-            column.justify = "right"
-        return table
+        return _justified(table, len(names))
+
+
+def _justified(table: Table, names: int) -> Table:
+    for column in table.columns[names:]:
+        column.justify = "right"
+    return table
 
 
 def _shown(count: float) -> str:
     return f"{count:,}" if isinstance(count, int) else f"{count:,.4g}"
 
-
-# Counting #########################################################################################
 
 #: The number of nodes marked at a time, where distinct ones are counted, and of edges read at a
 #: time.
@@ -167,11 +162,14 @@ def report_partition(
     counted = {str(part.number): {**_count(part), "loads": sums_of(part, slack)} for part in mine}
     found = {int(number): counts for said in comm.all_gather_json(counted) for number, counts in said.items()}
     counts = [found[number] for number in sorted(found)]
+    of_parts = comm.hosts if len(counts) == comm.size else [0] * len(counts)
+    if hosts is not None:
+        of_parts = [part * hosts // len(counts) for part in range(len(counts))]
     return PartitionReport(
         {name: tuple(PartCounts(*part["types"][name]) for part in counts) for name in counts[0]["types"]},
         tuple(tuple(part["cut"]) for part in counts),
         tuple(tuple(part["halo"]) for part in counts),
-        _hosts(comm, len(counts), hosts),
+        tuple(of_parts),
         tuple(_loads([part["loads"] for part in counts], slack)),
     )
 
@@ -188,12 +186,6 @@ def _loads(
             sums, heaviest = zip(*found, strict=True)
             if any(sums):
                 yield Load(name, node_type, sums, max(heaviest), slack.get(name))
-
-
-def _hosts(comm: Communicator, parts: int, hosts: int | None) -> tuple[int, ...]:
-    if hosts is not None:
-        return tuple(part * hosts // parts for part in range(parts))
-    return tuple(comm.hosts) if parts == comm.size else (0,) * parts
 
 
 def _count(part: Part) -> dict[str, Any]:
@@ -221,7 +213,7 @@ def _count(part: Part) -> dict[str, Any]:
 
 
 def _outside(part: Part) -> tuple[Tensor, Tensor]:
-    """Returns the in-edges from other parts and the distinct nodes that they come from. Both are
+    """Returns the in-edges from other parts and the distinct nodes that they come from, both
     [parts, types], by the part of the source. Edges are by the type of the target."""
     schema, book, own = part.schema, part.book, part.book.nodes_of(part.number)
     cut, halo = torch.zeros(2, book.parts, schema.num_types, dtype=torch.int64)
@@ -238,8 +230,6 @@ def _outside(part: Part) -> tuple[Tensor, Tensor]:
             halo.view(-1)[cell] += seen[first:last].sum()
     return cut, halo
 
-
-# Plot #############################################################################################
 
 #: The most parts whose numbers are written beside the axes.
 _NUMBERED = 32

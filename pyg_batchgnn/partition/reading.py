@@ -20,8 +20,6 @@ from pyg_batchgnn.partition.checks import outside, refuse_outside
 from pyg_batchgnn.partition.move import Grouping, Remote, group_by_range, send, shared_rounds
 from pyg_batchgnn.types import Schema
 
-# Slices ###########################################################################################
-
 
 @dataclass
 class ReadingSlice:
@@ -49,7 +47,17 @@ class ReadingSlice:
 
     @cached_property
     def relations(self) -> list[InEdges]:
-        return [self._relation(number) for number in range(self.schema.num_relations)]
+        found, first = [], self.lists.book.nodes_of(self.rank).start
+        for number in range(self.schema.num_relations):
+            lists = self.lists.book.nodes_of(self.rank, number)
+            rows = range(lists.start - first, lists.stop - first)
+            edges = self.in_edges.edges(rows)
+            at = slice(edges.start, edges.stop)
+            indptr = self.in_edges.indptr[rows.start : rows.stop + 1]
+            if edges.start:
+                indptr = indptr - edges.start
+            found.append(InEdges(indptr, self.in_edges.indices[at], self.in_edges.explicit_edge_ids()[at]))
+        return found
 
     def nodes_of(self, node_type: int) -> range:
         """Returns the original ids of this rank's nodes of a type, given by number."""
@@ -87,16 +95,6 @@ class ReadingSlice:
             values.dtype,
         )
 
-    def _relation(self, number: int) -> InEdges:
-        lists, first = self.lists.book.nodes_of(self.rank, number), self.lists.book.nodes_of(self.rank).start
-        rows = range(lists.start - first, lists.stop - first)
-        edges = self.in_edges.edges(rows)
-        at = slice(edges.start, edges.stop)
-        indptr = self.in_edges.indptr[rows.start : rows.stop + 1]
-        if edges.start:
-            indptr = indptr - edges.start
-        return InEdges(indptr, self.in_edges.indices[at], self.in_edges.explicit_edge_ids()[at])
-
 
 def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
     """Returns the value of the row of each of some edges, [len(edges)]."""
@@ -108,8 +106,6 @@ def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
     return values[first:last].repeat_interleave(ends[1:] - ends[:-1])
 
 
-# Reading ##########################################################################################
-
 #: The ranges begin at multiples of a power of two, so that a histogram of at most this length
 #: balances them.
 BUCKETS = 1 << 16
@@ -119,11 +115,8 @@ _EDGE_BYTES = 12
 
 def read_slice(dataset: Dataset, comm: Communicator) -> ReadingSlice:
     """Reads the edges once to balance, once to count and once to place them. Collective. Each rank
-    reads some of them.
-
-    Raises:
-        DatasetError: on every rank, where an edge has a node id outside [0, N).
-    """
+    reads some of them. Raises DatasetError on every rank, where an edge has a node id outside [0,
+    N)."""
     bounds, schema = _balanced_bounds(dataset, comm), dataset.schema
     nodes = JointIds(bounds)
     # A graph without relations has one empty group of lists.
@@ -183,10 +176,7 @@ class _Reader:
 
 def pieces_of(sizes: list[int], rows: range) -> Iterator[tuple[int, range, slice]]:
     """Cuts a range of the edges of all relations, which follow each other, where a relation ends.
-
-    Yields:
-        The number of a relation, a range of its edges, and where these are among ``rows``.
-    """
+    Yields the number of a relation, a range of its edges, and where these are among ``rows``."""
     begin = 0
     for number, size in enumerate(sizes):
         first, last = max(rows.start, begin), min(rows.stop, begin + size)
@@ -196,8 +186,8 @@ def pieces_of(sizes: list[int], rows: range) -> Iterator[tuple[int, range, slice
 
 
 def _balanced_bounds(dataset: Dataset, comm: Communicator) -> list[Tensor]:
-    """Returns ranges of original ids with about as many in-edges and nodes each, by node type. It
-    checks the ids of all edges. Collective."""
+    """Returns ranges of original ids with about as many in-edges and nodes each, by node type.
+    Checks the ids of all edges. Collective."""
     counts = [nodes.num_nodes for nodes in dataset.node_sets]
     shifts = [max(0, (count // BUCKETS).bit_length()) for count in counts]
     lengths = [-(-count // (1 << shift)) + 1 for count, shift in zip(counts, shifts, strict=True)]
@@ -227,7 +217,7 @@ def _count_targets(dataset: Dataset, comm: Communicator, relation: int, shift: i
 
 
 def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
-    """Returns ranges of a type's ids of about equal work for each rank. ``edges``: [buckets + 1],
+    """Returns ranges of a type's ids of about equal work for each rank. ``edges`` [buckets + 1]:
     the in-edges of each bucket of ``1 << shift`` ids."""
     weight = edges[:-1] + (1 << shift)
     before = torch.cat([torch.zeros(1, dtype=torch.int64), weight.cumsum(0)])
@@ -237,25 +227,12 @@ def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
     return bounds.clamp_(max=nodes)
 
 
-# Joint ids ########################################################################################
-
-
-@dataclass(frozen=True)
-class GroupedIds:
-    """Ids of members of any groups."""
-
-    id: Tensor  # [n] int64, the id of each member in its group
-    group: Tensor  # [n] int64, the numbers of the groups
-
-
 @dataclass(frozen=True, eq=False)
 class JointIds:
-    """Numbers the members of several groups by rank, group and id.
-
-    A group is a node type, whose members are nodes, or a relation, whose members are the adjacency
-    lists of its targets. Each rank has a range of each group. So it has a range of the joint ids.
-    The joint ids of a single group are its ids.
-    """
+    """Numbers the members of several groups by rank, group and id. A group is a node type, whose
+    members are nodes, or a relation, whose members are the adjacency lists of its targets. Each
+    rank has a range of each group, and so of the joint ids. The joint ids of a single group are its
+    ids."""
 
     bounds: list[Tensor]  # by group, [ranks + 1] int64, where each rank's range of ids begins
 
@@ -272,19 +249,19 @@ class JointIds:
         return self.book.part_offsets
 
     def of(self, ids: Tensor, group: int, dtype: torch.dtype) -> Tensor:
-        """Returns the joint ids of members of a group. ``dtype``: the dtype of the joint ids, which
-        they fit."""
+        """Returns the joint ids of members of a group, in a dtype that they fit."""
         if len(self.bounds) == 1:
             return ids.to(dtype)
         bounds = self.bounds[group]
         rank = torch.searchsorted(bounds, ids.to(torch.int64), right=True) - 1
         return ids.to(dtype) + self._shifts[rank, group].to(dtype)
 
-    def apart(self, joint: Tensor) -> GroupedIds:
+    def apart(self, joint: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the ids of members in their groups, and the groups' numbers."""
         if len(self.bounds) == 1:
-            return GroupedIds(joint, torch.zeros(joint.numel(), dtype=torch.int64))
+            return joint, torch.zeros(joint.numel(), dtype=torch.int64)
         group, rank = self.book.type_of(joint), self.book.owner(joint)
-        return GroupedIds(joint - self._shifts[rank, group], group)
+        return joint - self._shifts[rank, group], group
 
     @cached_property
     def _shifts(self) -> Tensor:

@@ -15,9 +15,9 @@ class _MallocState(ctypes.Structure):
 
 
 def release_memory() -> None:
-    """Returns free memory to the system: the operators' blocks, and that of the C library. Both
-    keep freed memory for the next call. Graphs of every level differ in size, so it would come on
-    top of what is in use. Less than `MUCH` is left alone."""
+    """Returns free memory to the system: the operators' blocks, and that of the C library, which
+    both keep freed memory for the next call. Graphs of every level differ in size, so it would come
+    on top of what is in use. Less than `MUCH` is left alone."""
     if ops.memory_stats().cached + _free_bytes() < MUCH:
         return
     ops.empty_cache()

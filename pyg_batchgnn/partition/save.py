@@ -24,6 +24,7 @@ from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
     begin_folder,
+    new_file,
     refuse_existing_path,
     rename_whole,
     sync_file,
@@ -42,9 +43,8 @@ def save_partition(
     comm: Communicator,
     origin: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Writes the parts of all ranks to a new folder. Collective.
-
-    All ranks must see the same file system.
+    """Writes the parts of all ranks to a new folder, on a file system that all ranks see.
+    Collective.
 
     Every rank writes its own parts under a temporary name; when all are on disk the first rank
     writes META.json with their checksums and renames the folder. What a save left that was killed
@@ -54,9 +54,6 @@ def save_partition(
         parts: this rank's part, or parts.
         folder: the folder to make; it must not exist.
         origin: what the parts were made from, to be kept in META.json.
-
-    Returns:
-        The folder.
 
     Raises:
         DatasetError: on every rank, if the folder exists or one of them cannot write.
@@ -93,8 +90,8 @@ def decodings_of(part: Part) -> dict[str, Tensor]:
 
 
 def refuse_other_decodings(parts: Sequence[Part], comm: Communicator) -> None:
-    """Raises ValueError on every rank if codes of one attribute have several scales or offsets.
-    Collective."""
+    """Raises ValueError on every rank if one attribute is int8-quantised with several scales or
+    offsets. Collective."""
     own = [[name, digest(one)] for part in parts for name, one in decodings_of(part).items()]
     seen = dict[str, str]()
     for found in comm.all_gather_json(own):
@@ -112,11 +109,7 @@ def digest(decoding: Tensor) -> str:
 
 
 def refuse_existing(folder: str | Path, comm: Communicator) -> None:
-    """Raises what `save_partition` would raise for an existing folder, before any work. Collective.
-
-    Raises:
-        DatasetError: on every rank, if the folder exists.
-    """
+    """Raises DatasetError on every rank if the folder exists, before any work. Collective."""
     with_files(comm, lambda: refuse_existing_path(Path(folder).expanduser()) if comm.rank == 0 else None)
 
 
@@ -128,9 +121,7 @@ def _write(part: Part, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:
     own = folder / part_name(part.number)
     own.mkdir()
     for name, tensor in arrays_of(part).items():
-        file = own / f"{name}.npy"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        yield f"{own.name}/{name}", write_tensor(file, tensor)
+        yield f"{own.name}/{name}", write_tensor(new_file(own, name), tensor)
     sync_tree(own)
 
 
@@ -167,9 +158,7 @@ def _end(
     if parts and parts[0].number == 0:
         first = parts[0]
         for array, decoding in decodings_of(first).items():
-            file = temporary / f"{array}.npy"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            arrays[array] = write_tensor(file, decoding)
+            arrays[array] = write_tensor(new_file(temporary, array), decoding)
             sync_tree(temporary / DECODING_FOLDER)
         PartitionMeta(first.schema, first.book, first.edge_counts, arrays, origin).write(temporary)
         sync_file(temporary / META_FILE)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, share_on_host
-from pyg_batchgnn.data import attribute_array, attribute_of
+from pyg_batchgnn.comm import Communicator, Field, share_on_host
+from pyg_batchgnn.data import attribute_array
 from pyg_batchgnn.partition.part import Part
 from pyg_batchgnn.types import Group
 
@@ -19,32 +17,13 @@ from pyg_batchgnn.types import Group
 _ALIGN = 64
 
 
-@dataclass(frozen=True)
-class ArraySpec:
-    """An array's type and shape."""
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-
-    @property
-    def bytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
-
-
-def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dict[int, dict[str, Tensor]]:
+def allocate_on_host(comm: Communicator, arrays: Mapping[str, Field]) -> dict[int, dict[str, Tensor]]:
     """Allocates arrays of every rank of this host in shared memory, all zeros. Collective.
 
     A rank fills its own and then calls ``comm.barrier()``, after which the others read them; they
-    may not write. Nothing is left behind, however the ranks end.
-
-    Args:
-        arrays: this rank's arrays by name; they may differ from rank to rank, and may be none.
-
-    Returns:
-        The arrays by rank and name.
-
-    Raises:
-        CommError: on every rank, if one of them cannot take the memory.
+    may not write. Nothing is left behind, however the ranks end. ``arrays``: this rank's, by name;
+    they may differ from rank to rank, and may be none. Returns the arrays by rank and name. Raises
+    CommError on every rank, if one of them cannot take the memory.
     """
     size = sum(_padded(spec.bytes) for spec in arrays.values())
     said = [[name, str(spec.dtype).removeprefix("torch."), list(spec.shape)] for name, spec in arrays.items()]
@@ -53,25 +32,17 @@ def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dic
     return {
         rank: _cut(
             block,
-            {name: ArraySpec(getattr(torch, dtype), tuple(shape)) for name, dtype, shape in wanted[rank]},
+            {name: Field(getattr(torch, dtype), tuple(shape)) for name, dtype, shape in wanted[rank]},
         )
         for rank, block in blocks.items()
     }
 
 
 def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Copies arrays to shared memory, where all ranks of the host read them. Collective.
-
-    The caller lets go of the originals and uses its own shared ones instead, so that there is one
-    copy.
-
-    Args:
-        arrays: the arrays of this rank by name; the numbers of rows may differ from rank to rank.
-
-    Returns:
-        The arrays by rank of this host and name.
-    """
-    specs = {name: ArraySpec(array.dtype, tuple(array.shape)) for name, array in arrays.items()}
+    """Copies this rank's arrays to shared memory, where all ranks of the host read them.
+    Collective. The caller lets go of the originals and uses its own shared ones instead. Returns
+    the arrays by rank of this host and name."""
+    specs = {name: Field(array.dtype, tuple(array.shape)) for name, array in arrays.items()}
     found = allocate_on_host(comm, specs)
     for name, array in arrays.items():
         found[comm.rank][name].copy_(array)
@@ -80,35 +51,31 @@ def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, 
 
 
 def share_attributes(part: Part, comm: Communicator) -> dict[int, dict[Group, dict[str, Tensor]]]:
-    """Copies the attributes of every rank of this host to memory that they share. Collective.
-
-    To keep one copy, go on with ``dataclasses.replace(part, attributes=shared[comm.rank])``.
-
-    Returns:
-        The attributes by rank, group and name, [n_rank, ...] each.
-    """
+    """Copies the attributes of every rank of this host to memory that they share. Collective. To
+    keep one copy, go on with ``dataclasses.replace(part, attributes=shared[comm.rank])``. Returns
+    the attributes by rank, group and name, [n_rank, ...] each."""
     arrays = {
         attribute_array(group, name): ops.as_stored(table)
         for group, tables in part.attributes.items()
         for name, table in tables.items()
     }
-    return {rank: _grouped(shared, part) for rank, shared in share_arrays(comm, arrays).items()}
-
-
-def _grouped(arrays: Mapping[str, Tensor], part: Part) -> dict[Group, dict[str, Tensor]]:
-    found: dict[Group, dict[str, Tensor]] = {group: {} for group in part.attributes}
-    for array, tensor in arrays.items():
-        if attribute := attribute_of(array):
-            group, name = attribute
-            found[group][name] = ops.rows_like(part.attributes[group][name], tensor)
-    return found
+    return {
+        rank: {
+            group: {
+                name: ops.rows_like(table, shared[attribute_array(group, name)])
+                for name, table in tables.items()
+            }
+            for group, tables in part.attributes.items()
+        }
+        for rank, shared in share_arrays(comm, arrays).items()
+    }
 
 
 def _padded(size: int) -> int:
     return -(-size // _ALIGN) * _ALIGN
 
 
-def _cut(block: Tensor, specs: Mapping[str, ArraySpec]) -> dict[str, Tensor]:
+def _cut(block: Tensor, specs: Mapping[str, Field]) -> dict[str, Tensor]:
     found, at = {}, 0
     for name, spec in specs.items():
         found[name] = block[at : at + spec.bytes].view(spec.dtype).view(spec.shape)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,8 +17,6 @@ from pyg_batchgnn.partition.limits import read_limits, read_split, warn_of_unmet
 from pyg_batchgnn.partition.move import add_rows, pull, rows_per_round
 from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
-
-# All types ########################################################################################
 
 #: At most this many passes move nodes out of parts that have more than a limit.
 MENDS = 3
@@ -38,7 +35,7 @@ class OwnerStream:
 
     def by_score(self, policy: Streaming) -> Tensor:
         """Returns the part of every node of the slice by a built-in policy, [n] int32. Collective.
-        Nodes leave parts that exceed a limit in the end for parts that have room."""
+        In the end nodes leave parts that exceed a limit for parts that have room."""
         limits = read_limits(self._comm, self._part, self._dataset, policy, self._parts)
         shape = len(limits.names), self._parts
         for _ in range(policy.passes):
@@ -65,7 +62,10 @@ class OwnerStream:
         return self._owner
 
     def _types(self, weight: Tensor) -> Iterator[TypeStream]:
+        targets = self._part.schema.target_types
         for number in range(self._part.schema.num_types):
+            into = zip(self._dataset.edge_sets, targets, strict=True)
+            edges = sum(one.num_edges for one, target in into if target == number)
             yield TypeStream(
                 self._comm,
                 self._part,
@@ -73,18 +73,11 @@ class OwnerStream:
                 neighbours_of(self._part, number),
                 self._owner,
                 weight,
-                self._count(number),
+                (self._dataset.node_sets[number].num_nodes, edges),
                 self._parts,
                 ops.to_signed(self._seed),
             )
 
-    def _count(self, number: int) -> TypeCount:
-        ends = zip(self._dataset.edge_sets, self._part.schema.target_types, strict=True)
-        edges = sum(one.num_edges for one, target in ends if target == number)
-        return TypeCount(self._dataset.node_sets[number].num_nodes, edges)
-
-
-# Nodes of one type ################################################################################
 
 #: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
 #: per rank.
@@ -95,11 +88,6 @@ ROUNDS, NODES = 64, 32
 _Assign = Callable[[range, Tensor, Tensor], None]
 
 
-class TypeCount(NamedTuple):
-    nodes: int
-    edges: int
-
-
 @dataclass(frozen=True)
 class TypeStream:
     comm: Communicator  # the communicator of all ranks
@@ -108,7 +96,7 @@ class TypeStream:
     in_edges: InEdges  # their in-neighbours by joint ids, one row per node of the slice
     owner: Tensor  # [n] int32, the part of every node of the slice, written to
     weight: Tensor  # [n, k] int32, what every node of the slice adds to the k loads of its part
-    count: TypeCount  # the nodes of the type in the whole graph, and their in-edges
+    count: tuple[int, int]  # the nodes of the type in the whole graph, and their in-edges
     parts: int  # the number of parts
     key: int  # signed 64 bits, decides between equally good parts
 
@@ -117,8 +105,8 @@ class TypeStream:
         return self.part.book.nodes_of(self.part.rank).start
 
     def run(self, assign: _Assign, load: Tensor, *, counted: bool = False) -> None:
-        """Gives all nodes of the type parts once. Collective. ``load``: [k, parts] float64, the
-        loads of the parts, written to. ``counted``: True if the nodes are in ``load`` already."""
+        """Gives all nodes of the type parts once. Collective. ``load``: [k, parts] float64, written
+        to; ``counted``: the nodes are in it already."""
         remote = self.part.remote(self.owner)
         for rows in self._rounds():
             source = self.in_edges.sources(rows)
@@ -167,8 +155,8 @@ class TypeStream:
             begin = self.part.nodes_of(self.node_type).start - self.part.rows_of(self.node_type).start
             node = torch.arange(begin + rows.start, begin + rows.stop)
             indptr = self.in_edges.indptr[rows.start : rows.stop + 1]
-            ids = self.part.nodes.apart(source)
-            neighbours = Neighbours(indptr - int(indptr[0]), ids.id, owner, ids.group)
+            ids, types = self.part.nodes.apart(source)
+            neighbours = Neighbours(indptr - int(indptr[0]), ids, owner, types)
             state = StreamState(
                 *(self.parts, seed, load.clone(), total.clone(), self.weight[at, 2] > 0),
                 *(schema, schema.node_types[self.node_type]),
@@ -183,7 +171,7 @@ class TypeStream:
         own = self.part.rows_of(self.node_type)
         nodes, edges = own.stop - own.start, self.in_edges.indices.numel()
         most = rows_per_round(16, self.comm.size)
-        enough = min(ROUNDS, self.count.nodes // (NODES * self.comm.size))
+        enough = min(ROUNDS, self.count[0] // (NODES * self.comm.size))
         rounds = self.comm.max(max(1, enough, -(-edges // most), -(-nodes // most)))
         weight = self.in_edges.indptr[own.start : own.stop + 1] + torch.arange(nodes + 1)
         marks = int(weight[-1]) * torch.arange(rounds + 1) // rounds
@@ -211,16 +199,14 @@ def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
     return owner.to(torch.int32)
 
 
-# Neighbours #######################################################################################
-
 #: The edges that are copied at a time.
 _EDGES = 1 << 17
 
 
 def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
-    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it. There
-    is a row for every node that this rank has read; rows of other types are empty. The sources are
-    joint ids, relation by relation. A graph of one type and relation gives that relation itself."""
+    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it, as
+    joint ids, relation by relation. There is a row for every node that this rank has read; rows of
+    other types are empty. A graph of one type and relation gives that relation itself."""
     into = [part.relations[number] for number in part.schema.relations_into[node_type]]
     if part.schema.num_types == 1 and len(into) == 1:
         return into[0]
@@ -241,8 +227,6 @@ def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
     indptr[own.start : own.stop + 1] = ends
     return InEdges(indptr, sources)
 
-
-# Ranges ###########################################################################################
 
 #: The number of nodes hashed at a time.
 _NODES = 1 << 20
@@ -269,9 +253,9 @@ def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Ten
 
 
 def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
-    """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges. A node weighs
-    1 and its in-edges. It goes to the part in which the middle of its weight lies when all nodes
-    lie side by side in order of their ids."""
+    """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges. A node goes
+    to the part in which the middle of its weight lies when all nodes lie side by side in order of
+    their ids."""
     end = weight.cumsum(0)
     mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
     sums = comm.all_gather(mine, MessageKind.PARTITION).rows
@@ -282,28 +266,16 @@ def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
     return torch.bucketize(middle_twice, bounds, right=True).to(torch.int32)
 
 
-# Random owners ####################################################################################
-
-
 _UPPER = (1 << 32) - 1
 
 
 def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
-    """Returns a part for every node, which depends on (seed, type, original id, number of parts)
+    """Returns the part of each node [n], [n] int32, by (seed, type, original id, number of parts)
     alone.
 
-    The part is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the
-    number of parts.
-
-    Args:
-        node: [n] int32 or int64 original ids.
-        parts: the number of parts, below 2**31.
-        seed: any whole number.
-        node_type: the name of the nodes' type; None in a graph of one type, where it adds nothing
-            to the hash.
-
-    Returns:
-        [n] int32.
+    It is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the number of
+    parts (below 2**31). ``node_type``: None in a graph of one type, where it adds nothing to the
+    hash.
     """
     key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
     if node_type is not None:

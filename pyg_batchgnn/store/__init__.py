@@ -7,14 +7,13 @@ from pyg_batchgnn.late_imports import late_names
 if TYPE_CHECKING:
     from pyg_batchgnn.store.directory import (
         SlicedTables,
-        Slices,
         ask,
         directory_tables,
         even_bounds,
         internal_ids,
     )
     from pyg_batchgnn.store.dist_features import EDGE_TYPE, DistFeatureStore, group_name
-    from pyg_batchgnn.store.dist_graph import DistGraphStore, OwnEdges, own_edges
+    from pyg_batchgnn.store.dist_graph import DistGraphStore, own_edges
     from pyg_batchgnn.store.graph import (
         CscGraph,
         TypedGraph,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
         weight_by_group,
     )
     from pyg_batchgnn.store.row_reader import RowReader, Rows
-    from pyg_batchgnn.store.shard import Columns, LocalShard, RowBlock, RowFormat, RowRequest
+    from pyg_batchgnn.store.shard import Columns, RowBlock, RowFormat, RowRequest
     from pyg_batchgnn.store.time_order import TimeOrder, WeightSums
     from pyg_batchgnn.store.times import Sortedness, TimeLevel, Times, first_times, sum_weights
 else:
@@ -56,9 +55,7 @@ __all__ = [
     "DistFeatureStore",
     "DistGraphStore",
     "HybridTopology",
-    "LocalShard",
     "NodeOrder",
-    "OwnEdges",
     "OwnRowFinder",
     "OwnRows",
     "PartTimes",
@@ -69,7 +66,6 @@ __all__ = [
     "Rows",
     "SeedTimes",
     "SlicedTables",
-    "Slices",
     "SortedNodes",
     "Sortedness",
     "TimeLevel",

@@ -22,27 +22,14 @@ LOOKUP = Header(MessageKind.LOOKUP)
 
 def internal_ids(part: Part, comm: Communicator, original: Tensor, node_type: int = 0) -> Tensor:
     """Looks up internal ids of original ids of one node type, [n] int64. Collective, two rounds.
-
-    Args:
-        original: [n] int64, any number on any rank, in any order.
-
-    Raises:
-        IndexError: an id is not in the graph.
-    """
+    Raises IndexError if an id is not in the graph."""
     return internal_ids_by_type(part, comm, {node_type: original})[node_type]
 
 
 def internal_ids_by_type(part: Part, comm: Communicator, original: Mapping[int, Tensor]) -> dict[int, Tensor]:
-    """Looks up internal ids of original ids of any node types. Collective, two rounds for all.
-
-    ``original``: by the number of the type, [n] int64 each; ranks may give different types.
-
-    Returns:
-        By the number of the type, [n] int64 each.
-
-    Raises:
-        IndexError: an id is not in the graph.
-    """
+    """Looks up internal ids of original ids [n] int64, by the number of the node type; ranks may
+    give different types. Collective, two rounds for all. Raises IndexError if an id is not in the
+    graph."""
     found = SlicedTables(comm, directory_tables(part)).find(list(original.items()), LOOKUP)
     return dict(zip(original, found, strict=True))
 
@@ -65,16 +52,9 @@ def original_ids(part: Part, comm: Communicator, internal: Tensor) -> Tensor:
 
 
 def edge_targets(part: Part, comm: Communicator, edge: Tensor, relation: int = 0) -> Tensor:
-    """Looks up the internal ids of the destinations of edges of a relation. Collective, two rounds.
-
-    There is no directory of edges: every rank is asked for all of them. That suits reading and
-    writing a few attributes, not an epoch.
-
-    ``edge``: [n] int64 input edge ids, any number on any rank.
-
-    Raises:
-        IndexError: an id is not in the graph.
-    """
+    """Looks up the internal ids of the destinations of edges of a relation by input edge id [n]
+    int64. Collective, two rounds. There is no directory of edges: every rank is asked for all of
+    them. That suits reading and writing a few attributes, not an epoch."""
     ops.check_range("edge ids", edge, part.edge_counts[relation], "edge ids")
     asked = comm.all_gather(edge, LOOKUP)
     own, first = part.relations[relation], part.nodes_of(part.schema.target_types[relation]).start
@@ -115,11 +95,7 @@ class Slices:
 
 
 class SlicedTables:
-    """Several tables that are asked together.
-
-    Args:
-        tables: the tables, cut in the same way on every rank.
-    """
+    """Several tables, cut in the same way on every rank, that are asked together."""
 
     def __init__(self, comm: Communicator, tables: Sequence[Slices]) -> None:
         self._comm, self.tables = comm, tuple(tables)
@@ -128,14 +104,9 @@ class SlicedTables:
         self._starts = sizes.cumsum(1) - sizes
 
     def find(self, wanted: Sequence[tuple[int, Tensor]], header: Header) -> list[Tensor]:
-        """Looks up entries of any of the tables. Collective, two rounds for all.
-
-        ``wanted`` pairs the position of a table with [n] int64 numbers of entries. The result
-        has [n] int64 entries for each pair.
-
-        Raises:
-            IndexError: a table has no such entry.
-        """
+        """Looks up entries of any of the tables. Collective, two rounds for all. ``wanted`` pairs
+        the position of a table with [n] int64 numbers of entries. The result has [n] int64 entries
+        for each pair. Raises IndexError if a table has no such entry."""
         none = torch.empty(0, dtype=torch.int64)
         to, place = [none], [none]
         for at, numbers in wanted:
@@ -162,14 +133,8 @@ class SlicedTables:
 def ask(
     comm: Communicator, rows: Tensor, to: Tensor, answer: Callable[[Tensor], Tensor], header: Header
 ) -> Tensor:
-    """Sends each question to a rank and returns the answers in their order. Collective, two rounds.
-
-    A world of one rank makes no exchange.
-
-    Args:
-        rows: [n, ...], one question per row.
-        answer: returns one row per question that came from the ranks.
-    """
+    """Sends each request, a row of ``rows`` [n, ...], to a rank and returns the responses in their
+    order. Collective, two rounds; none in a world of one rank."""
     if comm.size == 1:
         return answer(rows)
     order = torch.argsort(to, stable=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -23,15 +22,6 @@ from pyg_batchgnn.store.row_reader import RowReader, write_rows
 from pyg_batchgnn.store.shard import Columns, LocalShard, RowRequest, shard_of, share_shard
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, Group, Schema
 
-# The store ########################################################################################
-
-
-@dataclass
-class _Writes:
-    """Counts the calls of `put_tensor`, of a store and of all that were made from it."""
-
-    count: int = 0
-
 
 class DistFeatureStore(FeatureStore):
     """The attributes of a partitioned graph.
@@ -41,17 +31,15 @@ class DistFeatureStore(FeatureStore):
 
     Making a store is collective. So are `get_tensor`, `multi_get_tensor` and `put_tensor`: every
     rank calls them, in the same order, for the same attributes. Each rank gives ids of its own
-    choice, possibly none. Ids are the user's: original node ids, positions in the input edge
-    list.
-
+    choice, possibly none. Ids are the user's: original node ids, positions in the input edge list.
     PyG's name of a group is the node type or the relation; in a homogeneous graph it is None for
     nodes and `EDGE_TYPE` for edges.
 
     Args:
         part: this rank's part, of as many parts as there are ranks.
         floats: element type in which floating-point attributes are held and travel, for instance
-            torch.bfloat16, which halves them; None leaves them as they are. int8 codes stay codes,
-            and are decoded into it.
+            torch.bfloat16, which halves them; None leaves them as they are. Int8-quantised features
+            stay so, and are decoded into it.
         share: True lets the ranks of a host read each other's rows in memory that they share. This
             rank's tables are copied there.
         memory_budget: bytes, or a text such as "2GiB", for this rank's tables that are mapped from
@@ -86,7 +74,11 @@ class DistFeatureStore(FeatureStore):
             )
         own = shard_of(part, floats)
         described = {
-            f"{_named(group)} attributes": _described(tables) for group, tables in own.attributes.items()
+            f"{_named(group)} attributes": {
+                name: f"{table.dtype} {list(table.shape[1:])} in {ops.as_stored(table).dtype}"
+                for name, table in sorted(tables.items())
+            }
+            for group, tables in own.attributes.items()
         }
         comm.check_agreement(
             {
@@ -107,11 +99,22 @@ class DistFeatureStore(FeatureStore):
         self._on_disk: set[tuple[str, str]] = set()
         if budget is not None:
             own = with_files(comm, lambda: own.on_disk(budget))
-            self._on_disk = _names_on_disk(own, comm)
+            left = {id(rows.table) for rows in own.disk}
+            names = [
+                [str(group), name]
+                for group, by_name in own.attributes.items()
+                for name, table in by_name.items()
+                if id(table) in left
+            ]
+            self._on_disk = {(group, name) for found in comm.all_gather_json(names) for group, name in found}
         #: The shards that can be read here, by rank; this rank's own among them.
         self.readable: dict[int, LocalShard] = share_shard(own, comm) if share else {comm.rank: own}
-        self._writes = _Writes()
-        self._lookup = lookups_of(part, comm)
+        #: The calls of `put_tensor`, of this store and of all that were made from it.
+        self._writes = [0]
+        schema = part.schema
+        #: The number of rows of each group, over all ranks.
+        self.num_rows = dict(zip(schema.node_groups, part.book.sizes.sum(0).tolist(), strict=True))
+        self.num_rows |= zip(schema.edge_groups, part.edge_counts, strict=True)
 
     @property
     def book(self) -> PartitionBook:
@@ -120,11 +123,9 @@ class DistFeatureStore(FeatureStore):
 
     @property
     def version(self) -> int:
-        """The number of calls of `put_tensor`, the same on every rank. Caches compare it.
-
-        Calls on stores that were made of this one, or that this one was made of, count too.
-        """
-        return self._writes.count
+        """The number of calls of `put_tensor`, the same on every rank, also on stores that were
+        made of this one, or that this one was made of. Caches compare it."""
+        return self._writes[0]
 
     @property
     def own(self) -> LocalShard:
@@ -134,7 +135,10 @@ class DistFeatureStore(FeatureStore):
     @property
     def fields(self) -> dict[Group, dict[str, Field]]:
         """The element type and the shape of every attribute, by group and name."""
-        return {group: _fields(tables) for group, tables in self.own.attributes.items()}
+        return {
+            group: {name: Field(table.dtype, tuple(table.shape[1:])) for name, table in tables.items()}
+            for group, tables in self.own.attributes.items()
+        }
 
     @property
     def disk_reads(self) -> ReadCounters:
@@ -150,15 +154,8 @@ class DistFeatureStore(FeatureStore):
         return RowReader(self.part, self.comm, self.readable, columns)
 
     def with_attribute(self, group: Group, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
-        """Makes a store with one more attribute, which is not copied.
-
-        Args:
-            rows: by rank, for all ranks in ``readable``: [n, ...], one row per node or edge of the
-                rank, of the same type everywhere.
-
-        Raises:
-            ValueError: the group has an attribute of that name.
-        """
+        """Makes a store with one more attribute, which is not copied. ``rows``: by rank, for all
+        ranks in ``readable``: [n, ...], of the same type everywhere."""
         if name in self.own.attributes[group]:
             raise ValueError(f"the graph has a {_named(group)} attribute {name!r} already; rename it")
         return self.with_table(group, name, rows)
@@ -171,8 +168,6 @@ class DistFeatureStore(FeatureStore):
         }
         other._on_disk = self._on_disk - {(str(group), name)}
         return other
-
-    # PyG's interface #############################################################################
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """Returns all attributes, of nodes and of edges."""
@@ -193,7 +188,11 @@ class DistFeatureStore(FeatureStore):
         left = list(range(len(attrs)))
         while left:
             first = attrs[left[0]]
-            alike = [at for at in left if same_rows(attrs[at], first)]
+            alike = [
+                at
+                for at in left
+                if attrs[at].index is first.index and attrs[at].group_name == first.group_name
+            ]
             names = [str(attrs[at].attr_name) for at in alike]
             rows = self.comm.run_job(functools.partial(self._read, names, first))
             for at, name in zip(alike, names, strict=True):
@@ -205,7 +204,7 @@ class DistFeatureStore(FeatureStore):
         """Reads the rows of an attribute's index, of the given attributes of its group."""
         group = self._group(attr)
         unique, inverse = torch.unique(self._ids(attr), return_inverse=True)
-        request = self._lookup[group].locate(unique)
+        request = self._located(group, unique)
         order = torch.argsort(request.node, stable=True)
         reader = self.reader({group: Columns(names)})
         rows = reader.read({group: request.take(order)}, Header(MessageKind.FEATURES))
@@ -239,9 +238,9 @@ class DistFeatureStore(FeatureStore):
         rows = rows.to(table.dtype)
 
         def job() -> None:
-            request = self._lookup[group].locate(index)
+            request = self._located(group, index)
             write_rows(self.part, self.comm, self.own, group, str(attr.attr_name), request, rows)
-            self._writes.count += 1
+            self._writes[0] += 1
 
         self.comm.run_job(job)
         return True
@@ -256,7 +255,7 @@ class DistFeatureStore(FeatureStore):
         """The shape of the whole attribute, all ranks together."""
         group = self._group(attr)
         table = self.own.attributes[group].get(str(attr.attr_name))
-        return None if table is None else (self._lookup[group].num_rows, *table.shape[1:])
+        return None if table is None else (self.num_rows[group], *table.shape[1:])
 
     def _table(self, attr: TensorAttr) -> Tensor:
         """This rank's rows of an attribute."""
@@ -271,7 +270,30 @@ class DistFeatureStore(FeatureStore):
 
     def _ids(self, attr: TensorAttr) -> Tensor:
         """Returns the index of an attribute as ids that exist, [n] int64."""
-        return ids_of(attr, self._lookup[self._group(attr)])
+        index, group = attr.index, self._group(attr)
+        if index is None:
+            raise ValueError(
+                f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are in "
+                f"store.own.attributes"
+            )
+        if isinstance(index, slice):
+            index = torch.arange(*index.indices(self.num_rows[group]))
+        ids = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
+        if ids.dtype is torch.bool:
+            ids = ids.nonzero().view(-1)
+        if ids.numel() and ids.dtype not in ops.INTEGERS:
+            raise TypeError(f"index must be integer ids, got {ids.dtype}; use .long()")
+        ids = ids.to(torch.int64).contiguous().view(-1)
+        ops.check_range("index", ids, self.num_rows[group], "node ids" if group.is_node else "edge ids")
+        return ids
+
+    def _located(self, group: Group, ids: Tensor) -> RowRequest:
+        """Looks up ids that users know [n] int64; rows come in their order. Collective."""
+        schema = self.part.schema
+        if group.is_node:
+            return RowRequest(internal_ids(self.part, self.comm, ids, schema.node_groups.index(group)))
+        number = schema.edge_groups.index(group)
+        return RowRequest(edge_targets(self.part, self.comm, ids, number), ids)
 
     def _group(self, attr: TensorAttr) -> Group:
         """Returns the group of an attribute, which the graph has."""
@@ -284,18 +306,6 @@ class DistFeatureStore(FeatureStore):
         return f"DistFeatureStore({self.book.num_nodes:,} nodes: {names}; {self.comm!r})"
 
 
-def _names_on_disk(own: LocalShard, comm: Communicator) -> set[tuple[str, str]]:
-    """Returns the groups and names of attributes that some rank reads from files. Collective."""
-    tables = {id(rows.table) for rows in own.disk}
-    names = [
-        [str(group), name]
-        for group, by_name in own.attributes.items()
-        for name, table in by_name.items()
-        if id(table) in tables
-    ]
-    return {(group, name) for found in comm.all_gather_json(names) for group, name in found}
-
-
 def _are_converted(part: Part, floats: torch.dtype | None) -> bool:
     """Returns whether a floating-point attribute has another type than ``floats``."""
     tables = [table for by_name in part.attributes.values() for table in by_name.values()]
@@ -305,82 +315,10 @@ def _are_converted(part: Part, floats: torch.dtype | None) -> bool:
     )
 
 
-def _fields(tables: dict[str, Tensor]) -> dict[str, Field]:
-    return {name: Field(table.dtype, tuple(table.shape[1:])) for name, table in tables.items()}
-
-
 def _named(group: Group) -> str:
     known = {*HOMOGENEOUS.node_groups, *HOMOGENEOUS.edge_groups}
     return group.kind.value if group in known else f"{group.kind.value} ({group})"
 
-
-def _described(tables: dict[str, Tensor]) -> dict[str, str]:
-    return {
-        name: f"{table.dtype} {list(table.shape[1:])} in {ops.as_stored(table).dtype}"
-        for name, table in sorted(tables.items())
-    }
-
-
-# Looking up rows ##################################################################################
-
-
-class RowLookup(Protocol):
-    """Turns the ids by which users know the rows of a group into a request to their owners."""
-
-    #: What the ids are called in errors.
-    noun: ClassVar[str]
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows of the group, over all ranks."""
-
-    def locate(self, ids: Tensor) -> RowRequest:
-        """Looks up [n] int64 ids that users know; rows come in the order of the ids. Collective."""
-
-
-@dataclass(frozen=True, eq=False)
-class NodeLookup:
-    """Looks up nodes of one type by original id."""
-
-    part: Part
-    comm: Communicator
-    node_type: int = 0
-
-    noun: ClassVar[str] = "node ids"
-
-    @property
-    def num_rows(self) -> int:
-        return self.part.book.num_nodes_of(self.node_type)
-
-    def locate(self, ids: Tensor) -> RowRequest:
-        return RowRequest(internal_ids(self.part, self.comm, ids, node_type=self.node_type))
-
-
-@dataclass(frozen=True, eq=False)
-class EdgeLookup:
-    """Looks up edges of one relation by input edge id."""
-
-    part: Part
-    comm: Communicator
-    relation: int = 0
-
-    noun: ClassVar[str] = "edge ids"
-
-    @property
-    def num_rows(self) -> int:
-        return self.part.edge_counts[self.relation]
-
-    def locate(self, ids: Tensor) -> RowRequest:
-        return RowRequest(edge_targets(self.part, self.comm, ids, relation=self.relation), ids)
-
-
-def lookups_of(part: Part, comm: Communicator) -> dict[Group, RowLookup]:
-    nodes = {group: NodeLookup(part, comm, number) for number, group in enumerate(part.schema.node_groups)}
-    edges = {group: EdgeLookup(part, comm, number) for number, group in enumerate(part.schema.edge_groups)}
-    return {**nodes, **edges}
-
-
-# PyG's attributes #################################################################################
 
 #: PyG's name of the edges of a homogeneous graph.
 EDGE_TYPE = EDGES.name
@@ -389,28 +327,3 @@ EDGE_TYPE = EDGES.name
 def group_name(group: Group, schema: Schema = HOMOGENEOUS) -> Any:
     """Returns PyG's name of a group; the inverse of `group_of`."""
     return None if group.is_node and not schema.has_names else group.name
-
-
-def same_rows(one: TensorAttr, other: TensorAttr) -> bool:
-    return one.index is other.index and one.group_name == other.group_name
-
-
-def ids_of(attr: TensorAttr, lookup: RowLookup) -> Tensor:
-    """Returns the index of an attribute as ids, [n] int64, that exist in its group. Raises
-    IndexError, TypeError or ValueError if the index is missing, of another type or out of range."""
-    index = attr.index
-    if index is None:
-        raise ValueError(
-            f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are in "
-            f"store.own.attributes"
-        )
-    if isinstance(index, slice):
-        index = torch.arange(*index.indices(lookup.num_rows))
-    ids = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
-    if ids.dtype is torch.bool:
-        ids = ids.nonzero().view(-1)
-    if ids.numel() and ids.dtype not in ops.INTEGERS:
-        raise TypeError(f"index must be integer ids, got {ids.dtype}; use .long()")
-    ids = ids.to(torch.int64).contiguous().view(-1)
-    ops.check_range("index", ids, lookup.num_rows, lookup.noun)
-    return ids

@@ -37,7 +37,6 @@ class DistGraphStore(GraphStore):
         comm: of all ranks. The stores and loaders of a graph share one; training needs another one.
         topology: the whole graph, from `replicate_topology`, for hybrid partitioning: every rank
             has all edges, sampling asks no other rank, and only attributes are spread over ranks.
-            None without it.
 
     Raises:
         ValueError: the part is not this rank's, or the topology not that of the graph.
@@ -91,10 +90,8 @@ class DistGraphStore(GraphStore):
         return internal_ids(self.part, self.comm, original, node_type=node_type)
 
     def internal_ids_by_type(self, original: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """Returns the internal ids of original ids of any node types. Collective, two rounds.
-
-        ``original``: by number of the type, [n] int64.
-        """
+        """Returns the internal ids of original ids [n] int64, by number of the node type.
+        Collective, two rounds."""
         return internal_ids_by_type(self.part, self.comm, original)
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
@@ -107,9 +104,8 @@ class DistGraphStore(GraphStore):
         ]
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
-        """Returns the sources and the destinations of this rank's edges of a relation. Collective.
-        Edges are ordered by destination, ids are original ones. All ranks together have every edge
-        once."""
+        """Returns the sources and the destinations of this rank's edges of a relation, by
+        destination, as original ids. Collective. All ranks together have every edge once."""
         if edge_attr.layout is not EdgeLayout.COO:
             raise ValueError(
                 f"the graph is spread over ranks: a rank's own edges can be had in layout 'coo', not in "
@@ -158,10 +154,8 @@ class OwnEdges:
 
 
 def own_edges(part: Part, comm: Communicator, relation: int) -> OwnEdges:
-    """Returns a rank's own edges. Collective; counts as `MessageKind.PARTITION`.
-
-    The original ids of sources that other ranks own are asked of their owners, in rounds.
-    """
+    """Returns a rank's own edges. Collective; counts as `MessageKind.PARTITION`. The original ids
+    of sources that other ranks own are asked of their owners, in rounds."""
     edges = part.relations[relation]
     distinct, (place,) = ops.unique_nodes([edges.indices.to(torch.int64)], part.book.num_nodes)
     source = node_values(comm, part.book, distinct, part.node)[place.long()]

@@ -21,14 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TypedGraph:
-    """The in-edges of every node, by relation.
-
-    All relations get one dtype of source ids.
-
-    Raises:
-        ValueError: the numbers of types, relations or rows are not those of the schema.
-        TypeError, ValueError, IndexError: the arrays of a relation do not fit together.
-    """
+    """The in-edges of every node, by relation. All relations get one dtype of source ids. Raises
+    TypeError, ValueError or IndexError if the arrays do not fit together."""
 
     schema: Schema  # the node types and the relations
     num_nodes: tuple[int, ...]  # the number of nodes of each type
@@ -90,16 +84,9 @@ class TypedGraph:
     def from_edge_indices(
         cls, schema: Schema, num_nodes: Mapping[str, int], edge_indices: Mapping[Relation, Tensor]
     ) -> TypedGraph:
-        """Sorts the edge list of each relation by destination.
-
-        Args:
-            edge_indices: by relation, [2, E_r] int32 or int64, sources above destinations, in any
-                order. A relation that is missing has no edges.
-
-        Raises:
-            KeyError: a relation that is not in the schema.
-            IndexError: an id is negative or not below the number of nodes of its type.
-        """
+        """Sorts the edge list of each relation, [2, E_r] int32 or int64 in any order, by
+        destination. A relation that is missing has no edges. Raises IndexError if an id is negative
+        or not below the number of nodes of its type."""
         for relation in edge_indices:
             schema.relation_number(relation)
         none = torch.empty(2, 0, dtype=torch.int64)
@@ -111,10 +98,8 @@ class TypedGraph:
 
     @classmethod
     def of_dataset(cls, dataset: Dataset) -> TypedGraph:
-        """Returns the graph of a data set.
-
-        Edges that are by destination are used where they lie. Edge lists are sorted.
-        """
+        """Returns the graph of a data set. Edges that are by destination are used where they lie.
+        Edge lists are sorted."""
         counts = {nodes.name: nodes.num_nodes for nodes in dataset.node_sets}
         relations = [
             ops.build_csc(edges.edge_index, counts[edges.relation[2]], counts[edges.relation[0]])
@@ -191,14 +176,8 @@ class CscGraph:
     @classmethod
     def from_edge_index(cls, edge_index: Tensor, num_nodes: int) -> CscGraph:
         """Sorts an edge list by destination. Ids take 4 bytes where they fit, else 8.
-
-        Args:
-            edge_index: [2, E] int32 or int64, sources above destinations, in any order.
-            num_nodes: the number of nodes; ids are below it.
-
-        Raises:
-            IndexError: an id is negative or not below ``num_nodes``.
-        """
+        ``edge_index``: [2, E] int32 or int64, sources above destinations, in any order. Raises
+        IndexError if an id is negative or not below ``num_nodes``."""
         return cls(ops.build_csc(edge_index, num_nodes))
 
     @classmethod

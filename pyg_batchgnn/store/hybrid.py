@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.comm import Communicator, Field, MessageKind
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.partition import ArraySpec, Part, PartitionBook, allocate_on_host, own_rounds
+from pyg_batchgnn.partition import Part, allocate_on_host, own_rounds
 from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.graph import TypedGraph
 from pyg_batchgnn.store.part_times import own_attribute
-from pyg_batchgnn.types import Group, Schema
-
-# Topology #########################################################################################
+from pyg_batchgnn.types import Group
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,40 +29,36 @@ class HybridTopology:
 
 
 def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
-    """Copies the topology of all parts to every host. Collective.
-
-    The first rank of each host receives the other parts in rounds and writes them to memory that
-    its host shares. Nothing is left behind, however the ranks end. The in-edges of a node are in
-    ascending input edge id, as in `TypedGraph.from_edge_indices`.
-    """
+    """Copies the topology of all parts to every host. Collective. The first rank of each host
+    receives the other parts in rounds and writes them to memory that its host shares. Nothing is
+    left behind, however the ranks end. The in-edges of a node are in ascending input edge id, as in
+    `TypedGraph.from_edge_indices`."""
     leader = comm.ranks_of_host[0]
     shared = allocate_on_host(comm, _specs(part) if leader == comm.rank else {})[leader]
-    arrays = HybridArrays(
-        tuple(
-            InEdges(*(shared[f"{name}/{at}"] for name in ("indptr", "indices", "edge_ids")))
-            for at in range(part.schema.num_relations)
-        ),
-        tuple(shared[f"internal/{number}"] for number in range(part.schema.num_types)),
+    relations = tuple(
+        InEdges(*(shared[f"{name}/{at}"] for name in ("indptr", "indices", "edge_ids")))
+        for at in range(part.schema.num_relations)
     )
-    writer = TopologyWriter(part.schema, part.book, arrays) if leader == comm.rank else None
+    internal = tuple(shared[f"internal/{number}"] for number in range(part.schema.num_types))
+    writer = TopologyWriter(part, relations, internal) if leader == comm.rank else None
     _send_nodes(part, comm, writer)
     for relation in range(part.schema.num_relations):
         _send_edges(part, relation, comm, writer)
     comm.barrier()
     sizes = tuple(part.book.sizes.sum(0).tolist())
-    return HybridTopology(TypedGraph(part.schema, sizes, arrays.relations), arrays.internal)
+    return HybridTopology(TypedGraph(part.schema, sizes, relations), internal)
 
 
-def _specs(part: Part) -> dict[str, ArraySpec]:
+def _specs(part: Part) -> dict[str, Field]:
     nodes: list[int] = part.book.sizes.sum(0).tolist()
     ids = ops.id_dtype(max(nodes))
     specs = {}
     for number, (target, edges) in enumerate(zip(part.schema.target_types, part.edge_counts, strict=True)):
-        specs[f"indptr/{number}"] = ArraySpec(torch.int64, (nodes[target] + 1,))
-        specs[f"indices/{number}"] = ArraySpec(ids, (edges,))
-        specs[f"edge_ids/{number}"] = ArraySpec(ops.id_dtype(edges), (edges,))
+        specs[f"indptr/{number}"] = Field(torch.int64, (nodes[target] + 1,))
+        specs[f"indices/{number}"] = Field(ids, (edges,))
+        specs[f"edge_ids/{number}"] = Field(ops.id_dtype(edges), (edges,))
     for number, count in enumerate(nodes):
-        specs[f"internal/{number}"] = ArraySpec(part.book.id_dtype, (count,))
+        specs[f"internal/{number}"] = Field(part.book.id_dtype, (count,))
     return specs
 
 
@@ -114,24 +108,16 @@ def to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
     return enumerate(comm.exchange(parts, None, MessageKind.PARTITION).split())
 
 
-# Writing ##########################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class HybridArrays:
-    """The arrays of a whole topology, all zeros at first."""
-
-    relations: tuple[InEdges, ...]  # the in-edges of all nodes by original id, of each relation
-    internal: tuple[Tensor, ...]  # for each node type, [N_t] ``book.id_dtype``, the internal id of each node
-
-
 class TopologyWriter:
     """Writes parts that other ranks send, all nodes before the first edge. The targets of a
     relation are counted here in order of their internal ids, so those of a part are a contiguous
-    range."""
+    range. ``relations``: arrays of zeros for all in-edges by original id. ``internal``: such ones
+    for the internal ids of the nodes of each type."""
 
-    def __init__(self, schema: Schema, book: PartitionBook, arrays: HybridArrays) -> None:
-        self._schema, self._book, self._arrays = schema, book, arrays
+    def __init__(self, part: Part, relations: Sequence[InEdges], internal: Sequence[Tensor]) -> None:
+        schema, book = part.schema, part.book
+        self._schema, self._book = schema, book
+        self._relations, self._internal = relations, internal
         #: [N] the original id of each internal id.
         self._original = torch.empty(book.num_nodes, dtype=book.id_dtype)
         #: [parts, types], how many nodes of the type the parts before have.
@@ -153,27 +139,22 @@ class TopologyWriter:
                 continue
             rows = columns[begin - first : end - first]
             node, row = rows[:, 0], begin + self._shift(part, node_type)
-            self._arrays.internal[node_type][node] = torch.arange(begin, end, dtype=self._book.id_dtype)
+            self._internal[node_type][node] = torch.arange(begin, end, dtype=self._book.id_dtype)
             for at, relation in enumerate(relations):
                 self._starts[relation][row + 1 : row + 1 + len(rows)] = rows[:, 1 + at]
-                self._arrays.relations[relation].indptr[node + 1] = rows[:, 1 + at]
+                self._relations[relation].indptr[node + 1] = rows[:, 1 + at]
 
     def end_nodes(self) -> None:
         """Adds up the numbers of in-edges. Edges can be written after it."""
-        for starts, edges in zip(self._starts, self._arrays.relations, strict=True):
+        for starts, edges in zip(self._starts, self._relations, strict=True):
             torch.cumsum(starts, 0, out=starts)
             torch.cumsum(edges.indptr, 0, out=edges.indptr)
 
     def edges(self, relation: int, part: int, first: int, columns: Tensor) -> None:
-        """Writes edges of a relation.
-
-        Args:
-            part: the part that their targets belong to.
-            first: position of the first of them among all edges of the relation, by internal id of
-                their targets.
-            columns: [n, 2], internal ids of the sources, and edge ids.
-        """
-        starts, arrays = self._starts[relation], self._arrays.relations[relation]
+        """Writes edges of a relation into the nodes of a part. ``first``: their position among all
+        edges of the relation, by internal id of their targets. ``columns``: [n, 2], internal ids of
+        the sources, and edge ids."""
+        starts, arrays = self._starts[relation], self._relations[relation]
         place = torch.arange(first, first + len(columns))
         row = torch.searchsorted(starts, place, right=True) - 1
         target = self._original[row - self._shift(part, self._schema.target_types[relation])]
@@ -187,59 +168,31 @@ class TopologyWriter:
         return int(self._before[part, node_type]) - self._book.nodes_of(part, node_type).start
 
 
-# Attributes #######################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Rows of one group: their ids in the whole graph, [n] int64, and their values."""
-
-    ids: Tensor
-    values: Tensor
-
-
 def replicate_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
-    """Copies an attribute of all parts to every host. Collective.
-
-    The first rank of each host receives the rows of the other parts in bounded pieces and writes
-    them to memory that its host shares. They count as `MessageKind.PARTITION`.
-
-    Returns:
-        By group that has the attribute, all rows: nodes by original id, edges by input edge id.
-    """
+    """Copies an attribute of all parts to every host. Collective; counts as
+    `MessageKind.PARTITION`. The first rank of each host receives the rows in bounded pieces and
+    writes them to memory that its host shares. Returns all rows by group that has the attribute:
+    nodes by original id, edges by input edge id."""
     comm, leader = store.comm, store.comm.ranks_of_host[0]
-    own, sizes = own_attribute(store, name), _sizes(store)
+    own = own_attribute(store, name)
     specs = {
-        str(at): ArraySpec(values.dtype, (sizes[group], *values.shape[1:]))
+        str(at): Field(values.dtype, (store.num_rows[group], *values.shape[1:]))
         for at, (group, values) in enumerate(own.items())
     }
     shared = allocate_on_host(comm, specs if leader == comm.rank else {})[leader]
     for at, (group, values) in enumerate(own.items()):
-        for piece in _pieces(store, _Rows(_ids(store, group), values)):
+        ids = _ids(store.part, group)
+        row_bytes = values[:0].new_empty(1, *values.shape[1:]).nbytes + ids.itemsize
+        for rows in own_rounds(comm, ids.numel(), row_bytes):
+            piece = slice(rows.start, rows.stop)
+            came = [torch.cat([one for _, one in to_hosts(comm, of[piece])]) for of in (ids, values)]
             if leader == comm.rank:
-                shared[str(at)][piece.ids] = piece.values
+                shared[str(at)][came[0]] = came[1]
     comm.barrier()
     return {group: shared[str(at)] for at, group in enumerate(own)}
 
 
-def _sizes(store: DistFeatureStore) -> dict[Group, int]:
-    schema, part = store.part.schema, store.part
-    nodes = zip(schema.node_groups, part.book.sizes.sum(0).tolist(), strict=True)
-    return {**dict(nodes), **dict(zip(schema.edge_groups, part.edge_counts, strict=True))}
-
-
-def _ids(store: DistFeatureStore, group: Group) -> Tensor:
-    part, schema = store.part, store.part.schema
+def _ids(part: Part, group: Group) -> Tensor:
     if group.is_node:
-        return part.original_ids(schema.node_groups.index(group))
-    return part.relations[schema.edge_groups.index(group)].explicit_edge_ids().to(torch.int64)
-
-
-def _pieces(store: DistFeatureStore, own: _Rows) -> Iterator[_Rows]:
-    """Yields the rows of all ranks at the first rank of every host, in bounded pieces."""
-    row_bytes = own.values[:0].new_empty(1, *own.values.shape[1:]).nbytes + own.ids.itemsize
-    for rows in own_rounds(store.comm, own.ids.numel(), row_bytes):
-        at = slice(rows.start, rows.stop)
-        ids = [piece for _, piece in to_hosts(store.comm, own.ids[at])]
-        values = [piece for _, piece in to_hosts(store.comm, own.values[at])]
-        yield _Rows(torch.cat(ids), torch.cat(values))
+        return part.original_ids(part.schema.node_groups.index(group))
+    return part.relations[part.schema.edge_groups.index(group)].explicit_edge_ids().to(torch.int64)

@@ -31,8 +31,8 @@ class NodeOrder:
 
     @classmethod
     def of(cls, part: Part, comm: Communicator, node_type: int, time: Tensor) -> NodeOrder:
-        """Sorts the nodes of a type. Collective; counts as `MessageKind.PARTITION`. ``time``: [n]
-        int64, the time of each own node of the type, by row."""
+        """Sorts the nodes of a type by their times [n] int64, by row. Collective; counts as
+        `MessageKind.PARTITION`."""
         own = part.nodes_of(node_type)
         keys = torch.stack([time, part.original_ids(node_type)], dim=1)
         rows = torch.cat([keys, torch.arange(own.start, own.stop).unsqueeze(1)], dim=1)
@@ -62,14 +62,8 @@ class NodeOrder:
         return every
 
     def reached(self, comm: Communicator, moment: Tensor) -> Tensor:
-        """Returns how many nodes of all ranks have a time of at most each moment. Collective.
-
-        Args:
-            moment: [m] int64, the same on all ranks.
-
-        Returns:
-            [m] int64.
-        """
+        """Returns how many nodes of all ranks have a time of at most each moment [m], which is the
+        same on all ranks. Collective."""
         own = torch.searchsorted(self.time, moment, right=True)
         return comm.all_reduce(own, MessageKind.PARTITION)
 
@@ -95,17 +89,12 @@ def _slice_of(keys: Tensor, splitters: Tensor) -> Tensor:
 
 
 def first_times_of_part(part: Part, comm: Communicator, times: Times) -> Mapping[Group, Tensor]:
-    """Returns the time from which each of a rank's nodes exists. Collective.
+    """Returns the time from which each of a rank's nodes exists: by group of nodes that has times,
+    [n_t] int64 by row of the type. Collective.
 
     Nodes with times exist from theirs. Where edges have times, the earliest of the edges from a
-    node are sent to its owner, in rounds. They count as `MessageKind.PARTITION`.
-
-    Args:
-        times: the times of the rank's own rows: those of nodes by row of their type, those of edges
-            by position in their relation's in-edges.
-
-    Returns:
-        By group of nodes that has times, [n_t] int64 by row of the type.
+    node are sent to its owner, in rounds, which count as `MessageKind.PARTITION`. ``times``: of the
+    rank's own rows; those of edges by position in their relation's in-edges.
     """
     if times.level is TimeLevel.NODE:
         return times.by_group

@@ -30,21 +30,14 @@ from pyg_batchgnn.store.times import (
 )
 from pyg_batchgnn.types import Group
 
-# Times ############################################################################################
-
-
 _HEADER = Header(MessageKind.PARTITION)
-#: Bytes of a node's id or position, and of a time.
-_ID_BYTES, _TIME_BYTES = 8, 8
-_NONE = torch.empty(0, dtype=torch.int64)
+_ROW_BYTES = 8 + 8  # of a node's id or position and of a time
 
 
 @dataclass(frozen=True, eq=False)
 class PartTimes:
-    """The times of a partitioned graph. All methods are collective.
-
-    What comes from other ranks comes in bounded pieces and counts as `MessageKind.PARTITION`.
-    """
+    """The times of a partitioned graph. All methods are collective. What comes from other ranks
+    comes in bounded pieces and counts as `MessageKind.PARTITION`."""
 
     store: DistFeatureStore  # the attributes of the partitioned graph
     # The times of the rank's own rows. Those of edges are by position in the rank's in-edges of
@@ -53,45 +46,39 @@ class PartTimes:
 
     @classmethod
     def of(cls, store: DistFeatureStore, name: str) -> PartTimes:
-        """Finds the times in the attribute ``name`` and checks them.
-
-        Raises:
-            TypeError, ValueError: as `Times.of`; ValueError on all ranks if on one.
-        """
+        """Finds the times in the attribute ``name`` and checks them. ValueError on all ranks if on
+        one."""
         found, rows = own_attribute(store, name), store.part.rows_by_group
         return cls(store, on_all_ranks(store.comm, lambda: Times.of(name, found, rows)))
 
     def orders(self, sortedness: Sortedness) -> tuple[TimeOrder | None, ...]:
-        """Returns the time order of the own in-edges of each relation; None without times.
-
-        Args:
-            sortedness: the user's word about the order of edges. A rank checks it for its own
-                in-edges, which hold all neighbours of its nodes. Nothing else depends on it.
-
-        Raises:
-            ValueError: edges are promised to be sorted, and are not; on all ranks if on one.
-        """
+        """Returns the time order of the own in-edges of each relation; None without times. A rank
+        checks the user's promise for its own in-edges, which hold all neighbours of its nodes;
+        ValueError on all ranks if on one."""
         part, name = self.store.part, self.own.name
-        own, of_sources = _edge_times(part, self.own), _source_times(self.store, self.own)
-        timed = {number: later_of(own.get(number), of_sources.get(number)) for number in {*own, *of_sources}}
-        found = {number: time for number, time in timed.items() if time is not None}
+        of_sources = _source_times(self.store, self.own)
+        found = [
+            later_of(self.own.by_group.get(group), of_sources.get(number))
+            for number, group in enumerate(part.schema.edge_groups)
+        ]
+
+        def check() -> None:
+            for number, time in enumerate(found):
+                if time is not None:
+                    edges, relation = part.relations[number], part.schema.relations[number]
+                    check_promise(name, relation, edges, time, by_target=_is_by_target(part, number))
+
         if sortedness is Sortedness.PROMISED:
-            on_all_ranks(self.store.comm, lambda: _check_promises(part, name, found))
+            on_all_ranks(self.store.comm, check)
         return tuple(
-            shared_order(name, edges, found[number]) if number in found else None
-            for number, edges in enumerate(part.relations)
+            None if time is None else shared_order(name, edges, time)
+            for edges, time in zip(part.relations, found, strict=True)
         )
 
     def of_inputs(self, nodes: Mapping[Group, Tensor]) -> SeedTimes:
-        """Returns the own times of nodes that all ranks name, whoever owns them.
-
-        Args:
-            nodes: by group, [n] int64 original ids, the same on all ranks.
-
-        Raises:
-            ValueError: nodes of a type have no time.
-            AgreementError: the nodes are others on another rank.
-        """
+        """Returns the own times of nodes that all ranks name by original ids [n] int64, whoever
+        owns them. Raises ValueError if nodes of a type have no time, AgreementError if another rank
+        names others."""
         for group in nodes:
             self.own.check_seeds(group)
         node = {group: ids.unique() for group, ids in nodes.items()}
@@ -115,11 +102,6 @@ class SeedTimes:
         return self.time[group][torch.searchsorted(self.node[group], node)]
 
 
-def _edge_times(part: Part, times: Times) -> dict[int, Tensor]:
-    groups = enumerate(part.schema.edge_groups)
-    return {number: times.by_group[group] for number, group in groups if group in times.by_group}
-
-
 def _source_times(store: DistFeatureStore, times: Times) -> dict[int, Tensor]:
     part, schema = store.part, store.part.schema
     found: dict[int, Tensor] = {}
@@ -136,18 +118,12 @@ def _source_times(store: DistFeatureStore, times: Times) -> dict[int, Tensor]:
 
 def _read(store: DistFeatureStore, name: str, group: Group, node: Tensor) -> Tensor:
     """Returns the times [n] int64 of nodes with ascending internal ids. Collective."""
-    reader, pieces = store.reader({group: Columns([name])}), [_NONE]
-    for rows in own_rounds(store.comm, node.numel(), _ID_BYTES + _TIME_BYTES):
+    reader, pieces = store.reader({group: Columns([name])}), [torch.empty(0, dtype=torch.int64)]
+    for rows in own_rounds(store.comm, node.numel(), _ROW_BYTES):
         request = RowRequest(node[rows.start : rows.stop])
         block = reader.read({group: request}, _HEADER).blocks[group]
         pieces.append(block.attributes[name].reshape(-1))
     return torch.cat(pieces)
-
-
-def _check_promises(part: Part, name: str, times: Mapping[int, Tensor]) -> None:
-    for number, time in times.items():
-        edges, relation = part.relations[number], part.schema.relations[number]
-        check_promise(name, relation, edges, time, by_target=_is_by_target(part, number))
 
 
 def _is_by_target(part: Part, relation: int) -> bool:
@@ -165,29 +141,18 @@ def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor)
     part, time = store.part, torch.empty_like(node)
     own = OwnRowFinder(part).find(part.schema.node_groups.index(group), node)
     mine = torch.stack([own.position, times.by_group[group][own.row]], dim=1)
-    for rows in own_rounds(store.comm, len(mine), _ID_BYTES + _TIME_BYTES):
+    for rows in own_rounds(store.comm, len(mine), _ROW_BYTES):
         received = store.comm.all_gather(mine[rows.start : rows.stop], _HEADER).rows
         time[received[:, 0]] = received[:, 1]
     return time
 
 
-# Weights ##########################################################################################
-
-
 def own_sums(
     store: DistFeatureStore, name: str, orders: Sequence[TimeOrder | None]
 ) -> tuple[WeightSums | None, ...]:
-    """Returns the sums of the weights of a rank's own in-edges by relation; None without weights.
-
-    It is collective. The weights lie with the edges, so nothing is fetched.
-
-    Args:
-        name: the attribute that holds the weights.
-        orders: by relation the time order, in which sums are then taken, or None.
-
-    Raises:
-        TypeError, ValueError: as `sum_weights`; ValueError on all ranks if on one.
-    """
+    """Returns the sums of the weights of a rank's own in-edges by relation, in its time order if
+    there is one; None without weights. Collective; nothing is fetched. ValueError on all ranks if
+    on one."""
     part, found = store.part, own_attribute(store, name)
     check_has_edges(name, found)
 
@@ -203,9 +168,6 @@ def own_sums(
     return on_all_ranks(store.comm, sums)
 
 
-# Own rows #########################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class OwnRows:
     """The nodes of a list that are among some nodes of their type, such as a rank's own ones."""
@@ -216,18 +178,15 @@ class OwnRows:
 
 
 class OwnRowFinder:
-    """Finds a rank's own nodes by original id, without an exchange.
-
-    The nodes of a type are sorted at most once.
-    """
+    """Finds a rank's own nodes by original id, without an exchange. The nodes of a type are sorted
+    at most once."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
         self._sorted: dict[int, SortedNodes] = {}
 
     def find(self, node_type: int, nodes: Tensor) -> OwnRows:
-        """Finds those nodes of a list that the rank owns. ``nodes``: [n] int64 original ids, in any
-        order."""
+        """Finds those nodes of a list [n], in any order, that the rank owns."""
         if node_type not in self._sorted:
             self._sorted[node_type] = SortedNodes.of(self._part.original_ids(node_type))
         return self._sorted[node_type].find(nodes)
@@ -261,24 +220,18 @@ class SortedNodes:
         return OwnRows(position, row if self.order is None else self.order[row], missing)
 
 
-# Own attributes ###################################################################################
-
-
 T = TypeVar("T")
 
 
 def own_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
-    """Returns a rank's own rows of an attribute, by group; groups without it are left out. Nodes
-    are in the order of the part, edges in the order of its in-edges."""
+    """Returns a rank's own rows of an attribute, by group that has it, in the order of the part and
+    of its in-edges."""
     return {group: tables[name] for group, tables in store.own.attributes.items() if name in tables}
 
 
 def on_all_ranks(comm: Communicator, work: Callable[[], T]) -> T:
-    """Does work that may find wrong values. Collective.
-
-    Raises:
-        ValueError: on all ranks if on one, with the text of the first.
-    """
+    """Does work that may find wrong values. Collective. Raises ValueError on all ranks if on one,
+    with the text of the first."""
 
     def error(problems: Mapping[int, str]) -> ValueError:
         rank, text = next(iter(problems.items()))

@@ -20,9 +20,6 @@ from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.store.graph import CscGraph, TypedGraph
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, Relation, RowKind, Schema
 
-# Graphs ###########################################################################################
-
-
 _HETERO = (
     "this takes a homogeneous graph, but data is heterogeneous; give a homogeneous Data, for instance "
     "data.to_homogeneous()"
@@ -30,14 +27,8 @@ _HETERO = (
 
 
 def graph_from_pyg(data: Any) -> CscGraph:
-    """Returns the graph of a homogeneous ``Data`` or of a ``(FeatureStore, GraphStore)`` pair.
-
-    See `typed_graph_from_pyg`.
-
-    Raises:
-        NotImplementedError: a heterogeneous graph.
-        TypeError, ValueError, IndexError: there is no graph, or its arrays do not fit together.
-    """
+    """Returns the graph of a homogeneous ``Data`` or of a ``(FeatureStore, GraphStore)`` pair, as
+    `typed_graph_from_pyg` does. Raises NotImplementedError for a heterogeneous graph."""
     if is_typed(data):
         raise NotImplementedError(_HETERO)
     return CscGraph(typed_graph_from_pyg(data).relations[0])
@@ -53,10 +44,8 @@ def typed_graph_from_pyg(data: Any) -> TypedGraph:
 
     Types and relations are in the order of ``data.metadata()``. Edges are given as ``edge_index``
     or ``adj_t``. Edges that are by destination already are used where they lie; others are sorted
-    once, by counting.
-
-    Raises:
-        TypeError, ValueError, IndexError: there is no graph, or its arrays do not fit together.
+    once, by counting. Raises TypeError, ValueError or IndexError if there is no graph, or its
+    arrays do not fit together.
     """
     if isinstance(data, HeteroData):
         return _from_hetero_data(data)
@@ -117,9 +106,6 @@ def _schema_of(data: HeteroData) -> Schema:
                     f"data[{name!r}].num_nodes"
                 )
     return Schema(tuple(node_types), tuple(edge_types))
-
-
-# Edges of a Data or HeteroData ####################################################################
 
 
 @contextlib.contextmanager
@@ -195,8 +181,6 @@ def in_edges_of_layout(
     return _shared_copy(ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources))
 
 
-# Edges of a graph store ###########################################################################
-
 # A graph by destination from PyG's remote stores.
 #
 # The order of types is the one in which the stores name them: node types with attributes first,
@@ -244,10 +228,19 @@ def read_graph_store(features: Any, graph: GraphStore) -> TypedGraph:
     if not attrs:
         raise ValueError("the graph store holds no edges: put some with put_edge_index")
     if not is_typed_pair(graph):
-        return _homogeneous(_Edges.of(graph, attrs))
+        edges = _Edges.of(graph, attrs)
+        sizes = [size for size in (edges.num_nodes(0), edges.num_nodes(1)) if size is not None]
+        if not sizes:
+            fact = "the graph store does not say how many nodes there are"
+            raise ValueError(f"{fact}: give size to put_edge_index")
+        nodes = max(sizes)
+        return TypedGraph(HOMOGENEOUS, (nodes,), (edges.in_edges(nodes, nodes),))
     by_relation: dict[Relation, list[EdgeAttr]] = {}
     for attr in attrs:
-        by_relation.setdefault(_relation_of(attr), []).append(attr)
+        if attr.edge_type is None:
+            fact = "the graph store holds edges with and without an edge type"
+            raise ValueError(f"{fact}: give all of them one")
+        by_relation.setdefault(tuple(attr.edge_type), []).append(attr)
     held = {relation: _Edges.of(graph, attrs) for relation, attrs in by_relation.items()}
     counts = _count_nodes(features, held)
     relations = []
@@ -255,21 +248,6 @@ def read_graph_store(features: Any, graph: GraphStore) -> TypedGraph:
         with named(relation):
             relations.append(edges.in_edges(counts[relation[0]], counts[relation[2]]))
     return TypedGraph(Schema(tuple(counts), tuple(held)), tuple(counts.values()), tuple(relations))
-
-
-def _homogeneous(edges: _Edges) -> TypedGraph:
-    sizes = [size for size in (edges.num_nodes(0), edges.num_nodes(1)) if size is not None]
-    if not sizes:
-        raise ValueError("the graph store does not say how many nodes there are: give size to put_edge_index")
-    nodes = max(sizes)
-    return TypedGraph(HOMOGENEOUS, (nodes,), (edges.in_edges(nodes, nodes),))
-
-
-def _relation_of(attr: EdgeAttr) -> Relation:
-    if attr.edge_type is None:
-        raise ValueError("the graph store holds edges with and without an edge type: give all of them one")
-    source, name, target = attr.edge_type
-    return source, name, target
 
 
 def _count_nodes(features: FeatureStore, held: Mapping[Relation, _Edges]) -> dict[str, int]:
@@ -311,8 +289,6 @@ def stored_rows(features: FeatureStore, attrs: Sequence[Any]) -> set[int]:
     return sizes
 
 
-# Edges that loaders share #########################################################################
-
 # A loader is made of the user's data alone, and does not know of others. The edges that it makes
 # are held here for as long as some loader uses them. The next loader takes them if its own are
 # equal. So a change of the data between two loaders is seen.
@@ -325,7 +301,7 @@ def _shared_copy(edges: InEdges) -> InEdges:
     indices = edges.indices
     key = (edges.num_targets, edges.num_edges, indices.dtype, int(indices.sum()))
     held = _edges.get(key)
-    if held is not None and _are_equal(held, edges):
+    if held is not None and all(map(_are_equal, _arrays(held), _arrays(edges))):
         return held
     _edges[key] = edges
     return edges
@@ -333,50 +309,37 @@ def _shared_copy(edges: InEdges) -> InEdges:
 
 def _shared_in_place(edges: InEdges) -> InEdges:
     """Returns held edges that lie in the same memory, unchanged, else these of the user's."""
-    return _edges.setdefault(tuple(None if one is None else _place(one) for one in _arrays(edges)), edges)
+    places = [
+        (one.data_ptr(), 0 if one.is_inference() else one._version, one.numel(), one.dtype)
+        for one in _arrays(edges)
+        if one is not None
+    ]
+    return _edges.setdefault(tuple(places), edges)
 
 
 def _arrays(edges: InEdges) -> tuple[Tensor, Tensor, Tensor | None]:
     return edges.indptr, edges.indices, edges.edge_ids
 
 
-def _place(array: Tensor) -> tuple[int, int, int, torch.dtype]:
-    version = 0 if array.is_inference() else array._version
-    return array.data_ptr(), version, array.numel(), array.dtype
-
-
-def _are_equal(one: InEdges, other: InEdges) -> bool:
-    for a, b in zip(_arrays(one), _arrays(other), strict=True):
-        if (a is None) != (b is None) or (a is not None and b is not None and not torch.equal(a, b)):
-            return False
-    return True
-
-
-# Attributes #######################################################################################
+def _are_equal(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other or (one is not None and other is not None and torch.equal(one, other))
 
 
 def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
     """Returns the attribute ``name`` of every group of nodes or edges that has it, with all rows.
-
-    Args:
-        data: a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair.
-
-    Raises:
-        ValueError: a ``Data`` has the attribute, but not one row per node or per edge.
-    """
+    Raises ValueError if a ``Data`` has the attribute, but not one row per node or per edge."""
     if isinstance(data, HeteroData):
-        return _of_hetero_data(data, name, graph.schema)
+        groups = [*graph.schema.node_groups, *graph.schema.edge_groups]
+        return {group: _tensor(data[group.name][name]) for group in groups if name in data[group.name]}
     if isinstance(data, Data):
         return _of_data(data, name)
     return _of_store(data[0], name, graph)
 
 
 def weight_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
-    """Returns an attribute that holds weights of edges, by group.
-
-    In a graph without types that has as many edges as nodes, PyG calls an attribute one of nodes
-    unless its name says otherwise. Weights belong to the edges, whatever their name.
-    """
+    """Returns an attribute that holds weights of edges, by group. In a graph without types that has
+    as many edges as nodes, PyG calls an attribute one of nodes unless its name says otherwise.
+    Weights belong to the edges, whatever their name."""
     found = attribute_by_group(data, name, graph)
     is_clear = graph.schema.has_names or graph.num_nodes[0] != graph.num_edges
     if is_clear or EDGES in found or NODES not in found:
@@ -399,11 +362,6 @@ def _of_data(data: Data, name: str) -> dict[Group, Tensor]:
         f"{name!r} {found} in a graph of {data.num_nodes} nodes and {data.num_edges} edges; give one value "
         f"for each node or for each edge"
     )
-
-
-def _of_hetero_data(data: HeteroData, name: str, schema: Schema) -> dict[Group, Tensor]:
-    groups = [*schema.node_groups, *schema.edge_groups]
-    return {group: _tensor(data[group.name][name]) for group in groups if name in data[group.name]}
 
 
 def _of_store(features: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
@@ -431,15 +389,10 @@ def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
     return Group(kind, attr.group_name)
 
 
-# Groups of attributes #############################################################################
-
-
 class AttributeGroups:
-    """Finds the group of each attribute of a feature store.
-
-    A store without types may hold attributes of edges under the name of the nodes. The number of
-    rows tells them apart, as in a ``Data``.
-    """
+    """Finds the group of each attribute of a feature store. A store without types may hold
+    attributes of edges under the name of the nodes. The number of rows tells them apart, as in a
+    ``Data``."""
 
     def __init__(self, features: FeatureStore, graph: TypedGraph) -> None:
         self._features, self._graph = features, graph

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,17 +35,10 @@ _Requests = list[RowRequest]
 
 
 class RowReader:
-    """Reads attributes of nodes and edges. All ranks read the same ones.
-
-    A message has the ids of one group after the other. With several groups of nodes or of edges,
-    a message that asks for rows begins with the number of rows of each group.
-
-    Args:
-        shards: the shards that can be read here, by rank; this rank's own among them.
-
-    Raises:
-        KeyError: the graph has no such group.
-    """
+    """Reads attributes of nodes and edges, the same on all ranks. A message has the ids of one
+    group after the other. With several groups of nodes or of edges, a request begins with the
+    number of rows of each group. ``shards``: those that can be read here, by rank; this rank's own
+    among them."""
 
     def __init__(
         self,
@@ -77,15 +71,14 @@ class RowReader:
     def read(
         self, wanted: Mapping[Group, RowRequest], header: Header, room: Mapping[Group, int] | None = None
     ) -> Rows:
-        """Reads rows. Collective, two rounds.
-
-        Args:
-            wanted: the rows, by group, in ascending order of ``node``; no rows of groups that are
-                left out.
-            room: by group, the number of rows that a block has behind the requested ones, for the
-                caller to fill.
-        """
-        requests = self._by_owner(wanted)
+        """Reads rows, by group and in ascending order of ``node``. Collective, two rounds.
+        ``room``: by group, the number of rows that a block has behind the requested ones, for the
+        caller to fill."""
+        by_group = [
+            wanted.get(group, nothing).split(self.book, self._types[group])
+            for group, nothing in zip(self._groups, self._nothing, strict=True)
+        ]
+        requests = [list(of_rank) for of_rank in zip(*by_group, strict=True)]
         away = [self._nothing if rank in self._shards else request for rank, request in enumerate(requests)]
         asked = self._exchange_requests(away, header)
         answers = self._exchange_rows(asked, away, header)
@@ -96,15 +89,6 @@ class RowReader:
         self._fill(blocks, requests, answers)
         fetched = {group: sum(len(request[at]) for request in away) for at, group in enumerate(self._groups)}
         return Rows(dict(zip(self._groups, blocks, strict=True)), fetched)
-
-    # Requests ####################################################################################
-
-    def _by_owner(self, wanted: Mapping[Group, RowRequest]) -> list[_Requests]:
-        by_group = [
-            wanted.get(group, nothing).split(self.book, self._types[group])
-            for group, nothing in zip(self._groups, self._nothing, strict=True)
-        ]
-        return [list(requests) for requests in zip(*by_group, strict=True)]
 
     def _exchange_requests(self, away: Sequence[_Requests], header: Header) -> list[_Requests]:
         """Returns what each rank wants of this one."""
@@ -135,35 +119,29 @@ class RowReader:
             if not size:
                 requests.append(nothing)
                 continue
-            columns = self._shards[self.comm.rank].index[group].id_columns
+            columns = 1 if group.is_node else 2
             requests.append(RowRequest(*message[at : at + columns * size].split([size] * columns)))
             at += columns * size
         return requests
-
-    # Answers #####################################################################################
 
     def _exchange_rows(
         self, asked: Sequence[_Requests], away: Sequence[_Requests], header: Header
     ) -> list[Tensor]:
         """Answers the other ranks. Returns the bytes that came from each rank."""
+        shard, tables = self._shards[self.comm.rank], self._tables[self.comm.rank]
         sizes = [self._bytes(requests) for requests in asked]
         counts = list(map(sum, sizes))
         packed = ops.empty((sum(counts),), torch.uint8)
         for requests, out, each in zip(asked, packed.split(counts), sizes, strict=True):
-            self._pack(requests, out.split(each))
+            for at, (request, piece) in enumerate(zip(requests, out.split(each), strict=True)):
+                if len(request):
+                    self._formats[at].pack(tables[at], shard.find(self._groups[at], request), piece)
         items = [sum(map(len, requests)) for requests in asked]
         received = self.comm.exchange(packed, counts, header, ops.empty, items)
         return list(received.rows.split([sum(self._bytes(requests)) for requests in away]))
 
     def _bytes(self, requests: _Requests) -> list[int]:
         return [form.wire_bytes * len(request) for form, request in zip(self._formats, requests, strict=True)]
-
-    def _pack(self, requests: _Requests, pieces: Sequence[Tensor]) -> None:
-        """Writes the rows that another rank asked for, those of each group to its piece."""
-        shard, tables = self._shards[self.comm.rank], self._tables[self.comm.rank]
-        for at, (request, piece) in enumerate(zip(requests, pieces, strict=True)):
-            if len(request):
-                self._formats[at].pack(tables[at], shard.find(self._groups[at], request), piece)
 
     def _fill(
         self, blocks: Sequence[RowBlock], requests: Sequence[_Requests], answers: Sequence[Tensor]
@@ -201,13 +179,8 @@ def write_rows(
     request: RowRequest,
     rows: Tensor,
 ) -> None:
-    """Sends rows to their owners, who write them. Collective.
-
-    Args:
-        group, name: the attribute that is written.
-        request: the k rows, in any order, with internal ids of nodes.
-        rows: [k, ...] of the attribute's type.
-    """
+    """Sends rows [k, ...] of an attribute to their owners, who write them. Collective. ``request``:
+    the k rows, in any order, with internal ids of nodes."""
     owner = part.book.owner(request.node)
     order = torch.argsort(owner, stable=True)
     counts = torch.bincount(owner, minlength=comm.size).tolist()
@@ -215,14 +188,7 @@ def write_rows(
     node, *edge = comm.exchange(ids, counts, _WRITE).rows.unbind(1)
     values = comm.exchange(rows[order].contiguous(), counts, _WRITE).rows
     row = own.find(group, RowRequest(node - part.nodes_of(part.schema.type_of_rows(group)).start, *edge))
-    last = _last_of_each(row)
+    # The last of each: the first of each, from the end.
+    last = len(row) - 1 - torch.from_numpy(np.unique(row.flip(0).numpy(), return_index=True)[1])
     own.attributes[group][name][row[last]] = values[last]
     comm.barrier(_WRITE)  # ranks of this host may read the table from here on
-
-
-def _last_of_each(values: Tensor) -> Tensor:
-    order = torch.argsort(values, stable=True)
-    ascending = values[order]
-    is_last = torch.ones(values.numel(), dtype=torch.bool)
-    is_last[:-1] = ascending[1:] != ascending[:-1]
-    return order[is_last]

@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -16,11 +15,8 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, RowLayout
 from pyg_batchgnn.data import converted
 from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCounters, are_mapped
-from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook, share_arrays
 from pyg_batchgnn.types import Group
-
-# Tables in files ##################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,19 +33,16 @@ class FileRows:
         return torch.frombuffer(bytearray(text), dtype=torch.uint8)
 
     @classmethod
-    def at(cls, place: Tensor) -> FileRows:
-        """Opens the table that `place` names. Raises OSError if the file cannot be read here."""
+    def at(cls, place: Tensor, like: Tensor) -> FileRows:
+        """Opens the table that `place` names, with the scales and offsets of ``like``, if it has
+        any. Raises OSError if the file cannot be read here."""
         table = DiskTable.from_json(json.loads(bytes(place.tolist())))
-        return cls(table.map(), DiskReader(table))
-
-    def like(self, table: Tensor) -> FileRows:
-        """Returns the same rows with the scales and offsets of a table, if it has any."""
-        return replace(self, table=ops.rows_like(table, self.table))
+        return cls(ops.rows_like(like, table.map()), DiskReader(table))
 
     def put(self, out: Tensor, index: Tensor) -> None:
         """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or to its bytes [n,
-        bytes], which may have gaps between rows. Raises OSError if the file cannot be read; it
-        names the byte."""
+        bytes], which may have gaps between rows. Raises an OSError that names the byte if the file
+        cannot be read."""
         table = self.reader.table
         row, place = index.to(torch.int64), None
         if not ops.is_ascending(row):
@@ -62,23 +55,18 @@ class FileRows:
             ops.put_rows(out, _bytes_of(to))
 
 
-# Shards ###########################################################################################
-
 #: Names of a shard's arrays in shared memory: by group the original ids, the index and the tables.
 _ORIGINAL, _INDEX, _TABLE, _DISK = "original", "index", "table", "disk"
 
 
 @dataclass(frozen=True, eq=False)
 class LocalShard:
-    """The attributes of one part.
-
-    Tables of codes are `QuantizedTensor`s. Their codes are what lies in shared memory, is read from
-    files and travels.
-    """
+    """The attributes of one part. Int8-quantised tables are `QuantizedTensor`s. Their codes are
+    what lies in shared memory, is read from files and travels."""
 
     original: dict[Group, Tensor]  # by group of nodes, [n_t] ``book.id_dtype``, original ids
     attributes: dict[Group, dict[str, Tensor]]  # by group and name, [rows, ...] each
-    index: dict[Group, RowIndex]  # by group, the index that finds its rows
+    index: dict[Group, EdgeIndex]  # by group of edges, the index that finds its rows
     disk: tuple[FileRows, ...] = ()  # the tables among them whose rows are read from their files
 
     def block(self, group: Group, columns: Columns) -> RowBlock:
@@ -91,22 +79,21 @@ class LocalShard:
 
     def find(self, group: Group, request: RowRequest) -> Tensor:
         """Returns the positions of rows in the tables of a group."""
-        return self.index[group].find(request)
+        return request.node if group.is_node else self.index[group].find(request)
 
     def with_attribute(self, group: Group, name: str, table: Tensor) -> LocalShard:
         """Returns the shard with one more attribute, without a copy."""
         return replace(self, attributes={**self.attributes, group: {**self.attributes[group], name: table}})
 
     def arrays(self) -> dict[str, Tensor]:
-        """Returns all arrays, under names by which `like` makes a shard of them again.
-
-        A table whose rows are read from its file is a text that says where it lies.
-        """
+        """Returns all arrays, under names by which `like` makes a shard of them again. A table
+        whose rows are read from its file is a text that says where it lies."""
         found = {}
         for at, (group, tables) in enumerate(self.attributes.items()):
-            if group in self.original:
+            if group.is_node:
                 found[f"{at}/{_ORIGINAL}"] = self.original[group]
-            found |= {f"{at}/{_INDEX}/{name}": array for name, array in self.index[group].arrays.items()}
+            else:
+                found |= {f"{at}/{_INDEX}/{name}": array for name, array in vars(self.index[group]).items()}
             for name, table in tables.items():
                 disk = next((rows for rows in self.disk if rows.table is table), None)
                 if disk is None:
@@ -117,44 +104,25 @@ class LocalShard:
 
     def like(self, arrays: Mapping[str, Tensor]) -> LocalShard:
         """Makes a shard of the same groups from its `arrays`. Scales and offsets are this one's."""
-
-        def named(at: int, what: str) -> dict[str, Tensor]:
-            prefix = f"{at}/{what}/"
-            return {
-                name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)
-            }
-
-        groups = list(enumerate(self.attributes))
-
-        def tables(group: Group, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            return {name: ops.rows_like(self.attributes[group][name], one) for name, one in found.items()}
-
-        disk = {
-            group: {
-                name: FileRows.at(place).like(self.attributes[group][name])
-                for name, place in named(at, _DISK).items()
-            }
-            for at, group in groups
-        }
-        return LocalShard(
-            {group: arrays[f"{at}/{_ORIGINAL}"] for at, group in groups if group in self.original},
-            {
-                group: tables(group, named(at, _TABLE))
-                | {name: rows.table for name, rows in disk[group].items()}
-                for at, group in groups
-            },
-            {group: type(self.index[group])(**named(at, _INDEX)) for at, group in groups},
-            tuple(rows for by_name in disk.values() for rows in by_name.values()),
-        )
+        shard = LocalShard({}, {}, {})
+        disk: list[FileRows] = []
+        for at, (group, tables) in enumerate(self.attributes.items()):
+            held = _below(arrays, f"{at}/{_TABLE}/")
+            places = _below(arrays, f"{at}/{_DISK}/")
+            files = {name: FileRows.at(place, tables[name]) for name, place in places.items()}
+            shard.attributes[group] = {name: ops.rows_like(tables[name], one) for name, one in held.items()}
+            shard.attributes[group] |= {name: rows.table for name, rows in files.items()}
+            disk += files.values()
+            if group.is_node:
+                shard.original[group] = arrays[f"{at}/{_ORIGINAL}"]
+            else:
+                shard.index[group] = EdgeIndex(**_below(arrays, f"{at}/{_INDEX}/"))
+        return replace(shard, disk=tuple(disk))
 
     def on_disk(self, budget: int) -> LocalShard:
-        """Returns the shard with tables left in their files, so that the others fit a budget.
-
-        Only tables that are mapped from files can be left there, and the smallest are held.
-
-        Args:
-            budget: bytes for the tables that are mapped.
-        """
+        """Returns the shard with tables left in their files, so that the others fit a budget in
+        bytes. Only tables that are mapped from files can be left there, and the smallest are
+        held."""
         every = [table for tables in self.attributes.values() for table in tables.values()]
         mapped = [
             (table, place)
@@ -167,10 +135,14 @@ class LocalShard:
         return replace(self, disk=tuple(FileRows(table, DiskReader(place)) for table, place in left))
 
 
+def _below(arrays: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
     """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``). The part's
-    tables are used where they lie, unless ``floats`` converts floating-point attributes. Codes stay
-    codes, and are decoded into ``floats``."""
+    tables are used where they lie, unless ``floats`` converts floating-point attributes.
+    Int8-quantised ones stay so, and are decoded into ``floats``."""
 
     part.check()
     schema = part.schema
@@ -186,21 +158,19 @@ def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
         group: {name: rows(table) for name, table in part.attributes.get(group, {}).items()}
         for group in (*schema.node_groups, *schema.edge_groups)
     }
-    original, index = dict[Group, Tensor](), dict[Group, RowIndex]()
-    for number, group in enumerate(schema.node_groups):
-        original[group] = part.original_ids(number).to(part.book.id_dtype)
-        index[group] = NodeIndex()
+    original = {
+        group: part.original_ids(number).to(part.book.id_dtype)
+        for number, group in enumerate(schema.node_groups)
+    }
+    for group, ids in original.items():
         for name, split in part.splits.get(group, {}).items():
-            attributes[group].setdefault(f"{name}_mask", _mask(len(original[group]), split))
-    for group, edges in zip(schema.edge_groups, part.relations, strict=True):
-        index[group] = EdgeIndex.of(edges) if attributes[group] else EdgeIndex()
+            mask = torch.zeros(len(ids), dtype=torch.bool).index_fill_(0, split.long(), True)
+            attributes[group].setdefault(f"{name}_mask", mask)
+    index = {
+        group: EdgeIndex(edges.indptr, edges.explicit_edge_ids()) if attributes[group] else EdgeIndex()
+        for group, edges in zip(schema.edge_groups, part.relations, strict=True)
+    }
     return LocalShard(original, attributes, index)
-
-
-def _mask(count: int, index: Tensor) -> Tensor:
-    mask = torch.zeros(count, dtype=torch.bool)
-    mask[index] = True
-    return mask
 
 
 def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
@@ -213,16 +183,11 @@ def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
     return {comm.rank: own} if alone else {rank: own.like(arrays) for rank, arrays in shared.items()}
 
 
-# Requests #########################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class RowRequest:
-    """Some rows of one group, the nodes of one type or the edges of one relation.
-
-    A rank owns the rows of its nodes and of their in-edges. So a node's row is found by the node's
-    id, and an edge's row by the edge's id among the in-edges of its destination.
-    """
+    """Some rows of one group, the nodes of one type or the edges of one relation. A rank owns the
+    rows of its nodes and of their in-edges. So a node's row is found by the node's id, and an
+    edge's row by the edge's id among the in-edges of its destination."""
 
     # [n] int64, the nodes themselves or the destinations of the edges. A reader takes ascending
     # internal ids; `split` gives rows of the owners' parts.
@@ -266,36 +231,6 @@ class Columns:
     original_ids: bool = False  # True if the original ids of nodes are read too
 
 
-# Indices ##########################################################################################
-
-
-class RowIndex(Protocol):
-    """Finds rows of one group in a shard."""
-
-    #: The numbers that a request has for each row.
-    id_columns: ClassVar[int]
-
-    def find(self, request: RowRequest) -> Tensor:
-        """Returns the positions [n] of rows in the group's tables, from the part's first node
-        on."""
-
-    @property
-    def arrays(self) -> dict[str, Tensor]:
-        """The arrays of the index, named as the constructor's arguments."""
-
-
-@dataclass(frozen=True)
-class NodeIndex:
-    id_columns: ClassVar[int] = 1
-
-    def find(self, request: RowRequest) -> Tensor:
-        return request.node
-
-    @property
-    def arrays(self) -> dict[str, Tensor]:
-        return {}
-
-
 @dataclass(frozen=True, eq=False)
 class EdgeIndex:
     """Finds the rows of edges, which lie in the order of the in-edges of the part's nodes."""
@@ -305,19 +240,9 @@ class EdgeIndex:
     #: [e] input ids of the edges, ascending for each node; empty where edges have no attributes
     edge_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
-    id_columns: ClassVar[int] = 2
-
-    @classmethod
-    def of(cls, in_edges: InEdges) -> EdgeIndex:
-        """Makes the index of some nodes' in-edges, which must be ascending by edge id."""
-        return cls(in_edges.indptr, in_edges.explicit_edge_ids())
-
     def find(self, request: RowRequest) -> Tensor:
-        """Finds edges by bisection among the in-edges of their destinations.
-
-        Raises:
-            IndexError: an edge is not among the in-edges of its destination.
-        """
+        """Finds edges by bisection among the in-edges of their destinations. Raises IndexError if
+        one is not there."""
         assert request.edge is not None
         row, edge = request.node.long(), request.edge.long()
         low, high = self.indptr[row], self.indptr[row + 1]
@@ -334,12 +259,6 @@ class EdgeIndex:
             )
         return low
 
-    @property
-    def arrays(self) -> dict[str, Tensor]:
-        return {"indptr": self.indptr, "edge_ids": self.edge_ids}
-
-
-# Blocks and bytes #################################################################################
 
 #: Makes a tensor from its shape and dtype.
 Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
@@ -386,15 +305,8 @@ class RowBlock:
 
 
 class RowFormat:
-    """Copies the rows of one group between blocks and bytes.
-
-    Args:
-        tables: some rows with the columns that are read; only their types and shapes matter.
-
-    Attributes:
-        wire_bytes: bytes of a row on the wire, padding included.
-        row_bytes: bytes of a row in a block.
-    """
+    """Copies the rows of one group between blocks and bytes. ``wire_bytes``: of a row on the wire,
+    padding included. ``row_bytes``: of a row in a block."""
 
     def __init__(self, tables: RowBlock) -> None:
         columns = tables.columns

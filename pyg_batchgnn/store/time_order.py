@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -23,15 +24,8 @@ class TimeOrder:
 
     @classmethod
     def of(cls, edges: InEdges, time: Tensor) -> TimeOrder:
-        """Orders the edges of a relation.
-
-        Args:
-            time: [E] int64, the time of each edge, in the order of ``edges.indices``. Where nodes
-                have times, that of the source.
-
-        Raises:
-            TypeError, ValueError: times that are not int64 or not one per edge.
-        """
+        """Orders the edges of a relation by ``time`` [E] int64, in the order of ``edges.indices``.
+        Where nodes have times, that of the source."""
         ops.check_vector("times", time, (torch.int64,))
         if time.numel() != edges.num_edges:
             raise ValueError(f"{time.numel()} times came for {edges.num_edges} edges; give one for each")
@@ -46,12 +40,6 @@ class TimeOrder:
         """Returns values of edges in this order. ``values``: [E], in the order of ``indices``."""
         return values if self.position.numel() == 0 else values[self.position]
 
-    def advise_huge_pages(self) -> TimeOrder:
-        """Asks for huge pages under the arrays, as sampling reads at random. Returns the object."""
-        for array in self.arrays:
-            ops.advise_huge_pages(array)
-        return self
-
     @property
     def arrays(self) -> tuple[Tensor, Tensor]:
         """The times and the positions, as the kernel takes them."""
@@ -59,8 +47,8 @@ class TimeOrder:
 
 
 def first_fall(edges: InEdges, time: Tensor) -> int | None:
-    """Returns the first position whose edge is older than the one before it in the same list.
-    ``time``: [E] int64, by position in ``edges``. None if every list ascends."""
+    """Returns the first position whose edge is older than the one before it in the same list; None
+    if every list ascends. ``time``: [E] int64, by position in ``edges``."""
     falls = time[1:] < time[:-1]
     starts = edges.indptr[1:-1]
     falls[starts[(starts > 0) & (starts < time.numel())] - 1] = False  # between two lists
@@ -70,13 +58,9 @@ def first_fall(edges: InEdges, time: Tensor) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class WeightSums:
-    """The prefix sums of the weights of every target's in-edges.
-
-    They are added in order and start anew at every list. So their bits depend on the list alone,
-    and not on the part of the graph that holds it.
-
-    Places are positions in the CSC, or in the time order if there is one.
-    """
+    """The prefix sums of the weights of every target's in-edges, by position in the CSC, or in the
+    time order if there is one. They are added in order and start anew at every list. So their bits
+    depend on the list alone, and not on the part of the graph that holds it."""
 
     sums: Tensor  # [E] float64, the sum of the weights of a list up to and including each place
     weight: Tensor  # [E] float64, the weight at each place
@@ -85,14 +69,8 @@ class WeightSums:
 
     @classmethod
     def of(cls, edges: InEdges, weight: Tensor) -> WeightSums:
-        """Sums weights.
-
-        Args:
-            weight: [E] weights by place, finite and not negative.
-
-        Raises:
-            ValueError: the weights of a target are too large to be added up.
-        """
+        """Sums weights [E], finite and not negative. Raises ValueError if those of a target are too
+        large to be added up."""
         weight = weight.to(torch.float64, copy=True)
         sums = ops.sum_lists(edges.indptr, weight)
         if not bool(torch.isfinite(sums).all()):
@@ -101,12 +79,6 @@ class WeightSums:
         if not bool((weight > 0).all()):
             positive = torch.cat([torch.zeros(1, dtype=torch.int64), (weight > 0).cumsum(0)])
         return cls(sums, weight, positive)
-
-    def advise_huge_pages(self) -> WeightSums:
-        """Asks for huge pages under the arrays, as sampling reads at random. Returns the object."""
-        for array in self.arrays:
-            ops.advise_huge_pages(array)
-        return self
 
     @property
     def arrays(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -119,12 +91,11 @@ class WeightSums:
         return sum(array.nbytes for array in self.arrays)
 
 
-# What loaders share ###############################################################################
-
 # A loader is made of the user's data alone, and does not know of others. What it makes is held here
 # for as long as some loader uses it. The next loader compares its own values with what is held, and
 # takes that if they are equal. So a change of the data between two loaders is seen.
 
+Made = TypeVar("Made", TimeOrder, WeightSums)
 #: By the edges that they belong to, then by the name of the attribute. Nothing is kept alive.
 _orders: weakref.WeakKeyDictionary[InEdges, weakref.WeakValueDictionary[str, TimeOrder]] = (
     weakref.WeakKeyDictionary()
@@ -134,12 +105,19 @@ _sums: weakref.WeakKeyDictionary[InEdges, weakref.WeakValueDictionary[tuple[str,
 )
 
 
+def _advised(made: Made) -> Made:
+    """Asks for huge pages under the arrays, as sampling reads at random."""
+    for array in made.arrays:
+        ops.advise_huge_pages(array)
+    return made
+
+
 def shared_order(name: str, edges: InEdges, time: Tensor) -> TimeOrder:
     """Returns the time order of edges by an attribute."""
     held = _orders.setdefault(edges, weakref.WeakValueDictionary())
     order = held.get(name)
     if order is None or not torch.equal(order.by_place(time), order.time):
-        order = held[name] = TimeOrder.of(edges, time).advise_huge_pages()
+        order = held[name] = _advised(TimeOrder.of(edges, time))
     return order
 
 
@@ -150,5 +128,5 @@ def shared_sums(name: str, edges: InEdges, order: TimeOrder | None, weight: Tens
     by_place = (weight if order is None else order.by_place(weight)).to(torch.float64)
     sums = held.get(key)
     if sums is None or not torch.equal(by_place, sums.weight):
-        sums = held[key] = WeightSums.of(edges, by_place).advise_huge_pages()
+        sums = held[key] = _advised(WeightSums.of(edges, by_place))
     return sums

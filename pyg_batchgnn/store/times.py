@@ -15,8 +15,6 @@ from pyg_batchgnn.store.graph import TypedGraph
 from pyg_batchgnn.store.time_order import TimeOrder, WeightSums, first_fall, shared_order, shared_sums
 from pyg_batchgnn.types import Group, Relation
 
-# Times ############################################################################################
-
 
 class TimeLevel(enum.Enum):
     """The rows that have a time."""
@@ -35,10 +33,8 @@ class Sortedness(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """The times of all nodes of some types, and of all edges of some relations.
-
-    An edge that has a time, and whose source has one too, is as late as the later of the two.
-    """
+    """The times of all nodes of some types, and of all edges of some relations. An edge that has a
+    time, and whose source has one too, is as late as the later of the two."""
 
     name: str  # the attribute's name
     level: TimeLevel  # which rows have a time
@@ -48,16 +44,8 @@ class Times:
 
     @classmethod
     def of(cls, name: str, found: Mapping[Group, Tensor], rows: Mapping[Group, int]) -> Times:
-        """Checks the attribute and finds out whose times it holds.
-
-        Args:
-            found: the attribute by group, with all rows.
-            rows: the number of rows of every group of the graph or part.
-
-        Raises:
-            ValueError: no group has the attribute, or a table has another number of rows.
-            TypeError: the times are not int64.
-        """
+        """Checks the attribute, given by group with all rows, and finds out whose times it holds.
+        ``rows``: the number of rows of every group of the graph or part."""
         levels = {TimeLevel.NODE if group.is_node else TimeLevel.EDGE for group in found}
         if not levels:
             raise ValueError(
@@ -68,11 +56,8 @@ class Times:
         return cls(name, levels.pop() if len(levels) == 1 else TimeLevel.BOTH, checked)
 
     def of_seeds(self, group: Group, node: Tensor) -> Tensor:
-        """Returns the seeds' own times, [S] int64.
-
-        Raises:
-            ValueError: nodes of this type have no time, so that ``input_time`` must say it.
-        """
+        """Returns the seeds' own times, [S] int64. Raises ValueError if nodes of this type have
+        none."""
         self.check_seeds(group)
         return self.by_group[group][node]
 
@@ -90,11 +75,8 @@ class Times:
             )
 
     def orders(self, graph: TypedGraph, sortedness: Sortedness) -> tuple[TimeOrder | None, ...]:
-        """Returns the time order of each relation; None where edges have no time.
-
-        Raises:
-            ValueError: edges are promised to be sorted, and are not.
-        """
+        """Returns the time order of each relation; None where edges have no time. Raises ValueError
+        if edges are promised to be sorted, and are not."""
         orders: list[TimeOrder | None] = []
         for number, edges in enumerate(graph.relations):
             time = self._of_edges(graph, number, edges)
@@ -123,8 +105,8 @@ def later_of(own: Tensor | None, of_source: Tensor | None) -> Tensor | None:
 
 
 def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *, by_target: bool) -> None:
-    """Raises ValueError unless edges are sorted as the user promises. ``by_target``: True if the
-    user's list of edges is sorted by target."""
+    """Raises ValueError unless edges are sorted as the user promises. ``by_target``: the user's
+    list of edges is sorted by target."""
     at = first_fall(edges, time) if by_target else None
     if by_target and at is None:
         return
@@ -145,23 +127,27 @@ def by_position(edges: InEdges, values: Tensor) -> Tensor:
 
 
 def _checked(name: str, group: Group, time: Tensor, rows: int) -> Tensor:
-    if not isinstance(time, Tensor):
-        raise TypeError(
-            f"times must be a tensor, but {name!r} of {group} is a {type(time).__name__}; use torch.tensor"
-        )
+    _check_tensor("times", name, group, time)
     if time.dtype is not torch.int64:
         raise TypeError(
             f"times must be torch.int64, but {name!r} of {group} is {time.dtype}; convert it once with "
             f".to(torch.int64), in a unit that keeps what matters (seconds as milliseconds, for instance)"
         )
-    if time.dim() == 0 or time.numel() != rows or time.size(0) != rows:
-        raise ValueError(
-            f"{name!r} of {group} has shape {list(time.shape)} for {rows} rows; give one time for each"
-        )
-    return time.detach().cpu().reshape(-1)
+    return _one_each("time", name, group, time, f"{rows} rows", rows)
 
 
-# Existence of nodes ###############################################################################
+def _check_tensor(what: str, name: str, group: Group, values: object) -> None:
+    if not isinstance(values, Tensor):
+        found = type(values).__name__
+        raise TypeError(f"{what} must be a tensor, but {name!r} of {group} is a {found}; use torch.tensor")
+
+
+def _one_each(what: str, name: str, group: Group, values: Tensor, wanted: str, rows: int) -> Tensor:
+    if values.dim() == 0 or values.numel() != rows or values.size(0) != rows:
+        shape = list(values.shape)
+        raise ValueError(f"{name!r} of {group} has shape {shape} for {wanted}; give one {what} for each")
+    return values.detach().cpu().reshape(-1)
+
 
 #: The time of nodes that have none: before all others.
 ALWAYS = torch.iinfo(torch.int64).min
@@ -171,11 +157,9 @@ NEVER = torch.iinfo(torch.int64).max
 
 def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
     """Returns the time from which each node exists, [N_t] int64 for each node type that has times.
-
     Nodes with times exist from theirs. If edges have times, another node exists from the earliest
     time of any timed edge at it, in either direction and under any relation. Nodes without a timed
-    edge exist always.
-    """
+    edge exist always."""
     if times.level is TimeLevel.NODE:
         return times.by_group
     schema = graph.schema
@@ -196,22 +180,11 @@ def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
     }
 
 
-# Weights ##########################################################################################
-
-
 def sum_weights(
     name: str, found: Mapping[Group, Tensor], graph: TypedGraph, orders: Sequence[TimeOrder | None]
 ) -> tuple[WeightSums | None, ...]:
-    """Returns the prefix sums of the weights of each relation; None where edges have no weight.
-
-    Args:
-        found: the attribute by group, with all rows; edges are by input edge id.
-        orders: by relation the time order, in which sums are then taken, or None.
-
-    Raises:
-        ValueError: no relation has the attribute, or a weight is negative or not finite.
-        TypeError: weights are no floating-point numbers.
-    """
+    """Returns the prefix sums of the weights of each relation, in its time order if there is one;
+    None where edges have no weight. ``found``: the attribute by group, by input edge id."""
     check_has_edges(name, found)
     sums: list[WeightSums | None] = []
     for group, edges, order in zip(graph.schema.edge_groups, graph.relations, orders, strict=True):
@@ -234,26 +207,14 @@ def check_has_edges(name: str, found: Collection[Group]) -> None:
 
 
 def checked_weight(name: str, group: Group, weight: Tensor, rows: int) -> Tensor:
-    """Returns the weights of a relation's edges, [rows].
-
-    Raises:
-        TypeError, ValueError: they are no floating-point numbers or not one for each edge, or one
-            is negative or not finite.
-    """
-    if not isinstance(weight, Tensor):
-        raise TypeError(
-            f"weights must be a tensor, but {name!r} of {group} is a {type(weight).__name__}; use "
-            f"torch.tensor"
-        )
+    """Returns the weights of a relation's edges, [rows] floating-point numbers, finite and not
+    negative."""
+    _check_tensor("weights", name, group, weight)
     if not weight.dtype.is_floating_point:
         raise TypeError(
             f"weights must be floating-point numbers, but {name!r} of {group} is {weight.dtype}; use .float()"
         )
-    if weight.dim() == 0 or weight.numel() != rows or weight.size(0) != rows:
-        raise ValueError(
-            f"{name!r} of {group} has shape {list(weight.shape)} for {rows} edges; give one weight for each"
-        )
-    weight = weight.detach().cpu().reshape(-1)
+    weight = _one_each("weight", name, group, weight, f"{rows} edges", rows)
     wrong = ~(torch.isfinite(weight) & (weight >= 0))
     if bool(wrong.any()):
         at = int(wrong.nonzero()[0])

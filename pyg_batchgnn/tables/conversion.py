@@ -35,8 +35,7 @@ class Conversion:
 
     Attributes:
         folder: the data folder.
-        nodes: the number of nodes by type.
-        edges: the number of edges by relation.
+        nodes, edges: their number by type and by relation.
         bad: how many rows of each table were set aside, by reason.
         training: the options of `batchgnn train` that name what is predicted.
         notes: what to know before training.
@@ -88,14 +87,12 @@ def apply(
 ) -> Conversion:
     """Converts new tables with the encoders that were fitted to others.
 
-    Columns of labels and of splits may be missing.
+    Columns of labels and of splits may be missing. The other arguments are those of `convert`.
 
     Args:
         model: a data folder that `convert` made.
         tables: a description, its file, or a folder of tables with the names that the description
             of the model has.
-
-    The others are those of `convert`.
 
     Raises:
         DatasetError: as `convert`, or the model's encoders are not those of the description.
@@ -153,9 +150,6 @@ def _tables(description: GraphDescription) -> dict[str, NodeTable | EdgeTable]:
         **{f"[nodes.{name}]": table for name, table in description.nodes.items()},
         **{f'[edges."{",".join(relation)}"]': table for relation, table in description.edges.items()},
     }
-
-
-# The steps ########################################################################################
 
 
 def _run(job: ConversionJob) -> Conversion:
@@ -275,9 +269,6 @@ def _write_tables_file(job: ConversionJob) -> str:
         },
     )
     return hashlib.sha256(spec.encode()).hexdigest()
-
-
-# Small hands ######################################################################################
 
 
 def training_options(spec: GraphDescription) -> str:

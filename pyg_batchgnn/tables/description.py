@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import zoneinfo
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import date, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pyg_batchgnn.data import DatasetError, Relation, reverse_of
 
@@ -19,15 +20,9 @@ ENCODERS = ("number", "log", "quantile", "boolean", "category", "hashed", "ids",
 #: The units of times, from coarse to fine; the letters are NumPy's.
 UNITS = ("D", "s", "ms", "us", "ns")
 PARTS = ("hour", "weekday", "day", "month")
-_FORMATS = ("parquet", "csv")
-_BAD_ROWS = ("error", "set aside")
-_LABEL_KINDS = ("boolean", "class", "value")
 #: A boundary of a split by time: an ISO 8601 text, a date, or a whole number of the column's unit.
 Moment = str | int | date
 _Part = TypeVar("_Part")
-
-
-# What a description says ##########################################################################
 
 
 @dataclass(frozen=True)
@@ -215,12 +210,8 @@ class GraphDescription:
 
     @classmethod
     def read(cls, path: str | Path) -> GraphDescription:
-        """Reads a description, given its file or the folder that `graph.toml` lies in.
-
-        Raises:
-            DatasetError: there is no such file, or it is wrong somewhere; the error names the
-                table, the key and the value.
-        """
+        """Reads a description, given its file or the folder that `graph.toml` lies in. Raises a
+        DatasetError that names the table, the key and the value."""
         path = Path(path).expanduser()
         path = path / FILE if path.is_dir() else path
         if not path.is_file():
@@ -233,23 +224,19 @@ class GraphDescription:
 
     @classmethod
     def from_dict(cls, spec: Mapping[str, Any], folder: str | Path, file: str = FILE) -> GraphDescription:
-        """Makes a description of the contents of a `graph.toml`.
-
-        Raises:
-            DatasetError: something is wrong, as `read` says.
-        """
-        top = _Section(file, "", spec)
-        nodes, edges = top.table("nodes"), top.table("edges")
-        options = _options(_Section(file, "options", top.table("options")))
-        top.end()
+        """Makes a description of the contents of a `graph.toml`. Raises DatasetError as `read`
+        does."""
+        top = _Section(file, "")
+        top.check_keys(spec, ("nodes", "edges", "options"))
+        nodes, edges = (top.table(spec.get(key, {}), key) for key in ("nodes", "edges"))
         try:
             return cls(
-                {name: _node_table(_Section(file, f"nodes.{name}", one)) for name, one in nodes.items()},
+                {name: _Section(file, f"nodes.{name}").part(NodeTable, one) for name, one in nodes.items()},
                 {
-                    _relation(file, name): _edge_table(_Section(file, f'edges."{name}"', one))
+                    _relation(file, name): _Section(file, f'edges."{name}"').part(EdgeTable, one)
                     for name, one in edges.items()
                 },
-                options,
+                _Section(file, "options").part(TableOptions, spec.get("options", {})),
                 folder,
             )
         except DatasetError as error:
@@ -298,14 +285,14 @@ class GraphDescription:
 def _given_fields(one: Any) -> dict[str, Any]:
     """Returns the fields of a part of a description that differ from their defaults."""
     found: dict[str, Any] = {}
-    for name, info in type(one).__dataclass_fields__.items():
-        value = getattr(one, name)
-        default = info.default_factory() if callable(info.default_factory) else info.default
+    for info in fields(one):
+        name, value = info.name, getattr(one, info.name)
+        default = info.default_factory() if info.default_factory is not MISSING else info.default
         if value == default and name not in ("files", "source", "target"):
             continue
         if isinstance(value, Mapping):
             found[name] = {key: _short(inner, key) for key, inner in value.items()}
-        elif isinstance(value, (TimeColumn, LabelColumn, TableSplit)):
+        elif type(value) in _SHORT:
             found[name] = _short(value)
         else:
             found[name] = list(value) if isinstance(value, tuple) else value
@@ -316,13 +303,10 @@ def _given_fields(one: Any) -> dict[str, Any]:
 
 def _short(one: Any, name: str = "") -> Any:
     """Returns a part of a description, as a text where that says all. ``name``: its key."""
-    fields = _given_fields(one)
-    if isinstance(one, ForeignKey):
-        return one.type if set(fields) == {"columns", "type"} and one.columns == (name,) else fields
-    return next(iter(fields.values())) if set(fields) <= {"column"} or set(fields) == {"encoder"} else fields
-
-
-# Checks ###########################################################################################
+    found, key = _given_fields(one), _SHORT[type(one)]
+    if isinstance(one, ForeignKey) and one.columns == (name,):
+        del found["columns"]
+    return found[key] if set(found) == {key} else found
 
 
 def _check(spec: GraphDescription) -> None:
@@ -374,7 +358,7 @@ def _check_common(where: str, table: NodeTable | EdgeTable) -> None:
             zoneinfo.ZoneInfo(zone)
         except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
             raise DatasetError(f"{where}: timezone is {zone!r}; give one such as Europe/Berlin") from None
-    if table.on_bad_rows not in _BAD_ROWS:
+    if table.on_bad_rows not in _CHOICES["on_bad_rows"]:
         raise DatasetError(f'{where}: on_bad_rows is {table.on_bad_rows!r}; give "error" or "set aside"')
 
 
@@ -405,9 +389,6 @@ def _check_split(where: str, split: TableSplit, time: TimeColumn | None) -> None
         raise DatasetError(f"{where}: split: val_until without train_until; give both")
 
 
-# Reading ##########################################################################################
-
-
 def _toml() -> Any:
     if sys.version_info >= (3, 11):
         import tomllib
@@ -422,70 +403,95 @@ def _toml() -> Any:
     return tomli
 
 
+@dataclass(frozen=True)
 class _Section:
-    """A table of TOML, whose keys are taken one by one; what is left at the end is unknown."""
+    """A table of TOML, by its name in errors."""
 
-    def __init__(self, file: str, name: str, spec: Any) -> None:
-        self.file, self.name = file, name
-        if not isinstance(spec, Mapping):
-            raise self.error("", f"is {spec!r}, expected a table", "write [" + (name or "nodes.NAME") + "]")
-        self.left = dict(spec)
-        self.known: list[str] = []
+    file: str
+    name: str
 
     def error(self, key: str, fact: str, remedy: str) -> DatasetError:
         where = f"[{self.name}]: " if self.name else ""
         return DatasetError(f"{self.file}: {where}{key}{': ' if key else ''}{fact}; {remedy}")
 
-    def take(self, key: str, kinds: type | tuple[type, ...], default: Any, says: str) -> Any:
-        self.known.append(key)
-        if key not in self.left:
-            return default
-        value = self.left.pop(key)
-        wrong_bool = isinstance(value, bool) and kinds is not bool
-        if not isinstance(value, kinds) or wrong_bool:
-            raise self.error(key, f"is {value!r}", f"give {says}")
-        return value
+    def table(self, spec: Any, key: str = "") -> Mapping[str, Any]:
+        if not isinstance(spec, Mapping):
+            raise self.error(key, f"is {spec!r}", "give a table")
+        return spec
 
-    def text(self, key: str, default: str | None = None) -> Any:
-        return self.take(key, str, default, "a text")
+    def check_keys(self, spec: Mapping[str, Any], known: Sequence[str]) -> None:
+        for key in spec:
+            if key not in known:
+                near = get_close_matches(key, known, 1)
+                meant = f"; is {near[0]} meant?" if near else ""
+                raise self.error(key, f"is not known{meant}", f"known here: {', '.join(known)}")
 
-    def choice(self, key: str, choices: Iterable[str], default: str | None) -> Any:
-        value = self.text(key, default)
-        if value is not None and value not in choices and value != default:
-            raise self.error(key, f"is {value!r}", f"choose among {', '.join(choices)}")
-        return value
-
-    def flag(self, key: str, default: bool | None) -> Any:
-        return self.take(key, bool, default, "true or false")
-
-    def texts(self, key: str, needed: bool = False, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        value = self.take(key, (str, list), None, "a text or a list of texts")
-        if value is None:
-            if needed:
+    def part(self, cls: type[_Part], spec: Any, **given: Any) -> _Part:
+        """Makes a part of a description. Its fields say which keys there are, and their types."""
+        spec = self.table({_SHORT[cls]: spec} if isinstance(spec, str) and cls in _SHORT else spec)
+        hints, infos = get_type_hints(cls), {one.name: one for one in fields(cls)}  # type: ignore[arg-type]
+        encoder = str(spec.get("encoder"))
+        self.check_keys(
+            spec, ["encoder", *_OPTIONS.get(encoder, ())] if cls is ColumnFeature else list(infos)
+        )
+        found = given | {key: self._value(hints[key], key, value) for key, value in spec.items()}
+        for key, info in infos.items():
+            is_needed = info.default is MISSING and info.default_factory is MISSING
+            if is_needed and found.get(key, ()) == ():
                 raise self.error(key, "is missing", "give a text or a list of texts")
-            return default
-        found = (value,) if isinstance(value, str) else tuple(value)
-        if not all(isinstance(one, str) for one in found) or (needed and not found):
-            raise self.error(key, f"is {value!r}", "give a text or a list of texts")
-        return found
+        return cls(**found)
 
-    def table(self, key: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.take(key, dict, {}, "a table")
-        return found
+    def _value(self, hint: Any, key: str, value: Any) -> Any:
+        """Returns the value of a key, whose type is a hint."""
+        kinds = tuple(one for one in get_args(hint) if one is not NoneType)
+        kinds = kinds if isinstance(hint, UnionType) else (hint,)
+        kind, inner = kinds[0], f"{self.name}.{key}"
+        if is_dataclass(kind):
+            return _Section(self.file, inner).part(kind, value)  # type: ignore[arg-type]
+        if get_origin(kind) is Mapping:
+            of, found = get_args(kind)[1], {}
+            for name, one in self.table(value, key).items():
+                given = {"columns": (name,)} if of is ForeignKey else {}
+                found[name] = _Section(self.file, f"{inner}.{name}").part(of, one, **given)
+            return found
+        if get_origin(kind) is tuple:
+            of, says = (str, "a text or a list of texts")
+            if get_args(kind)[0] is float:
+                of, says = (int, float), "three shares of the sum 1"
+            several = (value,) if isinstance(value, str) else value
+            if not isinstance(several, (list, tuple)) or not all(_is(one, of) for one in several):
+                raise self.error(key, f"is {value!r}", f"give {says}")
+            if wrong := [one for one in several if key in _CHOICES and one not in _CHOICES[key]]:
+                raise self.error(key, f"has {wrong[0]!r}", f"choose among {', '.join(_CHOICES[key])}")
+            return tuple(several if of is str else map(float, several))
+        if not _is(value, kinds) or (kind is int and value < 1):
+            says = {bool: "true or false", int: "a whole number, 1 or more", str: "a text"}[kind]
+            says = says if len(kinds) == 1 else "a date, a time as ISO 8601, or a whole number"
+            raise self.error(key, f"is {value!r}", f"give {says}")
+        if key in _CHOICES and value not in _CHOICES[key]:
+            raise self.error(key, f"is {value!r}", f"choose among {', '.join(_CHOICES[key])}")
+        return value
 
-    def inner(self, key: str, short: str) -> _Section | None:
-        """Returns an inner table, where a text alone stands for its key `short`."""
-        self.known.append(key)
-        if key not in self.left:
-            return None
-        value = self.left.pop(key)
-        return _Section(self.file, f"{self.name}.{key}", {short: value} if isinstance(value, str) else value)
 
-    def end(self) -> None:
-        for key in self.left:
-            near = get_close_matches(key, self.known, 1)
-            meant = f"; is {near[0]} meant?" if near else ""
-            raise self.error(key, f"is not known{meant}", f"known here: {', '.join(self.known)}")
+def _is(value: Any, kinds: Any) -> bool:
+    return isinstance(value, kinds) and (not isinstance(value, bool) or kinds == (bool,))
+
+
+#: The key of a part that a text alone stands for.
+_SHORT: dict[type, str] = {
+    **dict.fromkeys((TimeColumn, LabelColumn, TableSplit), "column"),
+    ColumnFeature: "encoder",
+    ForeignKey: "type",
+}
+#: The texts that a key may have, and the options of encoders.
+_CHOICES = {
+    **{"unit": UNITS, "time_unit": UNITS, "parts": PARTS, "kind": ("boolean", "class", "value")},
+    **{"format": ("parquet", "csv"), "on_bad_rows": ("error", "set aside")},
+}
+_OPTIONS = {
+    **{"category": ("limit",), "ids": ("limit",), "hashed": ("buckets",)},
+    "calendar": ("parts", "unit", "timezone"),
+}
 
 
 def _relation(file: str, name: str) -> Relation:
@@ -496,123 +502,6 @@ def _relation(file: str, name: str) -> Relation:
         )
     return names[0], names[1], names[2]
 
-
-def _options(section: _Section) -> TableOptions:
-    found = TableOptions(
-        section.text("name", ""), section.flag("reverse", True), section.choice("time_unit", UNITS, None)
-    )
-    section.end()
-    return found
-
-
-def _node_table(section: _Section) -> NodeTable:
-    keys = section.table("foreign_keys")
-    table = NodeTable(
-        **_common(section),
-        key=section.texts("key"),
-        label=_column(
-            section, "label", lambda name, of: LabelColumn(name, of.choice("kind", _LABEL_KINDS, None))
-        ),
-        foreign_keys={name: _foreign_key(section, name, one) for name, one in keys.items()},
-    )
-    section.end()
-    return table
-
-
-def _edge_table(section: _Section) -> EdgeTable:
-    table = EdgeTable(
-        **_common(section),
-        source=section.texts("source", needed=True),
-        target=section.texts("target", needed=True),
-        reverse=section.flag("reverse", None),
-    )
-    section.end()
-    return table
-
-
-def _common(section: _Section) -> dict[str, Any]:
-    return {
-        "files": section.texts("files", needed=True),
-        "time": _column(
-            section,
-            "time",
-            lambda name, of: TimeColumn(name, of.choice("unit", UNITS, None), of.text("timezone", "UTC")),
-        ),
-        "split": _split(section),
-        "features": _features(section),
-        "format": section.choice("format", _FORMATS, None),
-        "delimiter": section.text("delimiter", ","),
-        "nulls": section.texts("nulls", default=("",)),
-        "on_bad_rows": section.choice("on_bad_rows", _BAD_ROWS, "error"),
-    }
-
-
-def _column(section: _Section, key: str, make: Callable[[str, _Section], _Part]) -> _Part | None:
-    """Returns a part of a table that has a column; None without it."""
-    inner = section.inner(key, "column")
-    if inner is None:
-        return None
-    found = make(inner.texts("column", needed=True)[0], inner)
-    inner.end()
-    return found
-
-
-def _split(section: _Section) -> TableSplit | None:
-    inner = section.inner("split", "column")
-    if inner is None:
-        return None
-    shares = inner.take("fractions", list, None, "three shares of the sum 1")
-    if shares is not None and not all(type(one) in (int, float) for one in shares):
-        raise inner.error("fractions", f"is {shares!r}", "give three shares of the sum 1")
-    says = "a date, a time as ISO 8601, or a whole number"
-    until = [inner.take(name, (str, int, date), None, says) for name in ("train_until", "val_until")]
-    fractions: Any = None if shares is None else tuple(map(float, shares))
-    found = TableSplit(inner.text("column"), fractions, *until)
-    inner.end()
-    return found
-
-
-def _foreign_key(section: _Section, name: str, spec: Any) -> ForeignKey:
-    inner = _Section(
-        section.file, f"{section.name}.foreign_keys.{name}", {"type": spec} if isinstance(spec, str) else spec
-    )
-    columns = inner.texts("columns", default=(name,))
-    kind = inner.texts("type", needed=True)[0]
-    found = ForeignKey(columns, kind, inner.flag("reverse", None))
-    inner.end()
-    return found
-
-
-def _features(section: _Section) -> dict[str, ColumnFeature]:
-    found = {}
-    for column, spec in section.table("features").items():
-        spec = {"encoder": spec} if isinstance(spec, str) else spec
-        inner = _Section(section.file, f"{section.name}.features.{column}", spec)
-        encoder = inner.texts("encoder", needed=True)[0]
-        options: dict[str, Any] = {}
-        if encoder in ("category", "ids"):
-            options["limit"] = _count(inner, "limit", None)
-        if encoder == "hashed":
-            options["buckets"] = _count(inner, "buckets", 64)
-        if encoder == "calendar":
-            options["parts"] = inner.texts("parts", default=PARTS)
-            wrong = [one for one in options["parts"] if one not in PARTS]
-            if wrong:
-                raise inner.error("parts", f"has {wrong[0]!r}", f"choose among {', '.join(PARTS)}")
-            options |= {"unit": inner.choice("unit", UNITS, None), "timezone": inner.text("timezone", "UTC")}
-        found[column] = ColumnFeature(encoder, **options)
-        inner.end()
-    return found
-
-
-def _count(section: _Section, key: str, default: int | None) -> Any:
-    value = section.take(key, int, default, "a whole number, 1 or more")
-    if value is not None and value < 1:
-        raise section.error(key, f"is {value}", "give a whole number, 1 or more")
-    return value
-
-
-# Writing ##########################################################################################
 
 _Comments = Mapping[tuple[str, ...], str]
 

@@ -60,10 +60,16 @@ def make_edges(job: ConversionJob, relation: Relation) -> Made:
         training = codes == 0
         if not one.split.is_by_time:  # sampling by time looks only back; other sampling would see them
             kept &= codes < 1
-    files += _write_edges(ids, kept, file)
+    if not kept.all():
+        _write_pairs(file, ids.values, kept)
+    ids.close()
+    if kept.all():
+        ids.path.rename(file)
+    else:
+        ids.path.unlink()
+    files.append(file)
     if times is not None:
-        files.append(job.file(attribute_array(group, TIME)))
-        write_rows(files[-1], times, kept)
+        files.append(write_rows(job.file(attribute_array(group, TIME)), times, kept))
     states = job.fitted_states("edges", ",".join(relation), features)
     if states is None:
         rows, last = kept if training is None else training, job.last_training_time()
@@ -172,18 +178,13 @@ def _no_key(job: ConversionJob, end: str, table: RawTable, columns: Sequence[str
     return found
 
 
-def _write_edges(ids: IdFile, kept: np.ndarray, file: Path) -> list[Path]:
-    if kept.all():
-        ids.close()
-        ids.path.rename(file)
-        return [file]
-    with EdgeAppender(file, ids.values.dtype) as writer:
-        for at in range(0, len(kept), ROWS):
+def _write_pairs(file: Path, ids: np.ndarray, wanted: np.ndarray) -> Path:
+    """Writes the pairs of ids [2, rows] that are wanted, [rows] bool, a piece at a time."""
+    with EdgeAppender(file, ids.dtype) as writer:
+        for at in range(0, len(wanted), ROWS):
             part = slice(at, at + ROWS)
-            writer.append(ids.values[0, part][kept[part]], ids.values[1, part][kept[part]])
-    ids.close()
-    ids.path.unlink()
-    return [file]
+            writer.append(ids[0, part][wanted[part]], ids[1, part][wanted[part]])
+    return file
 
 
 def _write_links(
@@ -191,15 +192,10 @@ def _write_links(
 ) -> list[Path]:
     files = []
     for code, split in enumerate(SPLITS):
-        files.append(job.file(str(LinkArray(group, split, "index"))))
-        wanted = codes == code
-        with EdgeAppender(files[-1], ids.dtype) as writer:
-            for at in range(0, len(codes), ROWS):
-                part = slice(at, at + ROWS)
-                writer.append(ids[0, part][wanted[part]], ids[1, part][wanted[part]])
+        file = job.file(str(LinkArray(group, split, "index")))
+        files.append(_write_pairs(file, ids, codes == code))
         if times is not None:
-            files.append(job.file(str(LinkArray(group, split, TIME))))
-            write_rows(files[-1], times, wanted)
+            files.append(write_rows(job.file(str(LinkArray(group, split, TIME))), times, codes == code))
     return files
 
 

@@ -51,8 +51,13 @@ class TableCheck:
         from rich.table import Table
 
         found = []
+        bad = [
+            (name, f"{count:,}", reason)
+            for name, reasons in self.bad.items()
+            for reason, count in reasons.items()
+        ]
         for title, names, rows in (
-            ("Bad rows", ("table", "rows", "reason"), self._bad_rows()),
+            ("Bad rows", ("table", "rows", "reason"), bad or [("all", "0", "")]),
             (
                 "Nodes",
                 ("type", "nodes", "features", "splits", "labels"),
@@ -72,25 +77,13 @@ class TableCheck:
             found.append(table)
         return found
 
-    def _bad_rows(self) -> list[tuple[str, str, str]]:
-        rows = [
-            (name, f"{count:,}", reason)
-            for name, reasons in self.bad.items()
-            for reason, count in reasons.items()
-        ]
-        return rows or [("all", "0", "")]
-
 
 def check(
     description: GraphDescription, *, memory_limit: int | None = None, threads: int | None = None
 ) -> TableCheck:
-    """Converts tables to a folder that is removed again, and reports what was found.
-
-    Bad rows of all tables are counted, whatever the description says of them.
-
-    Raises:
-        DatasetError: something other than a row is wrong, as in `convert`.
-    """
+    """Converts tables to a folder that is removed again, and reports what was found. Bad rows of
+    all tables are counted, whatever the description says of them. Raises DatasetError if something
+    other than a row is wrong, as in `convert`."""
     lenient = replace(
         description,
         nodes={name: replace(one, on_bad_rows="set aside") for name, one in description.nodes.items()},
@@ -172,7 +165,10 @@ def _of_edges(
     if TIME not in edges.tables or not edges.num_edges:
         return count, degrees, "none", _before_an_end(dataset, edges)
     times = edges.tables[TIME].numpy()
-    span = " to ".join(_shown(int(one), unit) for one in (times.min(), times.max()))
+    ends = np.asarray([times.min(), times.max()])
+    if unit is not None:
+        ends = ends.astype(f"datetime64[{unit}]").astype("datetime64[s]")
+    span = " to ".join(map(str, ends))
     late = 0 if last is None else int((times > last).sum())
     found = [f"{late:,} later than the last seed"] if late else []
     early = _before_an_end(dataset, edges)
@@ -203,11 +199,3 @@ def _last_seed(dataset: Dataset) -> int | None:
             int(one.tables[TIME].max()) for one in edges.links.values() if TIME in one.tables and len(one)
         ]
     return max(found, default=None)
-
-
-def _shown(time: int, unit: str | None) -> str:
-    return (
-        str(time)
-        if unit is None
-        else str(np.asarray(time).astype(f"datetime64[{unit}]").astype("datetime64[s]"))
-    )

@@ -44,17 +44,10 @@ _QUANTILES = 1_000
 
 
 class Encoder:
-    """Makes columns of features from a column of a table.
-
-    A subclass reads values with `parse`, learns from training rows with `see`, and returns what it
-    has learned with `state`. `names` and `encode` use what is in `learned`.
-
-    Attributes:
-        where: the column's name in errors.
-        spec: its description.
-        rows: the number of training rows that will be seen.
-        learned: what `state` returned once; empty while learning.
-    """
+    """Makes columns of features from a column of a table, which ``where`` names in errors. A
+    subclass reads values with `parse`, learns from training rows (``rows`` of them) with `see`, and
+    returns what it has learned with `state`. `names` and `encode` use what is in ``learned``, empty
+    while learning."""
 
     def __init__(
         self, where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
@@ -66,7 +59,7 @@ class Encoder:
         """Prepares for learning."""
 
     def parse(self, array: Any) -> Parsed:
-        """Returns the values as they are before they are scaled. Raises `DatasetError` if the
+        """Returns the values as they are before they are scaled. Raises DatasetError if the
         column's type does not go with the encoder."""
         missing = missing_in(array)
         return Parsed(missing, missing, np.zeros(len(missing), np.bool_))
@@ -85,9 +78,6 @@ class Encoder:
     def encode(self, array: Any) -> np.ndarray:
         """Returns [n, columns] float32; of ids [n] int64."""
         raise NotImplementedError
-
-
-# Numbers ##########################################################################################
 
 
 class _Number(Encoder):
@@ -187,9 +177,6 @@ class _Boolean(_Number):
         return {"mean": 0.0, "deviation": 1.0, "has_missing": self.has_missing}
 
 
-# Categories #######################################################################################
-
-
 class _Category(Encoder):
     """One column per category, and one for all others. A missing category is 0 in all."""
 
@@ -260,9 +247,6 @@ class _Ids(_Category):
         places, missing = self.places(array)
         others = places == len(self.learned["categories"])
         return np.where(missing, 0, np.where(others, 1, places + 2))
-
-
-# Times and vectors ################################################################################
 
 
 class _Calendar(Encoder):
@@ -365,12 +349,10 @@ _ENCODERS: dict[str, type[Encoder]] = {
 def encoder_of(
     where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
 ) -> Encoder:
-    """Returns the encoder of a column. ``where``: the column's name in errors. ``rows``: the number
-    of training rows that it will see. ``learned``: what it has learned, or None."""
+    """Returns the encoder of a column. ``rows``: the number of training rows that it will see.
+    ``learned``: what it has learned, or None."""
     return _ENCODERS[spec.encoder](where, spec, rows, learned)
 
-
-# The features of a table ##########################################################################
 
 #: Names of arrays that ids may not have.
 _TAKEN = (FEATURES, LABELS, EDGE_FEATURES, "time")
@@ -409,14 +391,7 @@ class FeaturesOfRows:
         return found
 
     def fit(self, rows: int, is_training: Mask) -> dict[str, Any]:
-        """Learns from the training rows.
-
-        Args:
-            rows: the number of training rows.
-
-        Returns:
-            The state of each column's encoder.
-        """
+        """Learns from ``rows`` training rows. Returns the state of each column's encoder."""
         encoders = {column: self._encoder(column, rows) for column in self.spec}
         if encoders:
             for first, chunk in self.table.chunks(list(encoders)):
@@ -440,14 +415,7 @@ class FeaturesOfRows:
         self, states: Mapping[str, Any], is_kept: Mask, file: Callable[[str], Path], name: str
     ) -> list[Path]:
         """Writes the features of the rows that are kept, and ids as attributes of their own.
-
-        Args:
-            states: what `fit` returned.
-            file: the file of an attribute.
-
-        Returns:
-            The files.
-        """
+        ``states``: what `fit` returned. ``file``: the file of an attribute. Returns the files."""
         encoders = {column: self._encoder(column, learned=states[column]) for column in self.spec}
         dense = [column for column in encoders if self.spec[column].encoder != "ids"]
         width = len(self.names(states))

@@ -97,16 +97,9 @@ class _Guess:
 
 
 def draft(folder: str | Path, place: str | Path | None = None) -> str:
-    """Returns the text of a `graph.toml` for the Parquet and CSV files of a folder.
-
-    Keys are columns without repeats, foreign keys are guessed by name and checked by values.
-
-    Args:
-        place: the folder that the description is for, from which files are named; None: the same.
-
-    Raises:
-        DatasetError: there are no such files, or one is damaged.
-    """
+    """Returns the text of a `graph.toml` for the Parquet and CSV files of a folder. Keys are
+    columns without repeats, foreign keys are guessed by name and checked by values. ``place``: the
+    folder that the description is for, from which files are named; None: the same."""
     folder = Path(folder).expanduser()
     if not folder.is_dir():
         refuse_database(str(folder))
@@ -171,9 +164,6 @@ def _singular(name: str) -> str:
     if name.endswith("ies") and len(name) > 6:
         return f"{name[:-3]}y"
     return name[:-1] if name.endswith("s") and not name.endswith("ss") and len(name) > 2 else name
-
-
-# Looking at tables ################################################################################
 
 
 def _look(engine: Engine, folder: Path, work: Path, name: str, files: tuple[str, ...]) -> _Guess:
@@ -286,9 +276,6 @@ def _time_of(guess: _Guess) -> TimeColumn | None:
     return None
 
 
-# Foreign keys #####################################################################################
-
-
 def _find_foreign_keys(engine: Engine, guesses: list[_Guess]) -> None:
     keyed = [one for one in guesses if one.key is not None]
     for guess in guesses:
@@ -333,9 +320,6 @@ def _are_keys(engine: Engine, guess: _Guess, column: str, other: _Guess, share: 
         f"WHERE c IS NOT NULL LIMIT {_COMPARED})"
     )
     return int(found[0]) >= share * int(total[0]) > 0
-
-
-# Writing ##########################################################################################
 
 
 def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
@@ -495,11 +479,8 @@ def _split(engine: Engine, guess: _Guess) -> TableSplit:
 
 
 def write_draft(folder: str | Path, out: Path | None = None) -> Path:
-    """Writes a draft to `graph.toml` in the folder of the tables, or to another file.
-
-    Raises:
-        DatasetError: as `draft`, or the file exists.
-    """
+    """Writes a draft to `graph.toml` in the folder of the tables, or to another file. Raises
+    DatasetError if that exists."""
     file = Path(folder).expanduser() / FILE if out is None else out
     if file.exists():
         raise DatasetError(f"{file}: exists already; remove it, or give another file with --out")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pyg_batchgnn.data import DatasetError, Group, Relation, RowKind, group_folder
-from pyg_batchgnn.data.files import Journal, Made, NpyAppender
+from pyg_batchgnn.data.files import Journal, Made, NpyAppender, new_file
 from pyg_batchgnn.tables.description import EdgeTable, GraphDescription, NodeTable
 from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.join import Engine
@@ -43,15 +43,11 @@ class ConversionJob:
 
     def file(self, array: str) -> Path:
         """Returns the file of an array of the data folder."""
-        file = self.journal.folder / f"{array}.npy"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return file
+        return new_file(self.journal.folder, array)
 
     def work(self, group: Group, name: str) -> Path:
         """Returns the file of an array that only the conversion needs."""
-        file = self.journal.work / group.kind.value / group_folder(group) / f"{name}.npy"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return file
+        return new_file(self.journal.work, f"{group.kind.value}/{group_folder(group)}/{name}")
 
     def table_of(self, name: str | Relation) -> RawTable:
         """Returns the table of a node type or of a relation."""
@@ -81,7 +77,7 @@ class ConversionJob:
 
     def fitted_states(self, kind: str, name: str, features: FeaturesOfRows) -> dict[str, Any] | None:
         """Returns the states of the encoders of a model; None: they are to be fitted. Raises
-        `DatasetError` if the model has others."""
+        DatasetError if the model has others."""
         if self.fitted is None:
             return None
         known = self.fitted["features"][kind].get(name, {"states": {}})["states"]

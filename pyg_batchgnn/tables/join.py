@@ -48,8 +48,8 @@ class Engine:
         self.connection.close()
 
     def batches(self, query: str) -> Iterator[Any]:
-        """Yields the result of a query as Arrow batches. Raises `DatasetError` if memory or disk
-        are too small, or a value does not fit its column."""
+        """Yields the result of a query as Arrow batches. Raises DatasetError if memory or disk are
+        too small, or a value does not fit its column."""
         duckdb = need("duckdb")
         try:
             found = self.connection.sql(query)
@@ -68,9 +68,6 @@ class Engine:
             return []
         table = need("pyarrow").Table.from_batches(batches)
         return [np.asarray(column.to_numpy()) for column in table.columns]
-
-
-# Types of keys ####################################################################################
 
 
 def is_key(kind: Any, own: bool) -> bool:
@@ -102,9 +99,6 @@ def _as(column: str, sql_type: str, kind: Any) -> str:
     found = f"CAST({column} AS {sql_type})" if sql_type else column
     is_decimal = sql_type == "VARCHAR" and need("pyarrow").types.is_decimal(kind)
     return f"regexp_replace({found}, '\\.0+$', '')" if is_decimal else found
-
-
-# Key files ########################################################################################
 
 
 class KeyWriter:
@@ -140,9 +134,6 @@ class KeyWriter:
         self._file.close()
 
 
-# Questions ########################################################################################
-
-
 def repeated(engine: Engine, table: RawTable, key: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the rows whose key occurs more than once, and for each the first row of its key.
     Hashes of 64 bits are counted. Keys are compared where hashes are equal."""
@@ -168,15 +159,8 @@ def repeated(engine: Engine, table: RawTable, key: Sequence[str]) -> tuple[np.nd
 def distinct_keys(
     engine: Engine, columns: Sequence[tuple[RawTable, Sequence[str]]], names: Sequence[str], path: Path
 ) -> int:
-    """Writes the distinct keys of some columns to a key file, in ascending order.
-
-    Args:
-        columns: the tables and their columns.
-        names: the names of the columns in the file.
-
-    Returns:
-        The number of keys.
-    """
+    """Writes the distinct keys of some columns of tables to a key file, in ascending order, under
+    ``names``. Returns their number."""
     pa = need("pyarrow")
     casts, kinds, of_columns = [], [], []
     for at in range(len(names)):

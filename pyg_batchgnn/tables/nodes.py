@@ -35,13 +35,16 @@ def make_nodes(job: ConversionJob, name: str) -> Made:
     spec, table, group = job.spec.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
     bad, checks = BadRows(table, spec), FeaturesOfRows(table, spec.features).checks()
     times, labels = job.times_of(group, spec, table, checks), None
-    if spec.label is not None:
-        labels = _labels(job, name, spec, table)
-        checks.append(RowCheck(spec.label.column, labels.parse))
+    fitted = None if job.fitted is None else job.fitted["labels"].get(name)
+    if spec.label is not None and fitted is not None:
+        labels = LabelsOfRows(spec.label, table, fitted["kind"], fitted["values"], fitted["count"])
+    elif spec.label is not None:
+        labels = LabelsOfRows.of(spec.label, table)
+    if labels is not None:
+        checks.append(RowCheck(labels.spec.column, labels.parse))
     look_at(table, checks, spec.key, bad)
     _refuse_repeated(job, spec, table, bad)
     splits = splits_of_rows(spec, table, spec.key, times, job.unit, job.fitted is None)
-    fitted = None if job.fitted is None else job.fitted["labels"].get(name)
     if labels is None and fitted is not None and splits is not None:  # what has no label is in no split
         splits[:] = -1
     kept = ~bad.is_bad
@@ -87,14 +90,6 @@ def _nodes_without_table(job: ConversionJob, name: str) -> Made:
     count = distinct_keys(job.engine, used, used[0][1], file)
     nothing: dict[str, Any] = {"labels": None, "splits": None, "last_training_time": None, "bad": {}}
     return {"count": count, **nothing}, [file]
-
-
-def _labels(job: ConversionJob, name: str, spec: NodeTable, table: RawTable) -> LabelsOfRows:
-    assert spec.label is not None
-    known = None if job.fitted is None else job.fitted["labels"].get(name)
-    if known is None:
-        return LabelsOfRows.of(spec.label, table)
-    return LabelsOfRows(spec.label, table, known["kind"], known["values"], known["count"])
 
 
 def _refuse_repeated(job: ConversionJob, spec: NodeTable, table: RawTable, bad: BadRows) -> None:

@@ -30,16 +30,10 @@ from pyg_batchgnn.tables.values import (
 
 _TORN = "wrong number of columns"
 
-# Bad rows #########################################################################################
-
 
 class BadRows:
-    """The bad rows of a table, found one after the other.
-
-    Attributes:
-        is_bad: [rows] bool.
-        reasons: how many rows are bad for each reason.
-    """
+    """The bad rows of a table, found one after the other. ``is_bad``: [rows] bool. ``reasons``: how
+    many rows are bad for each reason."""
 
     def __init__(self, table: RawTable, spec: NodeTable | EdgeTable, with_torn: bool = True) -> None:
         """``with_torn``: whether rows with a wrong number of columns count here."""
@@ -52,8 +46,8 @@ class BadRows:
             self.reasons[_TORN] = len(self.torn)
 
     def add(self, rows: np.ndarray, columns: Sequence[str], reason: str) -> None:
-        """Takes rows that are bad for a reason, in ascending order. Raises `DatasetError` if bad
-        rows are an error. It names the first."""
+        """Takes rows, in ascending order, that are bad for a reason. Raises a DatasetError that
+        names the first if bad rows are an error."""
         if not len(rows):
             return
         if not self.sets_aside:
@@ -153,9 +147,6 @@ def look_at(table: RawTable, checks: Sequence[RowCheck], keys: Sequence[str], ba
                 check.keep(first, found)
 
 
-# Splits ###########################################################################################
-
-
 def splits_of_rows(
     spec: NodeTable | EdgeTable,
     table: RawTable,
@@ -164,9 +155,9 @@ def splits_of_rows(
     unit: str | None,
     fitting: bool,
 ) -> np.ndarray | None:
-    """Returns [rows] int8, the number of each row's split among `SPLITS`, -1 in none. None where
-    there are no splits. Without keys, positions are hashed for splits by fractions. ``fitting``:
-    whether encoders learn from the rows, so that there must be some."""
+    """Returns [rows] int8, the number of each row's split among `SPLITS`, -1 in none; None without
+    splits. Without keys, positions are hashed for splits by fractions. ``fitting``: encoders learn
+    from the rows, so there must be some."""
     split = spec.split
     if split is None:
         return None
@@ -217,8 +208,6 @@ def _named_splits(array: Any, where: str) -> np.ndarray:
     return np.asarray([*_SPLIT_NAMES.values(), -1], np.int8)[places_among(texts, list(_SPLIT_NAMES), where)]
 
 
-# Labels ###########################################################################################
-
 #: More classes than this are taken for a mistake.
 _MOST_CLASSES = 1 << 16
 
@@ -236,8 +225,8 @@ class LabelsOfRows:
 
     @classmethod
     def of(cls, spec: LabelColumn, table: RawTable) -> LabelsOfRows:
-        """Looks at all labels of a table. Raises `DatasetError` if there is no such column, or
-        there are too many classes."""
+        """Looks at all labels of a table. Raises DatasetError if there is no such column, or there
+        are too many classes."""
         nothing = need("pyarrow").array([], table.type_of(spec.column, "label"))
         as_texts(nothing, f"{table.where}: label: {spec.column}")  # an error where no value is a class
         found = cls(spec, table, spec.kind or "")

@@ -29,11 +29,8 @@ _ROW = "file_row_number"
 
 
 def need(module: str) -> Any:
-    """Imports pyarrow or duckdb, or a module of theirs.
-
-    Raises:
-        DatasetError: it is not installed.
-    """
+    """Imports pyarrow or duckdb, or a module of theirs. Raises DatasetError if it is not
+    installed."""
     import importlib
 
     try:
@@ -41,9 +38,6 @@ def need(module: str) -> Any:
     except ImportError as error:
         name = module.partition(".")[0]
         raise DatasetError(f"tables need {name}; pip install 'pyg_batchgnn[tables]'") from error
-
-
-# Files ############################################################################################
 
 
 def _remote(path: str) -> Any:
@@ -92,7 +86,7 @@ def numbered(path: str) -> list[tuple[int, str]]:
 
 def expand(where: str, folder: Path, files: Sequence[str]) -> list[str]:
     """Returns the files that names and globs stand for: each name's in natural order. Raises
-    `DatasetError` if a name stands for no file."""
+    DatasetError if a name stands for no file."""
     found: list[str] = []
     for name in files:
         if _is_remote(name):
@@ -125,9 +119,6 @@ def refuse_database(path: str) -> None:
         raise DatasetError(f"{path}: is a database; write its tables as files with: {export}")
 
 
-# Tables ###########################################################################################
-
-
 @dataclass(frozen=True)
 class TablePart:
     """One file of a table."""
@@ -157,8 +148,8 @@ class RawTable:
         return sum(part.rows for part in self.parts)
 
     def type_of(self, column: str, key: str) -> Any:
-        """Returns the Arrow type of a column. Raises `DatasetError` if the table has no such
-        column; ``key`` of the description names it."""
+        """Returns the Arrow type of a column. Raises DatasetError if the table has no such column;
+        ``key`` of the description names it."""
         if column not in self.schema.names:
             raise DatasetError(
                 f"{self.where}: {key}: there is no column {column!r} in {self.parts[0].path}; it has "
@@ -196,13 +187,10 @@ class RawTable:
                         raise DatasetError(f"{part.path}: {fact}; give all files one type") from error
 
     def sql(self, columns: dict[str, str], as_keys: bool = False) -> str:
-        """Returns the query of the rows with their numbers.
-
-        ``columns``: the name of each column in the result, and the column. Whole numbers of CSV
-        files are such in the result. ``as_keys``: makes floats whole numbers; those that stand for
-        none or for several are NULL. Raises `DatasetError` if DuckDB, which knows no case, cannot
-        tell a column from another one.
-        """
+        """Returns the query of the rows with their numbers. ``columns``: the name of each column in
+        the result, and the column. Whole numbers of CSV files are such in the result. ``as_keys``:
+        makes floats whole numbers; those that stand for none or for several are NULL. Raises
+        DatasetError if DuckDB, which knows no case, cannot tell a column from another one."""
         lower, queries = [name.lower() for name in self.schema.names], []
         for column in [*columns.values(), *(one for one in self.schema.names if one.lower() == _ROW)]:
             if lower.count(column.lower()) > 1 or column.lower() in ("", _ROW):
@@ -299,16 +287,9 @@ def _lines_of(path: str, delimiter: str, records: set[int]) -> dict[int, int]:
     return found
 
 
-# Opening ##########################################################################################
-
-
 def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Path) -> RawTable:
-    """Opens the files of a table. CSV and remote files are copied to Parquet files once.
-
-    ``where``: the table's name in errors. ``folder``: the folder that the names of files count
-    from. ``staged``: the folder for the copies. Raises `DatasetError` if a file is missing,
-    damaged, or has other columns than the first.
-    """
+    """Opens the files of a table. CSV and remote files are copied to Parquet files in ``staged``
+    once. Raises DatasetError if a file is missing, damaged, or has other columns than the first."""
     pa = need("pyarrow")
     parts: list[TablePart] = []
     torn: list[tuple[str, int, str]] = []
@@ -380,12 +361,9 @@ def _stage_remote(path: str, copy: Path) -> None:
 
 
 def _stage_csv(where: str, path: str, spec: NodeTable | EdgeTable, copy: Path) -> dict[str, Any]:
-    """Copies a CSV file as texts.
-
-    Returns:
-        "texts": the columns with a value that is no whole number; "seen": those with any value;
-        "torn": rows with a wrong number of columns, as in a `RawTable`.
-    """
+    """Copies a CSV file as texts. Returns "texts": the columns with a value that is no whole
+    number; "seen": those with any value; "torn": rows with a wrong number of columns, as in a
+    `RawTable`."""
     pa, pq, pc = need("pyarrow"), need("pyarrow.parquet"), need("pyarrow.compute")
     note = copy.with_suffix(".json")
     if copy.is_file() and note.is_file():

@@ -66,12 +66,9 @@ def is_vector(kind: Any) -> bool:
     return bool(is_number(of) or types.is_boolean(of) or types.is_decimal(of) or types.is_null(of))
 
 
-# Numbers and booleans #############################################################################
-
-
 def to_numbers(array: Any, where: str, most: float = MOST) -> Parsed:
     """Returns numbers as float64. NaN is missing, and numbers beyond `most` are bad. Raises
-    `DatasetError` if the column is of no numbers; ``where`` names it."""
+    DatasetError if the column, which ``where`` names, is of no numbers."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
     array = array.cast(pa.float64()) if types.is_null(array.type) else array
@@ -92,7 +89,7 @@ def to_numbers(array: Any, where: str, most: float = MOST) -> Parsed:
 
 def to_booleans(array: Any, where: str) -> Parsed:
     """Returns booleans as bool. The numbers 0 and 1 and the usual words serve too. Raises
-    `DatasetError` if the column is of no booleans; ``where`` names it."""
+    DatasetError as `to_numbers`."""
     types = need("pyarrow").types
     array, kind = flat(array), array.type
     missing = missing_in(array)
@@ -124,9 +121,6 @@ def _each(array: Any, read: Any, missing: np.ndarray) -> tuple[np.ndarray, np.nd
     return known[codes], wrong[codes]
 
 
-# Times ############################################################################################
-
-
 def natural_unit(kind: Any, spec: TimeColumn) -> str | None:
     """Returns the unit of a column of times by its Arrow type; None: plain integers."""
     types = need("pyarrow").types
@@ -142,7 +136,7 @@ def natural_unit(kind: Any, spec: TimeColumn) -> str | None:
 
 
 def common_unit(units: dict[str, str | None]) -> str | None:
-    """Returns the finest of the units of some columns. Raises `DatasetError` if some are plain
+    """Returns the finest of the units of some columns. Raises DatasetError if some are plain
     integers, and others are not."""
     plain = [name for name, unit in units.items() if unit is None]
     dated = {name: unit for name, unit in units.items() if unit is not None}
@@ -155,7 +149,7 @@ def common_unit(units: dict[str, str | None]) -> str | None:
 
 def to_times(array: Any, spec: TimeColumn, unit: str | None, where: str) -> Parsed:
     """Returns times as int64: units since 1970-01-01 UTC, rounded down. Those beyond are bad.
-    Raises `DatasetError` if the column is of no times; ``where`` names it."""
+    Raises DatasetError as `to_numbers`."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array, kind = flat(array), array.type
     missing = missing_in(array)
@@ -232,8 +226,8 @@ def _instant(text: str, spec: TimeColumn) -> datetime:
 
 
 def moment(value: Moment, spec: TimeColumn, unit: str | None, where: str) -> int:
-    """Returns a boundary of a split in units of the graph's times. Raises `DatasetError` if it is
-    no time of the column's kind; ``where`` names it."""
+    """Returns a boundary of a split in units of the graph's times. Raises DatasetError if it is no
+    time of the column's kind."""
     pa = need("pyarrow")
     if isinstance(value, int):
         if spec.unit is None and unit is not None:
@@ -250,7 +244,8 @@ def moment(value: Moment, spec: TimeColumn, unit: str | None, where: str) -> int
 
 
 def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the parts of the calendar of times in seconds, each as a share of its period."""
+    """Returns the cyclical parts of times in seconds (hour, weekday, day, month), each as a share
+    of its period."""
     days = values.astype("datetime64[s]").astype("datetime64[D]")
     months = days.astype("datetime64[M]")
     length = ((months + 1).astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64)
@@ -262,13 +257,10 @@ def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-# Texts of any value, and their hash ###############################################################
-
-
 def as_texts(array: Any, where: str) -> Any:
     """Returns a column as texts: what an export of the table to CSV would hold. Booleans are true
-    and false, times ISO 8601, bytes hexadecimal. Raises `DatasetError` if the column is of lists,
-    maps or structs; ``where`` names it."""
+    and false, times ISO 8601, bytes hexadecimal. Raises DatasetError if the column is of lists,
+    maps or structs."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
     if is_uuid(array.type):
@@ -290,7 +282,7 @@ _SPELLINGS = (
 
 def as_categories(array: Any, where: str) -> Any:
     """Returns a column as texts that are the same in files of all kinds: 1, 1.0 and "1.0" are "1";
-    True, "True" and "TRUE" are "true". NaN is missing. Raises `DatasetError` as `as_texts`."""
+    True, "True" and "TRUE" are "true". NaN is missing."""
     pa, pc, types = need("pyarrow"), need("pyarrow.compute"), need("pyarrow").types
     array = flat(array)
     texts, kind = as_texts(array, where), array.type
@@ -346,7 +338,7 @@ _BASE, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def hash_texts(array: Any) -> np.ndarray:
-    """Returns [n] uint64, a hash of each text that is the same everywhere and for ever. It is the
+    """Returns [n] uint64, a hash of each text that is the same everywhere and for ever: the
     polynomial of the text's bytes (+ 1) in an odd base modulo 2^64, mixed by splitmix64. A missing
     text has the hash of the empty one."""
     array = flat(array).fill_null("")

@@ -27,8 +27,8 @@ def test_rows_of_every_dtype_and_shape_arrive(hosts: list[int]) -> None:
 
 
 def test_large_messages_are_cut_into_pieces_that_count_as_one_round() -> None:
-    whole = run_ranks(f"{JOBS}:every_dtype", 3, {"most": 9, "dtypes": 3})
-    pieces = run_ranks(f"{JOBS}:every_dtype", 3, {"most": 9, "dtypes": 3, "limit": 7})
+    whole = run_ranks(f"{JOBS}:every_dtype", 2, {"most": 9, "dtypes": 3})
+    pieces = run_ranks(f"{JOBS}:every_dtype", 2, {"most": 9, "dtypes": 3, "limit": 7})
     for one, other in zip(whole, pieces, strict=True):
         for counts in (*one.value.values(), *other.value.values()):
             counts.pop("seconds")
@@ -70,7 +70,7 @@ def test_attributes_of_different_types_travel_in_one_exchange() -> None:
     run_threads(exchange, 3)
 
 
-@pytest.mark.parametrize("hosts", [[0, 0], [0, 1], [0, 0, 1]])
+@pytest.mark.parametrize("hosts", [[0, 0], [0, 0, 1], *in_all([0, 1])])
 def test_counts_are_exact(hosts: list[int]) -> None:
     ranks = len(hosts)
     message = 13 * 8 + 512 * (
@@ -104,19 +104,18 @@ def test_counts_are_exact(hosts: list[int]) -> None:
 
 
 #: The host of every rank. Ranks of one host share memory.
-HOSTS = [*in_all([0, 0]), [0, 1], *in_all([0, 0, 0, 0], [0, 1, 1, 2]), [0, 1, 1]]
+HOSTS = [[0, 0], [0, 1], *in_all([0, 0, 0, 0], [0, 1, 1, 2], [0, 1, 1])]
 
 
 @pytest.mark.parametrize("hosts", HOSTS)
-@pytest.mark.parametrize(
-    "job", ["sizes_around_the_room", "one_message_is_large", "nothing", "values", "counted_calls"]
-)
+@pytest.mark.parametrize("job", ["sizes_around_the_room", "one_message_is_large", "nothing", "values"])
 def test_small_data_take_one_call(job: str, hosts: list[int]) -> None:
     run_ranks(f"{JOBS}:{job}", len(hosts), hosts=hosts)
 
 
 @pytest.mark.parametrize(
-    ("hosts", "extra"), [*in_all(([0, 0], 0)), ([0] * 3, 0), ([0, 1, 2], 20), *in_all(([0, 1, 2, 3], 2000))]
+    ("hosts", "extra"),
+    [([0, 0], 0), ([0, 1], 20), *in_all(([0] * 3, 0), ([0, 1, 2], 20), ([0, 1, 2, 3], 2000))],
 )
 def test_data_above_the_limit_of_a_call_take_their_own(hosts: list[int], extra: int) -> None:
     run_ranks(f"{JOBS}:low_limit", len(hosts), {"extra": extra}, hosts=hosts)
@@ -161,7 +160,7 @@ def test_a_message_has_room_behind_its_numbers() -> None:
     assert torch.equal(out, data)
 
 
-@pytest.mark.parametrize("hosts", [[0, 0], [0, 1, 2], *in_all([0] * 4)])
+@pytest.mark.parametrize("hosts", [[0, 0], [0, 1], *in_all([0, 1, 2], [0] * 4)])
 def test_sums_have_the_bits_of_adding_in_the_order_of_ranks(hosts: list[int]) -> None:
     run_ranks(f"{JOBS}:sums", len(hosts), hosts=hosts)
 
@@ -201,7 +200,7 @@ def content(source: int, to: int, turn: int, room: int) -> tuple[NDArray[np.int6
     return words[:NUMBERS], words[NUMBERS:].view(np.uint8)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@pytest.mark.parametrize("ranks", [*in_all(1, 2, 8), 3])
 def test_messages_are_those_of_the_turn_whoever_is_slow(ranks: int) -> None:
     def run(rank: int, mailbox: SharedMailbox) -> None:
         draw = random.Random(rank)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ from pyg_batchgnn.comm.diagnosis import (
     endpoints_in,
     host_from,
 )
-from pyg_batchgnn.comm.mailbox import TransportError, TransportTimeout, wait_for
+from pyg_batchgnn.comm.mailbox import TransportError, TransportTimeout, has_ended, wait_for
 from pyg_batchgnn.comm.message import Operation, Purpose, describe
 from pyg_batchgnn.comm.serial_executor import SerialExecutor
 from tests.support.limits import wait_until
@@ -151,12 +152,12 @@ class FakeWork:
 
 def test_waiting() -> None:
     looks: list[float] = []
-    wait_for(FakeWork(3), 10.0, looks.append)
+    wait_for(partial(has_ended, FakeWork(3)), 10.0, looks.append)
     assert len(looks) == 2
     with pytest.raises(TransportError, match="connection closed"):
-        wait_for(FakeWork(2, "connection closed"), 10.0, looks.append)
+        wait_for(partial(has_ended, FakeWork(2, "connection closed")), 10.0, looks.append)
     with pytest.raises(TransportTimeout):
-        wait_for(FakeWork(1_000_000), 0.02, lambda _: time.sleep(0.01))
+        wait_for(partial(has_ended, FakeWork(1_000_000)), 0.02, lambda _: time.sleep(0.01))
 
 
 def test_a_slice_that_ends_as_the_work_does_is_not_a_failure() -> None:
@@ -164,7 +165,7 @@ def test_a_slice_that_ends_as_the_work_does_is_not_a_failure() -> None:
         def is_completed(self) -> bool:
             return True  # it ended between the end of the slice and this look
 
-    wait_for(Late(2), 10.0, lambda _: None)
+    wait_for(partial(has_ended, Late(2)), 10.0, lambda _: None)
 
 
 def test_the_diagnosis_without_a_store_names_the_address() -> None:
@@ -255,21 +256,10 @@ def test_columns_come_back_as_they_were(fields: dict[str, Field], rows: int) -> 
     used = sum(field.bytes for field in fields.values())
     assert used <= layout.row_bytes < used + max(field.dtype.itemsize for field in fields.values())
     received = torch.cat([torch.zeros_like(packed), packed])[rows:]  # somewhere inside a larger tensor
-    unpacked, views = layout.unpack(received), layout.views(received)
+    unpacked = layout.unpack(received)
     for name, wanted in columns.items():
         assert unpacked[name].dtype == wanted.dtype and unpacked[name].is_contiguous()
-        assert torch.equal(unpacked[name], wanted) and torch.equal(views[name], wanted)
-
-
-def test_views_write_in_place() -> None:
-    layout = RowLayout({"id": Field(torch.int64), "x": Field(torch.float32, (3,)), "mask": Field(torch.bool)})
-    packed = layout.empty(4)
-    views = layout.views(packed)
-    views["x"].copy_(torch.arange(12.0).view(4, 3))
-    views["id"].copy_(torch.arange(4))
-    views["mask"].fill_(True)
-    assert torch.equal(layout.unpack(packed)["x"], torch.arange(12.0).view(4, 3))
-    assert packed[:, 8 + 12 + 1 :].count_nonzero() == 0  # padding is the same bytes everywhere
+        assert torch.equal(unpacked[name], wanted)
 
 
 def test_the_layout_does_not_depend_on_the_order_of_fields() -> None:
@@ -297,7 +287,7 @@ def test_packed_rows_of_another_layout_are_told() -> None:
     layout = RowLayout({"x": Field(torch.float32, (3,))})
     for packed in (torch.zeros(2, 13, dtype=torch.uint8), torch.zeros(2, 12)):
         with pytest.raises(ValueError, match="packed rows must be uint8"):
-            layout.views(packed)
+            layout.unpack(packed)
     with pytest.raises(ValueError, match="at least one field"):
         RowLayout({})
 

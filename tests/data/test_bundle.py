@@ -12,6 +12,7 @@ import torch
 
 from pyg_batchgnn.data import SPLITS, DatasetError, load_dataset, read_bundle
 from pyg_batchgnn.data.bundle import bundled_names
+from tests.support.tiers import all_only
 from tests.support.tiny_datasets import (
     CLASSES,
     EDGES,
@@ -202,6 +203,7 @@ def test_cora(real_graphs: Path) -> None:
     assert dataset.to_pyg().is_undirected()
 
 
+@all_only
 def test_real_graph_of_several_types(real_graphs: Path) -> None:
     dataset = load_dataset("oewn_hetero", real_graphs, feature_dim=8)
     about = json.loads((real_graphs / "oewn_hetero.json").read_text())

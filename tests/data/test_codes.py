@@ -48,7 +48,7 @@ from pyg_batchgnn.data import (
 from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.undirected import undirected_dataset
 from pyg_batchgnn.ops import QuantizedTensor
-from tests.support.tiers import examples
+from tests.support.tiers import all_only, examples
 from tests.support.tiny_datasets import cut_bytes, flip_byte, save_arrays, tiny_dataset
 
 F32 = torch.finfo(torch.float32)
@@ -175,14 +175,17 @@ def test_a_rare_value_does_not_leave_a_range_of_one() -> None:
     assert quantize(torch.ones(50, 1), percentile=99).dequantize().eq(1).all()
 
 
-def test_results_do_not_depend_on_pieces_or_files(tmp_path: Path) -> None:
-    values = torch.randn(400_000, 4)  # several pieces
+def test_results_do_not_depend_on_pieces_or_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.randn(5000, 4)
+    whole = quantize(values)
+    monkeypatch.setattr("pyg_batchgnn.data.codes._PIECE", 1000)
+    monkeypatch.setattr("pyg_batchgnn.data.codes.WideRows.pieces.__defaults__", (1000,))
     np.save(tmp_path / "x.npy", values.numpy())
     mapped = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c"))
     for percentile in (None, 99.5):
         one, other = (quantize(table, percentile=percentile) for table in (values, mapped))
         assert torch.equal(one.codes, other.codes) and torch.equal(one.decoding, other.decoding)
-    whole = quantize(values)
+    assert torch.equal(whole.codes, quantize(values).codes)
     assert torch.equal(whole.decoding, quantize(values[torch.randperm(len(values))]).decoding)
 
 
@@ -323,6 +326,7 @@ def test_a_folder_made_by_hand_and_its_conversion(tmp_path: Path) -> None:
         quantize_folder(tmp_path / "lists", tmp_path / "other")
 
 
+@all_only
 def test_the_memory_of_a_large_table_is_bounded(tmp_path: Path) -> None:
     x = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (1 << 20, 64))  # 268 MB
     x[:] = np.random.default_rng(0).random((1, 64), np.float32)

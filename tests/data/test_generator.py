@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ from pyg_batchgnn.data.generator.edges import BLOCK_NODES, IdPermutation, make_c
 from pyg_batchgnn.data.generator.papers import class_means, scale_of_degrees, to_bfloat16
 from pyg_batchgnn.data.generator.progress import ProgressBar
 from tests.data.test_folder import assert_same
+from tests.support.tiers import in_all
 from tests.support.tiny_datasets import same
 from tests.support.training_runs import batchgnn
 
@@ -112,8 +114,7 @@ def neighbour_mean(x: torch.Tensor, dataset: Dataset) -> torch.Tensor:
     return total / degrees(dataset).clamp(min=1)[:, None]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("nodes", [1000, 5000])
+@pytest.mark.parametrize(("nodes", "seed"), [(1000, 0), *in_all((1000, 1), (5000, 0), (5000, 1))])
 def test_a_gnn_clearly_beats_an_mlp(nodes: int, seed: int) -> None:
     """The same linear classifier on the features alone and with the neighbours' mean."""
     dataset = generate(GeneratorSpec(nodes=nodes, seed=seed))
@@ -136,13 +137,13 @@ def test_same_seed_same_bytes_other_seed_other_bytes() -> None:
 def test_folder_equals_memory_whatever_the_piece(tmp_path: Path) -> None:
     whole = generate(TWO_BLOCKS)
     files = []
-    for piece in (1, 10_000, 1 << 20):
+    for piece in (10_000, 1 << 20):
         folder = generate_folder(TWO_BLOCKS, tmp_path / str(piece), piece_nodes=piece)
         assert same(read_folder(folder), whole)
         files.append(
             {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         )
-    assert files[0] == files[1] == files[2]
+    assert files[0] == files[1]
     assert (read_folder(folder).name, read_folder(folder).source) == (whole.name, whole.source)
 
 
@@ -198,29 +199,22 @@ def test_half_precision_and_more_classes_than_features() -> None:
     assert dataset.nodes.tables["x"].dtype == torch.float16 and dataset.nodes.tables["x"].shape == (1000, 3)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("nodes", 10),
-        ("nodes", 2**31 + 1),
-        ("nodes", 1e5),
-        ("nodes", float("nan")),
-        ("seed", -1),
-        ("degree", float("inf")),
-        ("degree", -2.0),
-        ("classes", 0),
-        ("features", 0),
-        ("exponent", 2.0),
-        ("label_noise", 1.5),
-        ("train", 0.7),
-        ("half", 2),
-        ("seed", True),
+BAD: dict[type[Any], list[tuple[str, float]]] = {
+    GeneratorSpec: [
+        *(("nodes", 10), ("nodes", 2**31 + 1), ("nodes", 1e5), ("nodes", float("nan")), ("seed", -1)),
+        *(("seed", True), ("degree", float("inf")), ("degree", -2.0), ("classes", 0), ("features", 0)),
+        *(("exponent", 2.0), ("label_noise", 1.5), ("train", 0.7), ("half", 2)),
     ],
-)
-def test_bad_parameters_are_named(field: str, value: float) -> None:
-    with pytest.raises(DatasetError) as error:
-        GeneratorSpec(**{field: value})  # type: ignore[arg-type]
-    assert field in str(error.value) and "give" in str(error.value)
+    TypedGeneratorSpec: [("papers", 0), ("degree", -1.0), ("classes", 1.5)],
+    PapersSpec: [("nodes", 100), ("skew", 1.5), ("tail", 1)],
+}
+
+
+@pytest.mark.parametrize("spec", BAD)
+def test_bad_parameters_are_named(spec: type[Any]) -> None:
+    for field, value in BAD[spec]:
+        with pytest.raises(DatasetError, match=f"{field}.*; give"):
+            spec(**{field: value})
 
 
 def test_piece_must_be_positive(tmp_path: Path) -> None:
@@ -268,19 +262,6 @@ def test_degrees_follow_a_power_law_and_neighbours_have_the_class() -> None:
         assert 4 < float(degree.float().mean()) < 12 and int(degree.max()) > 15 * float(degree.float().mean())
     y = made.nodes_of("paper").tables["y"]
     assert float((y[source] == y[target]).float().mean()) > 0.5
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"papers": 0}, "papers is 0"),
-        ({"degree": -1.0}, "degree is -1.0"),
-        ({"classes": 1.5}, "whole number"),
-    ],
-)
-def test_parameters_that_cannot_be(options: dict[str, float], says: str) -> None:
-    with pytest.raises(DatasetError, match=says):
-        TypedGeneratorSpec(**options)  # type: ignore[arg-type]
 
 
 def test_the_smallest_graph() -> None:
@@ -389,15 +370,6 @@ def test_by_name_and_from_the_command_line(tmp_path: Path, capsys: pytest.Captur
     assert "do not go with --papers-like" in capsys.readouterr().err
     with pytest.raises(DatasetError, match="too large to make in memory"):
         load_dataset("papers-like")
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [({"nodes": 100}, "nodes is 100"), ({"skew": 1.5}, "skew is 1.5"), ({"tail": 1}, "tail is 1")],
-)
-def test_wrong_parameters_are_refused(fields: dict, said: str) -> None:
-    with pytest.raises(DatasetError, match=said):
-        PapersSpec(**fields)
 
 
 def test_a_disk_without_room_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

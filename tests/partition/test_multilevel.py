@@ -43,7 +43,7 @@ from tests.partition.job_partition import (
     owners_everywhere,
 )
 from tests.support.ranks import run_ranks
-from tests.support.tiers import in_all
+from tests.support.tiers import ALL, all_only, in_all
 
 
 def everywhere_valid(comm: Communicator) -> None:
@@ -53,8 +53,9 @@ def everywhere_valid(comm: Communicator) -> None:
         part = partition(dataset, "multilevel", comm=comm, seed=seed)
         owner = owners_everywhere([part], comm)[0]
         assert_same(part, expected(dataset, owner, comm.size, comm.rank))
-        again = partition(dataset, "multilevel", comm=comm, seed=seed)
-        assert torch.equal(again.node, part.node)
+        if seed == 2:
+            again = partition(dataset, "multilevel", comm=comm, seed=seed)
+            assert torch.equal(again.node, part.node)
 
 
 def quality(comm: Communicator, parts: int, balance: dict[str, float]) -> dict[str, float]:
@@ -67,7 +68,7 @@ def quality(comm: Communicator, parts: int, balance: dict[str, float]) -> dict[s
 
 def owners(comm: Communicator, threads: int) -> list[int]:
     torch.set_num_threads(threads)
-    dataset = generate(GeneratorSpec(nodes=3000, features=4))
+    dataset = generate(GeneratorSpec(nodes=3000 if ALL else 1000, features=4))
     part = partition(dataset, "multilevel", comm=comm, seed=3)
     return owners_everywhere([part], comm)[0].tolist()
 
@@ -93,7 +94,7 @@ def levels(comm: Communicator) -> None:
     """The undirected graph and the graph of its clusters are the obvious ones."""
     for round_bytes in (1 << 24, 3000):
         move.ROUND_BYTES = round_bytes
-        for seed, nodes, edges, skew in CASES[:-2]:
+        for seed, nodes, edges, skew in CASES:
             _check_levels(comm, graph(seed, nodes, edges, skew=skew), seed)
 
 
@@ -254,16 +255,17 @@ def typed_communities() -> Dataset:
     )
 
 
-@pytest.mark.parametrize("ranks", [*in_all(1), 3])
+@pytest.mark.parametrize("ranks", [*in_all(1, 3), 2])
 def test_every_node_has_an_owner_and_runs_repeat(ranks: int) -> None:
     run_ranks(everywhere_valid, ranks)
 
 
-@pytest.mark.parametrize("ranks", [*in_all(1), 3])
+@pytest.mark.parametrize("ranks", [*in_all(1, 3), 2])
 def test_graphs_of_all_levels_are_the_obvious_ones(ranks: int) -> None:
     run_ranks(levels, ranks)
 
 
+@all_only
 def test_memory_is_bounded_by_the_share(tmp_path: Path) -> None:
     """At most twice the share and some small rounds, where clusters join hardly any edges."""
     nodes, edges = 100_000, 4_000_000
@@ -278,7 +280,7 @@ def test_the_heaviest_edges_are_left_at_both_ends() -> None:
     run_ranks(heaviest, 2)
 
 
-@pytest.mark.parametrize(("ranks", "parts", "cut"), [(1, 4, 0.11), (2, 2, 0.11), (3, 8, 0.22)])
+@pytest.mark.parametrize(("ranks", "parts", "cut"), [*in_all((1, 4, 0.11), (3, 8, 0.22)), (2, 2, 0.11)])
 def test_communities_stay_whole_and_all_loads_are_balanced(ranks: int, parts: int, cut: float) -> None:
     """One edge of ten leaves its community."""
     balance = {"nodes": 1.05, "edges": 1.05, "train": 1.05}
@@ -287,7 +289,7 @@ def test_communities_stay_whole_and_all_loads_are_balanced(ranks: int, parts: in
     assert max(found[load] for load in balance) <= 1.05, found
 
 
-@pytest.mark.parametrize(("ranks", "hosts"), [(4, None), (1, 2)])
+@pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, 2)), (4, None)])
 def test_few_edges_join_hosts(ranks: int, hosts: int | None) -> None:
     """One edge of twenty leads anywhere, so one of forty to the other half."""
     of_ranks = [0, 0, 1, 1] if hosts is None else None
@@ -322,9 +324,8 @@ def test_what_cannot_be_balanced_is_told_with_the_reason() -> None:
     assert fine == [] and results[1].value == [[], []]
 
 
-@pytest.mark.parametrize("ranks", [2])
-def test_every_node_type_is_balanced_apart(ranks: int, tmp_path: Path) -> None:
-    found = run_ranks(typed, ranks, {"file": str(tmp_path / "report.png")})[0].value
+def test_every_node_type_is_balanced_apart(tmp_path: Path) -> None:
+    found = run_ranks(typed, 2, {"file": str(tmp_path / "report.png")})[0].value
     cut = found.pop("cut")
     assert cut < 0.12, cut
     assert max(found.values()) <= 1.05, found

@@ -18,11 +18,12 @@ from tests.partition.job_partition import CASES as PLAIN
 from tests.partition.job_partition import graph
 from tests.support.reference_partition import internal_ids_by_type as all_internal_ids
 from tests.support.reference_partition import split_dataset
+from tests.support.tiers import ALL
 from tests.support.typed_datasets import CASES, typed_dataset
 
 
 def data_sets() -> list[Dataset]:
-    typed = [typed_dataset(*case) for case in CASES]
+    typed = [typed_dataset(*case) for case in (CASES if ALL else CASES[:2])]
     return typed + [graph(seed, nodes, edges, skew=skew) for seed, nodes, edges, skew in PLAIN]
 
 

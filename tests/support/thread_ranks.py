@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.comm.channel import Channel, Link
+from pyg_batchgnn.comm.channel import Channel
 from pyg_batchgnn.comm.diagnosis import Peer, ProcessInfo
 from pyg_batchgnn.comm.mailbox import INT_LIMIT, BackendMailbox, Transport, TransportError
 
@@ -58,9 +58,8 @@ def run_threads(function: Callable[[Communicator], T], ranks: int) -> list[T]:
 
     def run(rank: int) -> T:
         channel = Channel("threads", None, None, peers, rank, TIMEOUT)
-        transport = _MemoryTransport(table, rank, ranks)
-        mailbox = BackendMailbox(transport, ranks)
-        channel._link = Link("threads", rank, list(range(ranks)), mailbox, transport, channel.counters)
+        channel.transport = _MemoryTransport(table, rank, ranks)
+        channel.mailbox = BackendMailbox(channel.transport, ranks)
         comm = Communicator(channel)
         try:
             return function(comm)

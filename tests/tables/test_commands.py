@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.tables import draft
+from tests.support.programs import run_python
+from tests.support.tiers import all_only
 from tests.support.training_runs import SMALL, batchgnn, mistake
 
 
@@ -83,19 +86,21 @@ def test_a_mistake_is_one_line(
     assert said in mistake(capsys, "tables", *arguments)
 
 
-def test_missing_libraries_are_named(tmp_path: Path) -> None:
-    """DuckDB and pyarrow are imported only when they are needed, and their absence is one line."""
+def test_missing_libraries_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(DatasetError, match=r"tables need duckdb; pip install 'pyg_batchgnn\[tables\]'"):
+        draft(tmp_path)
+
+
+@all_only
+def test_libraries_are_imported_when_they_are_needed() -> None:
     program = (
-        "import sys\n"
-        "import pyg_batchgnn.tables as tables\n"
+        "import sys, pyg_batchgnn.tables as tables\n"
         "tables.GraphDescription, tables.convert, tables.draft\n"
         "assert not {'duckdb', 'pyarrow'} & set(sys.modules)\n"
-        "sys.modules['duckdb'] = None\n"
-        f"tables.draft({str(tmp_path)!r})\n"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "DatasetError: tables need duckdb; pip install 'pyg_batchgnn[tables]'" in ran.stderr
+    run_python("-c", program).check_returncode()
 
 
 def write_bank(folder: Path, first: int, count: int) -> None:

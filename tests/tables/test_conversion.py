@@ -23,9 +23,10 @@ from pyg_batchgnn.data.files import Journal
 from pyg_batchgnn.tables import GraphDescription, convert
 from tests.support.programs import run_text
 from tests.support.table_graphs import TableGraph, table_graphs
+from tests.support.tiers import ALL, all_only
 from tests.tables.conftest import Converted
 
-QUICK = settings(max_examples=30, deadline=None)
+QUICK = settings(max_examples=30 if ALL else 8, deadline=None)
 MIB = 1 << 20
 #: Users who know users.
 LINKED: dict[str, Any] = {
@@ -264,6 +265,7 @@ def write_tables(folder: Path) -> GraphDescription:
     return GraphDescription.read(folder)
 
 
+@all_only  # the next test stops one in a cheaper way
 def test_a_killed_conversion_goes_on(tmp_path: Path) -> None:
     said = write_tables(tmp_path / "tables")
     steps: list[str] = []
@@ -325,7 +327,7 @@ def test_two_processes_do_not_make_one_folder(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "data", {})
     with pytest.raises(DatasetError, match="another process is making it"):
         convert(said, tmp_path / "data")
-    journal.remove()
+    journal.close()
     convert(said, tmp_path / "data")
     with pytest.raises(DatasetError, match="exists already"):
         convert(said, tmp_path / "data")
@@ -504,7 +506,7 @@ def test_positions_are_keys_where_a_table_has_none(converted: Converted) -> None
 KEYS = st.none() | st.sampled_from("abcdefgh")
 
 
-@settings(max_examples=25, deadline=None)
+@QUICK
 @given(
     st.lists(st.tuples(KEYS, KEYS, st.sampled_from(["1", "x", None])), max_size=12),
     st.lists(st.tuples(KEYS, KEYS), max_size=12),

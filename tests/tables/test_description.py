@@ -93,7 +93,7 @@ LINK = '[edges."user,knows,user"]\nfiles = "k.csv"\nsource = "a"\ntarget = "b"\n
         ("", "no tables; describe some"),
         ("nodes = 3", "nodes: is 3; give a table"),
         ("[nodes.user]\nkey = 'id'", "[nodes.user]: files: is missing"),
-        (TABLE + "tiem = 'at'", "tiem: is not known; is time meant?; known here: foreign_keys, files, time"),
+        (TABLE + "tiem = 'at'", "tiem: is not known; is time meant?; known here: files, key, time"),
         (TABLE + "time = {column = 'at', unit = 'minutes'}", "unit: is 'minutes'; choose among D, s, ms"),
         (TABLE + "key = 3", "[nodes.user]: key: is 3; give a text or a list of texts"),
         (TABLE + "on_bad_rows = 'ignore'", "on_bad_rows: is 'ignore'; choose among error, set aside"),

@@ -25,7 +25,11 @@ def writing(path: Path) -> Iterator[None]:
     except DatasetError:
         raise
     except OSError as error:
-        cause, remedy = _cause_and_remedy(path, error)
+        cause, remedy = error.strerror or str(error), "free space on the disk, or choose another folder"
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
+            there = next((one for one in path.absolute().parents if one.exists()), Path("/"))
+            what = "takes no new files and folders" if there.is_dir() else "is no folder"
+            cause, remedy = f"{there} {what}", "choose another path"
         raise DatasetError(f"{path}: cannot be written ({cause}); {remedy}") from error
 
 
@@ -44,19 +48,18 @@ def system_message(error: OSError) -> str:
     return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}; {remedy}"
 
 
-def _cause_and_remedy(path: Path, error: OSError) -> tuple[str, str]:
-    if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
-        return error.strerror or str(error), "free space on the disk, or choose another folder"
-    there = next((one for one in path.absolute().parents if one.exists()), Path("/"))
-    cause = "takes no new files and folders" if there.is_dir() else "is no folder"
-    return f"{there} {cause}", "choose another path"
-
-
 def write_bytes(stream: IO[bytes], path: Path, values: np.ndarray) -> None:
     """Writes the elements of an array in C order. `tofile` would not tell why it failed."""
     flat = np.ascontiguousarray(values).reshape(-1)
     with writing(path):
         stream.write(flat.view(np.uint8).data if flat.size else b"")
+
+
+def new_file(folder: Path, array: str) -> Path:
+    """Returns the file of an array, whose folder is there then."""
+    file = folder / f"{array}.npy"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -65,8 +68,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def begin_folder(path: Path, temporary: Path) -> None:
-    """Makes the temporary folder of a folder to be saved, without what a killed save left there.
-    Raises `DatasetError` if ``path`` exists, or its parent cannot be written to."""
+    """Makes the temporary folder of a folder to be saved, without what a killed save left there."""
     refuse_existing_path(path)
     shutil.rmtree(temporary, ignore_errors=True)
     with writing(path):
@@ -111,8 +113,7 @@ def rename_whole(temporary: Path, path: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object. Raises `DatasetError` if the file is damaged, is not an object, or holds
-    NaN or infinity, which are not JSON."""
+    """Reads a JSON object. NaN and infinity are not JSON."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"it holds {constant}")
@@ -133,19 +134,8 @@ _verified: set[tuple[str, int, int, str]] = set()
 
 
 def check_sha256(path: Path, array: str, expected: str, says: str, remedy: str) -> None:
-    """Raises unless a file's sha256 is `expected`.
-
-    A file that was found right is not hashed again by this process.
-
-    Args:
-        array: what it holds, for the error.
-        expected: 64 hexadecimal digits.
-        says: what promises the checksum, for the error.
-        remedy: what the user can do.
-
-    Raises:
-        DatasetError: the checksum differs.
-    """
+    """Raises DatasetError unless a file's sha256 is `expected`. A file that was found right is not
+    hashed again by this process. ``says``: what promises the checksum, for the error."""
     stat = path.stat()
     key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, expected)
     if key in _verified:

@@ -32,16 +32,12 @@ _NAME, _WORK, _LOCK = "journal.json", "work", "lock"
 
 
 class Journal:
-    """A folder that is made step by step under a temporary name.
-
-    Attributes:
-        folder: the temporary folder.
-        work: a folder in it for what the result does not hold.
-    """
+    """A folder that is made step by step under a temporary name, ``folder``. ``work`` is a folder
+    in it for what the result does not hold."""
 
     def __init__(self, path: Path, made_of: Any) -> None:
-        """Begins a folder, or goes on with one that is made of the same. ``made_of``: JSON. Raises
-        `DatasetError` if `path` exists, or another process makes it now."""
+        """Begins a folder, or goes on with one that is made of the same JSON. Raises DatasetError
+        if `path` exists, or another process makes it now."""
         refuse_existing_path(path)
         self.path, self.folder = path, path.with_name(f".{path.name}.converting")
         self.work = self.folder / _WORK
@@ -68,10 +64,13 @@ class Journal:
             self.work.mkdir(exist_ok=True)
 
     def step(self, name: str, make: Callable[[], Made]) -> dict[str, Any]:
-        """Makes a step that is not complete yet, and returns its facts. ``make``: returns the
-        facts, as JSON, and the files that it wrote."""
-        done = self._steps.get(name)
-        if done is None or not self._is_whole(done["files"]):
+        """Makes a step that is not complete yet, and returns its facts."""
+        done: Any = self._steps.get(name)
+        whole = done is not None and all(
+            (self.folder / file).is_file() and file_sha256(self.folder / file) == said["sha256"]
+            for file, said in done["files"].items()
+        )
+        if not whole:
             facts, files = make()
             promised = {}
             for file in files:
@@ -86,12 +85,6 @@ class Journal:
             if file.endswith(".npy") and not file.startswith(_WORK):
                 self.promises[file.removesuffix(".npy")] = ArrayPromise.from_json(said)
         return dict(done["facts"])
-
-    def _is_whole(self, files: dict[str, Any]) -> bool:
-        return all(
-            (self.folder / file).is_file() and file_sha256(self.folder / file) == said["sha256"]
-            for file, said in files.items()
-        )
 
     def _write(self) -> None:
         temporary = self.folder / f"{_NAME}.partial"
@@ -109,11 +102,6 @@ class Journal:
         for file in self.folder.glob("*.json"):
             sync_file(file)
         rename_whole(self.folder, self.path)
-        self.close()
-
-    def remove(self) -> None:
-        """Removes the temporary folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
         self.close()
 
     def close(self) -> None:
@@ -149,7 +137,7 @@ def making(path: Path, made_of: Any) -> Iterator[Journal]:
                 f"{error}; what is complete stays in {journal.folder}: the same call goes on from there, or "
                 f"remove that folder"
             ) from error
-        journal.remove()
+        shutil.rmtree(journal.folder, ignore_errors=True)
         raise
     finally:
         journal.close()

@@ -37,12 +37,17 @@ class MetaFormat:
 
     def read(self, folder: Path) -> tuple[dict[str, Any], str]:
         """Reads META.json; returns its content and its SHA-256, by which ranks compare it. Raises
-        `DatasetNotFoundError` if there is no such file. Raises `DatasetError` for another format,
-        or a version that cannot be read."""
+        DatasetError if it is missing, of another format, or of a version that cannot be read."""
         path = folder / META_FILE
         if not path.is_file():
             raise missing(path, "META", f"give a folder that {self.writer} wrote")
         content = read_json(path)
+        self.check(path, content)
+        return content, hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def check(self, path: Path, content: Mapping[str, Any]) -> None:
+        """Raises DatasetError if a META.json is of another format, or of a version that cannot be
+        read."""
         if content.get("format") != self.name:
             fact = f"is {content.get('format')!r}, expected {self.name!r}"
             remedy = f"this folder holds something else: give one that {self.writer} wrote"
@@ -51,7 +56,6 @@ class MetaFormat:
             known = " or ".join(map(str, self.versions))
             fact = f"is {content.get('version')!r}, this release reads {known}"
             raise broken(path, "version", fact, f"update pyg_batchgnn, or {self.remedy}")
-        return content, hashlib.sha256(path.read_bytes()).hexdigest()
 
     @contextlib.contextmanager
     def parsing(self, folder: Path) -> Iterator[None]:

@@ -19,8 +19,6 @@ from torch import Tensor
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
 from pyg_batchgnn.data.files.durable import check_sha256, file_sha256, write_bytes, writing
 
-# Reading ##########################################################################################
-
 # Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than
 # memory.
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
@@ -42,10 +40,7 @@ class NpyHeader:
 
 def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
     """Reads and checks the header at the start of a .npy stream (a file, or a member of a .npz).
-
-    Raises:
-        DatasetError: not a .npy, a damaged header, or elements that could only be unpickled.
-    """
+    Elements that could only be unpickled are refused."""
     reread = "write the file again with numpy.save"
     try:
         version = np.lib.format.read_magic(stream)
@@ -58,7 +53,8 @@ def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
     except DatasetError:
         raise
     except Exception as error:  # NumPy parses the header as Python: damage raises anything
-        raise broken(file, array, f"not a .npy array ({_one_line(error)})", reread) from error
+        said = " ".join(str(error).split())[:200]
+        raise broken(file, array, f"not a .npy array ({said})", reread) from error
     if dtype.hasobject:
         fact = f"dtype is {dtype}: Python objects, which could only be unpickled"
         raise broken(file, array, fact, "pickles are never read: save a plain numeric array")
@@ -69,26 +65,25 @@ def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
     return NpyHeader(dtype, tuple(shape), fortran_order, stream.tell())
 
 
+def check_size(path: Path, array: str, header: NpyHeader) -> None:
+    """Raises DatasetError unless a file has as many bytes as its header promises."""
+    size, wanted = path.stat().st_size, header.offset + header.nbytes
+    if size != wanted:
+        state = "truncated" if size < wanted else "too long"
+        fact = f"file is {state}: {size} bytes, its header promises {wanted}"
+        raise broken(path, array, fact, "copy or write the file again")
+
+
 def open_npy(path: Path, array: str) -> np.ndarray:
-    """Maps a .npy file; the array can be written to without changing the file (copy on write).
-
-    An array in Fortran order or with foreign byte order is copied into memory in C order instead.
-
-    Raises:
-        DatasetNotFoundError: no such file.
-        DatasetError: not a .npy file, truncated or too long, or an object array.
-    """
+    """Maps a .npy file; the array can be written to without changing the file (copy on write). An
+    array in Fortran order or with foreign byte order is copied into memory in C order instead."""
     if not path.is_file():
         raise missing(path, array, "write it or correct the folder")
     with path.open("rb") as stream:
         header = read_header(stream, path, array)
-        size, wanted = path.stat().st_size, header.offset + header.nbytes
-        if size != wanted:
-            state = "truncated" if size < wanted else "too long"
-            fact = f"file is {state}: {size} bytes, its header promises {wanted}"
-            raise broken(path, array, fact, "copy or write the file again")
+        check_size(path, array, header)
         flags = mmap.MAP_PRIVATE | _MAP_NORESERVE
-        mapped = mmap.mmap(stream.fileno(), size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        mapped = mmap.mmap(stream.fileno(), 0, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     flat = np.frombuffer(mapped, header.dtype, math.prod(header.shape), header.offset)
     try:
         values = flat.reshape(header.shape, order="F" if header.fortran_order else "C")
@@ -107,13 +102,6 @@ def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
         return torch.from_numpy(values)
     except TypeError as error:
         raise broken(file, array, f"dtype is {values.dtype}", "store numbers or booleans") from error
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]
-
-
-# Writing ##########################################################################################
 
 
 _HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it can be rewritten in place
@@ -241,9 +229,6 @@ class EdgeAppender:
         self._waiting.unlink(missing_ok=True)
 
 
-# Promised files ###################################################################################
-
-
 META_FILE = "META.json"
 #: Larger files are not hashed when they are opened, only when the whole folder is verified.
 CHECKSUM_BYTES = 1 << 30
@@ -270,8 +255,7 @@ class ArrayPromise:
 
     @classmethod
     def from_json(cls, said: Any) -> ArrayPromise:
-        """Reads what `to_json` wrote. Raises `KeyError`, `TypeError` or `ValueError` if an entry
-        is missing or of the wrong type."""
+        """Reads what `to_json` wrote. Raises KeyError, TypeError or ValueError."""
         return cls(str(said["dtype"]), tuple(map(int, said["shape"])), str(said["sha256"]))
 
 
@@ -299,8 +283,7 @@ def promise_of(path: Path) -> ArrayPromise:
 
 def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
     """Maps a file; writing to the tensor changes this process's copy, never the file. Raises
-    `DatasetNotFoundError` if the file does not exist. Raises `DatasetError` if the file is damaged,
-    or is not what was promised."""
+    DatasetError if the file is damaged, or is not what was promised."""
     values = open_npy(path, array)
     dtype = getattr(torch, promise.dtype, None)
     if not isinstance(dtype, torch.dtype):
@@ -318,8 +301,7 @@ def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
 
 
 def verify_tensor(path: Path, array: str, promise: ArrayPromise) -> None:
-    """Compares a file with its checksum. Raises `DatasetNotFoundError` if the file does not exist.
-    Raises `DatasetError` if the checksum differs."""
+    """Compares a file with its checksum."""
     if not path.is_file():
         raise missing(path, array, _ANEW)
     check_sha256(path, array, promise.sha256, META_FILE, _REMEDY)

@@ -20,9 +20,6 @@ import numpy as np
 from pyg_batchgnn.data.files import write_bytes, writing
 from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
 
-# Communities ######################################################################################
-
-
 _NODES_PER_GROUP = 2048
 _NODES_PER_LEAF = 96
 
@@ -83,21 +80,14 @@ def _starts(random: np.random.Generator, parts: int, total: int) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-# Ids ##############################################################################################
-
-
 _ROUNDS = 4  # enough for a random-looking permutation when the round functions are random (Luby and Rackoff)
 
 
 class IdPermutation:
-    """A permutation of range(n): place -> id and back.
-
-    An unbalanced Feistel network on pairs (left, right) in Z_a x Z_b with a * b >= n, whose round
-    functions are tables of random numbers. A result outside range(n) goes through the network again
-    until it is inside; since a * b - n < a, that is rare.
-
-    ``spec``: gives n and the seed.
-    """
+    """A permutation of range(n): place -> id and back. It is an unbalanced Feistel network on pairs
+    (left, right) in Z_a x Z_b with a * b >= n, whose round functions are tables of random numbers.
+    A result outside range(n) goes through the network again until it is inside; since a * b - n <
+    a, that is rare."""
 
     def __init__(self, spec: GeneratorSpec) -> None:
         self._size = spec.nodes
@@ -144,8 +134,6 @@ class IdPermutation:
         return left.astype(np.int32), right.astype(np.int32)
 
 
-# Edges ############################################################################################
-
 # The unit of randomness: fixed, so that how the work is cut into pieces does not change the graph.
 BLOCK_NODES = 1 << 16
 _IN_LEAF = 0.5
@@ -161,12 +149,9 @@ def num_blocks(spec: GeneratorSpec) -> int:
 def edge_keys(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, block: int
 ) -> Iterator[np.ndarray]:
-    """Draws the edges that one block's nodes ask for.
-
-    Yields:
-        Two arrays of sorted uint64 keys (source << 32) | destination, first the edges drawn, then
-        their reverses. No self loops. Repeats occur, inside a block and between blocks.
-    """
+    """Draws the edges that one block's nodes ask for. Yields two arrays of sorted uint64 keys
+    (source << 32) | destination, first the edges drawn, then their reverses. No self loops. Repeats
+    occur, inside a block and between blocks."""
     random = spec.random(RandomStream.EDGES, block)
     place = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
     draws = _draws(spec, random, len(place))
@@ -244,8 +229,6 @@ def _scatter(rank: np.ndarray, stride: np.ndarray, size: np.ndarray | np.int64) 
     return np.asarray(whole * stride % size)
 
 
-# Buckets ##########################################################################################
-
 # Sorts more edges than fit memory.
 #
 # Keys go to files by range of source; each file is then sorted alone.
@@ -300,8 +283,6 @@ class EdgeBuckets:
             with writing(path):
                 file.close()
 
-
-# Nodes ############################################################################################
 
 # Draws features, labels and splits of a generated graph, block by block.
 #

@@ -24,7 +24,7 @@ from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.csc import INDICES, INDPTR
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError
-from pyg_batchgnn.data.files import ArrayPromise, PromisedWriter, write_tensor
+from pyg_batchgnn.data.files import ArrayPromise, PromisedWriter, new_file, write_tensor
 from pyg_batchgnn.data.folder_write import new_folder
 from pyg_batchgnn.data.generator.progress import Advance, ProgressBar, StartPhase, progress_bar
 from pyg_batchgnn.data.generator.spec import PapersSpec, RandomStream
@@ -68,20 +68,9 @@ def generate_papers(spec: PapersSpec) -> Dataset:
 def generate_papers_folder(
     spec: PapersSpec, path: str | Path, *, progress: ProgressBar = ProgressBar.AUTO
 ) -> Path:
-    """Makes the graph in a new folder that `read_folder` maps.
-
-    Two threads make blocks while this one writes them. Memory peaks at 10 bytes per node and about
-    200 MiB, so at 1.3 GiB for as many nodes as papers100M has.
-
-    Args:
-        path: folder to write; it must not exist, and appears only when it is complete.
-
-    Returns:
-        The folder.
-
-    Raises:
-        DatasetError: the folder exists or cannot be written, or the disk has too little room.
-    """
+    """Makes the graph in a new folder that `read_folder` maps; returns the folder, which appears
+    only when it is complete. Two threads make blocks while this one writes them. Memory peaks at 10
+    bytes per node and about 200 MiB, so at 1.3 GiB for as many nodes as papers100M has."""
     path = Path(path).expanduser()
     with new_folder(path) as folder, progress_bar(spec.nodes, progress) as start_phase:
         _check_room(spec, folder)
@@ -104,13 +93,8 @@ def _check_room(spec: PapersSpec, folder: Path) -> None:
 def _write(spec: PapersSpec, folder: Path, start_phase: StartPhase) -> dict[str, ArrayPromise]:
     promises = dict[str, ArrayPromise]()
 
-    def file(array: str) -> Path:
-        found = folder / f"{array}.npy"
-        found.parent.mkdir(parents=True, exist_ok=True)
-        return found
-
     def write(array: str, tensor: Tensor) -> None:
-        promises[array] = write_tensor(file(array), tensor)
+        promises[array] = write_tensor(new_file(folder, array), tensor)
 
     for name, ids in draw_splits(spec).items():
         write(split_array(NODES, name), ids)
@@ -125,7 +109,8 @@ def _write(spec: PapersSpec, folder: Path, start_phase: StartPhase) -> dict[str,
     }
     with ExitStack() as stack:
         indptr_out, indices_out, x_out = (
-            stack.enter_context(PromisedWriter(file(array), *what)) for array, what in arrays.items()
+            stack.enter_context(PromisedWriter(new_file(folder, array), *what))
+            for array, what in arrays.items()
         )
         advance = start_phase("drawing edges", num_blocks(spec))
         indptr_out.append(np.zeros(1, np.int64))
@@ -165,9 +150,6 @@ def _in_order(make: Callable[[int], _Made], spec: PapersSpec, advance: Advance) 
                 one.cancel()
 
 
-# Laws #############################################################################################
-
-
 def num_blocks(spec: PapersSpec) -> int:
     return -(-spec.nodes // BLOCK_NODES)
 
@@ -177,12 +159,8 @@ def _nodes(spec: PapersSpec, block: int) -> slice:
 
 
 class _Ranks:
-    """The nodes by rank.
-
-    Attributes:
-        node: [N] int32, the node of each rank.
-        labels: [N], the class of each node.
-    """
+    """The nodes by rank. ``node``: [N] int32, the node of each rank. ``labels``: [N], the class of
+    each node."""
 
     def __init__(self, spec: PapersSpec) -> None:
         self.node = np.arange(spec.nodes, dtype=np.int32)

@@ -25,8 +25,8 @@ class ProgressBar(enum.Enum):
 
 @contextmanager
 def progress_bar(nodes: int, progress: ProgressBar) -> Iterator[StartPhase]:
-    """Yields a function that starts a phase of a number of steps. That function returns what to
-    call after each step."""
+    """Yields a function that starts a phase of a number of steps, and returns what to call after
+    each step."""
     wanted = nodes >= _BAR_NODES and sys.stderr.isatty()
     if progress is ProgressBar.HIDE or (progress is ProgressBar.AUTO and not wanted):
         yield lambda _phase, _steps: lambda: None

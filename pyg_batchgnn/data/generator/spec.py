@@ -54,16 +54,13 @@ class GeneratorSpec:
         seed: seed of every random choice.
         degree: mean number of neighbours aimed at; merging parallel edges loses about a tenth of
             it.
-        classes: number of classes C.
-        features: number of feature columns F.
+        classes, features: number of classes C, and of feature columns F.
         exponent: exponent of the power law of degrees, above 2.
         signal: distance of a class's mean feature vector from the origin, in standard deviations of
             the noise.
         label_noise: share of nodes whose label is replaced by a random class: a ceiling on any
             accuracy.
-        train: share of nodes in the training split.
-        val: share in the validation split.
-        test: share in the test split.
+        train, val, test: share of nodes in each split.
         half: 1 stores features as float16, 0 as float32.
     """
 
@@ -129,10 +126,7 @@ class GeneratorSpec:
         return edges + self.nodes * (feature + 16)
 
     def random(self, stream: RandomStream, block: int = 0) -> np.random.Generator:
-        """Returns random numbers of one stream and block.
-
-        They do not depend on the order in which blocks are made.
-        """
+        """Returns random numbers of one stream and block, whatever the order of blocks."""
         return np.random.default_rng([self.seed, int(stream), block])
 
 
@@ -169,6 +163,7 @@ class TypedGeneratorSpec:
     features: int = 32
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         bounds = {
             "papers": (1, 1 << 30),
             "seed": (0, 2**63 - 1),
@@ -176,13 +171,7 @@ class TypedGeneratorSpec:
             "classes": (1, 1 << 20),
             "features": (1, 1 << 16),
         }
-        for name, (low, high) in bounds.items():
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not (whole or (name == "degree" and isinstance(value, float) and math.isfinite(value))):
-                raise DatasetError(f"generator: {name} is {value!r}; give a whole number")
-            if not low <= value <= high:
-                raise DatasetError(f"generator: {name} is {value}; give a value from {low} to {high}")
+        _check_bounds(self, bounds)
 
     @property
     def num_nodes(self) -> dict[str, int]:

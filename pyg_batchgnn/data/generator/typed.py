@@ -18,7 +18,7 @@ import torch
 
 from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.dataset import SPLITS, Dataset, EdgeSet, NodeSet
-from pyg_batchgnn.data.files import EdgeAppender, NpyAppender
+from pyg_batchgnn.data.files import EdgeAppender, NpyAppender, new_file
 from pyg_batchgnn.data.folder_write import new_folder
 from pyg_batchgnn.data.generator.edges import coprime_strides
 from pyg_batchgnn.data.generator.spec import TypedGeneratorSpec
@@ -77,17 +77,12 @@ def generate_typed(spec: TypedGeneratorSpec) -> Dataset:
 
 
 def generate_typed_folder(spec: TypedGeneratorSpec, path: str | Path) -> Path:
-    """Makes a graph in a new folder that `read_folder` maps, in pieces.
-
-    Raises:
-        DatasetError: the folder exists or cannot be written.
-    """
+    """Makes a graph in a new folder that `read_folder` maps, in pieces."""
     with new_folder(path) as folder:
         with ExitStack() as stack:
             edges, rows = dict[str, EdgeAppender](), dict[str, NpyAppender]()
             for array, piece in _pieces(spec):
-                file = folder / f"{array}.npy"
-                file.parent.mkdir(parents=True, exist_ok=True)
+                file = new_file(folder, array)
                 if array.startswith("edge_index"):
                     if array not in edges:
                         edges[array] = stack.enter_context(EdgeAppender(file, piece.dtype))

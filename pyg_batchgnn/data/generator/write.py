@@ -36,11 +36,8 @@ PIECE_NODES = 1 << 19
 
 
 def generate(spec: GeneratorSpec) -> Dataset:
-    """Makes a graph in memory, of the same bytes as `generate_folder` writes.
-
-    Edges come in both directions, sorted by source and then destination, without self loops or
-    repeats.
-    """
+    """Makes a graph in memory, of the same bytes as `generate_folder` writes. Edges come in both
+    directions, sorted by source and then destination, without self loops or repeats."""
     communities, permutation, means = make_communities(spec), IdPermutation(spec), class_means(spec)
     pieces = [
         keys for block in range(num_blocks(spec)) for keys in edge_keys(spec, communities, permutation, block)
@@ -74,22 +71,11 @@ def generate_folder(
     piece_nodes: int = PIECE_NODES,
     progress: ProgressBar = ProgressBar.AUTO,
 ) -> Path:
-    """Makes a graph in a new folder that `read_folder` maps.
+    """Makes a graph in a new folder that `read_folder` maps; returns the folder.
 
-    Memory is bounded by the piece, not by the graph.
-
-    Peak memory is about 32 * degree bytes per node of a piece, and on the way the folder takes
-    about twice the disk space of the finished edges.
-
-    Args:
-        path: folder to write; it must not exist, and appears only when it is complete.
-        piece_nodes: sources whose edges are sorted at once. It does not change the result.
-
-    Returns:
-        The folder.
-
-    Raises:
-        DatasetError: the folder exists or cannot be written, or `piece_nodes` is not positive.
+    Peak memory is about 32 * degree bytes per node of a piece, not of the graph, and on the way the
+    folder takes about twice the disk space of the finished edges. ``piece_nodes``: sources whose
+    edges are sorted at once. It does not change the result.
     """
     if piece_nodes < 1:
         raise DatasetError(f"generator: piece_nodes is {piece_nodes}; give 1 or more")

@@ -33,14 +33,12 @@ class OgbTable:
     """One OGB data set."""
 
     name: str  # OGB's name
-    num_classes: int  # number of classes C
+    num_classes: int
     split: str  # name of OGB's split, a folder under split/
-    layout: RawLayout  # CSV or binary
+    layout: RawLayout
     edges: StoredEdges  # which directions the raw file holds
-    url: str  # archive to download
-    archive_folder: str  # folder inside the archive
-    #: the form of the splits of a data set of links; None for a data set of nodes
-    links: StoredLinks | None = None
+    archive: str  # what to download, and the folder inside it
+    links: StoredLinks | None = None  # the form of the splits; None for a data set of nodes
     of_nodes: tuple[str, ...] = ()  # further files of node attributes, of whole numbers
     of_edges: tuple[str, ...] = ()  # further files of edge attributes, of whole numbers
 
@@ -48,57 +46,36 @@ class OgbTable:
     def folder(self) -> str:
         return self.name.replace("-", "_")
 
+    @property
+    def archive_folder(self) -> str:
+        return self.archive.rpartition("/")[2]
 
-_BASE = "http://snap.stanford.edu/ogb/data/nodeproppred"
-_LINKS = "http://snap.stanford.edu/ogb/data/linkproppred"
+    @property
+    def url(self) -> str:
+        return f"http://snap.stanford.edu/ogb/data/{self.archive}.zip"
+
+
+_CSV, _DIRECTED, _ONCE = RawLayout.CSV, StoredEdges.DIRECTED, StoredEdges.EACH_ONCE
+_NODES, _LINKS = "nodeproppred", "linkproppred"
+_TYPED_CSV, _TARGETS = RawLayout.TYPED_CSV, StoredLinks.TARGETS
+_YEARS = ("edge_weight", "edge_year")
 
 OGB_TABLES: dict[str, OgbTable] = {
     table.name: table
     for table in (
+        OgbTable("ogbn-arxiv", 40, "time", _CSV, _DIRECTED, f"{_NODES}/arxiv"),
+        OgbTable("ogbn-products", 47, "sales_ranking", _CSV, _ONCE, f"{_NODES}/products"),
+        OgbTable("ogbn-papers100M", 172, "time", RawLayout.BINARY, _DIRECTED, f"{_NODES}/papers100M-bin"),
         OgbTable(
-            "ogbn-arxiv", 40, "time", RawLayout.CSV, StoredEdges.DIRECTED, f"{_BASE}/arxiv.zip", "arxiv"
+            *("ogbn-mag", 349, "time", _TYPED_CSV, _DIRECTED, f"{_NODES}/mag"),
+            of_nodes=("node_year",),
+            of_edges=("edge_reltype",),
         ),
         OgbTable(
-            "ogbn-products",
-            47,
-            "sales_ranking",
-            RawLayout.CSV,
-            StoredEdges.EACH_ONCE,
-            f"{_BASE}/products.zip",
-            "products",
+            *("ogbl-collab", 0, "time", _CSV, _ONCE, f"{_LINKS}/collab", StoredLinks.PAIRS), of_edges=_YEARS
         ),
         OgbTable(
-            "ogbn-papers100M",
-            172,
-            "time",
-            RawLayout.BINARY,
-            StoredEdges.DIRECTED,
-            f"{_BASE}/papers100M-bin.zip",
-            "papers100M-bin",
-        ),
-        OgbTable(
-            "ogbn-mag", 349, "time", RawLayout.TYPED_CSV, StoredEdges.DIRECTED, f"{_BASE}/mag.zip", "mag"
-        ),
-        OgbTable(
-            "ogbl-collab",
-            0,
-            "time",
-            RawLayout.CSV,
-            StoredEdges.EACH_ONCE,
-            f"{_LINKS}/collab.zip",
-            "collab",
-            StoredLinks.PAIRS,
-            of_edges=("edge_weight", "edge_year"),
-        ),
-        OgbTable(
-            "ogbl-citation2",
-            0,
-            "time",
-            RawLayout.CSV,
-            StoredEdges.DIRECTED,
-            f"{_LINKS}/citation-v2.zip",
-            "citation-v2",
-            StoredLinks.TARGETS,
+            *("ogbl-citation2", 0, "time", _CSV, _DIRECTED, f"{_LINKS}/citation-v2", _TARGETS),
             of_nodes=("node_year",),
         ),
     )

@@ -21,10 +21,6 @@ from pyg_batchgnn.data.files import NpyHeader, read_header
 PIECE_BYTES = 1 << 24
 _AGAIN = "download the data set again"
 
-# Tables of CSV ####################################################################################
-
-# They are compressed by gzip, hold numbers, and have neither header nor index.
-
 
 def read_csv_gz(path: Path, array: str, dtype: np.dtype | type, columns: int | None = None) -> np.ndarray:
     """Reads a whole table as [rows, columns]; see `csv_gz_pieces`."""
@@ -35,92 +31,31 @@ def read_csv_gz(path: Path, array: str, dtype: np.dtype | type, columns: int | N
 def csv_gz_pieces(
     path: Path, array: str, dtype: np.dtype | type, columns: int | None = None, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[np.ndarray]:
-    """Yields the table's rows in order, as arrays [rows, columns] of about `piece_bytes` of text
-    each.
-
-    Args:
-        array: what it holds, for errors.
-        dtype: int64, or a floating point type (empty fields are errors, "nan" is NaN).
-        columns: columns expected; those of the first row without it.
-        piece_bytes: bytes of text to parse at a time.
-
-    Raises:
-        DatasetNotFoundError: no such file.
-        DatasetError: truncated or damaged gzip, a row of another length, or a field that is not a
-            number.
-    """
+    """Yields the rows of a table of numbers, CSV without a header that gzip compressed, in arrays
+    [rows, columns] of about `piece_bytes` of text each. ``columns``: by default those of the first
+    row. Empty fields are errors, "nan" is NaN."""
     if not path.is_file():
         raise missing(path, array, _AGAIN)
-    row = 0
-    for text in _whole_lines(path, array, piece_bytes):
-        values = _parse(path, array, text, np.dtype(dtype), columns, row)
-        columns = values.shape[1]
-        row += len(values)
-        yield values
-
-
-def _whole_lines(path: Path, array: str, piece_bytes: int) -> Iterator[bytes]:
-    rest = b""
+    first = 0
     try:
-        with gzip.open(path, "rb") as stream:
-            while text := stream.read(piece_bytes):
-                text = rest + text.replace(b"\r", b"")
-                cut = text.rfind(b"\n") + 1
-                rest = text[cut:]
-                if cut:
-                    yield text[:cut]
+        with gzip.open(path, "rt", encoding="utf-8") as stream, warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)  # NumPy's about a fraction for an integer
+            while lines := stream.readlines(piece_bytes):
+                values = np.loadtxt(lines, dtype, delimiter=",", comments=None, ndmin=2)
+                columns = values.shape[1] if columns is None else columns
+                if values.shape[1] != columns:
+                    raise ValueError(f"there are {values.shape[1]} columns, expected {columns}")
+                first += len(values)
+                yield values
     except (EOFError, OSError, zlib.error) as error:
         raise broken(path, array, f"truncated or damaged gzip ({error})", _AGAIN) from error
-    if rest:
-        yield rest + b"\n"
-
-
-def _parse(
-    path: Path, array: str, text: bytes, dtype: np.dtype, columns: int | None, first_row: int
-) -> np.ndarray:
-    """Parses whole lines into [rows, columns]; errors count rows from `first_row`."""
-    characters = np.frombuffer(text, np.uint8)
-    separators = characters[(characters == ord(",")) | (characters == ord("\n"))]
-    ends = np.flatnonzero(separators == ord("\n"))
-    lengths = np.diff(ends, prepend=-1)
-    columns = int(lengths[0]) if columns is None else columns
-    wrong = np.flatnonzero(lengths != columns)
-    if len(wrong):
-        row = int(wrong[0])
-        fact = f"row {first_row + row} has {lengths[row]} fields, expected {columns}"
-        raise broken(path, array, fact, _AGAIN)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # how older NumPy reports text it cannot parse
-            values = np.fromstring(text.replace(b"\n", b","), dtype, sep=",")
     except (ValueError, DeprecationWarning) as error:
-        row, field = _first_bad_field(text, dtype)
-        raise broken(path, array, f"row {first_row + row} holds {field!r}, not {dtype}", _AGAIN) from error
-    return values.reshape(-1, columns)
-
-
-def _first_bad_field(text: bytes, dtype: np.dtype) -> tuple[int, str]:
-    convert = int if dtype.kind == "i" else float
-    for row, line in enumerate(text.split(b"\n")):
-        for field in line.split(b","):
-            try:
-                convert(field)
-            except ValueError:
-                return row, field.decode("ascii", "replace")[:40]
-    return 0, "a field"
-
-
-# Members of .npz archives #########################################################################
-
-# One is streamed, so that an array larger than memory can be converted.
+        fact = f"among the rows from {first} on: {str(error).partition(';')[0]}"
+        raise broken(path, array, fact, _AGAIN) from error
 
 
 class NpzMember:
-    """One array of an open .npz archive.
-
-    Attributes:
-        header: its type and shape.
-    """
+    """One array of an open .npz archive, streamed, so that it may be larger than memory."""
 
     def __init__(self, path: Path, array: str, stream: IO[bytes]) -> None:
         self.path = path
@@ -131,8 +66,7 @@ class NpzMember:
             raise broken(path, array, "is stored in Fortran order", "save the array in C order")
 
     def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[np.ndarray]:
-        """Yields the elements in order as flat arrays; the first index varies slowest. Raises
-        `DatasetError` if the member ends early or its checksum is wrong."""
+        """Yields the elements in order as flat arrays; the first index varies slowest."""
         itemsize = self.header.dtype.itemsize
         left = self.header.nbytes
         while left:
@@ -154,13 +88,7 @@ class NpzMember:
 @contextmanager
 def open_member(path: Path, array: str) -> Iterator[NpzMember]:
     """Opens one array of a .npz archive; errors of reading it inside the `with` name file and array
-    too.
-
-    Raises:
-        DatasetNotFoundError: no such file.
-        DatasetError: not an archive (or truncated: its directory is at the end), no such array,
-            damaged.
-    """
+    too."""
     if not path.is_file():
         raise missing(path, array, _AGAIN)
     try:
@@ -176,10 +104,6 @@ def open_member(path: Path, array: str) -> Iterator[NpzMember]:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise broken(path, array, f"truncated or damaged archive ({error})", _AGAIN) from error
 
-
-# Splits of links ##################################################################################
-
-# `torch.save` wrote them.
 
 _reconstruct: Any = np.array([0]).__reduce__()[0]
 
@@ -202,9 +126,8 @@ _ALLOWED: list[Any] = [
 
 
 def read_split_file(path: Path) -> dict[str, np.ndarray]:
-    """Reads a dict of NumPy arrays by name. torch refuses whatever else the file names. ``path``: a
-    file of `torch.save`. Raises `DatasetNotFoundError` if there is no such file. Raises
-    `DatasetError` if the file is damaged, or holds something else."""
+    """Reads a dict of NumPy arrays by name that `torch.save` wrote. torch refuses whatever else the
+    file names."""
     name = path.stem
     if not path.is_file():
         raise missing(path, name, _AGAIN)

@@ -39,6 +39,12 @@ def read_ogb(
 ) -> Dataset:
     """Reads an OGB data set from OGB's raw layout.
 
+    The edges of ogbn-products come in both directions, those of ogbn-arxiv and ogbn-papers100M as
+    directed edges (citing, cited). ogbn-mag has four node types and four relations, as directed by
+    OGB, and the attributes "node_year" of papers and "edge_reltype" of edges. The edges of
+    ogbl-collab come in both directions, those of ogbl-citation2 as directed edges. Both have links
+    in splits (see `LinkSplit`), with OGB's negatives.
+
     Args:
         name: "ogbn-arxiv", "ogbn-products", "ogbn-papers100M", "ogbn-mag", "ogbl-collab" or
             "ogbl-citation2".
@@ -48,16 +54,6 @@ def read_ogb(
         download: whether to download a data set that is not there (needs the package `ogb`).
         converted: folder for the arrays made from the raw files; `pyg_batchgnn` beside them without
             it.
-
-    The edges of ogbn-products come in both directions, those of ogbn-arxiv and ogbn-papers100M as
-    directed edges (citing, cited). ogbn-mag has four node types and four relations, as directed by
-    OGB, and the attributes "node_year" of papers and "edge_reltype" of edges. The edges of
-    ogbl-collab come in both directions, those of ogbl-citation2 as directed edges. Both have links
-    in splits (see `LinkSplit`), with OGB's negatives.
-
-    Raises:
-        DatasetNotFoundError: not there and not to be downloaded, or a raw file is missing.
-        DatasetError: damaged or inconsistent files, or the download failed.
     """
     table = OGB_TABLES[name]
     root = _root(root)
@@ -69,7 +65,9 @@ def read_ogb(
             )
         folder = download_ogb(table, root)
     target = folder / CONVERTED if converted is None else Path(converted).expanduser()
-    if not _is_current(table, folder, target):
+    sizes = raw_sizes(table, folder)  # none where the raw files were deleted to save room
+    is_current = not sizes or read_meta(target).origin.get("raw_bytes") == sizes
+    if not (target.is_dir() and is_current):
         for file in raw_files(table, folder):
             if not file.is_file():
                 raise DatasetNotFoundError(f"{file}: the file does not exist; download {name} again")
@@ -93,15 +91,6 @@ def _find(table: OgbTable, root: Path) -> Path | None:
     return folder if (folder / "raw").is_dir() or (folder / CONVERTED).is_dir() else None
 
 
-def _is_current(table: OgbTable, folder: Path, target: Path) -> bool:
-    """Returns whether `target` was made from the raw files that are there. It counts as current
-    where the raw files were deleted to save room."""
-    if not target.is_dir():
-        return False
-    sizes = raw_sizes(table, folder)
-    return not sizes or read_meta(target).origin.get("raw_bytes") == sizes
-
-
 def _make_room(target: Path) -> None:
     """Removes an outdated conversion, and only that: never a folder with anything else in it."""
     if not target.exists():
@@ -117,15 +106,11 @@ _SILENCE_SECONDS = 60.0
 
 
 def download_ogb(table: OgbTable, root: Path) -> Path:
-    """Downloads and unpack a data set to `root`/`table.folder`; returns that folder.
+    """Downloads and unpacks a data set to `root`/`table.folder`; returns that folder.
 
     Of `ogb` only `download_url` and `extract_zip` are used: its data set classes, and
     `decide_download`, ask at the prompt before large downloads. Everything happens in a temporary
     folder, renamed at the end.
-
-    Raises:
-        DatasetNotFoundError: `ogb` is not installed.
-        DatasetError: no network, or the download or the archive is broken.
     """
     place = root / table.folder
     try:

@@ -15,8 +15,6 @@ from pyg_batchgnn.partition.move import add_rows, group_by_range, pull, rows_per
 from pyg_batchgnn.partition.multilevel.rank_graph import Ghosts, RankGraph
 from pyg_batchgnn.partition.release import release_memory
 
-# Contract #########################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class CoarseLevel:
@@ -48,8 +46,6 @@ def contract(graph: RankGraph, clusters: Clusters) -> CoarseLevel:
     lists = gather_lists(graph, graph.with_ghosts(coarse[row.to(torch.int64)]), bounds)
     return CoarseLevel(RankGraph.of(comm, bounds, lists, clusters.weight[used]), coarse_nodes, row)
 
-
-# Clusters #########################################################################################
 
 # Clusters over ranks, by size-constrained label propagation (Meyerhenke, Sanders and Schulz 2017).
 #
@@ -147,8 +143,6 @@ def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
     return WeightedGraph(indptr, local, own, weight, others.numel()), others
 
 
-# Coarse lists #####################################################################################
-
 #: A rank keeps at most half as many entries as it has in the finer graph, or this many.
 FEWEST = 1 << 20
 #: The copies of a chunk that there are at a time: sent, received, merged and kept.
@@ -193,8 +187,8 @@ def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.Merged
 
 
 def _cut_into_chunks(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> _Chunks:
-    """Cuts every rank's coarse nodes where the same number of finer entries lies between.
-    Collective. There is one chunk if all edges of all ranks fit one round."""
+    """Cuts every rank's coarse nodes where the same number of finer entries lies between; into one
+    chunk if all edges of all ranks fit one round. Collective."""
     comm, own = graph.comm, coarse[: graph.lists.num_nodes]
     edge_bytes = 3 * coarse.dtype.itemsize
     if graph.total_entries <= rows_per_round(edge_bytes, 1):
@@ -251,8 +245,6 @@ def _merge(rows: Tensor, own: range) -> ops.MergedLists:
     ops.append_neighbours(rows, own.start, indptr[:-1].clone(), ids, weight)
     return ops.merge_neighbours(indptr, ids, weight, own.start)
 
-
-# Heaviest edges ###################################################################################
 
 # A bounded number of edges, the heaviest, so that coarse graphs fit where finer ones did.
 #

@@ -24,8 +24,6 @@ from pyg_batchgnn.partition.policy import Metis, TwoLevel
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.partition.release import release_memory
 
-# Owners ###########################################################################################
-
 
 def balanced_owners(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: TwoLevel, parts: int, seed: int
@@ -45,8 +43,6 @@ def balanced_owners(
     warn_of_unmet(comm, limits, owner)
     return owner
 
-
-# Hosts ############################################################################################
 
 # Two levels: a graph is cut for the hosts first, then each host's share for its ranks.
 #
@@ -83,8 +79,8 @@ def cut_by_hosts(graph: RankGraph, balance: Balance, hosts: int, key: int, cut: 
 
 
 def hosts_of_parts(comm: Communicator, parts: int) -> int:
-    """Returns the number of hosts that get parts in order, as many each. It is the number of the
-    ranks' hosts if there is a part per rank. It is 1 where the ranks are spread in another way."""
+    """Returns the number of hosts that get parts in order, as many each: that of the ranks' hosts
+    if there is a part per rank, 1 where the ranks are spread in another way."""
     hosts = len(set(comm.hosts))
     even = parts == comm.size and parts % hosts == 0
     first = [comm.hosts.index(host) for host in dict.fromkeys(comm.hosts)]
@@ -125,8 +121,6 @@ def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLis
     return MergedLists(indptr, joined, torch.cat(weights), 0)
 
 
-# METIS ############################################################################################
-
 #: The entries of METIS's array of options. What each is for differs between releases, so all keep
 #: their defaults, the seed among them.
 _OPTIONS = 40
@@ -134,13 +128,9 @@ _OK = 1
 
 
 def cut_by_metis(graph: RankGraph, balance: Balance, key: int) -> Tensor:  # noqa: ARG001
-    """Returns the parts of this rank's nodes as METIS finds them, [n] int32. Collective.
-
-    Rank 0 holds the whole graph meanwhile. The key is not used: METIS has a seed of its own.
-
-    Raises:
-        CommError: on every rank, where the library is not installed or fails.
-    """
+    """Returns the parts of this rank's nodes as METIS finds them, [n] int32. Collective. Rank 0
+    holds the whole graph meanwhile. The key is not used: METIS has a seed of its own. Raises
+    CommError on every rank, where the library is not installed or fails."""
     comm = graph.comm
     whole = gather_graph(graph, range(1))
 

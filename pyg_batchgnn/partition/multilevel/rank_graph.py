@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,8 +14,6 @@ from pyg_batchgnn.ops import MergedLists, WeightedGraph
 from pyg_batchgnn.partition.move import Grouping, Remote, group_by_range, own_rounds, send
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 from pyg_batchgnn.partition.release import release_memory
-
-# Rank graph #######################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,16 +27,9 @@ class Ghosts:
 
     @classmethod
     def of(cls, comm: Communicator, ids: Tensor, bounds: Tensor, told: Tensor) -> tuple[Ghosts, Tensor]:
-        """Tells the owners of the ghosts who needs them, and every rank some numbers in the same
-        exchange. Collective.
-
-        Args:
-            bounds: [ranks + 1] int64, where each rank's range of ids begins.
-            told: [x] int64, any numbers; x is the same on all ranks.
-
-        Returns:
-            The ghosts, and what each rank told, [ranks, x].
-        """
+        """Tells the owners of the ghosts who needs them, and every rank the numbers ``told`` [x]
+        int64 in the same exchange. Collective. Returns the ghosts, and what each rank told, [ranks,
+        x]. ``bounds`` [ranks + 1] int64: where each rank's range of ids begins."""
         owned, own = group_by_range(ids, bounds), told.view(ids.dtype)
         both = _joined(*owned.sorted(ids), [own] * comm.size)
         came = comm.exchange(*both, MessageKind.PARTITION).split()
@@ -58,15 +48,8 @@ class Ghosts:
 
     def refresh_and_tell(self, comm: Communicator, values: Tensor, told: Sequence[Tensor]) -> list[Tensor]:
         """Overwrites the ghosts' values by their owners', and moves other numbers along.
-        Collective.
-
-        Args:
-            values: [n + ghosts], those of own nodes first.
-            told: [x], any numbers for each rank, of the dtype of ``values``.
-
-        Returns:
-            The numbers that each rank told this one.
-        """
+        Collective. ``values`` [n + ghosts]: those of own nodes first. ``told``: any numbers for
+        each rank, of the same dtype. Returns the numbers that each rank told this one."""
         own = len(values) - self.ids.numel()
         wanted = values[:own].index_select(0, self.needed)
         sent, counts = _joined(wanted, self.counts, told)
@@ -158,9 +141,6 @@ def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
     return merged.weight
 
 
-# Gathering ########################################################################################
-
-
 def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
     """Gathers the whole graph on some ranks, in one exchange. Others get an empty one.
     Collective."""
@@ -186,16 +166,7 @@ def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
     return WeightedGraph(indptr, ids, node_weight.view(-1, loads), weights[0] if weights else None)
 
 
-# Making it undirected #############################################################################
-
 # The undirected graph of a data set: all relations together, parallel edges merged into weights.
-
-
-class _Ends(NamedTuple):
-    """The ends of edges, by joint ids."""
-
-    source: Tensor
-    target: Tensor
 
 
 def symmetric_graph(comm: Communicator, part: ReadingSlice, node_weight: Tensor) -> RankGraph:
@@ -204,10 +175,10 @@ def symmetric_graph(comm: Communicator, part: ReadingSlice, node_weight: Tensor)
     stored edges cut. ``node_weight`` is [n, k] int32."""
     bounds, own = part.book.part_offsets, part.book.nodes_of(part.rank)
     indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
-    for ends in _pieces(comm, part):
-        found = send(comm, ends.source, group_by_range(ends.source, bounds)).rows
+    for source, target in _pieces(comm, part):
+        found = send(comm, source, group_by_range(source, bounds)).rows
         ops.count_values(found, own.start, indptr[1:])
-        ops.count_values(ends.target, own.start, indptr[1:])
+        ops.count_values(target, own.start, indptr[1:])
     torch.cumsum(indptr, 0, out=indptr)
     ids = _neighbours(comm, part, indptr)
     release_memory()
@@ -223,17 +194,18 @@ def _neighbours(comm: Communicator, part: ReadingSlice, indptr: Tensor) -> Tenso
     ids = torch.empty(int(indptr[-1]), dtype=ops.id_dtype(part.book.num_nodes))
     ops.advise_huge_pages(ids)  # written to at random
     cursor = indptr[:-1].clone()
-    for ends in _pieces(comm, part):
-        away = torch.stack([ends.source, ends.target], dim=1)
-        found = send(comm, away, group_by_range(ends.source, bounds)).rows
+    for source, target in _pieces(comm, part):
+        away = torch.stack([source, target], dim=1)
+        found = send(comm, away, group_by_range(source, bounds)).rows
         ops.append_neighbours(found, own.start, cursor, ids)
         ops.append_neighbours(away.flip(1).contiguous(), own.start, cursor, ids)
     return ids
 
 
-def _pieces(comm: Communicator, part: ReadingSlice) -> Iterator[_Ends]:
+def _pieces(comm: Communicator, part: ReadingSlice) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yields the sources and the targets of this rank's edges by joint ids, in rounds."""
     edges, own = part.in_edges, part.book.nodes_of(part.rank)
     dtype = edges.indices.dtype
     target = part.by_list(torch.arange(own.start, own.stop, dtype=dtype))
     for piece in own_rounds(comm, edges.num_edges, 2 * dtype.itemsize, part.total_edges):
-        yield _Ends(edges.indices[piece.start : piece.stop], along_edges(edges, target, piece))
+        yield edges.indices[piece.start : piece.stop], along_edges(edges, target, piece)

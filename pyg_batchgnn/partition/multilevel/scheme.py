@@ -67,8 +67,8 @@ _QUALITY = 4
 
 def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tensor:
     """Returns the parts of this rank's nodes, [n] int32. Collective. The first ranks cut the whole
-    graph, each with a key of its own. The best partition is taken: the one with the least excess
-    over the limits, and among these the one that cuts the least."""
+    graph, each with a key of its own. The partition with the least excess over the limits is taken,
+    and among these the one that cuts the least."""
     comm = graph.comm
     tries = min(max(TRIES, ENTRIES // max(graph.total_entries, 1)), comm.size)
     whole = gather_graph(graph, range(tries))
@@ -93,15 +93,9 @@ ROUNDS, MOST = 2, 8
 
 
 def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) -> Tensor:
-    """Returns better parts of this rank's nodes, [n] int32. Collective.
-
-    Ranks move their nodes at the same time. Each may fill an equal part of the room that a part
-    has left, and removes an equal part of its excess.
-
-    Args:
-        part: [n] int32, the parts of this rank's nodes.
-        limit: [k] int64, the largest weights of a part.
-    """
+    """Returns better parts of this rank's nodes, [n] int32. Collective. Ranks move their nodes at
+    the same time. Each may fill an equal part of the room that a part has left, and removes an
+    equal part of its excess. ``limit``: [k] int64, the largest weights of a part."""
     comm, nodes = graph.comm, graph.lists.num_nodes
     known = torch.empty(graph.lists.num_all, dtype=part.dtype)
     known[:nodes] = part
@@ -122,8 +116,8 @@ def _excess(room: Tensor) -> int:
 
 
 def _refresh_and_sum(graph: RankGraph, known: Tensor, numbers: Tensor) -> Tensor:
-    """Refreshes the parts of ghosts [n + ghosts] int32, and sums numbers over ranks along with it.
-    Collective. The numbers are int64 of any shape."""
+    """Refreshes the parts of ghosts [n + ghosts] int32, and sums int64 numbers over ranks along
+    with it. Collective."""
     own = numbers.flatten().view(torch.int32)
     told = graph.refresh_and_tell(known, [own] * graph.comm.size)
     return torch.stack(told).view(torch.int64).sum(0).view(numbers.shape)

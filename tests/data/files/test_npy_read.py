@@ -1,6 +1,7 @@
 """Opening .npy files that cannot be trusted."""
 
 import math
+import resource
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import DatasetError, GeneratorSpec, generate, generate_folder
 from pyg_batchgnn.data.convert import to_features, to_index, to_labels
 from pyg_batchgnn.data.files import EdgeAppender, NpyAppender, npy_header, open_npy
-from tests.support.programs import run_text
+from pyg_batchgnn.partition import partition_parts, save_partition
 from tests.support.tiers import examples
 
 
@@ -171,34 +173,18 @@ def test_header_has_one_length() -> None:
     assert len({len(npy_header(np.dtype(np.int64), shape)) for shape in shapes}) == 1
 
 
-#: Writes a data set and a partition of it with too little room for a file, as on a full disk.
-_NO_ROOM = """
-import resource, sys
-from pathlib import Path
-from pyg_batchgnn.train.cli import main
-
-def said(*arguments):
-    try:
-        main(list(arguments))
-    except SystemExit as ended:
-        print(arguments[0], ended.code)
-
-folder = Path(sys.argv[1])
-said("generate", str(folder / "good"), "--nodes", "3000")
-resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
-said("generate", str(folder / "full"), "--nodes", "3000")
-said("partition", str(folder / "good"), "--out", str(folder / "parts"))
-"""
-
-
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
-    done = run_text(_NO_ROOM, tmp_path)
-    assert [line for line in done.stdout.splitlines() if line[-1] in "02"][-2:] == [
-        "generate 2",
-        "partition 2",
-    ]
-    lines = [line for line in done.stderr.splitlines() if line.startswith("batchgnn: ")]
-    assert len(lines) == 2, done.stderr
-    for line, folder in zip(lines, ("full", "parts"), strict=True):
-        assert f"{tmp_path}/" in line and folder in line and "cannot be written (File too large)" in line
-    assert {path.name for path in tmp_path.iterdir()} == {"good"}
+    spec, limits = GeneratorSpec(nodes=3000), resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Communicator.create("alone") as comm:
+        parts = partition_parts(generate(spec), "random", 1, comm=comm)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (9000, limits[1]))
+        try:
+            for folder, write in (
+                ("full", lambda: generate_folder(spec, tmp_path / "full")),
+                ("parts", lambda: save_partition(parts, tmp_path / "parts", comm)),
+            ):
+                with pytest.raises(DatasetError, match=rf"{folder}.*cannot be written \(File too large\)"):
+                    write()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
