@@ -44,22 +44,6 @@ class Sweep:
         self._expected = 0
         self._in_use: deque[_InUse] = deque()
 
-    def note_first_use(self, rows: Tensor, number: int) -> None:
-        """Notes that a unit of the sequence that begins next needs rows, [n] int64."""
-        self._states.note_first_use(rows, number)
-
-    def admit(self, place: int, number: int, period: int) -> tuple[Tensor, Tensor]:
-        """Finds what is to be read of a range before a sequence begins (`begin`), whose ``number``
-        and ``period`` these are.
-
-        ``place``: of the range, from 1 to ``period`` - 1. It is read again before unit ``number`` +
-        ``place``; the units before that were noted. Returns the rows, [n] int64, ascending; and the
-        slots where they go, [n] int64.
-        """
-        rows = self._states.slot.numel()
-        width = max(1, -(-rows // period))
-        return self._states.admit(min(rows, place * width), min(rows, (place + 1) * width), number + place)
-
     def begin(self, first: Tensor, number: int, period: int) -> None:
         """Begins a sequence of units, as `ops.RowStates.begin` does. Rows that are in memory
         stay."""

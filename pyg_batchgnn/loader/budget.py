@@ -82,7 +82,7 @@ def choose_sizes(
         # Nobody has set this budget. Threads without a minibatch would cost more than memory.
         budget *= FOR_THREADS
         sizes = _largest(replace(wanted, most=max(least, wanted_f or 1)), probe, options, depth, budget)
-    _warn_if_over(_peak(probe, options, depth, sizes), budget, sizes)
+    _warn_if_over(peak_bytes(probe, options, depth, sizes), budget, sizes)
     return sizes
 
 
@@ -90,7 +90,7 @@ def _largest(
     wanted: _Wanted, probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, budget: int
 ) -> Sizes:
     def fits(sizes: Sizes) -> bool:
-        return _peak(probe, options, depth, sizes) <= budget
+        return peak_bytes(probe, options, depth, sizes) <= budget
 
     least = wanted.fetch or 1
     tried: Sequence[int] = [wanted.macrobatch] if wanted.macrobatch else range(wanted.most, least - 1, -1)
@@ -100,7 +100,7 @@ def _largest(
     return Sizes(macrobatch, fetch)
 
 
-def _peak(probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, sizes: Sizes) -> int:
+def peak_bytes(probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, sizes: Sizes) -> int:
     """Returns an upper estimate of the bytes held at once with these sizes."""
     macrobatches = 1 + depth.macrobatches
     sampled = (macrobatches * sizes.macrobatch + BATCHES_AT_ONCE) * probe.sampled

@@ -248,11 +248,6 @@ class LookAhead:
         """The bytes that the list of an epoch's accesses may take in memory."""
         return int(self.budget * _STRING)
 
-    def begin(self, seed: int, units: int | None) -> AccessString:
-        """Begins a list of accesses. ``seed``: of the samples. ``units``: the fetch groups that are
-        going to be added; None: it follows another list without a stop."""
-        return self.rows.begin(self.string_bytes, seed, units)
-
     def add(self, string: AccessString, group: FetchGroup) -> None:
         """Adds the nodes of a fetch group, whose minibatches have no attributes yet."""
         ids = {}
@@ -260,7 +255,7 @@ class LookAhead:
             if name in self.rows.tables:
                 nodes = [one.nodes[number].node for one in group.minibatches]
                 ids[name] = ops.list_unique_nodes(nodes, self._num_nodes[number])
-        self.rows.tell(string, unit_of(group), ids)
+        string.append(unit_of(group), ids)
 
     def check(self) -> None:
         """Raises ValueError if a table was written to since it was looked at."""

@@ -141,11 +141,9 @@ class Pipeline:
             first = window[0].epoch, window[0].number, 0
             is_whole = following is not None and horizon is None
             if not (is_whole and look.rows.goes_on(first, self.sampler.seed)):
-                try:
-                    look.rows.look_ahead(self._told(look, window, fetch_size), is_whole and not is_last)
-                except BaseException:
-                    look.rows.forget()
-                    raise
+                string = look.rows.begin(look.string_bytes, self.sampler.seed)
+                self._tell(look, string, window, fetch_size)
+                look.rows.look_ahead(string, goes_on=is_whole and not is_last)
             look.continuation = None
             if following is not None and is_whole and not is_last:
                 look.continuation = self._continuation(look, window, following(), fetch_size)
@@ -157,18 +155,13 @@ class Pipeline:
         """Prepares to tell the next epoch, ``following``, while ``window`` is trained."""
         from pyg_batchgnn.loader.on_disk import Continuation
 
-        string = look.begin(self.sampler.seed, units=None)
+        string = look.rows.begin(look.string_bytes, self.sampler.seed, follows=True)
         turn = max(0, len(window) - 1 - look.reach(-(-len(window[0].steps) // fetch_size)))
 
         def tell(count: int | None) -> None:
             self._tell(look, string, itertools.islice(following, count), fetch_size)
 
         return Continuation(window[0].epoch, turn, -(-len(window) // max(1, turn)), string, tell)
-
-    def _told(self, look: LookAhead, items: Sequence[WorkItem], fetch_size: int) -> AccessString:
-        string = look.begin(self.sampler.seed, sum(-(-len(item.steps) // fetch_size) for item in items))
-        self._tell(look, string, items, fetch_size)
-        return string
 
     def _tell(
         self, look: LookAhead, string: AccessString, items: Iterable[WorkItem], fetch_size: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -333,8 +332,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def disk_forecast(self, samples: int = 128) -> DiskForecast | None:
         """Predicts what an epoch reads from files at the loader's sizes; in one process.
 
-        Files are read for some seconds, to measure what their disk keeps up beside what the first
-        pass over them runs beside: looking ahead, and memory that is used for the first time.
+        The largest file is read for a second, to measure its disk.
 
         Args:
             samples: minibatches that are sampled for it. More are slower and more exact.
@@ -343,22 +341,16 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             None if all attributes are in memory.
 
         Raises:
-            OSError: reading failed, which is done to measure the disk.
+            OSError: reading failed.
         """
-        from pyg_batchgnn.loader.disk_sizes import forecast_again
-
         assert self.sizes  # which decide whether anything is read
         look = self._parts.pipeline.look_ahead
         if look is None or look.forecast is None:
             return None
-        probe = _disk_probe(self._parts, look, _probe(self._parts, self, World(), samples))
-        num_batches, depth = self._parts.schedule.length(), self._prefetch_depth()
-        found = forecast_again(look.forecast, probe, num_batches, depth)
-        with ThreadPoolExecutor(1) as beside:
-            pace = beside.submit(look.rows.measure_pace, found.fresh)
-            while not pace.done():
-                _probe(self._parts, self, World(), PROBES)
-        return found.at_pace(*pace.result())
+        known = look.forecast
+        probe = _disk_probe(self._parts, self, self._prefetch_depth(), look, samples)
+        found = (probe and probe.forecast(known.sizes, known.resident_bytes)) or known
+        return replace(found, bytes_per_second=look.rows.bytes_per_second())
 
     def all_nodes(
         self,
@@ -423,28 +415,26 @@ def _sizes_on_disk(
     options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, look: LookAhead
 ) -> Sizes:
     """Chooses B, F and the memory of rows together."""
-    from pyg_batchgnn.fetch import Window
     from pyg_batchgnn.loader import disk_sizes
 
-    sampled = _probe(parts, loader, World(), disk_sizes.PROBES)
-    if not sampled:
+    probe = _disk_probe(parts, loader, depth, look, disk_sizes.PROBES)
+    if probe is None:
         return Sizes(1, 1)
-    on_disk = _disk_probe(parts, look, sampled)
     budget = look.budget - 2 * look.string_bytes  # of an epoch and the next
-    forecast = disk_sizes.choose_disk_sizes(options, on_disk, parts.schedule.length(), depth, budget)
-    groups = -(-forecast.sizes.macrobatch // forecast.sizes.fetch)
-    window = Window(depth.macrobatches, groups)
-    # A forecast takes minibatches for equal ones. Those of an order that is not random need not be.
-    likely = forecast.period if order_of(loader) is Order.KEYED else None
-    look.rows.set_capacity(forecast.resident_bytes, window, likely=likely)
-    look.forecast = forecast
+    look.forecast = forecast = disk_sizes.choose_disk_sizes(options, probe, budget)
+    look.rows.set_capacity(forecast.resident_bytes, probe.window(forecast.sizes))
     return forecast.sizes
 
 
-def _disk_probe(parts: Composition, look: LookAhead, sampled: list[SampledMinibatch]) -> DiskProbe:
+def _disk_probe(
+    parts: Composition, loader: NodeLoader, depth: PrefetchDepth, look: LookAhead, samples: int
+) -> DiskProbe | None:
     from pyg_batchgnn.loader.disk_sizes import DiskProbe
 
-    return DiskProbe.of(_loader_probe(parts, sampled), look.rows, sampled)
+    sampled = _probe(parts, loader, World(), samples)
+    if not sampled:
+        return None
+    return DiskProbe.of(_loader_probe(parts, sampled), look.rows, sampled, parts.schedule.length(), depth)
 
 
 def _loader_probe(parts: Composition, sampled: list[SampledMinibatch]) -> LoaderProbe:
