@@ -1,4 +1,4 @@
-"""Batches on a device: the queue, the device's stream, pinned memory, parcels and placed tables.
+"""Batches on a device: the device's stream, pinned memory, parcels and placed tables.
 
 A device is a GPU, or the CPU: everything but the copies themselves is the same there, so that
 tests see it.
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.device.bounded_queue import IsWanted, beside, waiting
     from pyg_batchgnn.device.lane import (
         CpuLane,
         CudaLane,
@@ -32,14 +31,12 @@ __all__ = [
     "CudaLane",
     "FeaturePlacement",
     "HostRows",
-    "IsWanted",
     "Lane",
     "Parcel",
     "PinnedPool",
     "PlacedTables",
     "PlacingRules",
     "Ticket",
-    "beside",
     "checked_device",
     "inclusion_of_nodes",
     "is_table",
@@ -49,5 +46,4 @@ __all__ = [
     "map_batch",
     "map_minibatch",
     "tensors_of",
-    "waiting",
 ]

@@ -19,22 +19,19 @@ from torch import Tensor
 from pyg_batchgnn.device import (
     FeaturePlacement,
     HostRows,
-    IsWanted,
     Lane,
     Parcel,
     PinnedPool,
     PlacedTables,
     PlacingRules,
     Ticket,
-    beside,
     lane_of,
     locked_bytes,
     tensors_of,
-    waiting,
 )
 from pyg_batchgnn.loader.export import Exported
 from pyg_batchgnn.loader.options import LoaderOptions
-from pyg_batchgnn.loader.prefetch import Executor, drain, in_mode
+from pyg_batchgnn.loader.prefetch import Executor, IsWanted, beside, drain, in_mode, waiting
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.loader.stats import DeviceMemory, LoaderCounters
 from pyg_batchgnn.ops import free_bytes
