@@ -50,11 +50,7 @@ _VALUES = "values"
 def context_of(
     data: Any, threads: int | None, budget: int | None = None, scratch: str | Path | None = None
 ) -> GraphContext:
-    """Returns what a user gives as ``data`` as a graph for passes over all nodes.
-
-    Arguments and errors are those of `AllNodes`. ``budget``: bytes of memory for pieces, and in one
-    process for tables too; see `PassMemory`.
-    """
+    """Returns what a user gives as ``data`` as a graph for passes over all nodes."""
     memory = PassMemory(budget, scratch)
     if isinstance(data, (Data, HeteroData)):
         graph = typed_graph_from_pyg(data)
@@ -86,15 +82,8 @@ def features_of(data: Data | HeteroData, node_type: str) -> Any:
 
 class GraphContext:
     """A graph with its features, for passes over all nodes: here whole, in one process.
-
-    Features are read where they lie, but from their files where they do not fit memory.
-    `DistributedContext` is the same over ranks. Node types and relations are given by number.
-
-    Args:
-        features: [n, F] of the nodes, by number of the type; None, or left out, where a type has
-            none.
-        memory: of pieces and tables.
-    """
+    ``features``: [n, F] of the nodes, by number of the type; None, or left out, where a type has
+    none."""
 
     rank = 0  # of the process
     store: DistFeatureStore | None = None  # the store of the features, over ranks
@@ -127,11 +116,7 @@ class GraphContext:
         return self._owned[relation]
 
     def features(self, node_type: int) -> ReadableRows | None:
-        """Returns the features of each rank that this one can read; None if there are none.
-
-        Raises:
-            TypeError, ValueError: they cannot be read here.
-        """
+        """Returns the features of each rank that this one can read; None if there are none."""
         x = self._features.get(node_type)
         if x is None:
             return None
@@ -151,13 +136,8 @@ class GraphContext:
         return f"there are no features x to read; put them into data{name}.x"
 
     def pieces(self, reads: PassReads) -> Iterator[Piece]:
-        """Yields the owned targets of some relations in pieces. Collective.
-
-        All ranks yield the same number of pieces, at least one; the last ones of a rank may be
-        empty. Every piece has all the target types, maybe without nodes. The least budget of all
-        ranks counts. Without one, a piece takes an eighth of the free memory of the host that has
-        least, divided by its ranks.
-        """
+        """Yields the owned targets of some relations in pieces, as many on every rank and at least
+        one. Collective. A piece may be empty."""
         targets = owned_targets(self, reads.relations)
         nothing = [] if any(map(len, targets)) else [{one.node_type: range(0) for one in targets}]
         row_bytes, budget = self._row_bytes_in_files(reads), self._memory.of_piece

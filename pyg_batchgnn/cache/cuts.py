@@ -38,13 +38,7 @@ class PieceLimits:
 
     @classmethod
     def of_file_rows(cls, budget: int, row_bytes: Mapping[int, int]) -> PieceLimits:
-        """Makes the limits of targets whose sources' rows are read together from files.
-
-        Their rows take half of a budget, and the targets' own rows an eighth, which may come
-        beside them. The rest is for the pieces that are computed from them.
-
-        ``row_bytes``: by number of the type, for types that are read from files.
-        """
+        """Makes the limits of targets whose sources' rows are read together from files."""
         source = {kind: size + _NUMBERS for kind, size in row_bytes.items()}
         return cls(max(1, budget // 2), source, edge=24, result=source, results=max(1, budget // 8))
 
@@ -116,16 +110,7 @@ def cut_pieces(
     num_nodes: Mapping[int, int],
     within: Cut | None = None,
 ) -> Iterator[Cut]:
-    """Cuts the owned nodes into pieces within the limits, the types one after the other.
-
-    Where all nodes of the graph fit, edges alone count. Else a piece begins with as many edges as
-    fit for certain, and the next one has more or fewer edges as the distinct sources allow.
-
-    Args:
-        targets: the nodes by type. A piece has an entry for each of them, maybe an empty range.
-        num_nodes: of the graph, by number of the type.
-        within: the nodes to cut; all where None.
-    """
+    """Cuts the owned nodes into pieces within the limits, the types one after the other."""
     if within is None:
         within = {one.node_type: range(len(one)) for one in targets}
     begins, ends = ({name: getattr(rows, end) for name, rows in within.items()} for end in ("start", "stop"))

@@ -48,10 +48,7 @@ class Lane(ABC):
 
     @abstractmethod
     def follow(self) -> None:
-        """Lets the work of this stream wait for earlier work of the device's default stream.
-
-        Tables of the user that lie on the device may still be computed.
-        """
+        """Lets the work of this stream wait for earlier work of the device's default stream."""
 
     @abstractmethod
     def hand_over(self, ticket: Ticket, tensors: Iterable[Tensor]) -> None:
@@ -86,13 +83,7 @@ class _Passed:
 
 
 class CpuLane(Lane):
-    """The CPU as a device.
-
-    Args:
-        limit: bytes that may be registered; None for no limit.
-        reads_host: True lets rows be read by the Triton kernel, which then must be interpreted
-            (TRITON_INTERPRET=1).
-    """
+    """The CPU as a device."""
 
     device = torch.device("cpu")
 
@@ -138,11 +129,7 @@ _REGISTER = 1 | 2
 
 
 class CudaLane(Lane):
-    """A GPU, with a stream of its own for copies.
-
-    Attributes:
-        why_not: why kernels do not read host memory; None if they do.
-    """
+    """A GPU, with a stream of its own for copies."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -245,12 +232,7 @@ class FeaturePlacement(enum.Enum):
 
 
 def checked_device(device: Any) -> torch.device | None:
-    """Returns the device that a user gave, with its number; None stays None.
-
-    Raises:
-        TypeError, ValueError: no device, or one that is neither a GPU of CUDA nor the CPU.
-        RuntimeError: a GPU, but torch sees none.
-    """
+    """Returns the device that a user gave, with its number; None stays None."""
     if device is None:
         return None
     if not isinstance(device, (str, int, torch.device)) or isinstance(device, bool):

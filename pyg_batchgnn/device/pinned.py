@@ -30,11 +30,7 @@ _Key: TypeAlias = tuple[str, int]
 
 
 class LockedRange:
-    """A tensor whose pages are registered, and stay so while this object lives.
-
-    Attributes:
-        nbytes: the bytes that were registered for it; 0 if torch had locked them already.
-    """
+    """A tensor whose pages are registered, and stay so while this object lives."""
 
     def __init__(self, lane: Lane, tensor: Tensor, key: _Key | None) -> None:
         self.nbytes = 0 if key is None else tensor.nbytes
@@ -129,19 +125,8 @@ class PinnedBlock:
 
 
 class PinnedPool:
-    """Blocks of pinned memory, each of which is used again once its copy is over.
-
-    A block beyond the bound, or one that the system refuses to lock, is pageable: its copy is
-    slower, and right all the same.
-
-    Args:
-        bound: the bytes that may be locked.
-
-    Attributes:
-        pinned_bytes: the bytes that are locked now.
-        peak_bytes: the most that were locked at one time.
-        pageable: how many blocks were pageable.
-    """
+    """Blocks of pinned memory, each of which is used again once its copy is over. A block beyond the
+    bound, or one that the system refuses to lock, is pageable: its copy is slower."""
 
     def __init__(self, lane: Lane, bound: int) -> None:
         self.lane, self.bound = lane, bound
@@ -152,10 +137,7 @@ class PinnedPool:
         self._lock, self._process = threading.RLock(), os.getpid()
 
     def take(self, nbytes: int) -> PinnedBlock:
-        """Returns a block of at least ``nbytes`` bytes.
-
-        It waits if copies hold all that is allowed.
-        """
+        """Returns a block of at least ``nbytes`` bytes."""
         with self._lock:
             while True:
                 self._reclaim()

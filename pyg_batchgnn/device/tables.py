@@ -98,14 +98,7 @@ _NOTICED = 1 << 20
 
 
 class HostTable(_Placed):
-    """A table in the host's memory, some rows of which the device may hold.
-
-    Rows are read by the device itself where it can and their pages are registered, else gathered
-    into pinned memory and copied.
-
-    Attributes:
-        slots: the places of the rows that the device holds; None if it holds none.
-    """
+    """A table in the host's memory, some rows of which the device may hold."""
 
     def __init__(self, table: Tensor, places: HostRows) -> None:
         super().__init__(table, places.lane.device)
@@ -273,17 +266,7 @@ class PlacedTables:
         rules: PlacingRules,
         rows: HostRows,
     ) -> PlacedTables:
-        """Places tables.
-
-        Args:
-            wanted: the user's attributes.
-            num_rows: the rows that a table must have. Shorter ones are left to the CPU, which
-                checks every row.
-            held: returns the tensor in memory that stands for an attribute.
-
-        Raises:
-            ValueError: the tables are to lie on the device, and do not fit there.
-        """
+        """Places tables."""
         device, found = rows.lane.device, {}
         for group, named in wanted.items():
             for name, value in named.items():
@@ -331,10 +314,7 @@ class PlacedTables:
         chosen: Mapping[int, Tensor],
         device: torch.device,
     ) -> None:
-        """Copies the rows of the cache to the device.
-
-        ``chosen``: nodes by number of their type.
-        """
+        """Copies the rows of the cache to the device."""
         for number, node in chosen.items():
             slots = CacheSlots.of(node, num_nodes[number], device)
             for table in self.host_tables(groups[number]).values():

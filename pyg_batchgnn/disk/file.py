@@ -34,18 +34,7 @@ class _Identity:
 
 
 class SourceFile:
-    """A file that is open for reading. Threads may share it.
-
-    Attributes:
-        path: its path.
-        size: its bytes when it was opened.
-        device: the number of its file system.
-        is_direct: whether it is read past the page cache.
-        rule: how it is read, but for the gap.
-
-    Raises:
-        OSError: it cannot be opened, or is no plain file.
-    """
+    """A file that is open for reading. Threads may share it."""
 
     def __init__(self, path: str) -> None:
         self.path = path

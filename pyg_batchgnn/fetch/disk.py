@@ -66,14 +66,7 @@ class Window:
 
 
 class DiskRows:
-    """The rows of tables in files, and those of them that are in memory.
-
-    A unit is a fetch group. When it is prepared, the next range of the file is read, in which rows
-    of later units lie too (`Sweep`). The rows of all units lie in one table in memory.
-
-    ``tables``: by group and name. Rows of nodes stay in memory, those of edges do not. ``periods``:
-    by group of nodes, the units of a sweep; empty before an epoch begins.
-    """
+    """The rows of tables in files, and those of them that are in memory."""
 
     def __init__(self, tables: Mapping[Group, Mapping[str, DiskTable]]) -> None:
         self.tables = {group: dict(named) for group, named in tables.items()}
@@ -115,24 +108,13 @@ class DiskRows:
         return sum(one.nbytes for one in self._resident.values())
 
     def set_capacity(self, nbytes: int, window: Window, period: int | None = None) -> None:
-        """Sets the bytes that rows in memory may take. Those that are there are let go of.
-
-        Args:
-            window: the units that may be in use while the next one is prepared.
-            period: the units of a sweep over the files; None: the most whose rows fit.
-        """
+        """Sets the bytes that rows in memory may take. Those that are there are let go of."""
         with self._lock:
             self._capacity, self._window, self._resident = nbytes, window, {}
             self._period = period
 
     def begin(self, held: int, key: int, follows: bool = False) -> AccessString:
-        """Begins the list of the accesses of the units that come next.
-
-        Args:
-            held: bytes of it that may lie in memory.
-            key: the seed of the samples.
-            follows: True if sweeps go on with these units (`extend`).
-        """
+        """Begins the list of the accesses of the units that come next."""
         if not follows:
             for other in list(_all):
                 if other is not self:
@@ -164,10 +146,7 @@ class DiskRows:
             self._strings = [*self._strings[1 - _EPOCHS :], string]
 
     def look_ahead(self, string: AccessString, goes_on: bool) -> None:
-        """Takes the accesses of the units that come next, all of which were told.
-
-        ``goes_on``: True if others are to follow without a stop (`extend`).
-        """
+        """Takes the accesses of the units that come next, all of which were told."""
         with self._lock:
             if not self._resident:
                 self._make_room(string.accesses)
@@ -186,19 +165,8 @@ class DiskRows:
         unit: Unit | None = None,
         beside: Mapping[Group, Mapping[str, Tensor]] | None = None,
     ) -> tuple[dict[Group, UnitRows], DiskCounters]:
-        """Reads the rows of a unit.
-
-        Args:
-            ids: by group, [n] int64, ascending and distinct.
-            unit: the place of the unit in its epoch; None if it is none of an epoch's units.
-            beside: by group and name, tables in memory [rows, ...] whose rows are to lie beside.
-
-        Returns:
-            The rows by group, and what it took.
-
-        Raises:
-            OSError: reading failed; it names the file and the byte.
-        """
+        """Reads the rows of a unit. ``ids``: by group, [n] int64, ascending and distinct.
+        ``beside``: by group and name, tables in memory [rows, ...] whose rows are to lie beside."""
         with self._lock:
             string = None if unit is None else self._string_of(unit)
             counters, found = DiskCounters(), {}

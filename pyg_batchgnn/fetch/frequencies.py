@@ -26,12 +26,7 @@ _UNITS = 128
 
 @dataclass(frozen=True, eq=False)
 class Frequencies:
-    """The rows of a table by the probability that a minibatch needs one.
-
-    Minibatches are drawn at random, so the number of minibatches among P that need a row of
-    probability p is binomial. The shares are those that explain the counts best (maximum
-    likelihood of a mixture on a grid of probabilities).
-    """
+    """The rows of a table by the probability that a minibatch needs one."""
 
     rows: int  # the number of rows of the table
     probability: np.ndarray  # [k] the probabilities, ascending, the first is 0
@@ -39,10 +34,8 @@ class Frequencies:
 
     @classmethod
     def of(cls, needed: Sequence[Tensor], rows: int) -> Frequencies:
-        """Estimates the shares from P minibatches.
-
-        ``needed``: for each minibatch its rows, [n] int64, distinct.
-        """
+        """Estimates the shares from P minibatches. ``needed``: for each minibatch its rows, [n]
+        int64, distinct."""
         probes = len(needed)
         _, often = torch.unique(torch.cat(list(needed)), return_counts=True)
         counts = torch.bincount(often, minlength=probes + 1).numpy().astype(float)
@@ -60,10 +53,8 @@ class Frequencies:
         return float(self.rows * (self.share * -np.expm1(minibatches * np.log1p(-self.probability))).sum())
 
     def sample(self, minibatches: int, size: int) -> list[Tensor]:
-        """Draws the rows of an epoch's units of ``size`` minibatches, and of another epoch's.
-
-        Some rows stand for all of them, and some units. Returns for each unit its rows, [n] int64.
-        """
+        """Draws the rows of an epoch's units of ``size`` minibatches, and of another epoch's. Some
+        rows stand for all of them, and some units. Returns for each unit its rows, [n] int64."""
         drawn = np.random.default_rng(0)
         count = max(1, round(self.rows / self._scale))
         # Evenly spread over the distribution, which is less noisy than drawing.
@@ -76,18 +67,7 @@ class Frequencies:
     def reads(
         self, units: list[Tensor], capacity: int, period: int, in_use: int
     ) -> tuple[float, float] | None:
-        """Simulates the first of two epochs.
-
-        Args:
-            units: of `sample`.
-            capacity: the number of rows that memory holds.
-            period: the units of a sweep over the file.
-            in_use: the units before one that are in use while it is prepared.
-
-        Returns:
-            The rows that are read before the first unit, and before each later one on average. None
-            if memory does not hold the rows that wait for their use.
-        """
+        """Simulates the first of two epochs."""
         count = max(1, round(self.rows / self._scale))
         read = simulate(units, count, min(count, int(capacity / self._scale)), period, in_use)
         if read is None:

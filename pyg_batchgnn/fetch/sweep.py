@@ -108,13 +108,7 @@ def first_uses(units: list[Tensor], rows: int, number: int) -> tuple[Tensor, lis
 
 def simulate(units: list[Tensor], rows: int, capacity: int, period: int, in_use: int) -> list[int] | None:
     """Returns how many rows are read before each unit; None if memory does not hold them.
-
-    Args:
-        units: for each unit its rows, [n] int64 below ``rows``, ascending and distinct.
-        capacity: the number of rows that memory holds.
-        period: the units that a sweep takes.
-        in_use: the units before one that are in use while it is prepared.
-    """
+    ``units``: for each unit its rows, [n] int64 below ``rows``, ascending and distinct."""
     sweep, read = Sweep(rows, capacity), []
     first, following = first_uses(units, rows, 0)
     sweep.begin(first, 0, period)

@@ -79,15 +79,7 @@ class OnDevice:
 
 
 class DeviceStage:
-    """The last stage of a loader whose batches arrive on a device.
-
-    Attributes:
-        lane: the way to the device.
-        rows: the way of rows, with the pinned memory of this loader.
-        placed: the tables that are placed now, if any.
-        block_peak: the bytes of the largest block of distinct rows so far.
-        batches_peak: the most bytes of batches that were made and not handed out yet.
-    """
+    """The last stage of a loader whose batches arrive on a device."""
 
     def __init__(self, options: LoaderOptions) -> None:
         assert options.device is not None
@@ -117,15 +109,8 @@ class DeviceStage:
     def deliver(
         self, pipeline: BatchMaker, items: Iterator[WorkItem], fetch_size: int, executor: Executor | None
     ) -> Generator[Any]:
-        """Yields the batches of an epoch. Sampling, reading rows and copying run on a thread each.
-
-        Which macrobatches have been asked for depends on how many batches were taken alone. Seeds
-        are drawn on the caller's thread.
-
-        Args:
-            executor: that of the ranks, which samples and fetches there. Its minibatches stay on
-                the host until the queue has room. None in one process.
-        """
+        """Yields the batches of an epoch. Sampling, reading rows and copying run on a thread
+        each."""
         asked: Asked = queue.SimpleQueue()
         make = self._made if executor is None else self._shipped
         made = beside(

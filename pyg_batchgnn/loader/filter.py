@@ -221,13 +221,7 @@ class Gatherer:
         self._known: list[tuple[Tensor, int]] = []  # indices met so far, and the rows that each needs
 
     def __call__(self, value: Any, index: Tensor, dim: int = 0) -> Any:
-        """Selects from ``value`` at ``index`` along ``dim``. Codes are decoded.
-
-        ``value`` is a tensor, a NumPy array or anything else that PyG can select from.
-
-        Raises:
-            IndexError: ``value`` has fewer rows than the index asks for.
-        """
+        """Selects from ``value`` at ``index`` along ``dim``. Codes are decoded."""
         return self._selected(*self._found(value, index), dim)
 
     def narrow(self, value: Any, index: Tensor) -> Any:

@@ -191,13 +191,8 @@ class RelationRequest:
 
 
 def untyped_links(request: UserLinks, graph: LinkGraph) -> list[RelationRequest]:
-    """Returns the links of a homogeneous graph as those of its relation.
-
-    ``request``: ``index`` is [2, n], or None for all edges; with stores also (None, index).
-
-    Raises:
-        ValueError: another form.
-    """
+    """Returns the links of a homogeneous graph as those of its relation. ``request``: ``index`` is
+    [2, n], or None for all edges; with stores also (None, index)."""
     index = request.index
     if isinstance(index, (tuple, list)) and len(index) == 2 and index[0] is None:
         index = index[1]
@@ -211,16 +206,9 @@ def untyped_links(request: UserLinks, graph: LinkGraph) -> list[RelationRequest]
 
 
 def typed_links(request: UserLinks, graph: LinkGraph) -> list[RelationRequest]:
-    """Returns the links of a graph with named types by relation.
-
-    Args:
-        request: ``index`` is an edge type, (edge type, None or [2, n]), or a dict from edge types
-            to None or [2, n]. Labels, times and ids are then dicts by edge type too.
-        graph: the graph. It need not have the edge type, only the types of its ends.
-
-    Raises:
-        TypeError, ValueError: another form, or an unknown edge type.
-    """
+    """Returns the links of a graph with named types by relation. ``request``: ``index`` is an edge
+    type, (edge type, None or [2, n]), or a dict from edge types to None or [2, n]. Labels, times
+    and ids are then dicts by edge type too."""
     index, schema = request.index, graph.schema
     if isinstance(index, Mapping):
         return _several(request, index, graph)
@@ -279,12 +267,7 @@ def by_relation(
 
 
 def checked_links(request: RelationRequest, graph: LinkGraph) -> RelationLinks:
-    """Returns the links of one relation, checked. Collective over ranks if all edges are meant.
-
-    Raises:
-        TypeError, ValueError, IndexError: an unknown type, ids outside the graph, or labels, times
-            or ids that do not fit the links.
-    """
+    """Returns the links of one relation, checked. Collective over ranks if all edges are meant."""
     relation, links, what = request.relation, request.links, request.what
     for end in (relation[0], relation[2]):
         if end not in graph.schema.node_types:
@@ -364,15 +347,8 @@ _LINKS = 1 << 16
 
 
 def links_sum(index: Tensor, position: Tensor | None = None) -> int:
-    """Returns the sum of the digests of links, modulo 2**64.
-
-    A link's digest covers its position, source and target. So the sum does not depend on which rank
-    has which link.
-
-    Args:
-        index: [2, n] int64, sources above targets.
-        position: [n] int64, the positions among all links; None for 0, 1, and so on.
-    """
+    """Returns the sum of the digests of links, modulo 2**64. ``index``: [2, n] int64, sources above
+    targets. ``position``: [n] int64, the positions among all links; None for 0, 1, and so on."""
     total = 0
     for begin in range(0, index.size(1), _LINKS):
         source, target = index[:, begin : begin + _LINKS]

@@ -162,11 +162,7 @@ class NegativeRequest:
         return None if _is_by_type(self.sampling) else _cast(self.sampling)
 
     def by_relation(self, schema: Schema, links: Sequence[RelationLinks]) -> dict[Relation, NegativeSampling]:
-        """Returns PyG's description of the negatives of each relation that gets any.
-
-        Raises:
-            TypeError, ValueError: another form, or ``exclude_existing`` without negatives.
-        """
+        """Returns PyG's description of the negatives of each relation that gets any."""
         relations = {one.relation: None for one in links}
         if self.ratio:
             given = dict.fromkeys(relations, NegativeSampling("binary", self.ratio))
@@ -183,11 +179,7 @@ class NegativeRequest:
         return found
 
     def given(self, graph: LinkGraph, links: Sequence[RelationLinks]) -> dict[Relation, GivenNegatives]:
-        """Returns the negatives of each relation whose links came with targets.
-
-        Raises:
-            TypeError, ValueError, IndexError: they are no targets of these links.
-        """
+        """Returns the negatives of each relation whose links came with targets."""
         relations = {one.relation: None for one in links}
         named = dict.fromkeys(relations, self.sampling)
         if _is_by_type(self.sampling):
@@ -236,14 +228,7 @@ def _is_by_type(sampling: Any) -> bool:
 
 
 def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor | None:
-    """Returns the labels of links. Negatives take the label 0.
-
-    Labels whose minimum is 0 move up by 1, as in PyG, if there are binary negatives. A warning says
-    so.
-
-    Raises:
-        ValueError: labels beside triplets.
-    """
+    """Returns the labels of links. Negatives take the label 0."""
     if sampling is None or links.label is None:
         return links.label
     if sampling.is_triplet():

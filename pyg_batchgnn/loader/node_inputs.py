@@ -89,16 +89,7 @@ class InputRequest(Protocol[InputsT]):
     """The nodes or links that a user asks a loader for."""
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> InputsT:
-        """Returns the inputs, checked; collective over ranks.
-
-        Args:
-            graph: the sizes of the graph.
-            times: its times if sampling is temporal.
-            names: whether the user names node types.
-
-        Raises:
-            TypeError, ValueError, IndexError: the request does not fit the graph.
-        """
+        """Returns the inputs, checked; collective over ranks."""
 
 
 # Checked nodes ####################################################################################
@@ -141,11 +132,7 @@ class NodeInputs:
         self.types = tuple(schema.type_number(part.name) for part in self.parts)
 
     def with_times(self, times: GraphTimes) -> NodeInputs:
-        """Returns the same input nodes for sampling by time; collective over ranks.
-
-        Raises:
-            ValueError: nodes have no time, and the user gave none.
-        """
+        """Returns the same input nodes for sampling by time; collective over ranks."""
         own = times.of_inputs(self.untimed)
         inputs = NodeInputs(self._schema, self.parts, own, self._names)
         inputs.step(SeedStep.of(torch.empty(0, dtype=torch.int64)))  # raises here if seeds have no time
@@ -249,13 +236,7 @@ class NodeRequest:
 def untyped_inputs(
     request: NodeRequest, schema: Schema, num_nodes: int, times: GraphTimes | None = None
 ) -> NodeInputs:
-    """Returns the input nodes of a homogeneous graph.
-
-    ``request``: nodes are None for all, a mask or ids.
-
-    Raises:
-        TypeError, ValueError, IndexError: no node ids, or ids outside the graph.
-    """
+    """Returns the input nodes of a homogeneous graph."""
     if _names_a_type(request.nodes):
         raise ValueError(
             f"input_nodes={request.nodes!r} names a node type, but the graph is homogeneous; give a mask or "
@@ -269,14 +250,7 @@ def untyped_inputs(
 def typed_inputs(
     request: NodeRequest, schema: Schema, num_nodes: Sequence[int], times: GraphTimes | None = None
 ) -> NodeInputs:
-    """Returns the input nodes of a graph with named node types.
-
-    ``request``: nodes are "type", ("type", None | mask | ids), or a dict of such by type; ids and
-    times of a dict are dicts as well.
-
-    Raises:
-        TypeError, ValueError, IndexError: another form, an unknown type, or ids outside the graph.
-    """
+    """Returns the input nodes of a graph with named node types."""
     if isinstance(request.nodes, Mapping):
         by_type = dict(request.nodes)
         ids, input_times = (

@@ -80,11 +80,7 @@ class Reading:
         return cls(Features(features), tuple(attributes))
 
     def chosen(self, names: Iterable[str]) -> list[str]:
-        """Returns the wanted ones among ``names``.
-
-        Raises:
-            ValueError: an attribute that is wanted is not among them.
-        """
+        """Returns the wanted ones among ``names``."""
         known = list(names)
         if self.attributes is None:
             return known
@@ -113,11 +109,7 @@ class Export(enum.Enum):
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """The arguments that a loader adds to PyG's, checked once.
-
-    Raises:
-        TypeError, ValueError: an argument is wrong, or two contradict each other.
-    """
+    """The arguments that a loader adds to PyG's, checked once."""
 
     #: macrobatch_size, fetch_size: B and F, "auto", or "all" of an epoch and of a macrobatch
     macrobatch_size: Size = "auto"

@@ -69,15 +69,8 @@ def immediately(work: Callable[[], T]) -> T:
 
 
 class Pipeline:
-    """Makes batches: samples, fetches and exports macrobatches.
-
-    Over ranks this is collective: every rank makes the same macrobatches, each its own share.
-
-    Args:
-        inputs: what the loader's positions stand for, by original id.
-        fetcher: fetches attributes for groups of minibatches; None if the exporter reads them.
-        num_nodes: the number of nodes of each type, above all ids that the sampler returns.
-    """
+    """Makes batches: samples, fetches and exports macrobatches. Over ranks this is collective:
+    every rank makes the same macrobatches, each its own share."""
 
     def __init__(
         self,
@@ -124,14 +117,7 @@ class Pipeline:
         following: Callable[[], Iterator[WorkItem]] | None,
         is_last: bool = False,
     ) -> Iterator[WorkItem]:
-        """Tells the rows that macrobatches need before the first of them is made.
-
-        Args:
-            horizon: how many macrobatches are told at a time; None stands for all.
-            following: makes the macrobatches of the next epoch; None if they are not known, or if
-                these are not the whole of an epoch.
-            is_last: True if the next epoch is not going to be made.
-        """
+        """Tells the rows that macrobatches need before the first of them is made."""
         look = self.look_ahead
         if look is None:
             yield from items
@@ -194,13 +180,8 @@ class Pipeline:
         ]
 
     def batches(self, item: WorkItem, fetch_size: int, now: Now = immediately) -> Iterator[Any]:
-        """Makes the batches of a macrobatch, before the user's transform.
-
-        A fetch group is fetched when its first batch is asked for. Attributes that the exporter
-        reads are read when their batch is asked for.
-
-        ``now``: does the sampling and the fetching, which are collective over ranks.
-        """
+        """Makes the batches of a macrobatch, before the user's transform. ``now``: does the
+        sampling and the fetching, which are collective over ranks."""
         sampled = now(functools.partial(self.sample, item))
         if self.embedding is None:
             return self.finished(item, sampled, fetch_size, now)
@@ -394,11 +375,7 @@ class Setup(Protocol):
         """The place of the graph whose links are visited."""
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments of DataLoader that are used here.
-
-        Raises:
-            ValueError: an argument that is not possible here.
-        """
+        """Returns the arguments of DataLoader that are used here."""
 
     def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
         """Checks and keeps what the loader's minibatches begin with."""

@@ -83,12 +83,7 @@ def _close_all() -> None:
 def prefetch(
     executor: Executor, make: Callable[[Item], list[T]], items: Iterator[Item], depth: int
 ) -> Iterator[T]:
-    """Yields what ``make`` returns for all items, one by one, ``depth`` items ahead.
-
-    How many pieces of work were started depends only on how many results were asked for. Closing
-    the iterator waits for what has started, unless another thread than the consumer's closes it:
-    the garbage collector may find a dropped iterator on the very thread that works for it.
-    """
+    """Yields what ``make`` returns for all items, one by one, ``depth`` items ahead."""
     pending: deque[Callable[[], list[T]]] = deque()
     consumer = threading.current_thread()
     try:
@@ -107,15 +102,7 @@ def prefetch(
 def beside(
     make: Callable[[IsWanted], Iterator[T]], depth: int, name: str = "macrobatch"
 ) -> Generator[T, None, None]:
-    """Yields what an iterator yields, which is made on a thread at most ``depth`` items ahead.
-
-    An exception of the iterator is raised where its item would have come. Closing ends the thread
-    after the item that it is at, and closes the iterator there; who waits for that: see `prefetch`.
-
-    Args:
-        make: makes the iterator, on the thread. An iterator that waits for something must look
-            whether it is still wanted.
-    """
+    """Yields what an iterator yields, which is made on a thread at most ``depth`` items ahead."""
     executor, pending = ThreadExecutor(name), deque[Callable[[], list[T]]]()
     consumer, is_wanted, wants_grad = threading.current_thread(), executor.is_wanted, torch.is_grad_enabled()
     source: list[Iterator[T]] = []

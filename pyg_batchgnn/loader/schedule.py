@@ -117,11 +117,8 @@ class AllSeeds:
 
 class GlobalSchedule(AllSeeds):
     """Makes the same minibatches for any number of ranks: rank g mod R trains minibatch g, counted
-    from the first minibatch that is left. With `Remainder.DROP` the last minibatch is left out
-    if it is smaller, and then the last step if it has fewer than R minibatches.
-
-    ``count``: the number of seed nodes in the loader's input.
-    """
+    from the first minibatch that is left. With `Remainder.DROP` the last minibatch is left out if
+    it is smaller, and then the last step if it has fewer than R minibatches."""
 
     def __init__(self, count: int, rank: int, size: int, shape: StepShape) -> None:
         super().__init__(count)
@@ -154,17 +151,7 @@ class GlobalSchedule(AllSeeds):
 
 class LocalSchedule:
     """The minibatches of each rank's own list of seed nodes (BatchGNN, DistDGL, FastSample).
-
-    The lists have the seed nodes that a rank owns, or equally many on every rank.
-
-    Ranks with fewer minibatches than the rank with the most cut their nodes into as many, whose
-    sizes differ by at most one.
-
-    Args:
-        own: [S_r] positions of this rank's seed nodes in the loader's input, in its order.
-        counts: S_r of every rank.
-        lists: what decides, with the number of ranks, which list each rank has; JSON can hold it.
-    """
+    ``own``: [S_r] positions of this rank's seed nodes in the loader's input, in its order."""
 
     stride = 1
 

@@ -167,23 +167,7 @@ def _joined(fetched: Fetched, edges: _EdgeRows) -> Fetched:
 
 
 class DataSource:
-    """The attributes of a ``Data`` or a ``HeteroData``.
-
-    Args:
-        reading: which attributes native batches carry, and where they lie.
-        aggregates: more tables of native batches, by group of nodes, one row per node.
-        layouts: the layouts that attributes may have.
-        carries_lists: True if lists go into batches; else they are left out.
-        budget: the bytes that the loader may take, for tables in mapped files; None leaves those
-            to the system's page cache.
-
-    Attributes:
-        mapped: the tables in mapped files; None if there are none, or the system reads them.
-
-    Raises:
-        TypeError: an attribute is a list, or an array of objects or texts.
-        ValueError: an attribute has another layout.
-    """
+    """The attributes of a ``Data`` or a ``HeteroData``."""
 
     def __init__(
         self,
@@ -445,13 +429,7 @@ def _stores(data: HeteroData, group: Group) -> Mapping[Any, Any]:
 
 
 class StoreSource:
-    """The attributes of a feature store.
-
-    Args:
-        reading: which attributes native batches carry, and where they lie.
-        aggregates: more tables of native batches, by group of nodes, one row per node.
-        custom_cls: the class of PyG batches; ``Data`` or ``HeteroData`` if None.
-    """
+    """The attributes of a feature store."""
 
     def __init__(
         self,

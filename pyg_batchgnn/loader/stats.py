@@ -131,13 +131,7 @@ def edge_counts(counters: ReadCounters) -> LoaderCounters:
 def sampling_counters(
     minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int], begin: float, late_negatives: int
 ) -> LoaderCounters:
-    """Returns the counts of a macrobatch that was sampled.
-
-    Args:
-        num_nodes: the number of nodes of each type, above all their ids.
-        begin: when sampling began, by `time.perf_counter`. It ends when distinct nodes are counted.
-        late_negatives: how many negatives of links are later than their link.
-    """
+    """Returns the counts of a macrobatch that was sampled."""
     return LoaderCounters(
         minibatches=len(minibatches),
         nodes=sum(minibatch.num_nodes for minibatch in minibatches),
