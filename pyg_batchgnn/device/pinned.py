@@ -125,8 +125,8 @@ class PinnedBlock:
 
 
 class PinnedPool:
-    """Blocks of pinned memory, each of which is used again once its copy is over. A block beyond the
-    bound, or one that the system refuses to lock, is pageable: its copy is slower."""
+    """Blocks of pinned memory, each of which is used again once its copy is over. A block beyond
+    the bound, or one that the system refuses to lock, is pageable: its copy is slower."""
 
     def __init__(self, lane: Lane, bound: int) -> None:
         self.lane, self.bound = lane, bound

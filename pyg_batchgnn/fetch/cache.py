@@ -279,8 +279,8 @@ def inclusion(
     part: Part, comm: Communicator, plan: SamplingPlan, seeds: SeedShare
 ) -> Iterator[tuple[list[int], Tensor]]:
     """Yields some ranks, and the probability that their minibatches hold each node of this part:
-    [n, ranks] float32, or one column if all ranks draw from all seeds. Collective. Times and weights
-    of edges are not looked at."""
+    [n, ranks] float32, or one column if all ranks draw from all seeds. Collective. Times and
+    weights of edges are not looked at."""
     edges = _EdgesBySource(part, comm)
     targets = _Targets.of(part, plan)
     most = max(1, int(comm.max(max(part.num_nodes, edges.num_targets, edges.num_sources))))

@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -37,6 +37,9 @@ from pyg_batchgnn.loader.stats import DeviceMemory, LoaderCounters
 from pyg_batchgnn.ops import free_bytes
 from pyg_batchgnn.sample import SampledMinibatch
 
+if TYPE_CHECKING:
+    from pyg_batchgnn.loader.pipeline import Pipeline
+
 #: Batches that wait on the device for the user.
 DEPTH = 3
 #: The share of a device's free memory that narrow tables, and the block of a fetch group, may take.
@@ -45,28 +48,6 @@ _SHARE = 8
 
 #: The macrobatches that are to be made, over ranks what waits for each; None after the last one.
 Asked: TypeAlias = "queue.SimpleQueue[Any]"
-
-
-class BatchMaker(Protocol):
-    """Makes the batches of macrobatches, at once or in three parts."""
-
-    @property
-    def look_ahead(self) -> Any:
-        """The reader of tables in files; None if there is none."""
-
-    def sample(self, item: WorkItem) -> list[SampledMinibatch]: ...
-
-    @property
-    def fetcher(self) -> Any:
-        """The fetcher of attributes; None if there is none."""
-
-    def fetched(
-        self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Callable[..., Any]
-    ) -> Iterator[list[Any]]: ...
-
-    def exported(self, ready: list[Any]) -> Iterator[Any]: ...
-
-    def batches(self, item: WorkItem, fetch_size: int) -> Iterator[Any]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +88,7 @@ class DeviceStage:
         return max(1, self._options.prefetch)
 
     def deliver(
-        self, pipeline: BatchMaker, items: Iterator[WorkItem], fetch_size: int, executor: Executor | None
+        self, pipeline: Pipeline, items: Iterator[WorkItem], fetch_size: int, executor: Executor | None
     ) -> Generator[Any]:
         """Yields the batches of an epoch. Sampling, reading rows and copying run on a thread
         each."""
@@ -145,9 +126,7 @@ class DeviceStage:
                 executor.close(wait=threading.current_thread() is consumer)
             self.lane.mark().wait()  # or kernels may still read tables of the host that a script changes
 
-    def _made(
-        self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int
-    ) -> Iterator[Any]:
+    def _made(self, pipeline: Pipeline, asked: Asked, is_wanted: IsWanted, fetch_size: int) -> Iterator[Any]:
         if pipeline.look_ahead is not None:  # files are read in the order of the macrobatches
             for item in waiting(asked, is_wanted):
                 yield from pipeline.batches(item, fetch_size)
@@ -157,14 +136,14 @@ class DeviceStage:
             for ready in groups:
                 yield from pipeline.exported(ready)
 
-    def _shipped(self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, _: int) -> Iterator[Any]:
+    def _shipped(self, pipeline: Pipeline, asked: Asked, is_wanted: IsWanted, _: int) -> Iterator[Any]:
         """Makes batches of the minibatches that the executor of the ranks has made."""
         for wait in waiting(asked, is_wanted):
             for ready in drain(wait()):
                 yield from pipeline.exported(ready)
 
     def _groups(
-        self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int
+        self, pipeline: Pipeline, asked: Asked, is_wanted: IsWanted, fetch_size: int
     ) -> Iterator[list[Any]]:
         """Yields the minibatches of each fetch group, with the rows that are read for all of it."""
 

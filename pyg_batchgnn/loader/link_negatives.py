@@ -7,7 +7,7 @@ import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from pyg_batchgnn.loader.link_inputs import (
     typed_links,
     untyped_links,
 )
+from pyg_batchgnn.loader.node_inputs import NodeInputs
 from pyg_batchgnn.ops import INTEGERS, check_range
 from pyg_batchgnn.sample import (
     Direction,
@@ -139,6 +140,18 @@ class LinkRequest:
         is_disjoint = self.disjoint or times is not None
         seeder = LinkSeeder(graph.schema, {**planned.plans, **given}, is_disjoint, excluded, planned.finder)
         return LinkInputs(parts, seeder, names)
+
+
+#: What a loader's minibatches begin with.
+Inputs: TypeAlias = NodeInputs | LinkInputs
+InputsT = TypeVar("InputsT", bound=Inputs, covariant=True)
+
+
+class InputRequest(Protocol[InputsT]):
+    """The nodes or links that a user asks a loader for."""
+
+    def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> InputsT:
+        """Returns the inputs, checked; collective. ``times``: None if sampling is not temporal."""
 
 
 # Forms of the user ################################################################################

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -58,38 +58,6 @@ class OwnerNodes:
     node_type: str  # the name of their type
     node: Tensor  # [n] int64 ids, by position
     here: OwnPositions | None = None  # the positions, if nodes of other ranks are left out; None: 0, 1, ..
-
-
-class Inputs(Protocol):
-    """The nodes or links that a loader's minibatches begin with, by position."""
-
-    def __len__(self) -> int: ...
-
-    def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
-        """Returns the inputs of each minibatch of a macrobatch; collective over ranks."""
-
-    def settings(self) -> dict[str, Any]:
-        """Returns what tells these inputs from others; JSON can hold it."""
-
-    @property
-    def info(self) -> SampleInfo: ...
-
-    @property
-    def owned_by(self) -> Sequence[OwnerNodes]:
-        """The nodes that positions belong to, in their order, cut where the type changes."""
-
-    @property
-    def excluding(self) -> bool: ...
-
-
-InputsT = TypeVar("InputsT", bound=Inputs, covariant=True)
-
-
-class InputRequest(Protocol[InputsT]):
-    """The nodes or links that a user asks a loader for."""
-
-    def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> InputsT:
-        """Returns the inputs, checked; collective over ranks."""
 
 
 # Checked nodes ####################################################################################

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,16 +25,15 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import MeasureCost
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
-from pyg_batchgnn.loader.link_negatives import LinkPlace
-from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT, StepInputs
+from pyg_batchgnn.loader.link_negatives import Inputs
+from pyg_batchgnn.loader.node_inputs import StepInputs
 from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned
 from pyg_batchgnn.loader.position import Remainder, order_of
-from pyg_batchgnn.loader.prefetch import World, drain
+from pyg_batchgnn.loader.prefetch import drain
 from pyg_batchgnn.loader.schedule import SeedSchedule, SeedStep, StepShape, WorkItem
 from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, disk_counts, edge_counts, sampling_counters
 from pyg_batchgnn.sample import (
     Direction,
-    LinkRules,
     MacrobatchSampler,
     MacrobatchSeeds,
     Minibatch,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.embed import Embedding, Step
     from pyg_batchgnn.fetch import AccessString
     from pyg_batchgnn.history import HistoricalCaches
-    from pyg_batchgnn.loader.device_stage import DeviceStage
     from pyg_batchgnn.loader.on_disk import Continuation, LookAhead
     from pyg_batchgnn.store import DistGraphStore
 
@@ -340,64 +338,6 @@ class Composition:
     def calls(self) -> Pipeline:
         """Makes the batches of ``loader(index)``."""
         return self.any_pipeline or self.pipeline
-
-
-class Setup(Protocol):
-    """Composes a loader of a graph that is held whole, or of one partitioned over ranks."""
-
-    @property
-    def world(self) -> World: ...
-
-    @property
-    def stage(self) -> DeviceStage | None:
-        """The way to the device of the batches; None if they stay where they are made."""
-
-    @property
-    def choice(self) -> NeighborChoice: ...
-
-    @property
-    def plan(self) -> MinibatchPlan:
-        """The plan that the user asked for, with its last hop where aggregates stand for it."""
-
-    @property
-    def direction(self) -> Direction: ...
-
-    @property
-    def node_sampler(self) -> Any:
-        """The sampler that PyG's own code finds; None if no process samples alone."""
-
-    @property
-    def link_rules(self) -> LinkRules:
-        """The rules of the user's sampler by which links are sampled."""
-
-    @property
-    def link_place(self) -> LinkPlace:
-        """The place of the graph whose links are visited."""
-
-    def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments of DataLoader that are used here."""
-
-    def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
-        """Checks and keeps what the loader's minibatches begin with."""
-
-    def compose(self, loader: NodeLoader) -> Composition:
-        """Makes the parts of a loader whose arguments PyG's constructor has stored."""
-
-    def graph(self, data: Any) -> Any:
-        """Returns the graph with its features ``x`` as `AllNodes` takes them."""
-
-    def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
-        """Lets the pipeline read attributes from another object, ``loader.data``. Raises
-        AttributeError if the loader can only read what it was made with."""
-
-
-def stage_of(options: LoaderOptions) -> DeviceStage | None:
-    """Returns the last stage of a loader whose batches arrive on a device; else None."""
-    if options.device is None:
-        return None
-    from pyg_batchgnn.loader.device_stage import DeviceStage
-
-    return DeviceStage(options)
 
 
 def step_shape(loader: NodeLoader) -> StepShape:

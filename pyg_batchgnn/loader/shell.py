@@ -25,7 +25,7 @@ from pyg_batchgnn.loader.budget import (
     probe_of,
 )
 from pyg_batchgnn.loader.options import Export, LoaderOptions, worker_arguments
-from pyg_batchgnn.loader.pipeline import Composition, EmbeddingSteps, Setup
+from pyg_batchgnn.loader.pipeline import Composition, EmbeddingSteps
 from pyg_batchgnn.loader.position import (
     KeyedShuffleSampler,
     Order,
@@ -46,7 +46,9 @@ from pyg_batchgnn.sample import PygOutput, SampledMinibatch, as_integer
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
     from pyg_batchgnn.loader.disk_sizes import DiskForecast, DiskProbe
+    from pyg_batchgnn.loader.local_setup import LocalSetup
     from pyg_batchgnn.loader.on_disk import LookAhead
+    from pyg_batchgnn.loader.rank_setup import RankSetup
     from pyg_batchgnn.loader.workers import WorkerPool
 
 
@@ -146,7 +148,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             raise ValueError(f"epochs must be an integer of at least 1, or None, got {epochs!r}")
         self._epochs = epochs
 
-    def _compose(self, setup: Setup) -> None:
+    def _compose(self, setup: LocalSetup | RankSetup) -> None:
         # PyG hands its own method over as an attribute, a reference cycle that keeps a dropped
         # loader's graph until the garbage collector runs. The method of the class serves as well.
         del self.__dict__["collate_fn"]

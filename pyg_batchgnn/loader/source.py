@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -57,24 +57,6 @@ class Tables:
     nodes: Mapping[Group, Mapping[str, Tensor]]  # those of nodes, one row per node of the graph
     #: those of edges, one row per edge of the graph; None if they are to be copied
     edges: Mapping[Group, Mapping[str, Tensor]] | None
-
-
-class Source(Protocol):
-    """Reads attributes from the user's object when a batch is made."""
-
-    def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Any:
-        """Makes a PyG batch with every attribute of the sample's nodes and edges."""
-
-    def gatherer(self, minibatch: SampledMinibatch | None) -> Gatherer:
-        """Returns what selects the rows of a batch. ``minibatch``: what it is made of."""
-
-    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
-        """Copies the wanted attributes of the given nodes and edges, by group and name."""
-
-    def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
-        """Returns the wanted attributes of all nodes and edges where they lie; None if they must be
-        copied. The object stays the same as long as the attributes do. Raises ValueError if the
-        user asked for tables in place, which cannot be."""
 
 
 class SourceFetcher:
@@ -465,6 +447,9 @@ class StoreSource:
         attrs = self.store.get_all_tensor_attrs()
         self.reading.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
 
+
+#: Reads attributes from the user's object when a batch is made.
+Source: TypeAlias = DataSource | StoreSource
 
 # Aggregate tables #################################################################################
 
