@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.device.lane import Lane
+from pyg_batchgnn.device.lane import CpuLane
 from pyg_batchgnn.device.pinned import PinnedPool
 from pyg_batchgnn.ops import QuantizedTensor
 from pyg_batchgnn.sample import Placement, put_entry
@@ -35,7 +35,7 @@ class _Piece:
 class Parcel:
     """Tensors of the host that are copied to a device together."""
 
-    def __init__(self, lane: Lane, pool: PinnedPool) -> None:
+    def __init__(self, lane: CpuLane, pool: PinnedPool) -> None:
         self._lane, self._pool = lane, pool
         self._pieces: dict[int, _Piece] = {}
         self._alone: dict[int, Tensor] = {}

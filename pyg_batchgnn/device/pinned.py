@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.device.lane import Lane, Ticket
+from pyg_batchgnn.device.lane import CpuLane, Ticket
 
 # Registered ranges ################################################################################
 
@@ -32,7 +32,7 @@ _Key: TypeAlias = tuple[str, int]
 class LockedRange:
     """A tensor whose pages are registered, and stay so while this object lives."""
 
-    def __init__(self, lane: Lane, tensor: Tensor, key: _Key | None) -> None:
+    def __init__(self, lane: CpuLane, tensor: Tensor, key: _Key | None) -> None:
         self.nbytes = 0 if key is None else tensor.nbytes
         self._release = weakref.finalize(self, _release, lane, tensor, key, os.getpid())
 
@@ -51,7 +51,7 @@ _HELD: dict[_Key, _Held] = {}
 _LOCK = threading.RLock()  # the garbage collector may release one range while another is registered
 
 
-def lock_pages(lane: Lane, tensor: Tensor) -> LockedRange | str:
+def lock_pages(lane: CpuLane, tensor: Tensor) -> LockedRange | str:
     """Registers the memory of a contiguous CPU tensor. Returns the reason if that is impossible."""
     device = lane.device.type
     with _LOCK:
@@ -81,7 +81,7 @@ def _ranges(device: str, begin: int, nbytes: int, is_inside: bool = False) -> It
             yield key
 
 
-def _release(lane: Lane, tensor: Tensor, key: _Key | None, process: int) -> None:
+def _release(lane: CpuLane, tensor: Tensor, key: _Key | None, process: int) -> None:
     if os.getpid() != process:  # a forked process has no part in the device
         return
     lane.mark().wait()  # for the kernels that read the tensor, which was kept until now
@@ -128,7 +128,7 @@ class PinnedPool:
     """Blocks of pinned memory, each of which is used again once its copy is over. A block beyond
     the bound, or one that the system refuses to lock, is pageable: its copy is slower."""
 
-    def __init__(self, lane: Lane, bound: int) -> None:
+    def __init__(self, lane: CpuLane, bound: int) -> None:
         self.lane, self.bound = lane, bound
         self.pinned_bytes = self.peak_bytes = self.pageable = 0
         self._free: list[PinnedBlock] = []

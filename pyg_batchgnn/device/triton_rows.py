@@ -1,6 +1,6 @@
 """The kernel by which a device reads rows of registered host memory itself.
 
-Only this file imports Triton, and only `Lane.reads_host` leads here.
+Only this file imports Triton, and only `CpuLane.reads_host` leads here.
 """
 
 from __future__ import annotations

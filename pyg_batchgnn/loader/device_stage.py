@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.device import (
+    CpuLane,
     FeaturePlacement,
     HostRows,
-    Lane,
     Parcel,
     PinnedPool,
     PlacedTables,
@@ -66,7 +66,7 @@ class DeviceStage:
         assert options.device is not None
         budget = options.memory_budget
         bound = free_bytes() if budget is None else budget // 2
-        self.lane: Lane = lane_of(options.device)
+        self.lane: CpuLane = lane_of(options.device)
         self.rows = HostRows(
             self.lane,
             PinnedPool(self.lane, bound if options.pinned_memory is None else options.pinned_memory),
