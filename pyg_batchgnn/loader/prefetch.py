@@ -45,6 +45,7 @@ class _Worker(SerialExecutor):
 
     def work(self, work: Callable[[], T]) -> T:
         if self.closed:
+            del work  # or the error's traceback would keep it alive
             raise RuntimeError("the iterator was closed: nobody waits for this")
         return work()
 
