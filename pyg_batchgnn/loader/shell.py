@@ -32,6 +32,7 @@ from pyg_batchgnn.loader.position import (
     Position,
     Run,
     as_positions,
+    check_state,
     check_states,
     generator_states,
     order_of,
@@ -105,7 +106,7 @@ class Resumable:
         Raises:
             ValueError: the state is of another loader; the message names the setting that differs.
         """
-        self._position.check(state, self._settings())
+        check_state(state, self._settings())
         if state["drawn"] is not None:  # the first state is that of torch's default generator
             check_states(self, state["drawn"]["states"][1:])
         set_generators(self, state["generators"])

@@ -502,7 +502,7 @@ def test_what_a_cache_cannot_be_for_is_refused() -> None:
     other_edges = Data(x=data.x, edge_index=data.edge_index.flip(0))
     other_features = Data(x=data.x + 1, edge_index=data.edge_index)
     refusals: list[tuple[Any, dict[str, Any], str]] = [
-        (data, {"export": "pyg"}, "PyG's layers aggregate what was sampled"),
+        (data, {"export": "pyg"}, "is for export='native'"),
         (data, {"export": "native", "fanouts": (4,)}, r"last hop of several, but the fanouts are \[4\]"),
         (make_data(200), {"export": "native"}, "cache is of 300 nodes .* but data has 200"),
         (named, {"export": "native"}, "attribute 'x_mean' already"),
