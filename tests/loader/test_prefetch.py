@@ -18,6 +18,7 @@ from pyg_batchgnn.loader.prefetch import ThreadExecutor, prefetch
 from tests.support.limits import join_all
 from tests.support.loader_cases import assert_same, contents, make_data, make_loader
 from tests.support.memory_stores import stores_of
+from tests.support.tiers import each
 from tests.support.worker_hooks import mark_output, note_worker, read_note, tag
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -70,6 +71,7 @@ def test_closing_and_dropping_an_iterator(kind: str) -> None:
     assert helpers() == ([], [])
 
 
+@each
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, GeneratorExit])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_exception_in_the_loop(kind: str, error: type[BaseException]) -> None:
@@ -99,6 +101,7 @@ class Failing:
         return batch
 
 
+@each
 @pytest.mark.parametrize("hook", ["transform", "transform_sampler_output"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_exception_in_a_hook(kind: str, hook: str) -> None:

@@ -13,6 +13,7 @@ from torch.utils.data import RandomSampler, WeightedRandomSampler
 
 from tests.support.loader_cases import NODES, assert_same, contents, equal, make_data, make_loader, seeds_of
 from tests.support.programs import run_text
+from tests.support.tiers import ALL, each
 
 
 def seeded(number: int = 3) -> torch.Generator:
@@ -69,7 +70,8 @@ def stop_after(loader: Any, number: int) -> list[Any]:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_after_every_number_of_minibatches(order: str) -> None:
-    for number in range(len(make_loader(make_data(), **ORDERS[order]())) + 1):
+    length = len(make_loader(make_data(), **ORDERS[order]()))
+    for number in range(length + 1) if ALL else (0, 3, length):
         torch.manual_seed(5)
         loader = make_loader(make_data(), **ORDERS[order]())
         list(loader)
@@ -86,10 +88,11 @@ def test_after_every_number_of_minibatches(order: str) -> None:
             assert_same(other, loader)  # the epoch after that
 
 
+@each
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("order", ["keyed", "generator", "sampler, default generator", "native"])
 def test_with_prefetching_workers_and_a_device(order: str, kind: str) -> None:
-    for number in (0, 1, 4, 7):
+    for number in (0, 1, 4, 7) if ALL else (4,):
         torch.manual_seed(5)
         loader = make_loader(make_data(), **ORDERS[order](), **KINDS[kind])
         left = stop_after(loader, number)
