@@ -450,7 +450,7 @@ def test_other_data_gets_the_memory_of_the_first(tmp_path: Path) -> None:
     draws = torch.Generator().manual_seed(0)
     graph = {"edge_index": torch.randint(5000, (2, 25_000), generator=draws)}
     tables = [mapped(torch.randn(5000, 512, generator=draws), tmp_path / f"{name}.npy") for name in "xy"]
-    loader = MacrobatchNeighborLoader(Data(x=tables[0], **graph), [5], batch_size=250, memory_budget="10MiB")
+    loader = MacrobatchNeighborLoader(Data(x=tables[0], **graph), [5], batch_size=50, memory_budget="10MiB")
     for table in tables:
         loader.data = Data(x=table, **graph)
         for batch in loader:
