@@ -14,14 +14,12 @@ from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn.loader.link_inputs import (
-    LinkGraph,
     LinkInputs,
     RelationLinks,
     UserLinks,
     by_relation,
     checked_links,
-    typed_links,
-    untyped_links,
+    links_by_relation,
 )
 from pyg_batchgnn.loader.node_inputs import NodeInputs
 from pyg_batchgnn.ops import INTEGERS, check_range
@@ -109,17 +107,15 @@ class LinkRequest:
                 f"'{lacking}' is not set: give edge_label_time, the times of links, together with time_attr, "
                 f"the name of the graph's times"
             )
-        find = typed_links if names is Names.TYPES else untyped_links
         edges = functools.partial(self.place.all_edges, graph)
-        link_graph = LinkGraph(graph.schema, graph.num_nodes, edges)
-        requests = find(self.links, link_graph)
-        self.place.agree({one.relation: one.links.index is None for one in requests})
-        parts = [checked_links(one, link_graph) for one in requests]
+        links = links_by_relation(self.links, graph.schema, names)
+        self.place.agree({relation: one.index is None for relation, one in links.items()})
+        parts = [checked_links(relation, one, graph, names, edges) for relation, one in links.items()]
         sampling = self.negatives.by_relation(graph.schema, parts)
         parts = [
             dataclasses.replace(part, label=labelled(part, sampling.get(part.relation))) for part in parts
         ]
-        given = self.negatives.given(link_graph, parts)
+        given = self.negatives.given(graph, parts)
         wanted = WantedNegatives(
             {part.relation: part for part in parts},
             {relation: one for relation, one in sampling.items() if relation not in given},
@@ -191,7 +187,7 @@ class NegativeRequest:
             )
         return found
 
-    def given(self, graph: LinkGraph, links: Sequence[RelationLinks]) -> dict[Relation, GivenNegatives]:
+    def given(self, graph: GraphShape, links: Sequence[RelationLinks]) -> dict[Relation, GivenNegatives]:
         """Returns the negatives of each relation whose links came with targets."""
         relations = {one.relation: None for one in links}
         named = dict.fromkeys(relations, self.sampling)
@@ -210,7 +206,7 @@ class NegativeRequest:
         return found
 
 
-def _checked_targets(table: Tensor, links: RelationLinks, graph: LinkGraph) -> Tensor:
+def _checked_targets(table: Tensor, links: RelationLinks, graph: GraphShape) -> Tensor:
     """Returns the targets that a user gave as negatives, [n, k] int64."""
     what, target = f"neg_sampling of {links.relation}", links.relation[2]
     if table.dtype not in INTEGERS:

@@ -196,57 +196,41 @@ class NodeRequest:
     times: Any = None  # ``input_time``, or None
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> NodeInputs:
+        """Returns the nodes, checked. Raises TypeError, ValueError or IndexError if they do not fit
+        the graph; collective over ranks."""
+        schema = graph.schema
         if names is Names.TYPES:
-            return typed_inputs(self, graph.schema, graph.num_nodes, times)
-        return untyped_inputs(self, graph.schema, graph.num_nodes[0], times)
-
-
-def untyped_inputs(
-    request: NodeRequest, schema: Schema, num_nodes: int, times: GraphTimes | None = None
-) -> NodeInputs:
-    """Returns the input nodes of a homogeneous graph."""
-    if _names_a_type(request.nodes):
-        raise ValueError(
-            f"input_nodes={request.nodes!r} names a node type, but the graph is homogeneous; give a mask or "
-            f"node ids"
-        )
-    name = schema.node_types[0]
-    part = _type_inputs("input_nodes", name, request.nodes, request.ids, request.times, num_nodes)
-    return _inputs(schema, [part], times, Names.NONE)
-
-
-def typed_inputs(
-    request: NodeRequest, schema: Schema, num_nodes: Sequence[int], times: GraphTimes | None = None
-) -> NodeInputs:
-    """Returns the input nodes of a graph with named node types."""
-    if isinstance(request.nodes, Mapping):
-        by_type = dict(request.nodes)
-        ids, input_times = (
-            _by_type(name, given, by_type)
-            for name, given in (("input_id", request.ids), ("input_time", request.times))
-        )
-    else:
-        name, nodes = _type_and_nodes(request.nodes, schema)
-        by_type, ids, input_times = {name: nodes}, {name: request.ids}, {name: request.times}
-    if not by_type:
-        raise ValueError(f"input_nodes names no node type; the graph has {', '.join(schema.node_types)}")
-    parts = []
-    for name, nodes in by_type.items():
-        if name not in schema.node_types:
+            given = self._by_type(schema)
+        elif _names_a_type(self.nodes):
             raise ValueError(
-                f"input_nodes names the node type {name!r}; the graph has {', '.join(schema.node_types)}"
+                f"input_nodes={self.nodes!r} names a node type, but the graph is homogeneous; give a mask or "
+                f"node ids"
             )
-        count = num_nodes[schema.type_number(name)]
-        what = f"input_nodes of type {name!r}"
-        parts.append(_type_inputs(what, name, nodes, ids.get(name), input_times.get(name), count))
-    return _inputs(schema, parts, times, Names.TYPES)
+        else:
+            given = {schema.node_types[0]: self}
+        parts = []
+        for name, one in given.items():
+            if name not in schema.node_types:
+                known = ", ".join(schema.node_types)
+                raise ValueError(f"input_nodes names the node type {name!r}; the graph has {known}")
+            count = graph.num_nodes[schema.type_number(name)]
+            what = f"input_nodes of type {name!r}" if names is Names.TYPES else "input_nodes"
+            parts.append(_type_inputs(what, name, one.nodes, one.ids, one.times, count))
+        inputs = NodeInputs(schema, parts, None, names)
+        return inputs if times is None else inputs.with_times(times)
 
-
-def _inputs(
-    schema: Schema, parts: Sequence[TypeInputs], times: GraphTimes | None, names: Names
-) -> NodeInputs:
-    inputs = NodeInputs(schema, parts, None, names)
-    return inputs if times is None else inputs.with_times(times)
+    def _by_type(self, schema: Schema) -> dict[str, NodeRequest]:
+        """Returns what was given as "type", ("type", None | mask | ids), or a dict of such."""
+        if not isinstance(self.nodes, Mapping):
+            name, nodes = _type_and_nodes(self.nodes, schema)
+            return {name: NodeRequest(nodes, self.ids, self.times)}
+        if not self.nodes:
+            raise ValueError(f"input_nodes names no node type; the graph has {', '.join(schema.node_types)}")
+        ids = _by_type("input_id", self.ids, self.nodes)
+        times = _by_type("input_time", self.times, self.nodes)
+        return {
+            name: NodeRequest(nodes, ids.get(name), times.get(name)) for name, nodes in self.nodes.items()
+        }
 
 
 def _names_a_type(nodes: Any) -> bool:

@@ -22,7 +22,6 @@ from pyg_batchgnn.loader.filter import (
     Gatherer,
     filter_data,
     filter_hetero_data,
-    filter_hetero_store,
     filter_store,
     read_store,
 )
@@ -426,8 +425,6 @@ class StoreSource:
         self.custom_cls = custom_cls
 
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
-        if isinstance(out, HeteroSamplerOutput):
-            return filter_hetero_store(self.store, self._groups, out, gather, self.custom_cls)
         return filter_store(self.store, self._groups, out, gather, self.custom_cls)
 
     def gatherer(self, minibatch: SampledMinibatch | None) -> Gatherer:  # noqa: ARG002
