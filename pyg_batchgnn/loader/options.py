@@ -227,19 +227,13 @@ def check_together(
     if kwargs.get("batch_size", 1) is None and kwargs.get("batch_sampler") is None:
         raise ValueError("batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1")
     if options.export is Export.NATIVE:
-        is_bidirectional = choice.subgraph is SubgraphType.bidirectional
         only_pyg = {
-            "transform_sampler_output, which takes PyG's SamplerOutput,": transform_sampler_output
-            is not None,
-            "subgraph_type='bidirectional', which adds reverses of sampled edges,": is_bidirectional,
-            "sample_direction='backward', which native layers do not know,": direction is Direction.BACKWARD,
+            "transform_sampler_output": transform_sampler_output is not None,
+            "subgraph_type='bidirectional'": choice.subgraph is SubgraphType.bidirectional,
+            "sample_direction='backward'": direction is Direction.BACKWARD,
         }
-        _raise_first(
-            [
-                (one, f"{text} is for export='pyg', not 'native'; leave it out")
-                for text, one in only_pyg.items()
-            ]
-        )
+        text = "is for export='pyg', not 'native', whose edges are as they were sampled; leave it out"
+        _raise_first([(one, f"{name} {text}") for name, one in only_pyg.items()])
     elif options.reading != Reading():
         raise ValueError("features and attributes are for export='native'; PyG batches carry every attribute")
     if options.aggregation_cache is not None:
