@@ -9,9 +9,9 @@ import queue
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -31,14 +31,12 @@ from pyg_batchgnn.device import (
 )
 from pyg_batchgnn.loader.export import Exported
 from pyg_batchgnn.loader.options import LoaderOptions
+from pyg_batchgnn.loader.pipeline import Pipeline, immediately
 from pyg_batchgnn.loader.prefetch import Executor, IsWanted, beside, drain, in_mode, waiting
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.loader.stats import DeviceMemory, LoaderCounters
 from pyg_batchgnn.ops import free_bytes
 from pyg_batchgnn.sample import SampledMinibatch
-
-if TYPE_CHECKING:
-    from pyg_batchgnn.loader.pipeline import Pipeline
 
 #: Batches that wait on the device for the user.
 DEPTH = 3
@@ -101,7 +99,7 @@ class DeviceStage:
         consumer = threading.current_thread()
 
         def whole(item: WorkItem) -> list[list[Any]]:
-            return list(pipeline.fetched(item, pipeline.sample(item), fetch_size, _now))
+            return list(pipeline.fetched(item, pipeline.sample(item), fetch_size, immediately))
 
         def ask() -> None:
             item = next(items, None)
@@ -158,7 +156,7 @@ class DeviceStage:
                 if pipeline.fetcher is None:
                     yield minibatches
                 else:
-                    yield from pipeline.fetched(item, minibatches, self.group_size(fetch_size), _now)
+                    yield from pipeline.fetched(item, minibatches, self.group_size(fetch_size), immediately)
 
     def receive(self, made: OnDevice) -> Any:
         """Hands a batch over to the stream of the calling thread. The host does not wait."""
@@ -247,7 +245,3 @@ class DeviceStage:
 
 #: Attributes of the whole graph that are kept on the device.
 _WHOLE = 64
-
-
-def _now(work: Callable[[], Any]) -> Any:
-    return work()

@@ -324,7 +324,10 @@ class DataSource:
                 )
 
     def _store_of(self, group: Group) -> Any:
-        return self.data._store if isinstance(self.data, Data) else _stores(self.data, group)[group.name]
+        if isinstance(self.data, Data):
+            return self.data._store
+        stores: Any = self.data._node_store_dict if group.is_node else self.data._edge_store_dict
+        return stores[group.name]  # PyG is slow to look one up by name
 
     def _refuse_other_layouts(self, layouts: Sequence[torch.layout]) -> None:
         self._look()
@@ -398,12 +401,6 @@ def _mapped_tables(wanted: Mapping[Group, Mapping[str, Any]], budget: int) -> Ma
     from pyg_batchgnn.loader.on_disk import MappedTables
 
     return MappedTables.of(wanted, budget)
-
-
-def _stores(data: HeteroData, group: Group) -> Mapping[Any, Any]:
-    """Returns the stores of all types or relations by name, since PyG is slow to look one up."""
-    stores: Mapping[Any, Any] = data._node_store_dict if group.is_node else data._edge_store_dict
-    return stores
 
 
 # Feature stores ###################################################################################
