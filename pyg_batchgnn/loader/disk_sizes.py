@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.fetch import ENTRY_BYTES, LIST_BYTES, DiskRows, Frequencies, Window
-from pyg_batchgnn.loader.budget import LoaderProbe, PrefetchDepth, Sizes, peak_bytes
+from pyg_batchgnn.loader.budget import OVERHEAD, LoaderProbe, PrefetchDepth, Sizes, peak_bytes
 from pyg_batchgnn.loader.options import LoaderOptions
 from pyg_batchgnn.sample import SampledMinibatch
 from pyg_batchgnn.types import Group
@@ -97,9 +97,11 @@ class DiskProbe:
 
     def held_bytes(self, options: LoaderOptions, sizes: Sizes) -> int:
         """Returns an upper estimate of the bytes held at once beside rows of files."""
+        held = peak_bytes(replace(self.loader, row=0), options, self.depth, sizes)
+        if self.depth.macrobatches:  # batches of the macrobatch in use are let go of one by one
+            held -= int(OVERHEAD * sizes.macrobatch * self.loader.attributes)
         # Beside next uses and slots lie the next uses of an epoch to come.
-        looking = 1.5 * ENTRY_BYTES * sum(self.rows.num_rows.values())
-        return int(peak_bytes(replace(self.loader, row=0), options, self.depth, sizes) + looking)
+        return held + int(1.5 * ENTRY_BYTES * sum(self.rows.num_rows.values()))
 
     def forecast(self, sizes: Sizes, resident: int) -> DiskForecast | None:
         """Predicts an epoch with the longest sweep whose rows fit; None if those of none do."""

@@ -276,8 +276,9 @@ def test_a_gradient_flows_back_to_learned_features() -> None:
     assert data.learned.grad is not None and data.learned.grad.sum() > 0
 
 
+@each
 @pytest.mark.parametrize("export", ["pyg", "native"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*NATIVE, *in_all(*(name for name in CASES if name not in NATIVE))])
 def test_every_tensor_of_a_batch_is_handed_over(case: str, export: str) -> None:
     """The memory of one that is not would be used again while the user's stream reads it."""
     batch = next(iter(CASES[case](device="cpu", export=export, feature_placement="host")))
@@ -297,8 +298,9 @@ def test_every_tensor_of_a_batch_is_handed_over(case: str, export: str) -> None:
     assert found and found <= known
 
 
+@each
 @pytest.mark.parametrize("export", ["pyg", "native"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*NATIVE, *in_all(*(name for name in CASES if name not in NATIVE))])
 def test_the_host_waits_for_no_value(case: str, export: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device's tensors have no values here: to look at one is an error."""
 
