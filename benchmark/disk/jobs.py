@@ -20,7 +20,6 @@ from benchmark.networks.recipe import Trainer
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.data import load_dataset, open_folder
 from pyg_batchgnn.disk import DiskReader, DiskTable
-from pyg_batchgnn.disk import rates as disk_rates
 from pyg_batchgnn.loader import local_setup
 from pyg_batchgnn.nn.models import SAGE
 
@@ -41,7 +40,6 @@ class Order:
         epochs: epochs, one after the other.
         epoch: minibatches of an epoch; 0: all training nodes.
         steps: minibatches after which it ends; 0: those of the epoch.
-        reads: reads of macrobatches after which it ends, which are noted; 0: no end, and no note.
         seconds: after which it ends; 0: no end.
         edges: "memory"; "mapping"; "emptied": the mapping, whose pages are dropped after each
             macrobatch, as where memory does not hold them; "file": read past the page cache.
@@ -57,7 +55,6 @@ class Order:
     epochs: int = 1
     epoch: int = 0
     steps: int = 0
-    reads: int = 0
     seconds: float = 0.0
     edges: Literal["memory", "mapping", "emptied", "file"] = "memory"
     macrobatch: int = 8
@@ -130,31 +127,6 @@ def step(trainer: Trainer, batch: Any) -> float:
     return loss.item()
 
 
-def note_reads() -> list[tuple[DiskReader, Tensor, dict[str, float]]]:
-    """Lets every read of rows in this process note the reader, the rows and its counts, with the
-    gap and the least time that the rates of the disk predict over all gaps."""
-    found: list[tuple[DiskReader, Tensor, dict[str, float]]] = []
-    plain: Any = DiskReader.read
-
-    def read(reader: DiskReader, row: Tensor, *others: Any) -> Any:
-        least = reader.plan(row)
-        done = plain(reader, row, *others)
-        if done.rows:
-            told = {**asdict(done), "least_before": least.seconds, "gap": least.gap}
-            found.append((reader, row.clone(), told))
-        return done
-
-    setattr(DiskReader, "read", read)  # noqa: B010 (a type checker sees another signature)
-    return found
-
-
-def with_rates_after(noted: list[tuple[DiskReader, Tensor, dict[str, float]]]) -> list[dict[str, float]]:
-    """Returns what reads noted, with the least time by rates that are measured now. A disk may give
-    more at first than it keeps up."""
-    disk_rates._measured.clear()
-    return [{**told, "least_after": reader.plan(row).seconds} for reader, row, told in noted]
-
-
 # Jobs #############################################################################################
 
 
@@ -173,30 +145,28 @@ def iterate(order: Order) -> dict[str, Any]:
     sizes = loader.sizes
     found = {"loader_budget": budget, "epoch": len(loader), **asdict(sizes)}
     found["cached_before"] = cached_pages(path)
-    reads, loader.epochs = note_reads() if order.reads else [], order.epochs
-    runs = [_timed(loader, order, trainer, reads) for _ in range(order.epochs)]
-    found |= {"reads": with_rates_after(reads[: order.reads]), "cached_after": cached_pages(path)}
+    loader.epochs = order.epochs
+    runs = [_timed(loader, order, trainer) for _ in range(order.epochs)]
+    found["cached_after"] = cached_pages(path)
     empty_page_cache(path)
     peak.close()
     predicted = loader.disk_forecast()
-    found["forecast"] = None if predicted is None else asdict(predicted)
+    found["forecast"] = None if predicted is None else {**asdict(predicted), "seconds": predicted.seconds}
     return found | {"runs": runs, "peak": peak.bytes, "kinds": peak.by_kind}
 
 
-def _timed(loader: Any, order: Order, trainer: Trainer | None, reads: list[Any]) -> dict[str, Any]:
+def _timed(loader: Any, order: Order, trainer: Trainer | None) -> dict[str, Any]:
     before = asdict(loader.stats().total)
     losses, steps, waiting, first = list[float](), 0, 0.0, 0.0
     begin = asked = time.perf_counter()
     for batch in loader:
         got = time.perf_counter()
         waiting, first, steps = waiting + got - asked, first or got - begin, steps + 1
-        if steps == 1:
-            reads.clear()  # of the first pass over the file
         if trainer is not None:
             losses.append(step(trainer, batch))
         asked = time.perf_counter()
         is_late = order.seconds and asked - begin > order.seconds
-        if is_late or steps == order.steps or (order.reads and len(reads) >= order.reads):
+        if is_late or steps == order.steps:
             break
     stats = {name: value - before[name] for name, value in asdict(loader.stats().total).items()}
     took = {"seconds": asked - begin, "steps": steps, "waiting": waiting, "first_batch": first}
@@ -224,8 +194,6 @@ def sample_edges(order: Order) -> dict[str, Any]:
         loader = MacrobatchNeighborLoader(
             data, FANOUTS, nodes, batch_size=BATCH_SIZE, seed=1, export="native", **sizes
         )
-    if order.edges == "file":
-        loader(torch.arange(min(BATCH_SIZE, len(nodes))))  # measures the rates of the disk
     empty_page_cache(path)
     cached, known = cached_pages(path), loader.stats().total
     each, batches = list[float](), iter(loader)

@@ -1,7 +1,7 @@
 """Rows on disk: a papers-like graph that is larger than the memory that it gets.
 
     python -m benchmark disk --folder FOLDER --tenth FOLDER           all parts but `sort`
-    python -m benchmark disk --folder FOLDER --parts reads pages      some of them
+    python -m benchmark disk --folder FOLDER --parts budgets pages    some of them
 
 The folders are those that `batchgnn generate FOLDER --papers-like` makes, of all nodes and of a
 tenth. They are only read. Each part is stored beside the others when it is done. Parts, with
@@ -9,7 +9,6 @@ minutes on the whole graph and two cores, about:
 
     epoch   30   epochs read from the file, and the same steps with rows held
     budgets  6   an epoch without a model, by the loader's memory budget
-    reads    2   the time of reads over the least that the cost model finds
     pages    1   bytes if each minibatch read its rows alone, in pages
     mapped   5   the first steps over the mapping
     peer     3   PyG's first minibatches over the mapping (`--peer pyg=PYTHON --peer-folder FOLDER`)
@@ -142,7 +141,6 @@ def _nodes(folder: Path) -> int:
 PARTS: dict[str, Callable[[Chosen], list[Series]]] = {
     "epoch": _epoch,
     "budgets": lambda said: [_iterate(said, one, steps=said.budget_steps) for one in said.budgets],
-    "reads": lambda said: [_iterate(said, reads=said.units)],
     "pages": lambda said: [_run("count_pages", folder=str(said.folder), steps=said.units)],
     "mapped": _mapped,
     "peer": _peer,
@@ -168,7 +166,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--steps", type=int, default=0, help="steps after which an epoch ends; 0: all")
     add("--budgets", type=float, nargs="+", default=[6.0, 9.0, 12.0], help="GiB for the loader")
     add("--budget-steps", type=int, default=0, help="minibatches for each budget; 0: an epoch")
-    add("--units", type=int, default=20, help="reads, and minibatches whose pages are counted")
+    add("--units", type=int, default=20, help="minibatches whose pages are counted")
     add("--few-steps", type=int, default=30, help="steps over the mapping, and where features fit")
     add("--edge-steps", type=int, default=64, help="minibatches for the part topology")
     add("--edge-budget", type=float, default=1.0, help="GiB for a loader that reads edges from files")

@@ -25,7 +25,7 @@ from pyg_batchgnn.cache.build import (
     wide_dtype,
 )
 from pyg_batchgnn.cache.contexts import GraphContext, context_of, features_of
-from pyg_batchgnn.cache.folder import CacheMeta, SavedRows, load_rows, save_rows
+from pyg_batchgnn.cache.folder import CacheMeta, load_rows, save_rows
 from pyg_batchgnn.cache.pass_memory import PassMemory
 from pyg_batchgnn.cache.pieces import PassReads, ReadableRows, RelationPiece, progress_bar
 from pyg_batchgnn.ops import OwnedEdges, check_budget
@@ -152,8 +152,7 @@ class AggregationCache:
         """
         comm = None if self.store is None else self.store.comm
         node = None if self.store is None else self.store.part.original_ids(_ONLY)
-        saved = SavedRows(self.kind, self.fingerprint, node, self.rows)
-        return save_rows(Path(folder).expanduser(), saved, comm)
+        return save_rows(Path(folder).expanduser(), self.kind, self.fingerprint, node, self.rows, comm)
 
     @property
     def attribute(self) -> str:

@@ -65,24 +65,13 @@ _ROWS = 1 << 16
 
 
 def result_dtype(table: Tensor) -> torch.dtype:
-    """Returns the type of aggregates: that of the features, but float32 for float16.
-
-    Sums of float16 overflow.
-
-    Raises:
-        TypeError, ValueError: see `check_features`.
-    """
+    """Returns the type of aggregates: that of the features, but float32 for float16."""
     check_features(table)
     return torch.float32 if table.dtype == torch.float16 else table.dtype
 
 
 def check_features(table: Tensor) -> None:
-    """Checks features that are read for all nodes.
-
-    Raises:
-        TypeError: the features are not floating-point numbers.
-        ValueError: they are not a matrix, or they are learned.
-    """
+    """Checks features that are read for all nodes."""
     if table.requires_grad:
         raise ValueError(
             "x requires a gradient: features that are learned change during training, and so do their "
@@ -125,13 +114,8 @@ ReadRows = Callable[[range], Tensor]
 def aggregator(
     kind: Aggregation, own: OwnedEdges, dtype: torch.dtype, read: ReadRows, scale: Tensor | None
 ) -> Callable[[RelationPiece], Tensor]:
-    """Returns a function that computes the aggregates of a piece's nodes, [rows, F].
-
-    Args:
-        dtype: the type of the features.
-        read: reads features of the owned nodes.
-        scale: [n] of `own_scale`, where the aggregation is symmetric; else None.
-    """
+    """Returns a function that computes the aggregates of a piece's nodes, [rows, F]. ``scale``: [n]
+    of `own_scale`, where the aggregation is symmetric; else None."""
     wide = wide_dtype(dtype)
 
     def reduced(piece: RelationPiece) -> Tensor:

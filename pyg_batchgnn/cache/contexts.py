@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,16 +45,14 @@ from pyg_batchgnn.types import FEATURES, Group, NewRows, SourceValues
 T = TypeVar("T")
 #: The name of a column of one value per node.
 _VALUES = "values"
+#: The bytes of a row's numbers, where rows come from a file.
+_NUMBERS = 24
 
 
 def context_of(
     data: Any, threads: int | None, budget: int | None = None, scratch: str | Path | None = None
 ) -> GraphContext:
-    """Returns what a user gives as ``data`` as a graph for passes over all nodes.
-
-    Arguments and errors are those of `AllNodes`. ``budget``: bytes of memory for pieces, and in one
-    process for tables too; see `PassMemory`.
-    """
+    """Returns what a user gives as ``data`` as a graph for passes over all nodes."""
     memory = PassMemory(budget, scratch)
     if isinstance(data, (Data, HeteroData)):
         graph = typed_graph_from_pyg(data)
@@ -86,15 +84,8 @@ def features_of(data: Data | HeteroData, node_type: str) -> Any:
 
 class GraphContext:
     """A graph with its features, for passes over all nodes: here whole, in one process.
-
-    Features are read where they lie, but from their files where they do not fit memory.
-    `DistributedContext` is the same over ranks. Node types and relations are given by number.
-
-    Args:
-        features: [n, F] of the nodes, by number of the type; None, or left out, where a type has
-            none.
-        memory: of pieces and tables.
-    """
+    ``features``: [n, F] of the nodes, by number of the type; None, or left out, where a type has
+    none."""
 
     rank = 0  # of the process
     store: DistFeatureStore | None = None  # the store of the features, over ranks
@@ -127,11 +118,7 @@ class GraphContext:
         return self._owned[relation]
 
     def features(self, node_type: int) -> ReadableRows | None:
-        """Returns the features of each rank that this one can read; None if there are none.
-
-        Raises:
-            TypeError, ValueError: they cannot be read here.
-        """
+        """Returns the features of each rank that this one can read; None if there are none."""
         x = self._features.get(node_type)
         if x is None:
             return None
@@ -151,31 +138,21 @@ class GraphContext:
         return f"there are no features x to read; put them into data{name}.x"
 
     def pieces(self, reads: PassReads) -> Iterator[Piece]:
-        """Yields the owned targets of some relations in pieces. Collective.
-
-        All ranks yield the same number of pieces, at least one; the last ones of a rank may be
-        empty. Every piece has all the target types, maybe without nodes. The least budget of all
-        ranks counts. Without one, a piece takes an eighth of the free memory of the host that has
-        least, divided by its ranks.
-        """
+        """Yields the owned targets of some relations in pieces, as many on every rank and at least
+        one. Collective. A piece may be empty."""
         targets = owned_targets(self, reads.relations)
         nothing = [] if any(map(len, targets)) else [{one.node_type: range(0) for one in targets}]
-        row_bytes, budget = self._row_bytes_in_files(reads), self._memory.of_piece
-        if not row_bytes:
-            limits = PieceLimits(budget).with_results(reads.result_bytes)
-            for cut in itertools.chain(cut_pieces(targets, limits, {}), nothing):
-                yield self._piece(targets, cut, reads, {})
-            return
-        # Rows of many targets' sources are read together: the more, the fewer are read again.
-        limits = PieceLimits.of_file_rows(budget, row_bytes)
-        of_piece = PieceLimits.of_computing(budget // 8, reads.result_bytes, reads.edge_bytes)
-        num_nodes = {kind: self.num_nodes(kind) for kind in row_bytes}
-        for group in itertools.chain(cut_pieces(targets, limits, num_nodes), nothing):
-            blocks = {kind: self._read_block(kind, group, reads) for kind in row_bytes}
-            for cut in itertools.chain(cut_pieces(targets, of_piece, {}, group), nothing):
-                yield self._piece(targets, cut, reads, blocks)
-            del blocks
-            ops.empty_cache()  # else blocks of many sizes would add to what is held
+        in_files, results = self._row_bytes_in_files(reads), dict(reads.result_bytes)
+        if reads.numbers is SourceNumbers.TARGETS_FIRST:  # the targets' own rows are read as well
+            results |= {kind: results.get(kind, 0) + size for kind, size in in_files.items()}
+        limits = PieceLimits(self._memory.of_piece, in_files).with_results(results)
+        if in_files:
+            limits = replace(limits, edge=limits.edge + reads.edge_bytes)
+        num_nodes = {kind: self.num_nodes(kind) for kind in in_files}
+        for cut in itertools.chain(cut_pieces(targets, limits, num_nodes), nothing):
+            yield self._piece(targets, cut, reads, in_files)
+            if in_files:
+                ops.empty_cache()  # else blocks of many sizes would add to what is held
 
     def _row_bytes_in_files(self, reads: PassReads) -> dict[int, int]:
         """Returns the bytes of a row of each node type with tables that are read from files."""
@@ -183,54 +160,39 @@ class GraphContext:
         for kind, of_type in reads.tables.items():
             tables = [rows[self.rank] for rows in of_type.values()]
             if any(map(self._memory.is_in_file, tables)):
-                found[kind] = sum(one.nbytes // max(1, len(one)) for one in tables)
+                found[kind] = _NUMBERS + sum(one.nbytes // max(1, len(one)) for one in tables)
         return found
 
-    def _read_block(self, kind: int, group: Cut, reads: PassReads) -> PieceNodes:
-        """Reads the rows of a type that some targets need, each once, in ascending order."""
-        own = group.get(kind, range(0)) if reads.numbers is SourceNumbers.TARGETS_FIRST else range(0)
-        needed = [torch.arange(own.start, own.stop)]
-        for one in reads.relations:
-            if self.schema.source_types[one] == kind:
-                rows = group[self.schema.target_types[one]]
-                needed.append(self._graph.relations[one].sources(rows).to(torch.int64))
-        ids = ops.unique_nodes(needed, self.num_nodes(kind))[0]
-        tables = {name: self.gather(rows[self.rank], ids) for name, rows in reads.tables[kind].items()}
-        return PieceNodes(tables, node=ids)
-
     def _piece(
-        self, targets: Sequence[OwnedTargets], cut: Cut, reads: PassReads, blocks: Mapping[int, PieceNodes]
+        self, targets: Sequence[OwnedTargets], cut: Cut, reads: PassReads, in_files: Collection[int]
     ) -> Piece:
-        """Returns a piece. ``blocks``: by type, the rows that were read from files."""
+        """Returns a piece. ``in_files``: the types whose rows are read from files, each once."""
         edges = {one: self._graph.relations[one] for one in reads.relations}
         sources = {one: part.sources(cut[self.schema.target_types[one]]) for one, part in edges.items()}
         is_whole = all(len(cut[one.node_type]) == len(one) for one in targets)
-        in_place = is_whole or reads.numbers is SourceNumbers.TABLE_ROWS
+        in_order = reads.numbers is SourceNumbers.TABLE_ROWS
         nodes = {}
         for kind in {*reads.tables, *(self.schema.source_types[one] for one in reads.relations)}:
             tables = {name: rows[self.rank] for name, rows in reads.tables.get(kind, {}).items()}
-            block = blocks.get(kind)
-            if in_place and block is None:
+            if kind not in in_files and (is_whole or in_order):
                 nodes[kind] = PieceNodes(tables)
                 continue
             if kind not in reads.tables:
                 continue
             read = [one for one in reads.relations if self.schema.source_types[one] == kind]
-            if block is not None and reads.numbers is SourceNumbers.TABLE_ROWS:
-                places = _places(block, [sources[one].long() for one in read], self.num_nodes(kind))
-                sources.update(zip(read, places, strict=True))
-                nodes[kind] = block
-                continue
-            own = cut.get(kind, range(0))
-            found = Renumbered.of([sources[one] for one in read], own, self.num_nodes(kind))
-            sources.update(zip(read, found.indices, strict=True))
-            ids = ops.gather_rows(found.ids, found.order)
-            if block is None:
-                nodes[kind] = PieceNodes(tables, order=ids, ids=ids)
+            wanted, order = [sources[one] for one in read], None
+            if in_order:
+                ids, places = ops.unique_nodes([one.long() for one in wanted], self.num_nodes(kind))
             else:
-                (rows,) = _places(block, [found.ids], self.num_nodes(kind))
-                order = ops.gather_rows(rows, found.order)
-                nodes[kind] = PieceNodes(block.tables, order=order, ids=ids)
+                found = Renumbered.of(wanted, cut.get(kind, range(0)), self.num_nodes(kind))
+                ids, places, order = found.ids, found.indices, found.order
+            sources.update(zip(read, places, strict=True))
+            numbered = None if order is None else ops.gather_rows(ids, order)
+            if kind in in_files:
+                rows = {name: self.gather(table, ids) for name, table in tables.items()}
+                nodes[kind] = PieceNodes(rows, node=ids, order=order, ids=numbered)
+            else:
+                nodes[kind] = PieceNodes(tables, order=numbered, ids=numbered)
         return Piece(cut, sources, nodes)
 
     def read(self, table: Tensor, rows: range) -> Tensor:
@@ -423,12 +385,6 @@ class DistributedContext(GraphContext):
 
     def run_together(self, work: Callable[[], T]) -> T:
         return work_with_files(self._comm, work)
-
-
-def _places(block: PieceNodes, ids: Sequence[Tensor], num_nodes: int) -> list[Tensor]:
-    """Returns the table rows of lists of ids [n] int64 that are all in a block."""
-    assert block.node is not None, "a block knows its ids"
-    return ops.unique_nodes([block.node, *ids], num_nodes)[1][1:]
 
 
 def owned_targets(graph: GraphContext, relations: Sequence[int]) -> list[OwnedTargets]:

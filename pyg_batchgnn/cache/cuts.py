@@ -12,9 +12,6 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import OwnedEdges
 
-#: The bytes of a row's numbers, where rows come from a file.
-_NUMBERS = 24
-
 
 @dataclass(frozen=True)
 class PieceLimits:
@@ -35,24 +32,6 @@ class PieceLimits:
         as many lie in the message that this rank sends to others."""
         source = {name: size + 2 * size * (ranks - 1) // ranks for name, size in row_bytes.items()}
         return cls(budget, source)
-
-    @classmethod
-    def of_file_rows(cls, budget: int, row_bytes: Mapping[int, int]) -> PieceLimits:
-        """Makes the limits of targets whose sources' rows are read together from files.
-
-        Their rows take half of a budget, and the targets' own rows an eighth, which may come
-        beside them. The rest is for the pieces that are computed from them.
-
-        ``row_bytes``: by number of the type, for types that are read from files.
-        """
-        source = {kind: size + _NUMBERS for kind, size in row_bytes.items()}
-        return cls(max(1, budget // 2), source, edge=24, result=source, results=max(1, budget // 8))
-
-    @classmethod
-    def of_computing(cls, budget: int, result_bytes: Mapping[int, int], edge_bytes: int) -> PieceLimits:
-        """Makes the limits of pieces whose rows lie in memory: as much for edges as for results."""
-        edge = cls.edge + edge_bytes
-        return cls(max(1, budget), edge=edge, result=result_bytes, results=max(1, budget))
 
     def with_results(self, row_bytes: Mapping[int, int]) -> PieceLimits:
         """Gives half of the budget to the results, ``row_bytes`` for each node."""
@@ -111,24 +90,16 @@ Cut = dict[int, range]
 
 
 def cut_pieces(
-    targets: Sequence[OwnedTargets],
-    limits: PieceLimits,
-    num_nodes: Mapping[int, int],
-    within: Cut | None = None,
+    targets: Sequence[OwnedTargets], limits: PieceLimits, num_nodes: Mapping[int, int]
 ) -> Iterator[Cut]:
     """Cuts the owned nodes into pieces within the limits, the types one after the other.
 
-    Where all nodes of the graph fit, edges alone count. Else a piece begins with as many edges as
-    fit for certain, and the next one has more or fewer edges as the distinct sources allow.
-
-    Args:
-        targets: the nodes by type. A piece has an entry for each of them, maybe an empty range.
-        num_nodes: of the graph, by number of the type.
-        within: the nodes to cut; all where None.
+    Where all nodes of the graph (``num_nodes``, by type) fit, edges alone count. Else a piece
+    begins with as many edges as fit for certain, and the next one has more or fewer edges as the
+    distinct sources allow. A piece has an entry for each type of targets, maybe an empty range.
     """
-    if within is None:
-        within = {one.node_type: range(len(one)) for one in targets}
-    begins, ends = ({name: getattr(rows, end) for name, rows in within.items()} for end in ("start", "stop"))
+    begins = {one.node_type: 0 for one in targets}
+    ends = {one.node_type: len(one) for one in targets}
     edges, every = limits.edges(num_nodes), sum(int(one.indptr[-1]) for one in targets)
     all_fit = limits.bytes(num_nodes, edges) <= limits.budget
     while any(begins[name] < end for name, end in ends.items()):

@@ -117,34 +117,51 @@ def verify_aggregation_cache(folder: str | Path) -> None:
     verify_tensor(_file(path), _ARRAY, CacheMeta.read(path).promise)
 
 
-@dataclass(frozen=True, eq=False)
-class SavedRows:
-    """The aggregates that a process writes."""
-
-    #: kind, fingerprint: for META.json
-    kind: Aggregation
-    fingerprint: GraphFingerprint
-    node: Tensor | None  # [n] original ids of the rows; None where the rows are those of all nodes in order
-    rows: Tensor  # [n, F] aggregates
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.fingerprint.num_nodes, self.fingerprint.columns
-
-
-def save_rows(path: Path, saved: SavedRows, comm: Communicator | None) -> Path:
-    """Writes a folder. All ranks write their rows to the same files."""
+def save_rows(
+    path: Path,
+    kind: Aggregation,
+    fingerprint: GraphFingerprint,
+    node: Tensor | None,
+    rows: Tensor,
+    comm: Communicator | None,
+) -> Path:
+    """Writes a folder. All ranks write their rows to the same files. ``node``: [n] original ids of
+    the rows [n, F]; None where these are the rows of all nodes in order."""
     temporary, leads = path.with_name(f".{path.name}.partial"), comm is None or comm.rank == 0
+    file, shape = _file(temporary), (fingerprint.num_nodes, fingerprint.columns)
+    stored = rows.view(torch.int16) if rows.dtype == torch.bfloat16 else rows
+    dtype = torch.empty(0, dtype=stored.dtype).numpy().dtype
+    header = npy_header(dtype, shape)
 
-    def all_ranks(work: Callable[[], T]) -> T:
-        return work_with_files(comm, work)
+    def begin() -> None:
+        begin_folder(path, temporary)
+        with writing(file), file.open("wb") as stream:
+            stream.write(header)
+            stream.flush()
+            # Rows are written through a map, where a full disk would end the process.
+            os.posix_fallocate(stream.fileno(), 0, len(header) + math.prod(shape) * dtype.itemsize)
+
+    def write() -> None:
+        if not rows.numel():
+            return
+        mapped = np.memmap(file, dtype, "r+", len(header), shape)
+        for block in row_blocks(len(rows)):
+            at = slice(block.start, block.stop)
+            mapped[at if node is None else node[at].numpy()] = stored[at].numpy()
+        mapped.flush()
+
+    def end() -> None:
+        promise = ArrayPromise(str(rows.dtype).removeprefix("torch."), shape, file_sha256(file))
+        CacheMeta(kind, fingerprint, promise).write(temporary)
+        sync_tree(temporary)
+        rename_whole(temporary, path)
 
     try:
         if comm is not None:
             refuse_existing(path, comm)
-        all_ranks(lambda: _begin(path, temporary, saved) if leads else None)
-        all_ranks(lambda: _write(temporary, saved))
-        all_ranks(lambda: _end(path, temporary, saved) if leads else None)
+        work_with_files(comm, lambda: begin() if leads else None)
+        work_with_files(comm, write)
+        work_with_files(comm, lambda: end() if leads else None)
     except BaseException:
         if leads:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -174,41 +191,3 @@ def work_with_files(comm: Communicator | None, work: Callable[[], T]) -> T:
 
 def _file(folder: Path) -> Path:
     return folder / f"{_ARRAY}.npy"
-
-
-def _stored(dtype: torch.dtype) -> np.dtype:
-    """Returns NumPy's type for the file; bfloat16 is stored as int16."""
-    stored = torch.int16 if dtype == torch.bfloat16 else dtype
-    return torch.empty(0, dtype=stored).numpy().dtype
-
-
-def _begin(path: Path, temporary: Path, saved: SavedRows) -> None:
-    begin_folder(path, temporary)
-    file, stored = _file(temporary), _stored(saved.rows.dtype)
-    header = npy_header(stored, saved.shape)
-    with writing(file), file.open("wb") as stream:
-        stream.write(header)
-        stream.flush()
-        # Rows are written through a map, where a full disk would end the process.
-        os.posix_fallocate(stream.fileno(), 0, len(header) + math.prod(saved.shape) * stored.itemsize)
-
-
-def _write(temporary: Path, saved: SavedRows) -> None:
-    rows = saved.rows
-    if not rows.numel():
-        return
-    offset = len(npy_header(_stored(rows.dtype), saved.shape))
-    stored = rows.view(torch.int16) if rows.dtype == torch.bfloat16 else rows
-    mapped = np.memmap(_file(temporary), _stored(rows.dtype), "r+", offset, saved.shape)
-    for block in row_blocks(len(rows)):
-        at = slice(block.start, block.stop)
-        mapped[at if saved.node is None else saved.node[at].numpy()] = stored[at].numpy()
-    mapped.flush()
-
-
-def _end(path: Path, temporary: Path, saved: SavedRows) -> None:
-    dtype = str(saved.rows.dtype).removeprefix("torch.")
-    promise = ArrayPromise(dtype, saved.shape, file_sha256(_file(temporary)))
-    CacheMeta(saved.kind, saved.fingerprint, promise).write(temporary)
-    sync_tree(temporary)
-    rename_whole(temporary, path)

@@ -54,17 +54,8 @@ class RowsInFile:
 class PassMemory:
     """The memory that passes over all nodes take in one process.
 
-    Tables that fit are held: features in mapped files, and the rows of layers, together in half of
-    the budget. Others lie in files, and their rows are read past the page cache. Pieces take what
-    tables leave. Features that the user has in memory do not count.
-
-    Args:
-        budget: bytes. None: an eighth of the free memory for a piece, and half of it for a table.
-        scratch: the folder of new files. None: that of the first features that lie in a file, if it
-            can be written to, else the system's folder for temporary files.
-
-    Raises:
-        ValueError: ``scratch`` is no folder.
+    Tables that fit half of the budget are held: features in mapped files, and the rows of layers.
+    Others lie in files, and their rows are read past the page cache. Pieces take what is left.
     """
 
     def __init__(self, budget: int | None, scratch: str | Path | None) -> None:

@@ -1,4 +1,4 @@
-"""Batches on a device: the queue, the device's stream, pinned memory, parcels and placed tables.
+"""Batches on a device: the device's stream, pinned memory, parcels and placed tables.
 
 A device is a GPU, or the CPU: everything but the copies themselves is the same there, so that
 tests see it.
@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.device.bounded_queue import IsWanted, beside, waiting
     from pyg_batchgnn.device.lane import (
         CpuLane,
         CudaLane,
         FeaturePlacement,
-        Lane,
         Ticket,
         checked_device,
         lane_of,
@@ -32,14 +30,11 @@ __all__ = [
     "CudaLane",
     "FeaturePlacement",
     "HostRows",
-    "IsWanted",
-    "Lane",
     "Parcel",
     "PinnedPool",
     "PlacedTables",
     "PlacingRules",
     "Ticket",
-    "beside",
     "checked_device",
     "inclusion_of_nodes",
     "is_table",
@@ -49,5 +44,4 @@ __all__ = [
     "map_batch",
     "map_minibatch",
     "tensors_of",
-    "waiting",
 ]

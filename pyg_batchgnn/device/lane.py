@@ -11,10 +11,9 @@ import enum
 import importlib.util
 import mmap
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,76 +21,24 @@ from torch import Tensor
 from pyg_batchgnn import machine
 
 
-class Ticket(Protocol):
-    """A moment on a device, at which all work that was queued before is done."""
+class Ticket:
+    """A moment on a device, at which all work that was queued before is done; here that is now."""
 
     def done(self) -> bool:
         """Returns whether that moment has passed. Does not wait."""
+        return True
 
     def wait(self) -> None:
         """Waits for that moment, on the calling thread."""
 
 
-class Lane(ABC):
-    """The stream on which batches are copied to a device and put together there."""
-
-    device: torch.device
-    reads_host: bool  # True if kernels of the device read registered host memory themselves
-
-    @abstractmethod
-    def working(self) -> AbstractContextManager[Any]:
-        """A context in which work goes to this stream."""
-
-    @abstractmethod
-    def mark(self) -> Ticket:
-        """Returns the moment at which all work that this stream has so far is done."""
-
-    @abstractmethod
-    def follow(self) -> None:
-        """Lets the work of this stream wait for earlier work of the device's default stream.
-
-        Tables of the user that lie on the device may still be computed.
-        """
-
-    @abstractmethod
-    def hand_over(self, ticket: Ticket, tensors: Iterable[Tensor]) -> None:
-        """Lets the caller's stream use tensors of this stream. The host does not wait."""
-
-    @abstractmethod
-    def register(self, address: int, nbytes: int) -> str | None:
-        """Locks pages of the host for direct access. Returns the reason if that is impossible."""
-
-    @abstractmethod
-    def unregister(self, address: int) -> None:
-        """Unlocks what `register` locked."""
-
-    def has_locked(self, tensor: Tensor) -> bool:  # noqa: ARG002
-        """Returns whether torch has locked the pages of a tensor already."""
-        return False
-
-    @abstractmethod
-    def free_bytes(self) -> int:
-        """Returns the bytes that are free on the device."""
-
-
-# The CPU ##########################################################################################
-
-
-class _Passed:
-    def done(self) -> bool:
-        return True
-
-    def wait(self) -> None:
-        return
-
-
-class CpuLane(Lane):
-    """The CPU as a device.
+class CpuLane:
+    """The stream on which batches are copied to a device and put together there: of the CPU.
 
     Args:
         limit: bytes that may be registered; None for no limit.
-        reads_host: True lets rows be read by the Triton kernel, which then must be interpreted
-            (TRITON_INTERPRET=1).
+        reads_host: True if kernels of the device read registered host memory themselves. Those of
+            the CPU are interpreted (TRITON_INTERPRET=1).
     """
 
     device = torch.device("cpu")
@@ -103,18 +50,25 @@ class CpuLane(Lane):
         self._lock = threading.RLock()
 
     def working(self) -> AbstractContextManager[Any]:
+        """A context in which work goes to this stream."""
         return nullcontext()
 
     def mark(self) -> Ticket:
-        return _Passed()
+        """Returns the moment at which all work that this stream has so far is done."""
+        return Ticket()
 
     def follow(self) -> None:
-        return
+        """Lets the work of this stream wait for earlier work of the device's default stream."""
 
     def hand_over(self, ticket: Ticket, tensors: Iterable[Tensor]) -> None:
-        del ticket, tensors
+        """Lets the caller's stream use tensors of this stream. The host does not wait."""
+
+    def has_locked(self, tensor: Tensor) -> bool:  # noqa: ARG002
+        """Returns whether torch has locked the pages of a tensor already."""
+        return False
 
     def register(self, address: int, nbytes: int) -> str | None:
+        """Locks pages of the host for direct access. Returns the reason if that is impossible."""
         with self._lock:
             if self._limit is not None and sum(self.registered.values()) + nbytes > self._limit:
                 return "out of memory"
@@ -124,10 +78,12 @@ class CpuLane(Lane):
         return None
 
     def unregister(self, address: int) -> None:
+        """Unlocks what `register` locked."""
         with self._lock:
             del self.registered[address]
 
     def free_bytes(self) -> int:
+        """Returns the bytes that are free on the device."""
         return machine.memory().available
 
 
@@ -137,12 +93,8 @@ class CpuLane(Lane):
 _REGISTER = 1 | 2
 
 
-class CudaLane(Lane):
-    """A GPU, with a stream of its own for copies.
-
-    Attributes:
-        why_not: why kernels do not read host memory; None if they do.
-    """
+class CudaLane(CpuLane):
+    """A GPU, with a stream of its own for copies."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -221,7 +173,7 @@ class CudaLane(Lane):
             self.unregister(table.data_ptr())
 
 
-class _CudaTicket:
+class _CudaTicket(Ticket):
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self.event = torch.cuda.Event()
         self.event.record(stream)
@@ -245,12 +197,7 @@ class FeaturePlacement(enum.Enum):
 
 
 def checked_device(device: Any) -> torch.device | None:
-    """Returns the device that a user gave, with its number; None stays None.
-
-    Raises:
-        TypeError, ValueError: no device, or one that is neither a GPU of CUDA nor the CPU.
-        RuntimeError: a GPU, but torch sees none.
-    """
+    """Returns the device that a user gave, with its number; None stays None."""
     if device is None:
         return None
     if not isinstance(device, (str, int, torch.device)) or isinstance(device, bool):
@@ -277,5 +224,5 @@ def checked_device(device: Any) -> torch.device | None:
     return torch.device("cuda", number)
 
 
-def lane_of(device: torch.device) -> Lane:
+def lane_of(device: torch.device) -> CpuLane:
     return CpuLane() if device.type == "cpu" else CudaLane(device)

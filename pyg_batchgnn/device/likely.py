@@ -25,15 +25,7 @@ _EDGES = 1 << 24
 def inclusion_of_nodes(
     graph: TypedGraph, plan: Any, seeds: Sequence[tuple[int, Tensor]], probability: float
 ) -> list[Tensor]:
-    """Returns the probability that a minibatch holds each node, [N_t] float64 by type.
-
-    Times and weights of edges are not looked at. Without fanouts, as in HGT sampling, the numbers
-    are no probabilities, but grow with the out-edges of a node.
-
-    Args:
-        seeds: the nodes that minibatches are made of, by number of their type.
-        probability: that of a minibatch to have a given one of them among its seeds.
-    """
+    """Returns the probability that a minibatch holds each node, [N_t] float64 by type."""
     found = [torch.zeros(count, dtype=torch.float64) for count in graph.num_nodes]
     for number, node in seeds:
         found[number] += torch.bincount(node, minlength=graph.num_nodes[number]) * probability
@@ -81,19 +73,8 @@ def _ranges(edges: InEdges) -> list[tuple[int, int]]:
 def likely_rows(
     inclusion: Sequence[Tensor], row_bytes: Mapping[int, int], num_nodes: Sequence[int], budget: int
 ) -> dict[int, Tensor]:
-    """Chooses the rows that are to stay on a device.
-
-    Every byte of a row spares as many as every other, so rows are taken in descending order of
-    probability.
-
-    Args:
-        inclusion: by type, the probability of each node.
-        row_bytes: by number of the type, the bytes of a row in the cache; only types that have any.
-        budget: bytes of rows, and of 4 bytes for each node of a type that has rows in the cache.
-
-    Returns:
-        By number of the type, [c] int64 nodes, ascending.
-    """
+    """Chooses the rows that are to stay on a device. By number of the type, [c] int64 nodes,
+    ascending."""
     numbers = [number for number, size in row_bytes.items() if size > 0]
     left = budget - 4 * sum(num_nodes[number] for number in numbers)
     if left <= 0 or not numbers:

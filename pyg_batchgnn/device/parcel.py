@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.device.lane import Lane
+from pyg_batchgnn.device.lane import CpuLane
 from pyg_batchgnn.device.pinned import PinnedPool
 from pyg_batchgnn.ops import QuantizedTensor
 from pyg_batchgnn.sample import Placement, put_entry
@@ -33,15 +33,9 @@ class _Piece:
 
 
 class Parcel:
-    """Tensors of the host that are copied to a device together.
+    """Tensors of the host that are copied to a device together."""
 
-    `add` them, `send` the parcel, and look up the tensors of the device by those of the host.
-
-    Attributes:
-        nbytes: the bytes that crossed the bus.
-    """
-
-    def __init__(self, lane: Lane, pool: PinnedPool) -> None:
+    def __init__(self, lane: CpuLane, pool: PinnedPool) -> None:
         self._lane, self._pool = lane, pool
         self._pieces: dict[int, _Piece] = {}
         self._alone: dict[int, Tensor] = {}
@@ -49,10 +43,7 @@ class Parcel:
         self.nbytes = 0
 
     def add(self, tensor: Tensor, bound: int | None = None) -> Tensor:
-        """Adds a tensor, and returns it. Each is sent once.
-
-        ``bound``: a number above all values of an int64 tensor, which then may travel as int32.
-        """
+        """Adds a tensor, and returns it. Each is sent once."""
         if id(tensor) in self._pieces or id(tensor) in self._alone:
             return tensor
         if not _is_plain(tensor):
@@ -112,10 +103,7 @@ _Minibatch = TypeVar("_Minibatch", bound=SampledMinibatch)
 
 
 def map_minibatch(minibatch: _Minibatch, change: MapTensor, num_nodes: int, num_edges: int) -> _Minibatch:
-    """Returns a minibatch with other tensors in place of its own; attributes stay as they are.
-
-    ``num_nodes``, ``num_edges``: numbers above all ids of nodes and of edges.
-    """
+    """Returns a minibatch with other tensors in place of its own; attributes stay as they are."""
 
     def nodes(one: SampledNodes) -> SampledNodes:
         example = None if one.example is None else change(one.example, _INT32)
@@ -148,10 +136,7 @@ def _mapped(links: Any, change: MapTensor) -> Any:
 
 
 def map_batch(batch: Any, change: Callable[[Any], Any]) -> Any:
-    """Puts other tensors into the stores of a ``Data`` or ``HeteroData``; returns the batch.
-
-    ``change`` is called with tensors, and with whatever else has a method ``to``.
-    """
+    """Puts other tensors into the stores of a ``Data`` or ``HeteroData``; returns the batch."""
     for store in batch.stores:
         for name, value in list(store._mapping.items()):
             changed = _tree(value, change)
@@ -174,11 +159,7 @@ def _tree(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def tensors_of(batch: Any, shared: bool = True) -> Iterator[Tensor]:
-    """Yields the tensors of a batch or of a minibatch, one for each storage.
-
-    ``shared``: also those of tables that a minibatch shares with others.
-    Parts of sparse tensors may be computed when the first is asked for, on the caller's stream.
-    """
+    """Yields the tensors of a batch or of a minibatch, one for each storage."""
     found: dict[int, Tensor] = {}
 
     def note(value: Any, _: int | None = None) -> Any:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.device.lane import Lane, Ticket
+from pyg_batchgnn.device.lane import CpuLane, Ticket
 
 # Registered ranges ################################################################################
 
@@ -30,13 +30,9 @@ _Key: TypeAlias = tuple[str, int]
 
 
 class LockedRange:
-    """A tensor whose pages are registered, and stay so while this object lives.
+    """A tensor whose pages are registered, and stay so while this object lives."""
 
-    Attributes:
-        nbytes: the bytes that were registered for it; 0 if torch had locked them already.
-    """
-
-    def __init__(self, lane: Lane, tensor: Tensor, key: _Key | None) -> None:
+    def __init__(self, lane: CpuLane, tensor: Tensor, key: _Key | None) -> None:
         self.nbytes = 0 if key is None else tensor.nbytes
         self._release = weakref.finalize(self, _release, lane, tensor, key, os.getpid())
 
@@ -55,7 +51,7 @@ _HELD: dict[_Key, _Held] = {}
 _LOCK = threading.RLock()  # the garbage collector may release one range while another is registered
 
 
-def lock_pages(lane: Lane, tensor: Tensor) -> LockedRange | str:
+def lock_pages(lane: CpuLane, tensor: Tensor) -> LockedRange | str:
     """Registers the memory of a contiguous CPU tensor. Returns the reason if that is impossible."""
     device = lane.device.type
     with _LOCK:
@@ -85,7 +81,7 @@ def _ranges(device: str, begin: int, nbytes: int, is_inside: bool = False) -> It
             yield key
 
 
-def _release(lane: Lane, tensor: Tensor, key: _Key | None, process: int) -> None:
+def _release(lane: CpuLane, tensor: Tensor, key: _Key | None, process: int) -> None:
     if os.getpid() != process:  # a forked process has no part in the device
         return
     lane.mark().wait()  # for the kernels that read the tensor, which was kept until now
@@ -129,21 +125,10 @@ class PinnedBlock:
 
 
 class PinnedPool:
-    """Blocks of pinned memory, each of which is used again once its copy is over.
+    """Blocks of pinned memory, each of which is used again once its copy is over. A block beyond
+    the bound, or one that the system refuses to lock, is pageable: its copy is slower."""
 
-    A block beyond the bound, or one that the system refuses to lock, is pageable: its copy is
-    slower, and right all the same.
-
-    Args:
-        bound: the bytes that may be locked.
-
-    Attributes:
-        pinned_bytes: the bytes that are locked now.
-        peak_bytes: the most that were locked at one time.
-        pageable: how many blocks were pageable.
-    """
-
-    def __init__(self, lane: Lane, bound: int) -> None:
+    def __init__(self, lane: CpuLane, bound: int) -> None:
         self.lane, self.bound = lane, bound
         self.pinned_bytes = self.peak_bytes = self.pageable = 0
         self._free: list[PinnedBlock] = []
@@ -152,10 +137,7 @@ class PinnedPool:
         self._lock, self._process = threading.RLock(), os.getpid()
 
     def take(self, nbytes: int) -> PinnedBlock:
-        """Returns a block of at least ``nbytes`` bytes.
-
-        It waits if copies hold all that is allowed.
-        """
+        """Returns a block of at least ``nbytes`` bytes."""
         with self._lock:
             while True:
                 self._reclaim()

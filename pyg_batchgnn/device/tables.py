@@ -6,14 +6,14 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.device.lane import FeaturePlacement, Lane
+from pyg_batchgnn.device.lane import CpuLane, FeaturePlacement
 from pyg_batchgnn.device.pinned import LockedRange, PinnedPool, described_limit, lock_pages
 from pyg_batchgnn.disk import is_mapped
 from pyg_batchgnn.fetch import as_table
@@ -47,22 +47,8 @@ class BusTally:
 # Tables ###########################################################################################
 
 
-class PlacedTable(Protocol):
+class PlacedTable:
     """An attribute of all nodes of a type or edges of a relation, for a device."""
-
-    @property
-    def row_bytes(self) -> int: ...
-
-    def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:
-        """Returns some rows on the device as they are stored; `like` says how to read them.
-        ``index``, ``host``: the same row numbers, on the device and on the host."""
-
-    def like(self, rows: Tensor) -> Tensor:
-        """Returns stored rows as a table: codes with their scales and offsets."""
-
-
-class _Placed:
-    """The base of tables, wherever they lie."""
 
     def __init__(self, table: Tensor, device: torch.device) -> None:
         self.stored = ops.as_stored(table)
@@ -71,11 +57,17 @@ class _Placed:
         rows = max(1, self.stored.size(0))
         self.row_bytes = self.stored.nbytes // rows
 
+    def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:
+        """Returns some rows on the device as they are stored; `like` says how to read them.
+        ``index``, ``host``: the same row numbers, on the device and on the host."""
+        raise NotImplementedError
+
     def like(self, rows: Tensor) -> Tensor:
+        """Returns stored rows as a table: codes with their scales and offsets."""
         return ops.rows_like(self._like, rows)
 
 
-class DeviceTable(_Placed):
+class DeviceTable(PlacedTable):
     """A table in the device's memory."""
 
     def __init__(self, table: Tensor, device: torch.device) -> None:
@@ -97,15 +89,8 @@ class DeviceTable(_Placed):
 _NOTICED = 1 << 20
 
 
-class HostTable(_Placed):
-    """A table in the host's memory, some rows of which the device may hold.
-
-    Rows are read by the device itself where it can and their pages are registered, else gathered
-    into pinned memory and copied.
-
-    Attributes:
-        slots: the places of the rows that the device holds; None if it holds none.
-    """
+class HostTable(PlacedTable):
+    """A table in the host's memory, some rows of which the device may hold."""
 
     def __init__(self, table: Tensor, places: HostRows) -> None:
         super().__init__(table, places.lane.device)
@@ -196,7 +181,7 @@ class CacheSlots:
 class HostRows:
     """Copies rows from the host to a device."""
 
-    lane: Lane
+    lane: CpuLane
     pool: PinnedPool
     # The bytes of tables that may be registered; None for no bound but the system's.
     most_locked: int | None = None
@@ -273,17 +258,7 @@ class PlacedTables:
         rules: PlacingRules,
         rows: HostRows,
     ) -> PlacedTables:
-        """Places tables.
-
-        Args:
-            wanted: the user's attributes.
-            num_rows: the rows that a table must have. Shorter ones are left to the CPU, which
-                checks every row.
-            held: returns the tensor in memory that stands for an attribute.
-
-        Raises:
-            ValueError: the tables are to lie on the device, and do not fit there.
-        """
+        """Places tables."""
         device, found = rows.lane.device, {}
         for group, named in wanted.items():
             for name, value in named.items():
@@ -331,10 +306,7 @@ class PlacedTables:
         chosen: Mapping[int, Tensor],
         device: torch.device,
     ) -> None:
-        """Copies the rows of the cache to the device.
-
-        ``chosen``: nodes by number of their type.
-        """
+        """Copies the rows of the cache to the device."""
         for number, node in chosen.items():
             slots = CacheSlots.of(node, num_nodes[number], device)
             for table in self.host_tables(groups[number]).values():
@@ -374,7 +346,7 @@ def is_table(value: Any) -> bool:
     return _table_of(value, device) is not None
 
 
-def _on_device(tables: Sequence[Tensor], rules: PlacingRules, lane: Lane) -> set[int]:
+def _on_device(tables: Sequence[Tensor], rules: PlacingRules, lane: CpuLane) -> set[int]:
     """Returns the ids of the tables that are to lie on the device, the narrowest first."""
     if rules.placement is FeaturePlacement.DEVICE:
         every, free = sum(ops.as_stored(one).nbytes for one in tables), lane.free_bytes()

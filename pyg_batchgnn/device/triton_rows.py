@@ -1,6 +1,6 @@
 """The kernel by which a device reads rows of registered host memory itself.
 
-Only this file imports Triton, and only `Lane.reads_host` leads here.
+Only this file imports Triton, and only `CpuLane.reads_host` leads here.
 """
 
 from __future__ import annotations
@@ -62,14 +62,10 @@ def _copy_rows(  # type: ignore[no-untyped-def]
 def read_rows(
     table: Tensor, index: Tensor, cache: Tensor | None = None, slot: Tensor | None = None
 ) -> Tensor:
-    """Returns ``table[index]`` on the device of ``index``, whatever the dtype.
-
-    Args:
-        table: [N, ...], contiguous, in registered host memory or on the device.
-        index: [n] int32 or int64 in [0, N), on the device.
-        cache: [c, ...] some rows of the table, on the device.
-        slot: [N] int32, the row of each of the table's rows in the cache, or -1; with ``cache``.
-    """
+    """Returns ``table[index]`` on the device of ``index``, whatever the dtype. ``table``: [N, ...],
+    contiguous, in registered host memory or on the device. ``index``: [n] int32 or int64 in [0, N),
+    on the device. ``cache``: [c, ...] some rows of the table, on the device. ``slot``: [N] int32,
+    the row of each of the table's rows in the cache, or -1; with ``cache``."""
     out = torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype, device=index.device)
     if out.numel() == 0:
         return out

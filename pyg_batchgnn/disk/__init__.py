@@ -6,18 +6,15 @@ from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
     from pyg_batchgnn.disk.mapped_tables import DiskTable, are_mapped, is_mapped, is_written
-    from pyg_batchgnn.disk.rates import GAPS, DiskRates, ReadCost
-    from pyg_batchgnn.disk.reader import DiskReader, ReadCounters, read_whole
+    from pyg_batchgnn.disk.reader import GAP, DiskReader, ReadCounters, read_whole
     from pyg_batchgnn.disk.scratch import ScratchTable, read_rows, read_span
 else:
     __getattr__ = late_names(__name__)
 
 __all__ = [
-    "GAPS",
-    "DiskRates",
+    "GAP",
     "DiskReader",
     "DiskTable",
-    "ReadCost",
     "ReadCounters",
     "ScratchTable",
     "are_mapped",

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
@@ -19,33 +19,13 @@ _DIRECT = getattr(os, "O_DIRECT", 0)
 _warned: set[int] = set()
 
 
-@dataclass(frozen=True)
-class _Identity:
-    """The numbers that tell a file from what it was, and from another one that got its name."""
-
-    device: int
-    inode: int
-    size: int
-    written: int  # the time of the last write, in nanoseconds
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> _Identity:
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
+    """Returns what tells a file from what it was, and from another one that got its name."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class SourceFile:
-    """A file that is open for reading. Threads may share it.
-
-    Attributes:
-        path: its path.
-        size: its bytes when it was opened.
-        device: the number of its file system.
-        is_direct: whether it is read past the page cache.
-        rule: how it is read, but for the gap.
-
-    Raises:
-        OSError: it cannot be opened, or is no plain file.
-    """
+    """A file that is open for reading. Threads may share it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -55,7 +35,7 @@ class SourceFile:
         if not stat.S_ISREG(found.st_mode):
             self.close()
             raise OSError(errno.EINVAL, "rows are read from plain files only, but this is none", path)
-        self._identity = _Identity.of(found)
+        self._identity = _identity(found)
         self.size, self.device = found.st_size, found.st_dev
         block = direct_block(self._file) if self.is_direct else 0
         self.rule = replace(RunRule(), block=block) if block else RunRule()
@@ -117,12 +97,12 @@ class SourceFile:
         if self._file < 0:
             raise ValueError(f"the reader of {self.path} is closed")
         try:
-            named = _Identity.of(Path(self.path).stat())
+            named = Path(self.path).stat()
         except OSError as error:
             raise OSError(error.errno, "the file was removed since it was opened", self.path) from error
-        if named != self._identity:
-            what = "cut or written to" if named.inode == self._identity.inode else "replaced"
-            sizes = f": {self.size} bytes then, {named.size} now" if named.size != self.size else ""
+        if _identity(named) != self._identity:
+            what = "cut or written to" if named.st_ino == self._identity[1] else "replaced"
+            sizes = f": {self.size} bytes then, {named.st_size} now" if named.st_size != self.size else ""
             text = f"the file was {what} since it was opened{sizes}"
             raise OSError(errno.ESTALE, text, self.path)
 

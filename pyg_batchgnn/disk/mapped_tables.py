@@ -172,10 +172,7 @@ _TOGETHER = 1 << 20
 
 
 def is_written(table: Tensor) -> bool:
-    """Returns whether this process has written to a private mapping that a table lies in.
-
-    What was written is in memory alone: the file has other values.
-    """
+    """Returns whether this process has written to a private mapping that a table lies in."""
     begin, end = _range_of(as_stored(table))
     return _Mappings().at(begin) is not None and _has_written(begin, end)
 
@@ -207,11 +204,7 @@ def is_mapped(tensor: Tensor) -> bool:
 
 
 def are_mapped(tensors: Sequence[Tensor]) -> list[bool]:
-    """Returns for each CPU tensor whether its first byte lies in a mapped file.
-
-    Such a file may be larger than memory. Linux tells so in ``/proc/self/maps``, which is read
-    once; elsewhere the answers are no.
-    """
+    """Returns for each CPU tensor whether its first byte lies in a mapped file."""
     if not any(tensor.numel() for tensor in tensors):
         return [False] * len(tensors)
     files = _Mappings()

@@ -12,8 +12,13 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.disk.file import SourceFile
 from pyg_batchgnn.disk.mapped_tables import DiskTable
-from pyg_batchgnn.disk.rates import DiskPace, DiskRates, ReadCost, pace_of, rates_of
 from pyg_batchgnn.ops import ReadRows, Requests, RowFile
+
+#: Rows with at most this number of bytes between them are read together. Disks read it in about the
+#: time of one more request (decision 0044).
+GAP = 32 << 10
+#: Bytes of a table that are read together where the rate of its disk is measured.
+_PIECE = 32 << 20
 
 
 @dataclass
@@ -27,7 +32,6 @@ class ReadCounters:
     seconds: float = 0.0  # wall time
 
     def add(self, other: ReadCounters) -> None:
-        """Adds other counts to these."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
@@ -38,18 +42,13 @@ class DiskReader:
     Reading waits for the disk and takes little of a processor; a thread that computes should leave
     it to another one.
 
-    Args:
-        table: where the rows lie.
-        rates: of the disk, if they are known; None: measured once for each disk (`rates_of`).
-
     Raises:
         OSError: the file cannot be opened, or is too short for the table.
     """
 
-    def __init__(self, table: DiskTable, rates: DiskRates | None = None) -> None:
+    def __init__(self, table: DiskTable) -> None:
         self.table = table
         self._file = SourceFile(table.path)
-        self._given = rates
         self._rows = RowFile(table.offset, table.row_bytes, table.rows)
         end = table.offset + table.nbytes
         if end > self._file.size:
@@ -57,37 +56,29 @@ class DiskReader:
             text = f"the table ends at byte {end}, but the file has {self._file.size}"
             raise OSError(errno.EINVAL, text, table.path)
 
-    @property
-    def rates(self) -> DiskRates:
-        """The rates of the disk. The first call may measure them, for a second."""
-        return self._given or rates_of(self._file)
+    def predict(self, row: Tensor) -> tuple[int, int]:
+        """Returns the bytes and the requests of reading rows, [n] int64, ascending."""
+        counts = ops.count_operations(self._rows, row, [GAP], self._file.rule)[0]
+        blocks = int((counts * torch.arange(len(counts))).sum())
+        return blocks * self._file.rule.block, int(counts.sum())
 
-    @property
-    def device(self) -> int:
-        """The number of the file system that the file lies on."""
-        return self._file.device
-
-    def pace(self, fresh: float = 0.0) -> DiskPace:
-        """Returns what the disk gives at first and keeps up, measured for some seconds. Rates that
-        were given are taken to last.
-
-        ``fresh``: bytes of memory that the system gives meanwhile for each byte that is read.
-        """
-        if self._given is None:
-            return pace_of(self._file, fresh)
-        return DiskPace(self._given.bytes_per_second, self._given.bytes_per_second)
-
-    def plan(self, row: Tensor) -> ReadCost:
-        """Returns the gap that `read` takes by itself, and what it predicts to read. ``row``: [n]
-        int64, ascending."""
-        return self.rates.choose_gap(self._rows, row, self._file.rule)
+    def bytes_per_second(self, seconds: float = 1.0) -> float:
+        """Measures the rate of large reads, for a time or to the end of the table."""
+        rows = max(1, _PIECE // max(1, self.table.row_bytes))
+        out = torch.empty((rows, *self.table.row_shape), dtype=self.table.dtype)
+        found = ReadCounters()
+        for first in range(0, self.table.rows, rows):
+            found.add(self.read_range(first, min(rows, self.table.rows - first), out))
+            if found.seconds >= seconds:
+                break
+        return found.bytes / max(found.seconds, 1e-9)
 
     def read(
         self,
         row: Tensor,
         out: Tensor,
         place: Tensor | None = None,
-        gap: int | None = None,
+        gap: int = GAP,
         requests: Requests = Requests.ANY,
     ) -> ReadCounters:
         """Writes rows of the file to rows of a tensor.
@@ -97,7 +88,7 @@ class DiskReader:
             out: [m, ...] of the table's type and row shape, contiguous.
             place: [n] int64, the row of ``out`` that gets each of them; None: the first n rows.
             gap: rows are read together where at most this number of bytes, of whole blocks, lies
-                between them; None: as `plan` finds.
+                between them.
             requests: how the system is asked.
 
         Raises:
@@ -105,21 +96,12 @@ class DiskReader:
         """
         begin = time.perf_counter()
         self._check_out(out)
-        if gap is None:
-            gap = self.plan(row).gap if row.numel() > 1 else 0
         found = self._file.read(self._rows, row, out, place, gap, requests)
         return self._counters(row.numel(), found, begin)
 
     def read_range(self, first: int, count: int, out: Tensor) -> ReadCounters:
-        """Writes consecutive rows of the file to the first rows of a tensor.
-
-        Args:
-            first, count: rows ``first`` to ``first + count - 1`` of the table.
-            out: [m, ...] of the table's type and row shape, contiguous, of at least ``count`` rows.
-
-        Raises:
-            OSError: as for `read`.
-        """
+        """Writes ``count`` rows of the file, from row ``first`` on, to the first rows of ``out``,
+        [m, ...]. Raises OSError as `read` does."""
         begin = time.perf_counter()
         self._check_out(out)
         if count < 0 or not 0 <= first <= self.table.rows - count or count > len(out):
@@ -153,8 +135,7 @@ class DiskReader:
 
 
 def read_whole(table: DiskTable) -> Tensor:
-    """Returns a copy of a table in memory, on huge pages. Raises OSError if reading failed; it
-    names the file and the byte."""
+    """Returns a copy of a table in memory, on huge pages. Raises OSError as `DiskReader` does."""
     out = torch.empty((table.rows, *table.row_shape), dtype=table.dtype)
     ops.advise_huge_pages(out)
     reader = DiskReader(table)

@@ -132,10 +132,7 @@ def _close(descriptor: int | None) -> None:
 
 
 def read_span(table: Tensor, rows: range, reader: DiskReader | None) -> Tensor:
-    """Returns consecutive rows of a table: a view, or a copy that was read through a reader.
-
-    Codes stay codes.
-    """
+    """Returns consecutive rows of a table: a view, or a copy that was read through a reader."""
     if reader is None or not len(rows):
         return table[rows.start : rows.stop]
     out = torch.empty((len(rows), *table.shape[1:]), dtype=reader.table.dtype)
@@ -144,13 +141,8 @@ def read_span(table: Tensor, rows: range, reader: DiskReader | None) -> Tensor:
 
 
 def read_rows(table: Tensor, row: Tensor, reader: DiskReader | None) -> Tensor:
-    """Returns a copy of some rows of a table, [n, ...]. Codes stay codes.
-
-    Args:
-        table: [N, ...].
-        row: [n] int64 rows in any order, repeated or not.
-        reader: of the table, if it is read past the page cache.
-    """
+    """Returns a copy of some rows of a table, [n, ...]. Codes stay codes. ``table``: [N, ...].
+    ``row``: [n] int64 rows in any order, repeated or not."""
     if reader is None or not len(row):
         return rows_like(table, as_stored(table).index_select(0, row))
     out = torch.empty((len(row), *table.shape[1:]), dtype=reader.table.dtype)

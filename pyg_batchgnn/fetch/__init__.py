@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         as_table,
         distinct_nodes,
     )
-    from pyg_batchgnn.fetch.frequencies import Frequencies, RowReads
+    from pyg_batchgnn.fetch.frequencies import Frequencies
     from pyg_batchgnn.fetch.remote import RemoteFetcher
     from pyg_batchgnn.fetch.sweep import ENTRY_BYTES, LIST_BYTES
 else:
@@ -38,7 +38,6 @@ __all__ = [
     "Frequencies",
     "InPlaceFetcher",
     "RemoteFetcher",
-    "RowReads",
     "SeedShare",
     "Unit",
     "UnitRows",

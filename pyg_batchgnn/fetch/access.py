@@ -33,19 +33,7 @@ Unit: TypeAlias = tuple[int, int, int]
 
 
 class AccessString:
-    """The rows that each unit of an epoch needs, in the order of the units.
-
-    Rows are told first, unit by unit. `finish` then goes through them from the last unit to the
-    first and puts the next use of each row in its place, so 4 bytes are kept for each access. While
-    it works, it takes 4 bytes for each row of a table.
-
-    Args:
-        num_rows: by group, the number of rows of its tables.
-        held: bytes that may be kept in memory; what is beyond them lies in an unnamed file.
-        first: the number of the first unit.
-        key: what decides the units, beside their places; the seed of the samples.
-        samples: whether rows are kept that stand for all (`longest_period`).
-    """
+    """The rows that each unit of an epoch needs, in the order of the units."""
 
     def __init__(
         self, num_rows: Mapping[Group, int], held: int, first: int = 0, key: int = 0, samples: bool = True
@@ -93,15 +81,7 @@ class AccessString:
         return first
 
     def longest_period(self, group: Group, capacity: int, in_use: int, goes_on: bool = False) -> int:
-        """Returns the longest period of sweeps whose rows fit, in units; 1 if those of none do.
-
-        Some rows stand for all. A part of the capacity is left to the error of that.
-
-        Args:
-            capacity: the number of rows that memory holds.
-            in_use: the units before one that are in use while it is prepared.
-            goes_on: True if another epoch follows without a stop; it is taken to be like this one.
-        """
+        """Returns the longest period of sweeps whose rows fit, in units; 1 if those of none do."""
         step, units = self._step(group), max(1, len(self._units))
         rows = -(-self._num_rows[group] // step)
         some = [one // step for one in self._some[group]] * (2 if goes_on else 1)
@@ -130,10 +110,8 @@ class AccessString:
         self._next_first = dict(first)
 
     def following(self, unit: Unit, group: Group, rows: Tensor) -> Tensor:
-        """Returns for each row of a unit the number of the next unit that needs it, [n] int32.
-
-        It is `NEVER` for rows that no later unit needs. ``rows``: [n] int64, the unit's rows.
-        """
+        """Returns for each row of a unit the number of the next unit that needs it, [n] int32. It
+        is `NEVER` for rows that no later unit needs. ``rows``: [n] int64, the unit's rows."""
         found = self._spill.read(self._units[self._number[unit]][group]).to(torch.int32)
         first = self._next_first.get(group)
         return found if first is None else followed(found, rows, first)

@@ -22,16 +22,8 @@ from pyg_batchgnn.types import Group, Relation
 
 
 class FeatureCache:
-    """The rows of some remote nodes, by node type.
-
-    Args:
-        nodes: by group of nodes, [c] int64 internal ids, ascending. Types that are left out have
-            no rows here.
-
-    Attributes:
-        rows: the rows by group; only types that have any.
-        version: the store's version when the rows were read.
-    """
+    """The rows of some remote nodes, by node type. ``nodes``: by group of nodes, [c] int64 internal
+    ids, ascending. Types that are left out have no rows here."""
 
     def __init__(self, nodes: Mapping[Group, Tensor]) -> None:
         self.rows = {group: CachedRows(node) for group, node in nodes.items() if node.numel()}
@@ -273,10 +265,7 @@ class SeedShare:
 
     def begin(self, nodes: int, ranks: Sequence[int]) -> Tensor:
         """Returns the probability that some ranks' minibatches have each node among their seeds.
-
-        Returns:
-            [nodes, ranks] float32, or one column for all ranks.
-        """
+        Returns [nodes, ranks] float32, or one column for all ranks."""
         if self.trainer is None:
             row, column, columns = self.row, torch.zeros_like(self.row), 1
         else:
@@ -289,19 +278,9 @@ class SeedShare:
 def inclusion(
     part: Part, comm: Communicator, plan: SamplingPlan, seeds: SeedShare
 ) -> Iterator[tuple[list[int], Tensor]]:
-    """Yields the probability that some ranks' minibatches hold each node of this part.
-
-    It is collective. Times and weights of edges are not looked at.
-
-    Args:
-        plan: fanouts and replacement.
-        seeds: this rank's seed nodes.
-
-    Yields:
-        Ranks, and one column for each: [n, ranks] float32, one row per node of this part, of any
-            type. If all ranks draw from all seeds, one column serves all of them. Every rank is in
-            one of these groups.
-    """
+    """Yields some ranks, and the probability that their minibatches hold each node of this part:
+    [n, ranks] float32, or one column if all ranks draw from all seeds. Collective. Times and
+    weights of edges are not looked at."""
     edges = _EdgesBySource(part, comm)
     targets = _Targets.of(part, plan)
     most = max(1, int(comm.max(max(part.num_nodes, edges.num_targets, edges.num_sources))))
@@ -339,26 +318,14 @@ class _Targets:
 
     def passed(self, found: Tensor, hop: int) -> Tensor:
         """Returns the probability that a hop finds the source of a given in-edge of each target,
-        [n_t, c].
-
-        Returns:
-            [n_t, c].
-        """
+        [n_t, c]."""
         fanout = self.plan.fanouts_of(self.relation)[hop]
         taken = taken_probability(self.degree, fanout, self.plan.replacement)
         return found[self.rows] * taken[:, None]
 
 
 class _EdgesBySource:
-    """The in-edges of this part's nodes by source, wherever the source is.
-
-    It also knows from which of this part's nodes the edges of other parts leave. Targets are
-    numbered relation by relation, so that one list holds the edges of all relations.
-
-    Attributes:
-        num_targets: the number of targets, each counted once per relation.
-        num_sources: the number of distinct sources.
-    """
+    """The in-edges of this part's nodes by source, wherever the source is."""
 
     def __init__(self, part: Part, comm: Communicator) -> None:
         sources = [edges.indices.to(torch.int64) for edges in part.relations]

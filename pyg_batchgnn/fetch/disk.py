@@ -5,13 +5,11 @@ See design, section 10.
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCost, ReadCounters
+from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCounters
 from pyg_batchgnn.fetch.access import AccessString, Unit
 from pyg_batchgnn.fetch.sweep import LIST_BYTES, Sweep
 from pyg_batchgnn.types import Group
@@ -68,14 +66,7 @@ class Window:
 
 
 class DiskRows:
-    """The rows of tables in files, and those of them that are in memory.
-
-    A unit is a fetch group. When it is prepared, the next range of the file is read, in which rows
-    of later units lie too (`Sweep`). The rows of all units lie in one table in memory.
-
-    ``tables``: by group and name. Rows of nodes stay in memory, those of edges do not. ``periods``:
-    by group of nodes, the units of a sweep; empty before an epoch begins.
-    """
+    """The rows of tables in files, and those of them that are in memory."""
 
     def __init__(self, tables: Mapping[Group, Mapping[str, DiskTable]]) -> None:
         self.tables = {group: dict(named) for group, named in tables.items()}
@@ -87,9 +78,6 @@ class DiskRows:
         self._resident: dict[Group, _ResidentRows] = {}
         self._capacity, self._window, self._units = 0, Window(), 0
         self._period: int | None = None
-        self._likely: int | None = None
-        self._first_pass: _FirstPass | None = None
-        self._early: DiskCounters | None = None  # of a first pass
         self._strings: list[AccessString] = []
         self._lock = threading.Lock()
         self._is_resting = True
@@ -119,60 +107,21 @@ class DiskRows:
         """The bytes of the rows in memory."""
         return sum(one.nbytes for one in self._resident.values())
 
-    def set_capacity(
-        self, nbytes: int, window: Window, period: int | None = None, likely: int | None = None
-    ) -> None:
-        """Sets the bytes that rows in memory may take. Those that are there are let go of.
-
-        Args:
-            window: the units that may be in use while the next one is prepared.
-            period: the units of a sweep over the files; None: the most whose rows fit.
-            likely: the most whose rows are likely to fit. Where it is known, and the files of one
-                group are read, the first pass over them runs beside looking ahead (`tell`).
-        """
-        self.forget()
+    def set_capacity(self, nbytes: int, window: Window, period: int | None = None) -> None:
+        """Sets the bytes that rows in memory may take. Those that are there are let go of."""
         with self._lock:
             self._capacity, self._window, self._resident = nbytes, window, {}
-            self._period, self._likely = period, likely
+            self._period = period
 
-    def begin(self, held: int, key: int, units: int | None) -> AccessString:
-        """Begins the list of the accesses of the units that come next, which `tell` adds.
-
-        Args:
-            held: bytes of it that may lie in memory.
-            key: the seed of the samples.
-            units: how many they are; None: sweeps go on with them (`extend`).
-        """
-        if units is None:
-            return AccessString(self.num_rows, held, self._units, key, samples=False)
-        for other in list(_all):
-            if other is not self:
-                other.release()
-        with self._lock:
-            self._is_resting, groups = False, list(self.num_rows)
-            is_early = self._likely is not None and self._capacity > 0 and len(groups) == 1
-            is_early = is_early and not self._resident
-            string = AccessString(self.num_rows, held, self._units, key, samples=not is_early)
-            if is_early:
-                self._make_room({groups[0]: 1})
-                period = max(1, min(self._likely or 1, units))
-                read = functools.partial(self._read, groups[0])
-                self._first_pass = _FirstPass(string, self._resident[groups[0]], read, self._units, period)
-        return string
-
-    def tell(self, string: AccessString, unit: Unit, ids: Mapping[Group, Tensor]) -> None:
-        """Adds the rows that the next unit needs: by group, [n] int64, ascending and distinct."""
-        string.append(unit, ids)
-        if self._first_pass is not None and self._first_pass.string is string:
-            self._first_pass.tell(next(iter(ids.values())))
-
-    def forget(self) -> None:
-        """Ends a first pass over the files where looking ahead failed or was interrupted."""
-        with self._lock:
-            found, self._first_pass = self._first_pass, None
-            if found is not None:
-                found.cancel()
-                self._resident, self._early = {}, None
+    def begin(self, held: int, key: int, follows: bool = False) -> AccessString:
+        """Begins the list of the accesses of the units that come next."""
+        if not follows:
+            for other in list(_all):
+                if other is not self:
+                    other.release()
+            with self._lock:
+                self._is_resting = False
+        return AccessString(self.num_rows, held, self._units, key, samples=not follows)
 
     def goes_on(self, unit: Unit, key: int) -> bool:
         """Returns whether a unit was told and is the next to be prepared."""
@@ -197,25 +146,16 @@ class DiskRows:
             self._strings = [*self._strings[1 - _EPOCHS :], string]
 
     def look_ahead(self, string: AccessString, goes_on: bool) -> None:
-        """Takes the accesses of the units that come next, all of which were told.
-
-        ``goes_on``: True if others are to follow without a stop (`extend`).
-        """
-        firsts = string.finish()  # beside the first pass
+        """Takes the accesses of the units that come next, all of which were told."""
         with self._lock:
-            early = self._first_pass
-            if early is not None:
-                self._early = early.finish()
-            elif not self._resident:
+            if not self._resident:
                 self._make_room(string.accesses)
             in_use = self._window.before(self._window.groups - 1)
-            for group, first in firsts.items():
+            for group, first in string.finish().items():
                 sweep = self._resident[group].sweep
-                period = self._period if early is None else early.period
-                period = period or string.longest_period(group, sweep.capacity, in_use, goes_on)
+                period = self._period or string.longest_period(group, sweep.capacity, in_use, goes_on)
                 sweep.begin(first, self._units, period)
                 self.periods[group] = period
-            self._first_pass = None
             self._units = string.end
             self._strings = [*self._strings[1 - _EPOCHS :], string]
 
@@ -225,27 +165,14 @@ class DiskRows:
         unit: Unit | None = None,
         beside: Mapping[Group, Mapping[str, Tensor]] | None = None,
     ) -> tuple[dict[Group, UnitRows], DiskCounters]:
-        """Reads the rows of a unit.
-
-        Args:
-            ids: by group, [n] int64, ascending and distinct.
-            unit: the place of the unit in its epoch; None if it is none of an epoch's units.
-            beside: by group and name, tables in memory [rows, ...] whose rows are to lie beside.
-
-        Returns:
-            The rows by group, and what it took.
-
-        Raises:
-            OSError: reading failed; it names the file and the byte.
-        """
+        """Reads the rows of a unit. ``ids``: by group, [n] int64, ascending and distinct.
+        ``beside``: by group and name, tables in memory [rows, ...] whose rows are to lie beside."""
         with self._lock:
             string = None if unit is None else self._string_of(unit)
-            counters, found = self._early or DiskCounters(), {}
-            self._early = None
+            counters, found = DiskCounters(), {}
             for group, nodes in ids.items():
                 more = (beside or {}).get(group, {})
-                resident = self._resident.get(group) if self._first_pass is None else None
-                rows = None
+                resident, rows = self._resident.get(group), None
                 if resident is not None and string is not None and unit is not None:
                     rows = self._admitted(group, nodes, string, unit, more, counters)
                 found[group] = rows or self._copied(group, nodes, more, counters)
@@ -258,47 +185,27 @@ class DiskRows:
     def release(self) -> None:
         """Lets go of the rows in memory, if nobody iterates."""
         with self._lock:
-            if self._is_resting and self._first_pass is None:
+            if self._is_resting:
                 self._resident = {}
 
     def _string_of(self, unit: Unit) -> AccessString | None:
         return next((one for one in reversed(self._strings) if one.number(unit) is not None), None)
 
-    def predict(self, group: Group, rows: float) -> ReadCost:
-        """Returns what reading some rows of a group's tables takes, if they lie all over the files.
-
-        A part of the file stands for all of it.
-        """
-        found = ReadCost(0, 0, 0, 0.0)
+    def predict(self, group: Group, rows: float) -> tuple[float, float]:
+        """Returns the bytes and the requests of reading some rows of a group, if they lie all over
+        the files. A part of each file stands for all of it."""
+        found = torch.zeros(2, dtype=torch.float64)
         for reader in self._readers[group].values():
             span = min(reader.table.rows, _SPAN)
             count = min(span, round(rows * span / reader.table.rows))
             drawn = torch.rand(span, generator=torch.Generator().manual_seed(0)).argsort()[:count]
-            plan = reader.plan(drawn.sort().values)
-            scale = rows / max(1, count)
-            found = ReadCost(
-                plan.gap,
-                found.bytes + int(plan.bytes * scale),
-                found.operations + int(plan.operations * scale),
-                found.seconds + plan.seconds * scale,
-            )
-        return found
+            found += torch.tensor(reader.predict(drawn.sort().values)) * (rows / max(1, count))
+        return float(found[0]), float(found[1])
 
-    def measure_pace(self, fresh: float = 0.0) -> tuple[float, float]:
-        """Measures each disk for some seconds, by its largest table.
-
-        Args:
-            fresh: bytes of memory that the system gives meanwhile for each byte that is read.
-
-        Returns:
-            How many times as long as by their rates reads take beside what this process does now;
-            and the bytes per second that the slowest disk keeps up.
-        """
+    def bytes_per_second(self) -> float:
+        """Measures for a second how fast the largest table is read."""
         readers = [reader for named in self._readers.values() for reader in named.values()]
-        largest = {one.device: one for one in sorted(readers, key=lambda one: one.table.nbytes)}
-        paces = [(one.rates.bytes_per_second, one.pace(fresh)) for one in largest.values()]
-        longer = max(rate / pace.at_first for rate, pace in paces)
-        return max(1.0, longer), min(pace.kept_up for _, pace in paces)
+        return max(readers, key=lambda one: one.table.nbytes).bytes_per_second()
 
     def close(self) -> None:
         """Closes the files."""
@@ -349,8 +256,7 @@ class DiskRows:
         self, group: Group, nodes: Tensor, beside: Mapping[str, Tensor], counters: DiskCounters
     ) -> UnitRows:
         """Reads rows to tables of their own."""
-        # During a first pass a slot may not have its row yet.
-        resident = self._resident.get(group) if self._first_pass is None else None
+        resident = self._resident.get(group)
         tables = {
             name: ops.empty((nodes.numel(), *table.row_shape), table.dtype)
             for name, table in self.tables[group].items()
@@ -371,64 +277,6 @@ class DiskRows:
     ) -> None:
         for name, reader in self._readers[group].items():
             counters.add(DiskCounters(**vars(reader.read(rows, tables[name], place))))
-
-
-class _FirstPass:
-    """The first pass over a file, beside looking ahead.
-
-    Before unit u of a sequence, the sweep comes back to range u of the file. So when the units
-    before u have been told, it is known which rows of that range the first pass has to read. Range
-    0, to which the sweep comes back last, is read with the first unit.
-
-    Args:
-        string: the sequence that is told.
-        resident: rows in memory, none so far.
-        read: reads rows to slots of columns and counts.
-        first: the number of the first unit.
-        period: the units of a sweep.
-    """
-
-    def __init__(
-        self,
-        string: AccessString,
-        resident: _ResidentRows,
-        read: Callable[[Tensor, Tensor, Mapping[str, Tensor], DiskCounters], None],
-        first: int,
-        period: int,
-    ) -> None:
-        self.string, self.period = string, period
-        self._resident, self._read, self._first = resident, read, first
-        self._told, self._counters = 0, DiskCounters()
-        self._reads = list[Future[None]]()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="first pass")
-        # Memory that is touched for the first time holds a reader up: the system clears it.
-        self._clearing = ThreadPoolExecutor(1, thread_name_prefix="memory of a first pass")
-
-    def tell(self, rows: Tensor) -> None:
-        """Notes the rows of the next unit, and reads those of a range that are known by now."""
-        sweep = self._resident.sweep
-        sweep.note_first_use(rows, self._first + self._told)
-        self._told += 1
-        if self._told < self.period:
-            row, slot = sweep.admit(self._told, self._first, self.period)
-            self._clearing.submit(self._resident.populate, slot)
-            self._reads.append(
-                self._thread.submit(self._read, row, slot, self._resident.columns, self._counters)
-            )
-
-    def finish(self) -> DiskCounters:
-        """Waits until all is read. Raises OSError if reading failed."""
-        try:
-            for one in self._reads:
-                one.result()
-        finally:
-            self.cancel()
-        return self._counters
-
-    def cancel(self) -> None:
-        """Waits for a read under way; later ones are left out."""
-        self._clearing.shutdown(cancel_futures=True)
-        self._thread.shutdown(cancel_futures=True)
 
 
 #: All readers of rows of this process.
@@ -474,13 +322,6 @@ class _ResidentRows:
     @property
     def nbytes(self) -> int:
         return sum(column.nbytes for column in self.columns.values())
-
-    def populate(self, slot: Tensor) -> None:
-        """Lets the system give the memory of slots, [n] int64, and of those between them."""
-        if slot.numel():
-            first, last = (int(bound) for bound in slot.aminmax())
-            for column in self.columns.values():
-                ops.populate(column[first : last + 1])
 
     def emptied(self) -> _ResidentRows:
         """Returns as much room without any row, for the units of the next epoch."""

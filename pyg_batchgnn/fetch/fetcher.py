@@ -83,12 +83,7 @@ def distinct_nodes(nodes: Sequence[Tensor], num_nodes: int) -> DistinctNodes:
 
 
 class InPlaceFetcher:
-    """Points minibatches into whole tables.
-
-    Args:
-        tables: for each group of nodes, and for each group of edges if minibatches have edge ids,
-            its attributes by name, one row per node or edge of the graph.
-    """
+    """Points minibatches into whole tables."""
 
     def __init__(self, tables: Mapping[Group, Mapping[str, Tensor]]) -> None:
         self.tables = {group: dict(named) for group, named in tables.items()}
@@ -120,11 +115,7 @@ _NONE = torch.empty(0, dtype=torch.int64)
 
 
 def as_table(value: Any, num_nodes: int) -> Tensor | str:
-    """Returns ``value`` as a table that can be read in place, or the reason why it cannot be.
-
-    Returns:
-        ``value`` itself if it is a tensor; a view of it if it is a NumPy array.
-    """
+    """Returns ``value`` as a table that can be read in place, or the reason why it cannot be."""
     if isinstance(value, np.ndarray):
         try:
             value = torch.from_numpy(value) if value.flags.writeable else value
@@ -155,12 +146,8 @@ ReadRows: TypeAlias = Callable[[Mapping[Group, Tensor]], Mapping[Group, Mapping[
 
 
 class BlockFetcher:
-    """Copies the rows of each group's distinct nodes into blocks.
-
-    Args:
-        read: is called once per fetch group, with the distinct nodes of every type, [U_t] int64
-            ascending.
-    """
+    """Copies the rows of each group's distinct nodes into blocks. ``read``: is called once per
+    fetch group, with the distinct nodes of every type, [U_t] int64 ascending."""
 
     def __init__(self, read: ReadRows, num_nodes: Sequence[int]) -> None:
         self._read, self._num_nodes = read, num_nodes

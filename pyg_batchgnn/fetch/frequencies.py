@@ -25,23 +25,8 @@ _UNITS = 128
 
 
 @dataclass(frozen=True, eq=False)
-class RowReads:
-    """The rows that units read, predicted."""
-
-    needed: float  # rows of a unit, on average
-    first: float  # rows that are read before the first unit
-    later: np.ndarray  # [m] rows that are read before each of some later units, which stand for all
-    total: float  # rows that all units of an epoch read
-
-
-@dataclass(frozen=True, eq=False)
 class Frequencies:
-    """The rows of a table by the probability that a minibatch needs one.
-
-    Minibatches are drawn at random, so the number of minibatches among P that need a row of
-    probability p is binomial. The shares are those that explain the counts best (maximum
-    likelihood of a mixture on a grid of probabilities).
-    """
+    """The rows of a table by the probability that a minibatch needs one."""
 
     rows: int  # the number of rows of the table
     probability: np.ndarray  # [k] the probabilities, ascending, the first is 0
@@ -49,10 +34,8 @@ class Frequencies:
 
     @classmethod
     def of(cls, needed: Sequence[Tensor], rows: int) -> Frequencies:
-        """Estimates the shares from P minibatches.
-
-        ``needed``: for each minibatch its rows, [n] int64, distinct.
-        """
+        """Estimates the shares from P minibatches. ``needed``: for each minibatch its rows, [n]
+        int64, distinct."""
         probes = len(needed)
         _, often = torch.unique(torch.cat(list(needed)), return_counts=True)
         counts = torch.bincount(often, minlength=probes + 1).numpy().astype(float)
@@ -69,36 +52,32 @@ class Frequencies:
         """Returns the number of distinct rows that some minibatches need together."""
         return float(self.rows * (self.share * -np.expm1(minibatches * np.log1p(-self.probability))).sum())
 
-    def reads(self, minibatches: int, size: int, capacity: int, period: int, in_use: int) -> RowReads | None:
-        """Simulates an epoch of units of ``size`` minibatches that is followed by another one.
-
-        Some rows stand for all of them.
-
-        Args:
-            capacity: the number of rows that memory holds.
-            period: the units of a sweep over the file.
-            in_use: the units before one that are in use while it is prepared.
-
-        Returns:
-            None if memory does not hold the rows that wait for their use.
-        """
+    def sample(self, minibatches: int, size: int) -> list[Tensor]:
+        """Draws the rows of an epoch's units of ``size`` minibatches, and of another epoch's. Some
+        rows stand for all of them, and some units. Returns for each unit its rows, [n] int64."""
         drawn = np.random.default_rng(0)
-        scale = max(1.0, self.rows / _ROWS)
-        count = max(1, round(self.rows / scale))
+        count = max(1, round(self.rows / self._scale))
         # Evenly spread over the distribution, which is less noisy than drawing.
         at = np.searchsorted(np.cumsum(self.share), (np.arange(count) + 0.5) / count)
         unit = -np.expm1(size * np.log1p(-self.probability[at.clip(max=len(self.probability) - 1)]))
         drawn.shuffle(unit)  # a range of the file has rows of all kinds
         units = min(-(-minibatches // size), _UNITS)
-        string = [torch.from_numpy(np.flatnonzero(drawn.random(count) < unit)) for _ in range(2 * units)]
-        read = simulate(string, count, min(count, int(capacity / scale)), period, in_use)
+        return [torch.from_numpy(np.flatnonzero(drawn.random(count) < unit)) for _ in range(2 * units)]
+
+    def reads(
+        self, units: list[Tensor], capacity: int, period: int, in_use: int
+    ) -> tuple[float, float] | None:
+        """Simulates the first of two epochs."""
+        count = max(1, round(self.rows / self._scale))
+        read = simulate(units, count, min(count, int(capacity / self._scale)), period, in_use)
         if read is None:
             return None
-        read, string = read[:units], string[:units]
-        later = np.array(read[1:], dtype=float) * scale
-        needed = sum(map(len, string)) / max(1, units)
-        total = read[0] * scale + (later.mean() * (-(-minibatches // size) - 1) if len(later) else 0.0)
-        return RowReads(needed * scale, read[0] * scale, later, float(total))
+        later = read[1 : len(units) // 2]
+        return read[0] * self._scale, sum(later) * self._scale / max(1, len(later))
+
+    @property
+    def _scale(self) -> float:
+        return max(1.0, self.rows / _ROWS)
 
 
 def _binomial(trials: int, probability: np.ndarray) -> np.ndarray:

@@ -26,18 +26,9 @@ _Splits: TypeAlias = Mapping[Group, CacheSplit]
 
 
 class RemoteFetcher:
-    """Fetches the attributes of sampled minibatches, of all types in one exchange.
-
-    Args:
-        names: the wanted attributes of each group, the same on every rank. Groups may be left out.
-            For attributes of edges, minibatches must carry edge ids.
-        internal: for each node type, [N_t] internal ids by original id, if minibatches hold
-            original ids (topology on every rank); None if they hold internal ids, which then become
-            original ones.
-
-    Attributes:
-        cache: remote rows that stay here, if `make_cache` was called.
-    """
+    """Fetches the attributes of sampled minibatches, of all types in one exchange. ``internal``:
+    for each node type, [N_t] internal ids by original id, if minibatches hold original ids
+    (topology on every rank); None if they hold internal ids, which then become original ones."""
 
     def __init__(
         self,

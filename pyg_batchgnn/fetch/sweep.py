@@ -44,22 +44,6 @@ class Sweep:
         self._expected = 0
         self._in_use: deque[_InUse] = deque()
 
-    def note_first_use(self, rows: Tensor, number: int) -> None:
-        """Notes that a unit of the sequence that begins next needs rows, [n] int64."""
-        self._states.note_first_use(rows, number)
-
-    def admit(self, place: int, number: int, period: int) -> tuple[Tensor, Tensor]:
-        """Finds what is to be read of a range before a sequence begins (`begin`), whose ``number``
-        and ``period`` these are.
-
-        ``place``: of the range, from 1 to ``period`` - 1. It is read again before unit ``number`` +
-        ``place``; the units before that were noted. Returns the rows, [n] int64, ascending; and the
-        slots where they go, [n] int64.
-        """
-        rows = self._states.slot.numel()
-        width = max(1, -(-rows // period))
-        return self._states.admit(min(rows, place * width), min(rows, (place + 1) * width), number + place)
-
     def begin(self, first: Tensor, number: int, period: int) -> None:
         """Begins a sequence of units, as `ops.RowStates.begin` does. Rows that are in memory
         stay."""
@@ -124,13 +108,7 @@ def first_uses(units: list[Tensor], rows: int, number: int) -> tuple[Tensor, lis
 
 def simulate(units: list[Tensor], rows: int, capacity: int, period: int, in_use: int) -> list[int] | None:
     """Returns how many rows are read before each unit; None if memory does not hold them.
-
-    Args:
-        units: for each unit its rows, [n] int64 below ``rows``, ascending and distinct.
-        capacity: the number of rows that memory holds.
-        period: the units that a sweep takes.
-        in_use: the units before one that are in use while it is prepared.
-    """
+    ``units``: for each unit its rows, [n] int64 below ``rows``, ascending and distinct."""
     sweep, read = Sweep(rows, capacity), []
     first, following = first_uses(units, rows, 0)
     sweep.begin(first, 0, period)

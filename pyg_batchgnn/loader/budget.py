@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -48,16 +48,6 @@ class PrefetchDepth:
     sharing: int = 1  # threads that share the minibatches of a macrobatch
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """The sizes that the user wants; None where the budget decides."""
-
-    #: macrobatch, fetch: B and F
-    macrobatch: int | None
-    fetch: int | None
-    most: int  # the largest B that the budget may choose
-
-
 def choose_sizes(
     options: LoaderOptions,
     probe: LoaderProbe | None,
@@ -74,33 +64,33 @@ def choose_sizes(
         return Sizes(wanted_b, wanted_f)
     if probe is None:
         return Sizes(wanted_b or wanted_f or 1, wanted_f or 1)
-    wanted = _Wanted(wanted_b, wanted_f, max(most, wanted_f or 1))
+    measured, least = probe, wanted_f or 1
+
+    def fits(b: int, f: int) -> bool:
+        return peak_bytes(measured, options, depth, Sizes(b, f)) <= budget
+
+    def largest(most: int) -> Sizes:
+        b = wanted_b or next((b for b in range(most, least, -1) if fits(b, least)), least)
+        return Sizes(b, wanted_f or next((f for f in range(b, 1, -1) if fits(b, f)), 1))
+
     budget = options.memory_budget or free_bytes()
-    sizes = _largest(wanted, probe, options, depth, budget)
-    least = min(depth.sharing, most)
-    if options.memory_budget is None and wanted_b is None and sizes.macrobatch < least:
+    sizes, for_threads = largest(max(most, least)), min(depth.sharing, most)
+    if options.memory_budget is None and wanted_b is None and sizes.macrobatch < for_threads:
         # Nobody has set this budget. Threads without a minibatch would cost more than memory.
         budget *= FOR_THREADS
-        sizes = _largest(replace(wanted, most=max(least, wanted_f or 1)), probe, options, depth, budget)
-    _warn_if_over(_peak(probe, options, depth, sizes), budget, sizes)
+        sizes = largest(max(for_threads, least))
+    peak = peak_bytes(probe, options, depth, sizes)
+    if peak > budget:
+        warnings.warn(
+            f"the loader may hold {peak / 2**20:.0f} MiB at macrobatch_size={sizes.macrobatch}, "
+            f"fetch_size={sizes.fetch}, more than memory_budget={budget / 2**20:.0f} MiB; "
+            f"use a smaller batch_size or smaller fanouts",
+            stacklevel=5,
+        )
     return sizes
 
 
-def _largest(
-    wanted: _Wanted, probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, budget: int
-) -> Sizes:
-    def fits(sizes: Sizes) -> bool:
-        return _peak(probe, options, depth, sizes) <= budget
-
-    least = wanted.fetch or 1
-    tried: Sequence[int] = [wanted.macrobatch] if wanted.macrobatch else range(wanted.most, least - 1, -1)
-    macrobatch = _first(tried, lambda b: fits(Sizes(b, least)))
-    tried = [wanted.fetch] if wanted.fetch else range(macrobatch, 0, -1)
-    fetch = _first(tried, lambda f: fits(Sizes(macrobatch, f)))
-    return Sizes(macrobatch, fetch)
-
-
-def _peak(probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, sizes: Sizes) -> int:
+def peak_bytes(probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, sizes: Sizes) -> int:
     """Returns an upper estimate of the bytes held at once with these sizes."""
     macrobatches = 1 + depth.macrobatches
     sampled = (macrobatches * sizes.macrobatch + BATCHES_AT_ONCE) * probe.sampled
@@ -115,24 +105,10 @@ def _peak(probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, size
     return int(OVERHEAD * (sampled + gathered + threads * probe.scratch + probe.shared))
 
 
-def _first(tried: Sequence[int], fits: Callable[[int], bool]) -> int:
-    return next(filter(fits, tried), tried[-1])
-
-
 def _number(size: Size, everything: int | None) -> int | None:
     if size == "all":
         return everything
     return None if size == "auto" else size
-
-
-def _warn_if_over(peak: int, budget: int, sizes: Sizes) -> None:
-    if peak > budget:
-        warnings.warn(
-            f"the loader may hold {peak / 2**20:.0f} MiB at macrobatch_size={sizes.macrobatch}, "
-            f"fetch_size={sizes.fetch}, more than memory_budget={budget / 2**20:.0f} MiB; "
-            f"use a smaller batch_size or smaller fanouts",
-            stacklevel=6,
-        )
 
 
 # Probe ############################################################################################

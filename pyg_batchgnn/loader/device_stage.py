@@ -9,32 +9,30 @@ import queue
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.device import (
+    CpuLane,
     FeaturePlacement,
     HostRows,
-    IsWanted,
-    Lane,
     Parcel,
     PinnedPool,
     PlacedTables,
     PlacingRules,
     Ticket,
-    beside,
     lane_of,
     locked_bytes,
     tensors_of,
-    waiting,
 )
 from pyg_batchgnn.loader.export import Exported
 from pyg_batchgnn.loader.options import LoaderOptions
-from pyg_batchgnn.loader.prefetch import Executor, drain, in_mode
+from pyg_batchgnn.loader.pipeline import Pipeline, immediately
+from pyg_batchgnn.loader.prefetch import Executor, IsWanted, beside, drain, in_mode, waiting
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.loader.stats import DeviceMemory, LoaderCounters
 from pyg_batchgnn.ops import free_bytes
@@ -50,28 +48,6 @@ _SHARE = 8
 Asked: TypeAlias = "queue.SimpleQueue[Any]"
 
 
-class BatchMaker(Protocol):
-    """Makes the batches of macrobatches, at once or in three parts."""
-
-    @property
-    def look_ahead(self) -> Any:
-        """The reader of tables in files; None if there is none."""
-
-    def sample(self, item: WorkItem) -> list[SampledMinibatch]: ...
-
-    @property
-    def fetcher(self) -> Any:
-        """The fetcher of attributes; None if there is none."""
-
-    def fetched(
-        self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Callable[..., Any]
-    ) -> Iterator[list[Any]]: ...
-
-    def exported(self, ready: list[Any]) -> Iterator[Any]: ...
-
-    def batches(self, item: WorkItem, fetch_size: int) -> Iterator[Any]: ...
-
-
 @dataclass(frozen=True, eq=False)
 class OnDevice:
     """A batch that a lane has made, before the user's stream may use it."""
@@ -82,21 +58,13 @@ class OnDevice:
 
 
 class DeviceStage:
-    """The last stage of a loader whose batches arrive on a device.
-
-    Attributes:
-        lane: the way to the device.
-        rows: the way of rows, with the pinned memory of this loader.
-        placed: the tables that are placed now, if any.
-        block_peak: the bytes of the largest block of distinct rows so far.
-        batches_peak: the most bytes of batches that were made and not handed out yet.
-    """
+    """The last stage of a loader whose batches arrive on a device."""
 
     def __init__(self, options: LoaderOptions) -> None:
         assert options.device is not None
         budget = options.memory_budget
         bound = free_bytes() if budget is None else budget // 2
-        self.lane: Lane = lane_of(options.device)
+        self.lane: CpuLane = lane_of(options.device)
         self.rows = HostRows(
             self.lane,
             PinnedPool(self.lane, bound if options.pinned_memory is None else options.pinned_memory),
@@ -118,17 +86,10 @@ class DeviceStage:
         return max(1, self._options.prefetch)
 
     def deliver(
-        self, pipeline: BatchMaker, items: Iterator[WorkItem], fetch_size: int, executor: Executor | None
+        self, pipeline: Pipeline, items: Iterator[WorkItem], fetch_size: int, executor: Executor | None
     ) -> Generator[Any]:
-        """Yields the batches of an epoch. Sampling, reading rows and copying run on a thread each.
-
-        Which macrobatches have been asked for depends on how many batches were taken alone. Seeds
-        are drawn on the caller's thread.
-
-        Args:
-            executor: that of the ranks, which samples and fetches there. Its minibatches stay on
-                the host until the queue has room. None in one process.
-        """
+        """Yields the batches of an epoch. Sampling, reading rows and copying run on a thread
+        each."""
         asked: Asked = queue.SimpleQueue()
         make = self._made if executor is None else self._shipped
         made = beside(
@@ -138,7 +99,7 @@ class DeviceStage:
         consumer = threading.current_thread()
 
         def whole(item: WorkItem) -> list[list[Any]]:
-            return list(pipeline.fetched(item, pipeline.sample(item), fetch_size, _now))
+            return list(pipeline.fetched(item, pipeline.sample(item), fetch_size, immediately))
 
         def ask() -> None:
             item = next(items, None)
@@ -163,9 +124,7 @@ class DeviceStage:
                 executor.close(wait=threading.current_thread() is consumer)
             self.lane.mark().wait()  # or kernels may still read tables of the host that a script changes
 
-    def _made(
-        self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int
-    ) -> Iterator[Any]:
+    def _made(self, pipeline: Pipeline, asked: Asked, is_wanted: IsWanted, fetch_size: int) -> Iterator[Any]:
         if pipeline.look_ahead is not None:  # files are read in the order of the macrobatches
             for item in waiting(asked, is_wanted):
                 yield from pipeline.batches(item, fetch_size)
@@ -175,14 +134,14 @@ class DeviceStage:
             for ready in groups:
                 yield from pipeline.exported(ready)
 
-    def _shipped(self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, _: int) -> Iterator[Any]:
+    def _shipped(self, pipeline: Pipeline, asked: Asked, is_wanted: IsWanted, _: int) -> Iterator[Any]:
         """Makes batches of the minibatches that the executor of the ranks has made."""
         for wait in waiting(asked, is_wanted):
             for ready in drain(wait()):
                 yield from pipeline.exported(ready)
 
     def _groups(
-        self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int
+        self, pipeline: Pipeline, asked: Asked, is_wanted: IsWanted, fetch_size: int
     ) -> Iterator[list[Any]]:
         """Yields the minibatches of each fetch group, with the rows that are read for all of it."""
 
@@ -197,7 +156,7 @@ class DeviceStage:
                 if pipeline.fetcher is None:
                     yield minibatches
                 else:
-                    yield from pipeline.fetched(item, minibatches, self.group_size(fetch_size), _now)
+                    yield from pipeline.fetched(item, minibatches, self.group_size(fetch_size), immediately)
 
     def receive(self, made: OnDevice) -> Any:
         """Hands a batch over to the stream of the calling thread. The host does not wait."""
@@ -286,7 +245,3 @@ class DeviceStage:
 
 #: Attributes of the whole graph that are kept on the device.
 _WHOLE = 64
-
-
-def _now(work: Callable[[], Any]) -> Any:
-    return work()

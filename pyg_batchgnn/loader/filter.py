@@ -146,41 +146,31 @@ def _sampled_adj_t(adj_t: Any, sampled: SampledRelation, gather: Gatherer) -> An
 
 
 def filter_store(
-    store: FeatureStore, groups: AttributeGroups, out: SamplerOutput, gather: Gatherer, custom_cls: Any = None
-) -> Data:
-    """Makes a batch with every attribute of a feature store, all read in one request. Attributes of
-    nodes are selected by node, those of edges by input edge."""
-    batch = Data() if custom_cls is None else custom_cls()
-    batch.edge_index = edge_index_of(out.row, out.col)
-    batch.num_nodes = out.node.numel()
-    ids = {NODES: out.node} if out.edge is None else {NODES: out.node, EDGES: out.edge}
-    for named in read_store(store, groups, ids, gather).values():
-        for name, tensor in named.items():
-            batch[name] = tensor
-    return batch
-
-
-def filter_hetero_store(
     store: FeatureStore,
     groups: AttributeGroups,
-    out: HeteroSamplerOutput,
+    out: SamplerOutput | HeteroSamplerOutput,
     gather: Gatherer,
     custom_cls: Any = None,
-) -> HeteroData:
-    batch = HeteroData() if custom_cls is None else custom_cls()
-    for node_type, node in out.node.items():
-        batch[node_type].num_nodes = node.numel()
-    for edge_type, row in out.row.items():
-        batch[edge_type].edge_index = edge_index_of(row, out.col[edge_type])
+) -> Data | HeteroData:
+    """Makes a batch with every attribute of a feature store, all read in one request. Attributes of
+    nodes are selected by node, those of edges by input edge."""
     schema = groups.schema
-    ids = {group: out.node[group.name] for group in schema.node_groups if group.name in out.node}
-    for group in schema.edge_groups:
-        edge = (out.edge or {}).get(group.name)
-        if edge is not None:
-            ids[group] = edge
+    if isinstance(out, HeteroSamplerOutput):
+        batch: Any = HeteroData() if custom_cls is None else custom_cls()
+        for node_type, node in out.node.items():
+            batch[node_type].num_nodes = node.numel()
+        for edge_type, row in out.row.items():
+            batch[edge_type].edge_index = edge_index_of(row, out.col[edge_type])
+        ids = {group: out.node[group.name] for group in schema.node_groups if group.name in out.node}
+        edges = {group: (out.edge or {}).get(group.name) for group in schema.edge_groups}
+    else:
+        batch = Data() if custom_cls is None else custom_cls()
+        batch.edge_index, batch.num_nodes = edge_index_of(out.row, out.col), out.node.numel()
+        ids, edges = {NODES: out.node}, {EDGES: out.edge}
+    ids |= {group: edge for group, edge in edges.items() if edge is not None}
     for group, named in read_store(store, groups, ids, gather).items():
         for name, tensor in named.items():
-            batch[group.name][name] = tensor
+            (batch[group.name] if isinstance(out, HeteroSamplerOutput) else batch)[name] = tensor
     return batch
 
 
@@ -221,13 +211,7 @@ class Gatherer:
         self._known: list[tuple[Tensor, int]] = []  # indices met so far, and the rows that each needs
 
     def __call__(self, value: Any, index: Tensor, dim: int = 0) -> Any:
-        """Selects from ``value`` at ``index`` along ``dim``. Codes are decoded.
-
-        ``value`` is a tensor, a NumPy array or anything else that PyG can select from.
-
-        Raises:
-            IndexError: ``value`` has fewer rows than the index asks for.
-        """
+        """Selects from ``value`` at ``index`` along ``dim``. Codes are decoded."""
         return self._selected(*self._found(value, index), dim)
 
     def narrow(self, value: Any, index: Tensor) -> Any:

@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_batchgnn.loader.node_inputs import OwnerNodes, OwnPositions, Places, StepInputs
+from pyg_batchgnn.loader.node_inputs import GraphShape, OwnerNodes, OwnPositions, Places, StepInputs
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.ops import INTEGERS, check_range, digest_text, fold_key, minibatch_key
 from pyg_batchgnn.sample import (
@@ -158,17 +158,10 @@ def _digest(parts: Sequence[Tensor]) -> str:
     return digest_text(minibatch_key(torch.cat(list(parts)).contiguous()))
 
 
+#: Returns the edges of a relation as links, as far as they are here; collective over ranks.
+AllEdges: TypeAlias = Callable[[Relation], RelationLinks]
+
 # Links of the user ################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class LinkGraph:
-    """The graph that a loader's links belong to."""
-
-    schema: Schema  # the node types and the relations
-    num_nodes: Sequence[int]  # the number of nodes of each type
-    #: returns the edges of a relation as links, as far as they are here; collective over ranks
-    all_edges: Callable[[Relation], RelationLinks]
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,84 +174,48 @@ class UserLinks:
     ids: Any = None  # ``input_id``, or None
 
 
-@dataclass(frozen=True, eq=False)
-class RelationRequest:
-    """The links that a user gave for one relation."""
+def links_by_relation(request: UserLinks, schema: Schema, names: Names) -> dict[Relation, UserLinks]:
+    """Returns the links of each relation; their ``index`` is None for all edges.
 
-    relation: Relation
-    links: UserLinks  # the links; their ``index`` is None for all edges
-    what: str  # the words for them in errors
-
-
-def untyped_links(request: UserLinks, graph: LinkGraph) -> list[RelationRequest]:
-    """Returns the links of a homogeneous graph as those of its relation.
-
-    ``request``: ``index`` is [2, n], or None for all edges; with stores also (None, index).
-
-    Raises:
-        ValueError: another form.
+    In a graph without names the user gives [2, n] or None, with stores also (None, [2, n] or None).
+    Else an edge type, (edge type, [2, n] or None), or a dict of such: labels, times and ids are
+    then dicts by edge type too. The graph need not have the edge type, only the types of its ends.
     """
     index = request.index
-    if isinstance(index, (tuple, list)) and len(index) == 2 and index[0] is None:
-        index = index[1]
-    if isinstance(index, (str, Mapping)) or _is_relation(index) or _names_relation(index):
-        raise ValueError(
-            f"edge_label_index={_described(index)} names an edge type, but the graph is homogeneous; give "
-            f"[2, n] node ids, or None for all edges"
-        )
-    links = dataclasses.replace(request, index=index)
-    return [RelationRequest(graph.schema.relations[0], links, "edge_label_index")]
-
-
-def typed_links(request: UserLinks, graph: LinkGraph) -> list[RelationRequest]:
-    """Returns the links of a graph with named types by relation.
-
-    Args:
-        request: ``index`` is an edge type, (edge type, None or [2, n]), or a dict from edge types
-            to None or [2, n]. Labels, times and ids are then dicts by edge type too.
-        graph: the graph. It need not have the edge type, only the types of its ends.
-
-    Raises:
-        TypeError, ValueError: another form, or an unknown edge type.
-    """
-    index, schema = request.index, graph.schema
+    if names is not Names.TYPES:
+        if isinstance(index, (tuple, list)) and len(index) == 2 and index[0] is None:
+            index = index[1]
+        if isinstance(index, (str, Mapping)) or _is_relation(index) or _names_relation(index):
+            raise ValueError(
+                f"edge_label_index={_described(index)} names an edge type, but the graph is homogeneous; "
+                f"give [2, n] node ids, or None for all edges"
+            )
+        return {schema.relations[0]: dataclasses.replace(request, index=index)}
     if isinstance(index, Mapping):
-        return _several(request, index, graph)
-    if _is_relation(index):
-        names, given = index, None
-    elif _names_relation(index):
-        names, given = index
-    else:
+        return _several(request, index, schema)
+    if not _is_relation(index) and not _names_relation(index):
         raise ValueError(
             f"edge_label_index must name an edge type of the graph: give ('user', 'buys', 'item'), "
             f"(('user', 'buys', 'item'), index) or a dict of several types, got {_described(index)}; the "
             f"graph has {list(schema.relations)}"
         )
-    relation = named_relation(schema, names)
-    links = dataclasses.replace(request, index=given)
-    return [RelationRequest(relation, links, f"edge_label_index of {relation}")]
+    relation, given = (index, None) if _is_relation(index) else index
+    return {named_relation(schema, relation): dataclasses.replace(request, index=given)}
 
 
-def _several(request: UserLinks, index: Mapping[Any, Any], graph: LinkGraph) -> list[RelationRequest]:
+def _several(request: UserLinks, index: Mapping[Any, Any], schema: Schema) -> dict[Relation, UserLinks]:
     if not index:
-        raise ValueError(f"edge_label_index names no edge type; the graph has {list(graph.schema.relations)}")
-    relations = {named_relation(graph.schema, names): given for names, given in index.items()}
-    labels, times, ids = (
-        by_relation(name, given, graph.schema, relations)
-        for name, given in (
-            ("edge_label", request.labels),
-            ("edge_label_time", request.times),
-            ("input_id", request.ids),
-        )
-    )
+        raise ValueError(f"edge_label_index names no edge type; the graph has {list(schema.relations)}")
+    relations = {named_relation(schema, names): given for names, given in index.items()}
+    labels = by_relation("edge_label", request.labels, schema, relations)
+    times = by_relation("edge_label_time", request.times, schema, relations)
+    ids = by_relation("input_id", request.ids, schema, relations)
     if times and (missing := [one for one in relations if one not in times]):
         raise ValueError(f"edge_label_time lacks {missing[0]}: give times for all edge types")
-    return [
-        RelationRequest(
-            one, UserLinks(given, labels.get(one), times.get(one), ids.get(one)), f"edge_label_index of {one}"
-        )
+    return {
+        one: UserLinks(given, labels.get(one), times.get(one), ids.get(one))
         for one, given in relations.items()
-    ]
+    }
 
 
 def by_relation(
@@ -278,48 +235,43 @@ def by_relation(
     return found
 
 
-def checked_links(request: RelationRequest, graph: LinkGraph) -> RelationLinks:
-    """Returns the links of one relation, checked. Collective over ranks if all edges are meant.
-
-    Raises:
-        TypeError, ValueError, IndexError: an unknown type, ids outside the graph, or labels, times
-            or ids that do not fit the links.
-    """
-    relation, links, what = request.relation, request.links, request.what
+def checked_links(
+    relation: Relation, links: UserLinks, graph: GraphShape, names: Names, all_edges: AllEdges
+) -> RelationLinks:
+    """Returns the links of one relation, checked. Collective over ranks if all edges are meant."""
+    what = f"edge_label_index of {relation}" if names is Names.TYPES else "edge_label_index"
     for end in (relation[0], relation[2]):
         if end not in graph.schema.node_types:
             known = ", ".join(map(repr, graph.schema.node_types))
             raise ValueError(
                 f"{what} names the node type {end!r}, which the graph does not have; it has {known}"
             )
-    if links.index is None:
-        found = _all_edges(relation, graph, what)
-    else:
+    if links.index is not None:
         found = RelationLinks(relation, _index(what, links.index, relation, graph))
-    count = len(found)
-    times = None if links.times is None else _aligned("edge_label_time", links.times, count, what)
-    if times is not None and times.dtype is not torch.int64:
-        raise TypeError(
-            f"edge_label_time must be torch.int64, as the times of the graph are, got {times.dtype}; use "
-            f".to(torch.int64) in the same unit"
-        )
-    label, ids = (
-        None if values is None else _aligned(name, values, count, what)
-        for name, values in (("edge_label", links.labels), ("input_id", links.ids))
-    )
-    return dataclasses.replace(found, label=label, time=times, input_id=ids)
-
-
-def _all_edges(relation: Relation, graph: LinkGraph, what: str) -> RelationLinks:
-    if relation not in graph.schema.relations:
+    elif relation in graph.schema.relations:
+        found = all_edges(relation)
+    else:
         raise ValueError(
             f"{what} stands for all edges of {relation}, which the graph has not; give [2, n] node ids, "
             f"or one of {list(graph.schema.relations)}"
         )
-    return graph.all_edges(relation)
+    label, time, ids = (
+        None if values is None else _aligned(name, values, len(found), what)
+        for name, values in (
+            ("edge_label", links.labels),
+            ("edge_label_time", links.times),
+            ("input_id", links.ids),
+        )
+    )
+    if time is not None and time.dtype is not torch.int64:
+        raise TypeError(
+            f"edge_label_time must be torch.int64, as the times of the graph are, got {time.dtype}; use "
+            f".to(torch.int64) in the same unit"
+        )
+    return dataclasses.replace(found, label=label, time=time, input_id=ids)
 
 
-def _index(what: str, given: Any, relation: Relation, graph: LinkGraph) -> Tensor:
+def _index(what: str, given: Any, relation: Relation, graph: GraphShape) -> Tensor:
     index = given if isinstance(given, Tensor) else torch.as_tensor(given)
     if index.numel() == 0 and index.dtype.is_floating_point:
         index = index.long()  # an empty list
@@ -364,15 +316,8 @@ _LINKS = 1 << 16
 
 
 def links_sum(index: Tensor, position: Tensor | None = None) -> int:
-    """Returns the sum of the digests of links, modulo 2**64.
-
-    A link's digest covers its position, source and target. So the sum does not depend on which rank
-    has which link.
-
-    Args:
-        index: [2, n] int64, sources above targets.
-        position: [n] int64, the positions among all links; None for 0, 1, and so on.
-    """
+    """Returns the sum of the digests of links, modulo 2**64. ``index``: [2, n] int64, sources above
+    targets. ``position``: [n] int64, the positions among all links; None for 0, 1, and so on."""
     total = 0
     for begin in range(0, index.size(1), _LINKS):
         source, target = index[:, begin : begin + _LINKS]

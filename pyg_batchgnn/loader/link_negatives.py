@@ -7,22 +7,21 @@ import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn.loader.link_inputs import (
-    LinkGraph,
     LinkInputs,
     RelationLinks,
     UserLinks,
     by_relation,
     checked_links,
-    typed_links,
-    untyped_links,
+    links_by_relation,
 )
+from pyg_batchgnn.loader.node_inputs import NodeInputs
 from pyg_batchgnn.ops import INTEGERS, check_range
 from pyg_batchgnn.sample import (
     Direction,
@@ -108,17 +107,15 @@ class LinkRequest:
                 f"'{lacking}' is not set: give edge_label_time, the times of links, together with time_attr, "
                 f"the name of the graph's times"
             )
-        find = typed_links if names is Names.TYPES else untyped_links
         edges = functools.partial(self.place.all_edges, graph)
-        link_graph = LinkGraph(graph.schema, graph.num_nodes, edges)
-        requests = find(self.links, link_graph)
-        self.place.agree({one.relation: one.links.index is None for one in requests})
-        parts = [checked_links(one, link_graph) for one in requests]
+        links = links_by_relation(self.links, graph.schema, names)
+        self.place.agree({relation: one.index is None for relation, one in links.items()})
+        parts = [checked_links(relation, one, graph, names, edges) for relation, one in links.items()]
         sampling = self.negatives.by_relation(graph.schema, parts)
         parts = [
             dataclasses.replace(part, label=labelled(part, sampling.get(part.relation))) for part in parts
         ]
-        given = self.negatives.given(link_graph, parts)
+        given = self.negatives.given(graph, parts)
         wanted = WantedNegatives(
             {part.relation: part for part in parts},
             {relation: one for relation, one in sampling.items() if relation not in given},
@@ -139,6 +136,18 @@ class LinkRequest:
         is_disjoint = self.disjoint or times is not None
         seeder = LinkSeeder(graph.schema, {**planned.plans, **given}, is_disjoint, excluded, planned.finder)
         return LinkInputs(parts, seeder, names)
+
+
+#: What a loader's minibatches begin with.
+Inputs: TypeAlias = NodeInputs | LinkInputs
+InputsT = TypeVar("InputsT", bound=Inputs, covariant=True)
+
+
+class InputRequest(Protocol[InputsT]):
+    """The nodes or links that a user asks a loader for."""
+
+    def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> InputsT:
+        """Returns the inputs, checked; collective. ``times``: None if sampling is not temporal."""
 
 
 # Forms of the user ################################################################################
@@ -162,11 +171,7 @@ class NegativeRequest:
         return None if _is_by_type(self.sampling) else _cast(self.sampling)
 
     def by_relation(self, schema: Schema, links: Sequence[RelationLinks]) -> dict[Relation, NegativeSampling]:
-        """Returns PyG's description of the negatives of each relation that gets any.
-
-        Raises:
-            TypeError, ValueError: another form, or ``exclude_existing`` without negatives.
-        """
+        """Returns PyG's description of the negatives of each relation that gets any."""
         relations = {one.relation: None for one in links}
         if self.ratio:
             given = dict.fromkeys(relations, NegativeSampling("binary", self.ratio))
@@ -182,12 +187,8 @@ class NegativeRequest:
             )
         return found
 
-    def given(self, graph: LinkGraph, links: Sequence[RelationLinks]) -> dict[Relation, GivenNegatives]:
-        """Returns the negatives of each relation whose links came with targets.
-
-        Raises:
-            TypeError, ValueError, IndexError: they are no targets of these links.
-        """
+    def given(self, graph: GraphShape, links: Sequence[RelationLinks]) -> dict[Relation, GivenNegatives]:
+        """Returns the negatives of each relation whose links came with targets."""
         relations = {one.relation: None for one in links}
         named = dict.fromkeys(relations, self.sampling)
         if _is_by_type(self.sampling):
@@ -205,7 +206,7 @@ class NegativeRequest:
         return found
 
 
-def _checked_targets(table: Tensor, links: RelationLinks, graph: LinkGraph) -> Tensor:
+def _checked_targets(table: Tensor, links: RelationLinks, graph: GraphShape) -> Tensor:
     """Returns the targets that a user gave as negatives, [n, k] int64."""
     what, target = f"neg_sampling of {links.relation}", links.relation[2]
     if table.dtype not in INTEGERS:
@@ -236,14 +237,7 @@ def _is_by_type(sampling: Any) -> bool:
 
 
 def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor | None:
-    """Returns the labels of links. Negatives take the label 0.
-
-    Labels whose minimum is 0 move up by 1, as in PyG, if there are binary negatives. A warning says
-    so.
-
-    Raises:
-        ValueError: labels beside triplets.
-    """
+    """Returns the labels of links. Negatives take the label 0."""
     if sampling is None or links.label is None:
         return links.label
     if sampling.is_triplet():

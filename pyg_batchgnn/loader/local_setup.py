@@ -16,10 +16,9 @@ from pyg_batchgnn.disk import are_mapped
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import FOR_THREADS, AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
-from pyg_batchgnn.loader.link_negatives import LinkPlace
-from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT
+from pyg_batchgnn.loader.link_negatives import InputRequest, Inputs, InputsT, LinkPlace
 from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, SamplingRequest, has_edge_attributes
-from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, stage_of, step_shape
+from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.position import Order, order_of
 from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.schedule import DrawnOrder, DrawnSchedule, GlobalSchedule, SeedSchedule
@@ -52,6 +51,7 @@ from pyg_batchgnn.store import Sortedness, attribute_by_group
 from pyg_batchgnn.types import FEATURES, Group
 
 if TYPE_CHECKING:
+    from pyg_batchgnn.loader.device_stage import DeviceStage
     from pyg_batchgnn.loader.on_disk import LookAhead
 
 # Setup ############################################################################################
@@ -68,7 +68,11 @@ class LocalSetup:
     def __init__(self, node_sampler: PygNodeSampler, options: LoaderOptions, world: World) -> None:
         self.world, self.node_sampler = world, node_sampler
         self._graph, self._options = node_sampler.graph, options
-        self.stage = stage_of(options)
+        self.stage: DeviceStage | None = None
+        if options.device is not None:
+            from pyg_batchgnn.loader.device_stage import DeviceStage
+
+            self.stage = DeviceStage(options)
         # The user's sampler may have rules of its own.
         self.choice: NeighborChoice = node_sampler.choice
         self.plan: MinibatchPlan = node_sampler.macrobatch.plan

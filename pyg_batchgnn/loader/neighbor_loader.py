@@ -20,12 +20,10 @@ from pyg_batchgnn.loader.options import (
     SamplingRequest,
     Size,
     as_seed,
+    check_together,
     is_partitioned,
-    refuse_exclusion_beside_aggregates,
     refuse_unknown,
-    refuse_what_does_not_go_together,
 )
-from pyg_batchgnn.loader.pipeline import Setup
 from pyg_batchgnn.loader.position import with_keyed_shuffle
 from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.schedule import ScheduleName
@@ -36,24 +34,16 @@ if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
     from pyg_batchgnn.embed import Embedding
     from pyg_batchgnn.history import HistoricalCaches
+    from pyg_batchgnn.loader.rank_setup import RankSetup
 
 
-def _setup(
-    data: Any, request: SamplingRequest, options: LoaderOptions, kwargs: dict[str, Any], hook: Any
-) -> tuple[Setup, dict[str, Any]]:
-    """Returns what composes a loader, and DataLoader's arguments, which fit it. ``hook``:
-    ``transform_sampler_output``."""
-    setup: Setup
-    if is_partitioned(data):
-        # One process needs none of this.
-        from pyg_batchgnn.loader.rank_setup import HistoricalSetup, RankSetup
+def _setup(data: Any, request: SamplingRequest, options: LoaderOptions) -> LocalSetup | RankSetup:
+    if not is_partitioned(data):
+        return LocalSetup.of(data, request, options)
+    # One process needs none of this.
+    from pyg_batchgnn.loader.rank_setup import HistoricalSetup, RankSetup
 
-        setup = (RankSetup if options.history is None else HistoricalSetup)(data, request, options)
-    else:
-        setup = LocalSetup.of(data, request, options)
-    kwargs = setup.dataloader_arguments(kwargs)
-    refuse_what_does_not_go_together(options, setup.choice, setup.direction, kwargs, hook)
-    return setup, kwargs
+    return (RankSetup if options.history is None else HistoricalSetup)(data, request, options)
 
 
 class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
@@ -232,7 +222,9 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             )
         chosen = ScheduleName.of(schedule)
         request = SamplingRequest(num_neighbors, replace, as_seed(seed), neighbor_sampler, chosen, choice)
-        setup, kwargs = _setup(data, request, self._options, kwargs, transform_sampler_output)
+        setup = _setup(data, request, self._options)
+        kwargs = setup.dataloader_arguments(kwargs)
+        check_together(self._options, setup.choice, setup.direction, kwargs, transform_sampler_output)
         given = NodeRequest(input_nodes, kwargs.pop("input_id", None), input_time)
         inputs = setup.take_inputs(given)
         # Past NeighborLoader's constructor, which would make a sampler of its own.
@@ -338,9 +330,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
             threads=self._options.threads,
         )
         setup = LocalSetup(sampler, self._options, world)
-        refuse_what_does_not_go_together(
-            self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
-        )
+        check_together(self._options, setup.choice, setup.direction, kwargs, transform_sampler_output)
         given = NodeRequest(input_nodes, kwargs.pop("input_id", None))
         inputs = setup.take_inputs(given)
         # Past HGTLoader's constructor, which would make a sampler of its own.
@@ -480,10 +470,18 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         )
         chosen = ScheduleName.of(schedule)
         request = SamplingRequest(num_neighbors, replace, as_seed(seed), neighbor_sampler, chosen, choice)
-        setup, kwargs = _setup(data, request, self._options, kwargs, transform_sampler_output)
+        setup = _setup(data, request, self._options)
+        kwargs = setup.dataloader_arguments(kwargs)
         links = UserLinks(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
         rules = setup.link_rules.joined(exclude_existing, exclude_seed_edges, late_negatives)
-        refuse_exclusion_beside_aggregates(self._options, rules)
+        check_together(
+            self._options,
+            setup.choice,
+            setup.direction,
+            kwargs,
+            transform_sampler_output,
+            rules.exclude_seed_edges,
+        )
         negatives = NegativeRequest(
             neg_sampling,
             neg_sampling_ratio,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -60,47 +60,6 @@ class OwnerNodes:
     here: OwnPositions | None = None  # the positions, if nodes of other ranks are left out; None: 0, 1, ..
 
 
-class Inputs(Protocol):
-    """The nodes or links that a loader's minibatches begin with, by position."""
-
-    def __len__(self) -> int: ...
-
-    def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
-        """Returns the inputs of each minibatch of a macrobatch; collective over ranks."""
-
-    def settings(self) -> dict[str, Any]:
-        """Returns what tells these inputs from others; JSON can hold it."""
-
-    @property
-    def info(self) -> SampleInfo: ...
-
-    @property
-    def owned_by(self) -> Sequence[OwnerNodes]:
-        """The nodes that positions belong to, in their order, cut where the type changes."""
-
-    @property
-    def excluding(self) -> bool: ...
-
-
-InputsT = TypeVar("InputsT", bound=Inputs, covariant=True)
-
-
-class InputRequest(Protocol[InputsT]):
-    """The nodes or links that a user asks a loader for."""
-
-    def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> InputsT:
-        """Returns the inputs, checked; collective over ranks.
-
-        Args:
-            graph: the sizes of the graph.
-            times: its times if sampling is temporal.
-            names: whether the user names node types.
-
-        Raises:
-            TypeError, ValueError, IndexError: the request does not fit the graph.
-        """
-
-
 # Checked nodes ####################################################################################
 
 
@@ -141,11 +100,7 @@ class NodeInputs:
         self.types = tuple(schema.type_number(part.name) for part in self.parts)
 
     def with_times(self, times: GraphTimes) -> NodeInputs:
-        """Returns the same input nodes for sampling by time; collective over ranks.
-
-        Raises:
-            ValueError: nodes have no time, and the user gave none.
-        """
+        """Returns the same input nodes for sampling by time; collective over ranks."""
         own = times.of_inputs(self.untimed)
         inputs = NodeInputs(self._schema, self.parts, own, self._names)
         inputs.step(SeedStep.of(torch.empty(0, dtype=torch.int64)))  # raises here if seeds have no time
@@ -241,70 +196,41 @@ class NodeRequest:
     times: Any = None  # ``input_time``, or None
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> NodeInputs:
+        """Returns the nodes, checked. Raises TypeError, ValueError or IndexError if they do not fit
+        the graph; collective over ranks."""
+        schema = graph.schema
         if names is Names.TYPES:
-            return typed_inputs(self, graph.schema, graph.num_nodes, times)
-        return untyped_inputs(self, graph.schema, graph.num_nodes[0], times)
-
-
-def untyped_inputs(
-    request: NodeRequest, schema: Schema, num_nodes: int, times: GraphTimes | None = None
-) -> NodeInputs:
-    """Returns the input nodes of a homogeneous graph.
-
-    ``request``: nodes are None for all, a mask or ids.
-
-    Raises:
-        TypeError, ValueError, IndexError: no node ids, or ids outside the graph.
-    """
-    if _names_a_type(request.nodes):
-        raise ValueError(
-            f"input_nodes={request.nodes!r} names a node type, but the graph is homogeneous; give a mask or "
-            f"node ids"
-        )
-    name = schema.node_types[0]
-    part = _type_inputs("input_nodes", name, request.nodes, request.ids, request.times, num_nodes)
-    return _inputs(schema, [part], times, Names.NONE)
-
-
-def typed_inputs(
-    request: NodeRequest, schema: Schema, num_nodes: Sequence[int], times: GraphTimes | None = None
-) -> NodeInputs:
-    """Returns the input nodes of a graph with named node types.
-
-    ``request``: nodes are "type", ("type", None | mask | ids), or a dict of such by type; ids and
-    times of a dict are dicts as well.
-
-    Raises:
-        TypeError, ValueError, IndexError: another form, an unknown type, or ids outside the graph.
-    """
-    if isinstance(request.nodes, Mapping):
-        by_type = dict(request.nodes)
-        ids, input_times = (
-            _by_type(name, given, by_type)
-            for name, given in (("input_id", request.ids), ("input_time", request.times))
-        )
-    else:
-        name, nodes = _type_and_nodes(request.nodes, schema)
-        by_type, ids, input_times = {name: nodes}, {name: request.ids}, {name: request.times}
-    if not by_type:
-        raise ValueError(f"input_nodes names no node type; the graph has {', '.join(schema.node_types)}")
-    parts = []
-    for name, nodes in by_type.items():
-        if name not in schema.node_types:
+            given = self._by_type(schema)
+        elif _names_a_type(self.nodes):
             raise ValueError(
-                f"input_nodes names the node type {name!r}; the graph has {', '.join(schema.node_types)}"
+                f"input_nodes={self.nodes!r} names a node type, but the graph is homogeneous; give a mask or "
+                f"node ids"
             )
-        count = num_nodes[schema.type_number(name)]
-        what = f"input_nodes of type {name!r}"
-        parts.append(_type_inputs(what, name, nodes, ids.get(name), input_times.get(name), count))
-    return _inputs(schema, parts, times, Names.TYPES)
+        else:
+            given = {schema.node_types[0]: self}
+        parts = []
+        for name, one in given.items():
+            if name not in schema.node_types:
+                known = ", ".join(schema.node_types)
+                raise ValueError(f"input_nodes names the node type {name!r}; the graph has {known}")
+            count = graph.num_nodes[schema.type_number(name)]
+            what = f"input_nodes of type {name!r}" if names is Names.TYPES else "input_nodes"
+            parts.append(_type_inputs(what, name, one.nodes, one.ids, one.times, count))
+        inputs = NodeInputs(schema, parts, None, names)
+        return inputs if times is None else inputs.with_times(times)
 
-
-def _inputs(
-    schema: Schema, parts: Sequence[TypeInputs], times: GraphTimes | None, names: Names
-) -> NodeInputs:
-    inputs = NodeInputs(schema, parts, None, names)
-    return inputs if times is None else inputs.with_times(times)
+    def _by_type(self, schema: Schema) -> dict[str, NodeRequest]:
+        """Returns what was given as "type", ("type", None | mask | ids), or a dict of such."""
+        if not isinstance(self.nodes, Mapping):
+            name, nodes = _type_and_nodes(self.nodes, schema)
+            return {name: NodeRequest(nodes, self.ids, self.times)}
+        if not self.nodes:
+            raise ValueError(f"input_nodes names no node type; the graph has {', '.join(schema.node_types)}")
+        ids = _by_type("input_id", self.ids, self.nodes)
+        times = _by_type("input_time", self.times, self.nodes)
+        return {
+            name: NodeRequest(nodes, ids.get(name), times.get(name)) for name, nodes in self.nodes.items()
+        }
 
 
 def _names_a_type(nodes: Any) -> bool:

@@ -55,15 +55,7 @@ from pyg_batchgnn.types import Group
 
 
 class DeviceRows:
-    """Places the tables of a ``Data``, and reads the distinct rows of fetch groups once.
-
-    It stands in the place of a fetcher: the blocks that it makes lie on the device.
-
-    Args:
-        native: True if minibatches are handed out themselves, with all of their attributes.
-        plan, inputs: how minibatches are made, to tell which rows are likely.
-        batch_size: that of the loader, if it has one.
-    """
+    """Places the tables of a ``Data``, and reads the distinct rows of fetch groups once."""
 
     def __init__(
         self,
@@ -243,13 +235,7 @@ class DeviceGatherer(Gatherer):
 def why_not_on_device(
     source: Source, fetcher: Fetcher | None, form: PygForm, hook: Any, native: bool
 ) -> str | None:
-    """Returns why batches cannot be put together on a device, or None if they can.
-
-    Args:
-        fetcher: what reads tables from files, if anything does.
-        hook: the user's ``transform_sampler_output``, or None.
-        native: True if minibatches are handed out themselves.
-    """
+    """Returns why batches cannot be put together on a device, or None if they can."""
     if not isinstance(source, DataSource):
         return "attributes come from a feature store"
     if fetcher is not None:

@@ -28,19 +28,7 @@ Wanted = Mapping[Group, Mapping[str, Any]]
 
 
 class MappedTables:
-    """The user's tables in mapped files.
-
-    The smallest are held in memory, as many as fit a share of the budget. The others are read from
-    their files by direct I/O.
-
-    Args:
-        wanted: the attributes that batches carry.
-        budget: the bytes that the loader may take.
-
-    Attributes:
-        rows: reads the tables that are not held; None if all are.
-        held_bytes: the bytes of the tables that are held.
-    """
+    """The user's tables in mapped files."""
 
     def __init__(self, wanted: Wanted, budget: int) -> None:
         found = [
@@ -168,14 +156,7 @@ Others: TypeAlias = Callable[[SampledMinibatch], Mapping[Group, AttributeRows]]
 
 
 class DiskFetcher:
-    """Reads the rows of tables in files when a macrobatch is prepared.
-
-    Args:
-        tables: the user's tables in mapped files.
-        rows: reads those of them that are not held.
-        beside: the tables in memory whose rows are to lie beside those of files.
-        others: the attributes of other groups.
-    """
+    """Reads the rows of tables in files when a macrobatch is prepared."""
 
     def __init__(
         self, tables: MappedTables, rows: DiskRows, num_nodes: Sequence[int], beside: Beside, others: Others
@@ -225,17 +206,7 @@ class Continuation:
 
 
 class LookAhead:
-    """Tells the rows of the units to come, which are sampled once more for it.
-
-    Args:
-        tables: the user's tables in mapped files.
-        rows: reads those of them that are not held.
-
-    Attributes:
-        budget: the bytes that the loader may take, less those of tables that it holds.
-        forecast: what an epoch is predicted to read, a `DiskForecast`, once sizes are chosen.
-        continuation: how the next epoch is told, if it follows this one.
-    """
+    """Tells the rows of the units to come, which are sampled once more for it."""
 
     def __init__(self, tables: MappedTables, rows: DiskRows, num_nodes: Sequence[int]) -> None:
         self.rows, self._tables, self._num_nodes = rows, tables, num_nodes
@@ -248,11 +219,6 @@ class LookAhead:
         """The bytes that the list of an epoch's accesses may take in memory."""
         return int(self.budget * _STRING)
 
-    def begin(self, seed: int, units: int | None) -> AccessString:
-        """Begins a list of accesses. ``seed``: of the samples. ``units``: the fetch groups that are
-        going to be added; None: it follows another list without a stop."""
-        return self.rows.begin(self.string_bytes, seed, units)
-
     def add(self, string: AccessString, group: FetchGroup) -> None:
         """Adds the nodes of a fetch group, whose minibatches have no attributes yet."""
         ids = {}
@@ -260,7 +226,7 @@ class LookAhead:
             if name in self.rows.tables:
                 nodes = [one.nodes[number].node for one in group.minibatches]
                 ids[name] = ops.list_unique_nodes(nodes, self._num_nodes[number])
-        self.rows.tell(string, unit_of(group), ids)
+        string.append(unit_of(group), ids)
 
     def check(self) -> None:
         """Raises ValueError if a table was written to since it was looked at."""

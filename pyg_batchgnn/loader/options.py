@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
@@ -15,7 +15,7 @@ from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.ops import number_of_bytes
-from pyg_batchgnn.sample import Direction, LinkRules, NeighborChoice, as_integer
+from pyg_batchgnn.sample import Direction, NeighborChoice, as_integer
 from pyg_batchgnn.store import AttributeGroups, TypedGraph
 
 if TYPE_CHECKING:
@@ -61,30 +61,13 @@ class Features(enum.Enum):
 
 @dataclass(frozen=True)
 class Reading:
-    """The attributes of native batches that a user chose, checked."""
+    """The attributes of native batches that a user chose."""
 
     features: Features = Features.AUTO  # where the attributes lie
     attributes: tuple[str, ...] | None = None  # their names; None stands for all
 
-    @classmethod
-    def parse(cls, features: Any, attributes: Sequence[str] | None) -> Reading:
-        if features not in [choice.value for choice in Features]:
-            choices = ", ".join(repr(choice.value) for choice in Features)
-            raise ValueError(f"features must be one of {choices}, got {features!r}")
-        if attributes is None:
-            return cls(Features(features))
-        if isinstance(attributes, str) or not isinstance(attributes, Sequence):
-            raise TypeError(f'attributes must be a list of names like ["x", "y"], got {attributes!r}')
-        if wrong := [name for name in attributes if not isinstance(name, str)]:
-            raise TypeError(f"attributes must be names, got {wrong[0]!r}")
-        return cls(Features(features), tuple(attributes))
-
     def chosen(self, names: Iterable[str]) -> list[str]:
-        """Returns the wanted ones among ``names``.
-
-        Raises:
-            ValueError: an attribute that is wanted is not among them.
-        """
+        """Returns the wanted ones among ``names``."""
         known = list(names)
         if self.attributes is None:
             return known
@@ -111,233 +94,181 @@ class Export(enum.Enum):
     NATIVE = "native"  # pyg_batchgnn.Minibatch, attributes in place or in the fetch group's block
 
 
+def _number(unit: str, least: int) -> Any:
+    """A field for a number or None. ``unit``: "bytes" takes a text, too."""
+    return field(default=None, metadata={"unit": unit, "least": least})
+
+
 @dataclass(frozen=True)
 class LoaderOptions:
-    """The arguments that a loader adds to PyG's, checked once.
+    """The arguments that a loader adds to PyG's, checked. Over ranks all must give the same, but
+    for those in `_OWN`."""
 
-    Raises:
-        TypeError, ValueError: an argument is wrong, or two contradict each other.
-    """
-
-    #: macrobatch_size, fetch_size: B and F, "auto", or "all" of an epoch and of a macrobatch
-    macrobatch_size: Size = "auto"
-    fetch_size: Size = "auto"
-    memory_budget: int | None = None  # bytes; None means a share of the memory that is free at construction
-    prefetch: int = 0  # macrobatches that are prepared ahead
-    lookahead: int | None = None  # macrobatches whose rows in files are known ahead; None for the epoch
-    threads: int | None = None  # at most this many threads work; torch's number if None
-    export: Export = Export.PYG  # the form of the batches
-    #: which attributes native batches carry, and where those lie
-    reading: Reading = field(default_factory=Reading)
-    feature_cache: int | None = None  # bytes for rows of other hosts; None for no cache
-    aggregation_cache: AggregationCache | None = None  # aggregates that stand for the last hop, or None
-    embedding: Embedding | None = None  # tables of learned rows, or None
-    history: HistoricalCaches | None = None  # caches from which rows of halo nodes come, or None
-    device: torch.device | None = None  # where batches are handed out; None for where they are made
-    feature_placement: str = "auto"  # where the tables for a device lie, by the name of the choice
-    device_cache: int | None = None  # bytes of the device for rows that lie on the host; None for no cache
-    pinned_memory: int | None = None  # bytes that may be locked for a device; None means a share
+    macrobatch_size: Size = "auto"  # B; "all" of an epoch
+    fetch_size: Size = "auto"  # F; "all" of a macrobatch
+    memory_budget: int | None = _number("bytes", 1)  # None: a share of what is free at construction
+    prefetch: int = field(default=0, metadata={"unit": "macrobatches", "least": 0})
+    lookahead: int | None = _number("macrobatches", 1)
+    threads: int | None = _number("threads", 1)
+    export: Export = Export.PYG
+    features: Features = Features.AUTO
+    attributes: tuple[str, ...] | None = None
+    feature_cache: int | None = _number("bytes", 0)
+    aggregation_cache: AggregationCache | None = None
+    embedding: Embedding | None = None
+    history: HistoricalCaches | None = None
+    device: torch.device | None = None
+    feature_placement: str = "auto"
+    device_cache: int | None = _number("bytes", 0)
+    pinned_memory: int | None = _number("bytes", 0)
 
     @classmethod
-    def of(
-        cls,
-        *,
-        macrobatch_size: Any,
-        fetch_size: Any,
-        memory_budget: Any,
-        prefetch: Any,
-        lookahead: Any = None,
-        threads: Any,
-        export: Any,
-        features: Any,
-        attributes: Any,
-        feature_cache: Any = None,
-        aggregation_cache: AggregationCache | None = None,
-        embedding: Embedding | None = None,
-        history: HistoricalCaches | None = None,
-        device: Any = None,
-        feature_placement: Any = "auto",
-        device_cache: Any = None,
-        pinned_memory: Any = None,
-    ) -> LoaderOptions:
-        """Makes the options from a loader's arguments, which have the same names. Bytes may be a
-        text. ``export``, ``features`` and ``attributes`` are names."""
-        return cls(
-            _plain(macrobatch_size),
-            _plain(fetch_size),
-            _plain(number_of_bytes(memory_budget)),
-            _plain(prefetch),
-            _plain(lookahead),
-            _plain(threads),
-            _export(export),
-            Reading.parse(features, attributes),
-            _plain(number_of_bytes(feature_cache)),
-            aggregation_cache,
-            embedding,
-            history,
-            _device(device),
-            feature_placement,
-            _plain(number_of_bytes(device_cache)),
-            _plain(number_of_bytes(pinned_memory)),
-        )
+    def of(cls, **given: Any) -> LoaderOptions:
+        """Takes the fields as users give them: names, texts, and integers of NumPy or torch."""
+        return cls(**given)
 
     def __post_init__(self) -> None:
-        _check_size("macrobatch_size", self.macrobatch_size)
-        _check_size("fetch_size", self.fetch_size)
-        b, f = self.macrobatch_size, self.fetch_size
-        if isinstance(b, int) and isinstance(f, int) and f > b:
-            raise ValueError(
-                f"fetch_size ({f}) must not exceed macrobatch_size ({b}): "
-                f"attributes are fetched for minibatches that have been sampled"
-            )
-        if self.memory_budget is not None:
-            _check_number("memory_budget", self.memory_budget, 1, "bytes")
-        if self.feature_cache is not None:
-            _check_number("feature_cache", self.feature_cache, 0, "bytes")
-        if self.aggregation_cache is not None and self.export is Export.PYG:
-            raise ValueError(
-                "an aggregation cache is for export='native': PyG's layers aggregate what was sampled, and "
-                "do not know of aggregates made beforehand; use native layers, or no cache"
-            )
-        _check_number("prefetch", self.prefetch, 0, "macrobatches")
-        if self.lookahead is not None:
-            _check_number("lookahead", self.lookahead, 1, "macrobatches")
-        if self.threads is not None:
-            _check_number("threads", self.threads, 1, "threads")
-        for name, value in (("device_cache", self.device_cache), ("pinned_memory", self.pinned_memory)):
-            if value is not None:
-                _check_number(name, value, 0, "bytes")
-        self._refuse_beside_device()
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        for one in fields(self):
+            value = found[one.name]
+            value = number_of_bytes(value) if one.metadata.get("unit") == "bytes" else value
+            number = as_integer(value)
+            found[one.name] = value if number is None else number
+            if one.metadata and not (value is None is one.default):
+                _check_number(one.name, found[one.name], **one.metadata)
+        for name, kind in (("export", Export), ("features", Features)):
+            found[name] = _choice(name, found[name], [member.value for member in kind], kind)
+        _choice("feature_placement", self.feature_placement, PLACEMENTS)
+        found["attributes"] = _names(self.attributes)
+        for name in ("macrobatch_size", "fetch_size"):
+            _check_size(name, found[name])
+        if self.device is not None:
+            from pyg_batchgnn.device import checked_device
 
-    def _refuse_beside_device(self) -> None:
-        """Raises ValueError for arguments that contradict ``device``, or that need it."""
-        if self.feature_placement not in PLACEMENTS:
-            choices = ", ".join(map(repr, PLACEMENTS))
-            raise ValueError(f"feature_placement must be one of {choices}, got {self.feature_placement!r}")
-        given = {
-            f"feature_placement={self.feature_placement!r}": self.feature_placement,
-            f"device_cache={self.device_cache}": self.device_cache,
-            f"pinned_memory={self.pinned_memory}": self.pinned_memory,
+            found["device"] = checked_device(self.device)
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+        _raise_first(self._conflicts())
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(self.features, self.attributes)
+
+    def agreed(self) -> dict[str, Any]:
+        """Returns what ranks must give alike, as JSON can hold it."""
+        cache = self.aggregation_cache
+        return {
+            **{one.name: getattr(self, one.name) for one in fields(self) if one.name not in _OWN},
+            "export": self.export.value,
+            "device": self.device is not None,
+            "aggregation_cache": None if cache is None else cache.kind.value,
+            "history": None if self.history is None else repr(self.history.settings),
         }
+
+    def _conflicts(self) -> Iterator[tuple[Any, str]]:
+        b, f = self.macrobatch_size, self.fetch_size
+        is_larger = isinstance(b, int) and isinstance(f, int) and f > b
+        yield (
+            is_larger,
+            f"fetch_size ({f}) must not exceed macrobatch_size ({b}): what is fetched was sampled",
+        )
+        is_for_pyg = self.aggregation_cache is not None and self.export is Export.PYG
+        yield (
+            is_for_pyg,
+            "an aggregation cache is for export='native': PyG's layers do not know of aggregates",
+        )
         if self.device is None:
-            for argument, value in given.items():
-                if value not in (None, "auto"):
-                    raise ValueError(f"{argument} is for batches on a device; say which, as in device='cuda'")
+            for name in ("feature_placement", "device_cache", "pinned_memory"):
+                value = getattr(self, name)
+                text = f"{name}={value!r} is for batches on a device; say which, as in device='cuda'"
+                yield value not in (None, "auto"), text
             return
-        if self.embedding is not None:
-            raise ValueError(
-                f"embedding holds its tables in the computer's own memory, and its steps compute there; it "
-                f"does not go with device={str(self.device)!r}: leave one of them out"
-            )
-        if self.history is not None:
-            raise ValueError(
-                f"history is read by native layers on the CPU; it does not go with "
-                f"device={str(self.device)!r}: leave one of them out"
-            )
-        if self.reading.features is Features.IN_PLACE:
-            raise ValueError(
-                f"features='in_place' hands out tables in the computer's own memory; with "
-                f"device={str(self.device)!r} feature_placement says where they lie"
-            )
-        if self.device_cache and self.feature_placement == "device":
-            raise ValueError(
-                "device_cache holds rows of tables on the host, but feature_placement='device' puts all "
-                "tables on the device; leave one of them out"
-            )
+        device = f"device={str(self.device)!r}: leave one of them out"
+        yield self.embedding is not None, f"embedding computes on the CPU; it does not go with {device}"
+        yield self.history is not None, f"history is read on the CPU; it does not go with {device}"
+        is_in_place = self.features is Features.IN_PLACE
+        yield (
+            is_in_place,
+            "features='in_place' is for no device: feature_placement says where tables lie; leave it out",
+        )
+        is_all_there = self.device_cache and self.feature_placement == "device"
+        yield is_all_there, "device_cache is not for feature_placement='device': leave one of them out"
 
 
-def _plain(value: Any) -> Any:
-    """Returns a number of NumPy or torch as Python's integer, and anything else as it is."""
-    number = as_integer(value)
-    return value if number is None else number
+#: Options that each rank may set for itself.
+_OWN = {"memory_budget", "lookahead", "threads", "features", "embedding", "feature_placement"}
+_OWN |= {"device_cache", "pinned_memory"}
 
 
-def _export(export: str) -> Export:
-    try:
-        return Export(export)
-    except ValueError:
-        choices = ", ".join(repr(choice.value) for choice in Export)
-        raise ValueError(f"export must be one of {choices}, got {export!r}") from None
-
-
-def _device(device: Any) -> torch.device | None:
-    if device is None:
-        return None
-    from pyg_batchgnn.device import checked_device
-
-    return checked_device(device)
-
-
-def refuse_what_does_not_go_together(
+def check_together(
     options: LoaderOptions,
     choice: NeighborChoice,
     direction: Direction,
     kwargs: dict[str, Any],
     transform_sampler_output: Any,
+    exclude_seed_edges: Any = False,
 ) -> None:
-    """Raises ValueError for arguments that contradict each other."""
-    if options.prefetch and kwargs.get("num_workers", 0) > 0:
-        raise ValueError(
-            f"prefetch={options.prefetch} is for the loader's own thread; with "
-            f"num_workers={kwargs['num_workers']} use prefetch_factor instead"
+    """Raises ValueError for arguments that contradict each other. ``kwargs``: of DataLoader."""
+    if workers := kwargs.get("num_workers", 0):
+        _raise_first(
+            [
+                (options.prefetch, f"prefetch={options.prefetch} is for threads; use prefetch_factor"),
+                (
+                    options.device is not None,
+                    f"device={str(options.device)!r} needs no worker processes; leave out",
+                ),
+                (
+                    options.features is Features.IN_PLACE,
+                    "features='in_place' works in this process; leave out",
+                ),
+            ],
+            f" num_workers={workers}",
         )
-    if options.device is not None and kwargs.get("num_workers", 0) > 0:
-        raise ValueError(
-            f"device={str(options.device)!r} needs no worker processes, which cannot share a device's "
-            f"memory: threads sample and copy beside training; leave num_workers={kwargs['num_workers']} out"
-        )
-    if "batch_size" in kwargs and kwargs["batch_size"] is None and kwargs.get("batch_sampler") is None:
+    if kwargs.get("batch_size", 1) is None and kwargs.get("batch_sampler") is None:
         raise ValueError("batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1")
-    if options.export is Export.NATIVE and transform_sampler_output is not None:
-        raise ValueError(
-            "transform_sampler_output takes PyG's SamplerOutput, which export='native' does not make; "
-            "use transform"
-        )
-    if options.export is Export.NATIVE and choice.subgraph is SubgraphType.bidirectional:
-        raise ValueError(
-            "subgraph_type='bidirectional' is for export='pyg': native minibatches have the edges that were "
-            "picked, without their reverses; use 'directional' or 'induced'"
-        )
-    if options.export is Export.NATIVE and direction is Direction.BACKWARD:
-        raise ValueError(
-            "sample_direction='backward' is for export='pyg': native layers aggregate over the edges into a "
-            "node; use a sampler that works forward"
-        )
+    if options.export is Export.NATIVE:
+        only_pyg = {
+            "transform_sampler_output": transform_sampler_output is not None,
+            "subgraph_type='bidirectional'": choice.subgraph is SubgraphType.bidirectional,
+            "sample_direction='backward'": direction is Direction.BACKWARD,
+        }
+        text = "is for export='pyg', not 'native', whose edges are as they were sampled; leave it out"
+        _raise_first([(one, f"{name} {text}") for name, one in only_pyg.items()])
+    elif options.reading != Reading():
+        raise ValueError("features and attributes are for export='native'; PyG batches carry every attribute")
     if options.aggregation_cache is not None:
-        _refuse_beside_aggregates(choice)
-    if options.export is Export.PYG and options.reading != Reading():
-        raise ValueError(
-            "features and attributes are for export='native'; PyG batches carry a copy of every attribute"
-        )
-    if options.reading.features is Features.IN_PLACE and kwargs.get("num_workers", 0) > 0:
-        raise ValueError(
-            f"features='in_place' works in this process; with num_workers={kwargs['num_workers']} "
-            f"use features='auto' or threads instead of workers"
-        )
+        given = {
+            f"time_attr={choice.time_attr!r}": choice.time_attr is not None,
+            f"weight_attr={choice.weight_attr!r}": choice.weight_attr is not None,
+            "disjoint=True": choice.disjoint,
+            f"subgraph_type={choice.subgraph.value!r}": choice.subgraph is not SubgraphType.directional,
+            f"exclude_seed_edges={exclude_seed_edges!r}": exclude_seed_edges,
+        }
+        text = "an aggregation cache holds aggregates over all neighbours of a node; it does not go with "
+        _raise_first([(one, f"{text}{name}: leave one of them out") for name, one in given.items()])
 
 
-def _refuse_beside_aggregates(choice: NeighborChoice) -> None:
-    """Raises ValueError for rules under which a node's neighbours are not all of its in-edges."""
-    given = {
-        f"time_attr={choice.time_attr!r}": choice.time_attr is not None,
-        f"weight_attr={choice.weight_attr!r}": choice.weight_attr is not None,
-        "disjoint=True": choice.disjoint,
-        f"subgraph_type={choice.subgraph.value!r}": choice.subgraph is not SubgraphType.directional,
-    }
-    for argument, is_given in given.items():
+def _raise_first(conflicts: Iterable[tuple[Any, str]], end: str = "") -> None:
+    for is_given, text in conflicts:
         if is_given:
-            raise ValueError(
-                f"an aggregation cache holds aggregates over all neighbours of a node, the same for every "
-                f"seed; it does not go with {argument}: leave one of them out"
-            )
+            raise ValueError(text + end)
 
 
-def refuse_exclusion_beside_aggregates(options: LoaderOptions, rules: LinkRules) -> None:
-    if options.aggregation_cache is not None and rules.exclude_seed_edges:
-        raise ValueError(
-            f"an aggregation cache holds aggregates over all neighbours of a node, the ends of links too; it "
-            f"does not go with exclude_seed_edges={rules.exclude_seed_edges!r}: leave one of them out"
-        )
+def _choice(name: str, given: Any, choices: Sequence[str], kind: Callable[[str], Any] = str) -> Any:
+    given = given.value if isinstance(given, enum.Enum) else given
+    if given not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {given!r}")
+    return kind(given)
+
+
+def _names(attributes: Any) -> tuple[str, ...] | None:
+    if attributes is None:
+        return None
+    if isinstance(attributes, str) or not isinstance(attributes, Sequence):
+        raise TypeError(f'attributes must be a list of names like ["x", "y"], got {attributes!r}')
+    if wrong := [name for name in attributes if not isinstance(name, str)]:
+        raise TypeError(f"attributes must be names, got {wrong[0]!r}")
+    return tuple(attributes)
 
 
 def _check_size(name: str, size: Any) -> None:
@@ -347,7 +278,7 @@ def _check_size(name: str, size: Any) -> None:
         raise ValueError(f'{name} must be a positive number of minibatches, "all" or "auto", got {size!r}')
 
 
-def _check_number(name: str, value: Any, least: int, unit: str) -> None:
+def _check_number(name: str, value: Any, unit: str, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an integer number of {unit}, got {value!r}")
     if value < least:

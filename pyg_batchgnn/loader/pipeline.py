@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,16 +25,15 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import MeasureCost
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
-from pyg_batchgnn.loader.link_negatives import LinkPlace
-from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT, StepInputs
+from pyg_batchgnn.loader.link_negatives import Inputs
+from pyg_batchgnn.loader.node_inputs import StepInputs
 from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned
 from pyg_batchgnn.loader.position import Remainder, order_of
-from pyg_batchgnn.loader.prefetch import World, drain
+from pyg_batchgnn.loader.prefetch import drain
 from pyg_batchgnn.loader.schedule import SeedSchedule, SeedStep, StepShape, WorkItem
 from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, disk_counts, edge_counts, sampling_counters
 from pyg_batchgnn.sample import (
     Direction,
-    LinkRules,
     MacrobatchSampler,
     MacrobatchSeeds,
     Minibatch,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.embed import Embedding, Step
     from pyg_batchgnn.fetch import AccessString
     from pyg_batchgnn.history import HistoricalCaches
-    from pyg_batchgnn.loader.device_stage import DeviceStage
     from pyg_batchgnn.loader.on_disk import Continuation, LookAhead
     from pyg_batchgnn.store import DistGraphStore
 
@@ -69,15 +67,8 @@ def immediately(work: Callable[[], T]) -> T:
 
 
 class Pipeline:
-    """Makes batches: samples, fetches and exports macrobatches.
-
-    Over ranks this is collective: every rank makes the same macrobatches, each its own share.
-
-    Args:
-        inputs: what the loader's positions stand for, by original id.
-        fetcher: fetches attributes for groups of minibatches; None if the exporter reads them.
-        num_nodes: the number of nodes of each type, above all ids that the sampler returns.
-    """
+    """Makes batches: samples, fetches and exports macrobatches. Over ranks this is collective:
+    every rank makes the same macrobatches, each its own share."""
 
     def __init__(
         self,
@@ -124,14 +115,7 @@ class Pipeline:
         following: Callable[[], Iterator[WorkItem]] | None,
         is_last: bool = False,
     ) -> Iterator[WorkItem]:
-        """Tells the rows that macrobatches need before the first of them is made.
-
-        Args:
-            horizon: how many macrobatches are told at a time; None stands for all.
-            following: makes the macrobatches of the next epoch; None if they are not known, or if
-                these are not the whole of an epoch.
-            is_last: True if the next epoch is not going to be made.
-        """
+        """Tells the rows that macrobatches need before the first of them is made."""
         look = self.look_ahead
         if look is None:
             yield from items
@@ -141,11 +125,9 @@ class Pipeline:
             first = window[0].epoch, window[0].number, 0
             is_whole = following is not None and horizon is None
             if not (is_whole and look.rows.goes_on(first, self.sampler.seed)):
-                try:
-                    look.rows.look_ahead(self._told(look, window, fetch_size), is_whole and not is_last)
-                except BaseException:
-                    look.rows.forget()
-                    raise
+                string = look.rows.begin(look.string_bytes, self.sampler.seed)
+                self._tell(look, string, window, fetch_size)
+                look.rows.look_ahead(string, goes_on=is_whole and not is_last)
             look.continuation = None
             if following is not None and is_whole and not is_last:
                 look.continuation = self._continuation(look, window, following(), fetch_size)
@@ -157,18 +139,13 @@ class Pipeline:
         """Prepares to tell the next epoch, ``following``, while ``window`` is trained."""
         from pyg_batchgnn.loader.on_disk import Continuation
 
-        string = look.begin(self.sampler.seed, units=None)
+        string = look.rows.begin(look.string_bytes, self.sampler.seed, follows=True)
         turn = max(0, len(window) - 1 - look.reach(-(-len(window[0].steps) // fetch_size)))
 
         def tell(count: int | None) -> None:
             self._tell(look, string, itertools.islice(following, count), fetch_size)
 
         return Continuation(window[0].epoch, turn, -(-len(window) // max(1, turn)), string, tell)
-
-    def _told(self, look: LookAhead, items: Sequence[WorkItem], fetch_size: int) -> AccessString:
-        string = look.begin(self.sampler.seed, sum(-(-len(item.steps) // fetch_size) for item in items))
-        self._tell(look, string, items, fetch_size)
-        return string
 
     def _tell(
         self, look: LookAhead, string: AccessString, items: Iterable[WorkItem], fetch_size: int
@@ -201,13 +178,8 @@ class Pipeline:
         ]
 
     def batches(self, item: WorkItem, fetch_size: int, now: Now = immediately) -> Iterator[Any]:
-        """Makes the batches of a macrobatch, before the user's transform.
-
-        A fetch group is fetched when its first batch is asked for. Attributes that the exporter
-        reads are read when their batch is asked for.
-
-        ``now``: does the sampling and the fetching, which are collective over ranks.
-        """
+        """Makes the batches of a macrobatch, before the user's transform. ``now``: does the
+        sampling and the fetching, which are collective over ranks."""
         sampled = now(functools.partial(self.sample, item))
         if self.embedding is None:
             return self.finished(item, sampled, fetch_size, now)
@@ -366,68 +338,6 @@ class Composition:
     def calls(self) -> Pipeline:
         """Makes the batches of ``loader(index)``."""
         return self.any_pipeline or self.pipeline
-
-
-class Setup(Protocol):
-    """Composes a loader of a graph that is held whole, or of one partitioned over ranks."""
-
-    @property
-    def world(self) -> World: ...
-
-    @property
-    def stage(self) -> DeviceStage | None:
-        """The way to the device of the batches; None if they stay where they are made."""
-
-    @property
-    def choice(self) -> NeighborChoice: ...
-
-    @property
-    def plan(self) -> MinibatchPlan:
-        """The plan that the user asked for, with its last hop where aggregates stand for it."""
-
-    @property
-    def direction(self) -> Direction: ...
-
-    @property
-    def node_sampler(self) -> Any:
-        """The sampler that PyG's own code finds; None if no process samples alone."""
-
-    @property
-    def link_rules(self) -> LinkRules:
-        """The rules of the user's sampler by which links are sampled."""
-
-    @property
-    def link_place(self) -> LinkPlace:
-        """The place of the graph whose links are visited."""
-
-    def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments of DataLoader that are used here.
-
-        Raises:
-            ValueError: an argument that is not possible here.
-        """
-
-    def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
-        """Checks and keeps what the loader's minibatches begin with."""
-
-    def compose(self, loader: NodeLoader) -> Composition:
-        """Makes the parts of a loader whose arguments PyG's constructor has stored."""
-
-    def graph(self, data: Any) -> Any:
-        """Returns the graph with its features ``x`` as `AllNodes` takes them."""
-
-    def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
-        """Lets the pipeline read attributes from another object, ``loader.data``. Raises
-        AttributeError if the loader can only read what it was made with."""
-
-
-def stage_of(options: LoaderOptions) -> DeviceStage | None:
-    """Returns the last stage of a loader whose batches arrive on a device; else None."""
-    if options.device is None:
-        return None
-    from pyg_batchgnn.loader.device_stage import DeviceStage
-
-    return DeviceStage(options)
 
 
 def step_shape(loader: NodeLoader) -> StepShape:

@@ -84,12 +84,6 @@ class Position:
             "settings": settings,
         }
 
-    @staticmethod
-    def check(state: Any, settings: dict[str, Any]) -> None:
-        """Raises ValueError unless ``state`` is of a loader with these settings. The message names
-        what differs."""
-        _check(state, settings)
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Lets the next run go on where the checked ``state`` was saved. After the last minibatch
         that is the next epoch."""
@@ -101,18 +95,21 @@ class Position:
             self._next = Run(epoch, skip=batches, drawn=drawn)
 
 
-def _check(state: Any, settings: dict[str, Any]) -> None:
-    """Checks a state. What decides the minibatches that are left must be the same."""
+def check_state(state: Any, settings: dict[str, Any]) -> None:
+    """Raises ValueError unless ``state`` is of a loader with these settings. The message names what
+    differs."""
     found = state.get("version") if isinstance(state, dict) else type(state).__name__
     if not _is_count(found) or found != VERSION:
         raise ValueError(f"not a state of this loader: version {VERSION} expected, found {found!r}")
-    missing = {"seed", "epoch", "batches", "num_batches", "drawn", "generators", "settings"} - state.keys()
-    if missing:
+    if missing := _ENTRIES.keys() - state.keys():
         raise ValueError(f"the loader's state lacks {sorted(missing)}: it was truncated or altered")
-    _check_place(state)
-    _check_generators(state)
-    if not isinstance(state["settings"], dict):
-        raise _altered(f"settings must be a dict, found {state['settings']!r}")
+    for name, (fits, kind) in _ENTRIES.items():
+        if not fits(state[name]):
+            shown = repr(state[name])[:100]
+            raise ValueError(f"the loader's state was altered: {name} must be {kind}, found {shown}")
+    batches, of = state["batches"], state["num_batches"]
+    if of is not None and batches > of:
+        raise ValueError(f"the loader's state was altered: {batches} minibatches of {of} were handed out")
     for key in {**settings, **state["settings"]}:  # either may have what the other lacks
         saved, value = state["settings"].get(key), settings.get(key)
         if saved != value:
@@ -122,34 +119,33 @@ def _check(state: Any, settings: dict[str, Any]) -> None:
             )
 
 
-def _check_place(state: dict[str, Any]) -> None:
-    if isinstance(state["seed"], bool) or not isinstance(state["seed"], int):
-        raise _altered(f"seed must be an integer, found {state['seed']!r}")
-    for key in ("epoch", "batches", "num_batches"):
-        if not _is_count(state[key]) and (key != "num_batches" or state[key] is not None):
-            raise _altered(f"{key} must be a whole number, 0 or more, found {state[key]!r}")
-    batches, of = state["batches"], state["num_batches"]
-    if of is not None and batches > of:
-        raise _altered(f"it says that {batches} minibatches of {of} were handed out")
-
-
-def _check_generators(state: dict[str, Any]) -> None:
-    if not is_list_of_states(state["generators"]):
-        raise _altered("generators must hold states of generators")
-    drawn = state["drawn"]
-    if drawn is None:
-        return
-    states = drawn.get("states") if isinstance(drawn, dict) else None
-    if not states or not is_list_of_states(states) or not isinstance(drawn.get("digest"), str):
-        raise _altered("drawn must hold states of generators and a digest")
-
-
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _altered(fact: str) -> ValueError:
-    return ValueError(f"the loader's state was altered: {fact}")
+def _is_drawn(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("digest"), str):
+        return False
+    return bool(value.get("states")) and _is_list_of_states(value["states"])
+
+
+def _is_list_of_states(states: Any) -> bool:
+    return isinstance(states, list) and all(
+        isinstance(text, str) and len(text) % 2 == 0 and set(text) <= set("0123456789abcdef")
+        for text in states
+    )
+
+
+#: What a state must hold, and in which words.
+_ENTRIES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "seed": (lambda value: isinstance(value, int) and not isinstance(value, bool), "an integer"),
+    "epoch": (_is_count, "a whole number, 0 or more"),
+    "batches": (_is_count, "a whole number, 0 or more"),
+    "num_batches": (lambda value: value is None or _is_count(value), "a whole number, 0 or more"),
+    "generators": (_is_list_of_states, "states of generators"),
+    "drawn": (lambda value: value is None or _is_drawn(value), "states of generators and a digest"),
+    "settings": (lambda value: isinstance(value, dict), "a dict"),
+}
 
 
 # Order ############################################################################################
@@ -247,7 +243,13 @@ def check_states(loader: Any, states: list[str]) -> None:
             f"{len(generators)}; make the loader with the same generator, sampler and batch_sampler to resume"
         )
     for state in states:
-        _check_state(state)
+        try:
+            torch.Generator().set_state(_from_text(state))
+        except (RuntimeError, ValueError) as error:
+            size = len(state) // 2
+            raise ValueError(
+                f"the loader's state was altered: {size} bytes of a generator: {error}"
+            ) from error
 
 
 def set_generators(loader: Any, states: list[str]) -> None:
@@ -277,23 +279,6 @@ def _generators(loader: Any) -> list[torch.Generator]:
     owners = (loader, loader.sampler, loader.batch_sampler, inner)
     held = (getattr(owner, "generator", None) for owner in owners)
     return list({id(one): one for one in held if isinstance(one, torch.Generator)}.values())
-
-
-def is_list_of_states(states: Any) -> bool:
-    """Returns whether a value is a list of texts as `generator_states` returns them."""
-    return isinstance(states, list) and all(
-        isinstance(text, str) and len(text) % 2 == 0 and set(text) <= set("0123456789abcdef")
-        for text in states
-    )
-
-
-def _check_state(state: str) -> None:
-    try:
-        torch.Generator().set_state(_from_text(state))
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(
-            f"the loader's state was altered: {len(state) // 2} bytes of a generator: {error}"
-        ) from error
 
 
 def _to_text(state: Tensor) -> str:

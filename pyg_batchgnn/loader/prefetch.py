@@ -1,14 +1,16 @@
-"""Preparing macrobatches ahead, beside what the user does with the current one."""
+"""Threads that prepare macrobatches and batches ahead of their user."""
 
 from __future__ import annotations
 
 import atexit
 import functools
+import itertools
+import queue
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
 
@@ -16,6 +18,10 @@ from pyg_batchgnn.comm import SerialExecutor
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+#: Tells whether the user still wants items.
+IsWanted: TypeAlias = Callable[[], bool]
+#: Seconds after which a thread that waits looks whether anybody still wants its work.
+_LOOK = 0.2
 
 
 class Executor(Protocol):
@@ -28,46 +34,57 @@ class Executor(Protocol):
         """Lets what has started run to its end, and waits for that if told to."""
 
 
-class ThreadExecutor:
-    """A thread of its own. Closing it drops work that has not begun."""
+class _Worker(SerialExecutor):
+    """The thread of an executor. Work that has not begun is dropped once it is closed."""
 
-    def __init__(self) -> None:
-        self._thread = SerialExecutor("macrobatch")
-        self._closed = False
-        _OPEN.add(self)
+    closed = False
 
-    def start(self, work: Callable[[], T]) -> Callable[[], T]:
-        return self._thread.start(functools.partial(self._work, work)).wait
+    def end(self, seconds: float | None) -> None:
+        self.closed = True
+        self.stop(seconds)
 
-    def close(self, wait: bool) -> None:
-        self._closed = True
-        self._thread.stop(None if wait else 0.0)
-
-    def _work(self, work: Callable[[], T]) -> T:
-        if self._closed:
+    def work(self, work: Callable[[], T]) -> T:
+        if self.closed:
+            del work  # or the error's traceback would keep it alive
             raise RuntimeError("the iterator was closed: nobody waits for this")
         return work()
 
 
-#: Executors that are in use. Their threads must end before the interpreter does.
-_OPEN: weakref.WeakSet[ThreadExecutor] = weakref.WeakSet()
+#: Threads that are in use. They must end before the interpreter does.
+_OPEN: weakref.WeakSet[_Worker] = weakref.WeakSet()
+
+
+class ThreadExecutor:
+    """A thread of its own. It ends when its user closes the executor, or is gone: a Ctrl-C may come
+    before the user has said so."""
+
+    def __init__(self, name: str = "macrobatch") -> None:
+        self._thread = thread = _Worker(name)
+        self.is_wanted: IsWanted = lambda: not thread.closed
+        _OPEN.add(thread)
+        weakref.finalize(self, thread.end, 0.0).atexit = False
+
+    def start(self, work: Callable[[], T]) -> Callable[[], T]:
+        return self._thread.start(functools.partial(self._thread.work, work)).wait
+
+    def close(self, wait: bool, last: Callable[[], None] | None = None) -> None:
+        """Ends the thread. ``last``: what it does at its end."""
+        self._thread.closed = True
+        if last is not None:
+            self._thread.start(last)
+        self._thread.stop(None if wait else 0.0)
 
 
 @atexit.register
 def _close_all() -> None:
-    for executor in list(_OPEN):
-        executor.close(wait=True)
+    for thread in list(_OPEN):
+        thread.end(None)
 
 
 def prefetch(
     executor: Executor, make: Callable[[Item], list[T]], items: Iterator[Item], depth: int
 ) -> Iterator[T]:
-    """Yields what ``make`` returns for all items, one by one, ``depth`` items ahead.
-
-    How many pieces of work were started depends only on how many results were asked for. Closing
-    the iterator waits for what has started, unless another thread than the consumer's closes it:
-    the garbage collector may find a dropped iterator on the very thread that works for it.
-    """
+    """Yields what ``make`` returns for all items, one by one, ``depth`` items ahead."""
     pending: deque[Callable[[], list[T]]] = deque()
     consumer = threading.current_thread()
     try:
@@ -81,6 +98,51 @@ def prefetch(
             yield from drain(pending.popleft()())
     finally:
         executor.close(wait=threading.current_thread() is consumer)
+
+
+def beside(
+    make: Callable[[IsWanted], Iterator[T]], depth: int, name: str = "macrobatch"
+) -> Generator[T, None, None]:
+    """Yields what an iterator yields, which is made on a thread at most ``depth`` items ahead."""
+    executor, pending = ThreadExecutor(name), deque[Callable[[], list[T]]]()
+    consumer, is_wanted, wants_grad = threading.current_thread(), executor.is_wanted, torch.is_grad_enabled()
+    source: list[Iterator[T]] = []
+
+    def following() -> list[T]:
+        with torch.set_grad_enabled(wants_grad):
+            if not source:
+                source.append(make(is_wanted))
+            return list(itertools.islice(source[0], 1))
+
+    def end() -> None:
+        for one in source:
+            if hasattr(one, "close"):
+                one.close()
+        source.clear()
+
+    try:
+        while True:
+            while len(pending) <= depth:
+                pending.append(executor.start(following))
+            made = pending.popleft()()
+            if not made:
+                return
+            yield made.pop()  # the consumer alone holds a batch
+    finally:
+        pending.clear()
+        executor.close(threading.current_thread() is consumer, end)
+
+
+def waiting(asked: queue.SimpleQueue[T | None], is_wanted: IsWanted) -> Iterator[T]:
+    """Yields what is put into a queue, until that is None or nobody wants it any more."""
+    while is_wanted():
+        try:
+            found = asked.get(timeout=_LOOK)
+        except queue.Empty:
+            continue
+        if found is None:
+            return
+        yield found
 
 
 def drain(made: list[T]) -> Iterator[T]:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeGuard
 
 import torch
 from torch_geometric.loader import NodeLoader
@@ -15,7 +15,8 @@ from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
 from pyg_batchgnn.history import HaloSampler, OwnRowFetcher
 from pyg_batchgnn.loader.budget import AttributeCost
 from pyg_batchgnn.loader.export import BlockExporter, Exporter, NativeExporter
-from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT, NodeInputs, NodeRequest
+from pyg_batchgnn.loader.link_negatives import InputRequest, Inputs, InputsT
+from pyg_batchgnn.loader.node_inputs import NodeInputs, NodeRequest
 from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest
 from pyg_batchgnn.loader.pipeline import (
     Composition,
@@ -24,7 +25,6 @@ from pyg_batchgnn.loader.pipeline import (
     as_they_are,
     rules_of,
     shape_of,
-    stage_of,
     step_shape,
 )
 from pyg_batchgnn.loader.rank_inputs import (
@@ -69,6 +69,9 @@ from pyg_batchgnn.store import (
 )
 from pyg_batchgnn.types import NODES, Group
 
+if TYPE_CHECKING:
+    from pyg_batchgnn.loader.device_stage import DeviceStage
+
 
 class RankSetup:
     """Composes the loader of one rank. All methods are collective."""
@@ -85,8 +88,11 @@ class RankSetup:
         given = {"is_sorted": self.choice.sortedness is Sortedness.PROMISED, **self._rules()}
         self.world.agree(lambda: {"schedule": self._schedule_name.value, **given})
         self._request, self._options = request, options
-        self.stage = stage_of(options)
-        if self.stage is not None:
+        self.stage: DeviceStage | None = None
+        if options.device is not None:
+            from pyg_batchgnn.loader.device_stage import DeviceStage
+
+            self.stage = DeviceStage(options)
             self.stage.refuse_choices("the graph lies over ranks")
         self._sampling = RankSampling.of(self._features, self._graph, request)
         self.plan = self._sampling.plan
@@ -149,20 +155,13 @@ class RankSetup:
 
     def _arguments(self) -> dict[str, Any]:
         """Returns what must be the same on every rank, beside the shape of an epoch."""
-        options, fields = self._options, self._features.fields
-        cache = options.aggregation_cache
         return {
+            **self._options.agreed(),
             "seed": self._request.seed,
-            "macrobatch_size": options.macrobatch_size,
-            "fetch_size": options.fetch_size,
-            "prefetch": options.prefetch,
-            "device": options.device is not None,
-            "export": options.export.value,
-            "attributes": options.reading.attributes,
-            "attributes of the stores": [[str(group), *sorted(named)] for group, named in fields.items()],
-            "feature_cache": options.feature_cache,
             "hybrid": self._graph.topology is not None,
-            "aggregation cache": None if cache is None else cache.kind.value,
+            "attributes of the stores": [
+                [str(group), *sorted(named)] for group, named in self._features.fields.items()
+            ],
         }
 
     # Parts #######################################################################################
@@ -307,9 +306,6 @@ class HistoricalSetup(RankSetup):
 
     def compose(self, loader: NodeLoader) -> Composition:
         return dataclasses.replace(super().compose(loader), follower=self._history)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {**super()._arguments(), "history": repr(self._history.settings)}
 
     def _fetcher(self) -> OwnRowFetcher:
         names = self._attributes()[NODES]

@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import enum
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -75,53 +76,43 @@ class StepShape:
         return whole if self.remainder is Remainder.DROP else -(-count // self.batch_size)
 
 
-class SeedSchedule(Protocol):
-    """The steps of an epoch."""
+class SeedSchedule(ABC):
+    """The steps of an epoch, here over ``count`` seeds of the loader's input."""
 
-    stride: int  # the minibatches of the epoch that a step takes
+    stride = 1  # the minibatches of the epoch that a step takes
 
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    @abstractmethod
     def length(self, skip: int = 0) -> int | None:
         """Returns the number of steps after ``skip`` minibatches, or None if it cannot be known."""
 
-    def end(self, skip: int) -> int | None:
+    def end(self, skip: int) -> int | None:  # noqa: ARG002
         """Returns how many minibatches of the epoch are done after its last step."""
+        return self.length()
 
+    @abstractmethod
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:
         """Returns the steps of a run, and notes in it what repeating them takes."""
 
     def num_candidates(self) -> int:
         """Returns the number of seeds that this rank's minibatches are made of."""
-
-    def candidates(self, which: Tensor) -> Tensor:
-        """Returns the positions in the loader's input of some of these seeds."""
-
-    def settings(self) -> dict[str, Any]:
-        """Returns what decides, with the order, which minibatches there are; JSON can hold it."""
-
-
-class AllSeeds:
-    """Schedules over all seeds of the loader's input."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def num_candidates(self) -> int:
         return self._count
 
     def candidates(self, which: Tensor) -> Tensor:
+        """Returns the positions in the loader's input of some of these seeds."""
         return which
 
     def settings(self) -> dict[str, Any]:
+        """Returns what decides, with the order, which minibatches there are, as JSON."""
         return {"schedule": "global"}
 
 
-class GlobalSchedule(AllSeeds):
+class GlobalSchedule(SeedSchedule):
     """Makes the same minibatches for any number of ranks: rank g mod R trains minibatch g, counted
-    from the first minibatch that is left. With `Remainder.DROP` the last minibatch is left out
-    if it is smaller, and then the last step if it has fewer than R minibatches.
-
-    ``count``: the number of seed nodes in the loader's input.
-    """
+    from the first minibatch that is left. With `Remainder.DROP` the last minibatch is left out if
+    it is smaller, and then the last step if it has fewer than R minibatches."""
 
     def __init__(self, count: int, rank: int, size: int, shape: StepShape) -> None:
         super().__init__(count)
@@ -152,21 +143,9 @@ class GlobalSchedule(AllSeeds):
 # Local schedule ###################################################################################
 
 
-class LocalSchedule:
+class LocalSchedule(SeedSchedule):
     """The minibatches of each rank's own list of seed nodes (BatchGNN, DistDGL, FastSample).
-
-    The lists have the seed nodes that a rank owns, or equally many on every rank.
-
-    Ranks with fewer minibatches than the rank with the most cut their nodes into as many, whose
-    sizes differ by at most one.
-
-    Args:
-        own: [S_r] positions of this rank's seed nodes in the loader's input, in its order.
-        counts: S_r of every rank.
-        lists: what decides, with the number of ranks, which list each rank has; JSON can hold it.
-    """
-
-    stride = 1
+    ``own``: [S_r] positions of this rank's seed nodes in the loader's input, in its order."""
 
     def __init__(
         self,
@@ -176,15 +155,13 @@ class LocalSchedule:
         shape: StepShape,
         lists: Mapping[str, Any] | None = None,
     ) -> None:
+        super().__init__(own.numel())
         self.own, self._counts, self._rank, self._shape = own, list(counts), rank, shape
         self._lists = dict(lists or {})
         self._steps = max(map(shape.batches, self._counts), default=0)
 
     def length(self, skip: int = 0) -> int:
         return max(self._steps - skip, 0)
-
-    def end(self, skip: int) -> int:  # noqa: ARG002
-        return self._steps
 
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:
         # In a world of one rank the order is that of one process.
@@ -196,9 +173,6 @@ class LocalSchedule:
         parts = order[: sum(mine)].split(mine) if mine else ()
         seeds = [sum(step) for step in zip(*sizes, strict=True)]
         return map(SeedStep, parts[run.skip :], seeds[run.skip :])
-
-    def num_candidates(self) -> int:
-        return self.own.numel()
 
     def candidates(self, which: Tensor) -> Tensor:
         return self.own[which]
@@ -232,11 +206,9 @@ class DrawnOrder:
         return cls(loader.sampler, loader.batch_sampler, loader.batch_size, loader.generator)
 
 
-class DrawnSchedule(AllSeeds):
+class DrawnSchedule(SeedSchedule):
     """Makes the minibatches that a loader's own batch sampler draws, in one process. A whole epoch
     is drawn at once. So neither training nor the macrobatch size can change what is drawn."""
-
-    stride = 1
 
     def __init__(self, order: DrawnOrder, count: int) -> None:
         super().__init__(count)
@@ -245,9 +217,6 @@ class DrawnSchedule(AllSeeds):
     def length(self, skip: int = 0) -> int | None:
         sampler = self._order.batch_sampler
         return max(len(sampler) - skip, 0) if isinstance(sampler, Sized) else None
-
-    def end(self, skip: int) -> int | None:  # noqa: ARG002
-        return self.length()
 
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:  # noqa: ARG002
         """Draws the steps of an epoch, and skips what was handed out before. Raises ValueError if

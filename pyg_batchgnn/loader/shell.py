@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,13 +25,14 @@ from pyg_batchgnn.loader.budget import (
     probe_of,
 )
 from pyg_batchgnn.loader.options import Export, LoaderOptions, worker_arguments
-from pyg_batchgnn.loader.pipeline import Composition, EmbeddingSteps, Setup
+from pyg_batchgnn.loader.pipeline import Composition, EmbeddingSteps
 from pyg_batchgnn.loader.position import (
     KeyedShuffleSampler,
     Order,
     Position,
     Run,
     as_positions,
+    check_state,
     check_states,
     generator_states,
     order_of,
@@ -47,7 +47,9 @@ from pyg_batchgnn.sample import PygOutput, SampledMinibatch, as_integer
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
     from pyg_batchgnn.loader.disk_sizes import DiskForecast, DiskProbe
+    from pyg_batchgnn.loader.local_setup import LocalSetup
     from pyg_batchgnn.loader.on_disk import LookAhead
+    from pyg_batchgnn.loader.rank_setup import RankSetup
     from pyg_batchgnn.loader.workers import WorkerPool
 
 
@@ -104,7 +106,7 @@ class Resumable:
         Raises:
             ValueError: the state is of another loader; the message names the setting that differs.
         """
-        self._position.check(state, self._settings())
+        check_state(state, self._settings())
         if state["drawn"] is not None:  # the first state is that of torch's default generator
             check_states(self, state["drawn"]["states"][1:])
         set_generators(self, state["generators"])
@@ -147,7 +149,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             raise ValueError(f"epochs must be an integer of at least 1, or None, got {epochs!r}")
         self._epochs = epochs
 
-    def _compose(self, setup: Setup) -> None:
+    def _compose(self, setup: LocalSetup | RankSetup) -> None:
         # PyG hands its own method over as an attribute, a reference cycle that keeps a dropped
         # loader's graph until the garbage collector runs. The method of the class serves as well.
         del self.__dict__["collate_fn"]
@@ -333,8 +335,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def disk_forecast(self, samples: int = 128) -> DiskForecast | None:
         """Predicts what an epoch reads from files at the loader's sizes; in one process.
 
-        Files are read for some seconds, to measure what their disk keeps up beside what the first
-        pass over them runs beside: looking ahead, and memory that is used for the first time.
+        The largest file is read for a second, to measure its disk.
 
         Args:
             samples: minibatches that are sampled for it. More are slower and more exact.
@@ -343,22 +344,16 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             None if all attributes are in memory.
 
         Raises:
-            OSError: reading failed, which is done to measure the disk.
+            OSError: reading failed.
         """
-        from pyg_batchgnn.loader.disk_sizes import forecast_again
-
         assert self.sizes  # which decide whether anything is read
         look = self._parts.pipeline.look_ahead
         if look is None or look.forecast is None:
             return None
-        probe = _disk_probe(self._parts, look, _probe(self._parts, self, World(), samples))
-        num_batches, depth = self._parts.schedule.length(), self._prefetch_depth()
-        found = forecast_again(look.forecast, probe, num_batches, depth)
-        with ThreadPoolExecutor(1) as beside:
-            pace = beside.submit(look.rows.measure_pace, found.fresh)
-            while not pace.done():
-                _probe(self._parts, self, World(), PROBES)
-        return found.at_pace(*pace.result())
+        known = look.forecast
+        probe = _disk_probe(self._parts, self, self._prefetch_depth(), look, samples)
+        found = (probe and probe.forecast(known.sizes, known.resident_bytes)) or known
+        return replace(found, bytes_per_second=look.rows.bytes_per_second())
 
     def all_nodes(
         self,
@@ -423,28 +418,26 @@ def _sizes_on_disk(
     options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, look: LookAhead
 ) -> Sizes:
     """Chooses B, F and the memory of rows together."""
-    from pyg_batchgnn.fetch import Window
     from pyg_batchgnn.loader import disk_sizes
 
-    sampled = _probe(parts, loader, World(), disk_sizes.PROBES)
-    if not sampled:
+    probe = _disk_probe(parts, loader, depth, look, disk_sizes.PROBES)
+    if probe is None:
         return Sizes(1, 1)
-    on_disk = _disk_probe(parts, look, sampled)
     budget = look.budget - 2 * look.string_bytes  # of an epoch and the next
-    forecast = disk_sizes.choose_disk_sizes(options, on_disk, parts.schedule.length(), depth, budget)
-    groups = -(-forecast.sizes.macrobatch // forecast.sizes.fetch)
-    window = Window(depth.macrobatches, groups)
-    # A forecast takes minibatches for equal ones. Those of an order that is not random need not be.
-    likely = forecast.period if order_of(loader) is Order.KEYED else None
-    look.rows.set_capacity(forecast.resident_bytes, window, likely=likely)
-    look.forecast = forecast
+    look.forecast = forecast = disk_sizes.choose_disk_sizes(options, probe, budget)
+    look.rows.set_capacity(forecast.resident_bytes, probe.window(forecast.sizes))
     return forecast.sizes
 
 
-def _disk_probe(parts: Composition, look: LookAhead, sampled: list[SampledMinibatch]) -> DiskProbe:
+def _disk_probe(
+    parts: Composition, loader: NodeLoader, depth: PrefetchDepth, look: LookAhead, samples: int
+) -> DiskProbe | None:
     from pyg_batchgnn.loader.disk_sizes import DiskProbe
 
-    return DiskProbe.of(_loader_probe(parts, sampled), look.rows, sampled)
+    sampled = _probe(parts, loader, World(), samples)
+    if not sampled:
+        return None
+    return DiskProbe.of(_loader_probe(parts, sampled), look.rows, sampled, parts.schedule.length(), depth)
 
 
 def _loader_probe(parts: Composition, sampled: list[SampledMinibatch]) -> LoaderProbe:

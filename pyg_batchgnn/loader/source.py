@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ from pyg_batchgnn.loader.filter import (
     Gatherer,
     filter_data,
     filter_hetero_data,
-    filter_hetero_store,
     filter_store,
     read_store,
 )
@@ -57,24 +56,6 @@ class Tables:
     nodes: Mapping[Group, Mapping[str, Tensor]]  # those of nodes, one row per node of the graph
     #: those of edges, one row per edge of the graph; None if they are to be copied
     edges: Mapping[Group, Mapping[str, Tensor]] | None
-
-
-class Source(Protocol):
-    """Reads attributes from the user's object when a batch is made."""
-
-    def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Any:
-        """Makes a PyG batch with every attribute of the sample's nodes and edges."""
-
-    def gatherer(self, minibatch: SampledMinibatch | None) -> Gatherer:
-        """Returns what selects the rows of a batch. ``minibatch``: what it is made of."""
-
-    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
-        """Copies the wanted attributes of the given nodes and edges, by group and name."""
-
-    def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
-        """Returns the wanted attributes of all nodes and edges where they lie; None if they must be
-        copied. The object stays the same as long as the attributes do. Raises ValueError if the
-        user asked for tables in place, which cannot be."""
 
 
 class SourceFetcher:
@@ -167,23 +148,7 @@ def _joined(fetched: Fetched, edges: _EdgeRows) -> Fetched:
 
 
 class DataSource:
-    """The attributes of a ``Data`` or a ``HeteroData``.
-
-    Args:
-        reading: which attributes native batches carry, and where they lie.
-        aggregates: more tables of native batches, by group of nodes, one row per node.
-        layouts: the layouts that attributes may have.
-        carries_lists: True if lists go into batches; else they are left out.
-        budget: the bytes that the loader may take, for tables in mapped files; None leaves those
-            to the system's page cache.
-
-    Attributes:
-        mapped: the tables in mapped files; None if there are none, or the system reads them.
-
-    Raises:
-        TypeError: an attribute is a list, or an array of objects or texts.
-        ValueError: an attribute has another layout.
-    """
+    """The attributes of a ``Data`` or a ``HeteroData``."""
 
     def __init__(
         self,
@@ -359,7 +324,10 @@ class DataSource:
                 )
 
     def _store_of(self, group: Group) -> Any:
-        return self.data._store if isinstance(self.data, Data) else _stores(self.data, group)[group.name]
+        if isinstance(self.data, Data):
+            return self.data._store
+        stores: Any = self.data._node_store_dict if group.is_node else self.data._edge_store_dict
+        return stores[group.name]  # PyG is slow to look one up by name
 
     def _refuse_other_layouts(self, layouts: Sequence[torch.layout]) -> None:
         self._look()
@@ -435,23 +403,11 @@ def _mapped_tables(wanted: Mapping[Group, Mapping[str, Any]], budget: int) -> Ma
     return MappedTables.of(wanted, budget)
 
 
-def _stores(data: HeteroData, group: Group) -> Mapping[Any, Any]:
-    """Returns the stores of all types or relations by name, since PyG is slow to look one up."""
-    stores: Mapping[Any, Any] = data._node_store_dict if group.is_node else data._edge_store_dict
-    return stores
-
-
 # Feature stores ###################################################################################
 
 
 class StoreSource:
-    """The attributes of a feature store.
-
-    Args:
-        reading: which attributes native batches carry, and where they lie.
-        aggregates: more tables of native batches, by group of nodes, one row per node.
-        custom_cls: the class of PyG batches; ``Data`` or ``HeteroData`` if None.
-    """
+    """The attributes of a feature store."""
 
     def __init__(
         self,
@@ -466,8 +422,6 @@ class StoreSource:
         self.custom_cls = custom_cls
 
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
-        if isinstance(out, HeteroSamplerOutput):
-            return filter_hetero_store(self.store, self._groups, out, gather, self.custom_cls)
         return filter_store(self.store, self._groups, out, gather, self.custom_cls)
 
     def gatherer(self, minibatch: SampledMinibatch | None) -> Gatherer:  # noqa: ARG002
@@ -487,6 +441,9 @@ class StoreSource:
         attrs = self.store.get_all_tensor_attrs()
         self.reading.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
 
+
+#: Reads attributes from the user's object when a batch is made.
+Source: TypeAlias = DataSource | StoreSource
 
 # Aggregate tables #################################################################################
 

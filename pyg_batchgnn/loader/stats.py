@@ -131,13 +131,7 @@ def edge_counts(counters: ReadCounters) -> LoaderCounters:
 def sampling_counters(
     minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int], begin: float, late_negatives: int
 ) -> LoaderCounters:
-    """Returns the counts of a macrobatch that was sampled.
-
-    Args:
-        num_nodes: the number of nodes of each type, above all their ids.
-        begin: when sampling began, by `time.perf_counter`. It ends when distinct nodes are counted.
-        late_negatives: how many negatives of links are later than their link.
-    """
+    """Returns the counts of a macrobatch that was sampled."""
     return LoaderCounters(
         minibatches=len(minibatches),
         nodes=sum(minibatch.num_nodes for minibatch in minibatches),
@@ -160,29 +154,20 @@ def count_distinct(minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """The memory that a loader holds for its device now, in bytes, and peaks.
+    """The memory that a loader holds for its device now, in bytes, and peaks."""
 
-    Attributes:
-        pinned_bytes: page-locked memory of the host, for copies.
-        pinned_peak: the most that it was.
-        registered_bytes: the user's tables in page-locked memory, which the device reads itself.
-        process_locked: page-locked memory of all loaders of this process, each table once.
-        pageable_copies: how many copies came from memory that is not page-locked.
-        table_bytes: tables in the device's memory.
-        cache_bytes: rows in the device's cache, and the places of nodes in it.
-        block_peak: the largest block of a fetch group's distinct rows; there are two at a time.
-        batches_peak: the most that batches took that were on the device and not handed out yet, of
-            which there are four at most. Blocks and tables that they share are not counted.
-    """
-
-    pinned_bytes: int = 0
-    pinned_peak: int = 0
+    pinned_bytes: int = 0  # page-locked memory of the host, for copies
+    pinned_peak: int = 0  # the most that it was
+    # the user's tables in page-locked memory, which the device reads itself
     registered_bytes: int = 0
-    process_locked: int = 0
-    pageable_copies: int = 0
-    table_bytes: int = 0
-    cache_bytes: int = 0
+    process_locked: int = 0  # page-locked memory of all loaders of this process, each table once
+    pageable_copies: int = 0  # how many copies came from memory that is not page-locked
+    table_bytes: int = 0  # tables in the device's memory
+    cache_bytes: int = 0  # rows in the device's cache, and the places of nodes in it
+    # the largest block of a fetch group's distinct rows; there are two at a time
     block_peak: int = 0
+    # the most that batches took that were on the device and not handed out yet, of which there are
+    # four at most. Blocks and tables that they share are not counted
     batches_peak: int = 0
 
 

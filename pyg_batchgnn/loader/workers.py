@@ -90,12 +90,7 @@ class MakeBatches:
 
 
 class WorkerPool:
-    """The worker processes of a loader. With ``persistent_workers`` they outlive an epoch.
-
-    Attributes:
-        interrupted: True once a Ctrl-C came while the pool was in use. What the workers sent may
-            then be lost, so that another epoch needs another pool.
-    """
+    """The worker processes of a loader. With ``persistent_workers`` they outlive an epoch."""
 
     def __init__(
         self,
@@ -170,11 +165,7 @@ class WorkerPool:
 
 def _remove_memory_of_killed(workers: Iterable[BaseProcess], begun: float) -> None:
     """Removes the names in shared memory of killed workers. torch gives a name to memory that a
-    worker sends, and takes it away at once; a worker may be killed in between.
-
-    Another container may have the same /dev/shm and a process of the same number, whose names
-    stay: those that are older than the workers, and those of memory in use.
-    """
+    worker sends, and takes it away at once; a worker may be killed in between."""
     for worker in workers:
         if (worker.exitcode or 0) < 0:
             for name in Path("/dev/shm").glob(f"torch_{worker.pid}_*"):
@@ -199,11 +190,7 @@ def _is_unused(path: Path) -> bool:
 
 def _lost_worker(error: Exception, made: Iterator[Any]) -> str:
     """Returns what happened, if an error says that a worker was gone while it handed a batch over;
-    empty if a worker raised the error itself.
-
-    torch notices a worker that is gone while it waits. It does not where a worker is killed between
-    the message and the memory that the message speaks of.
-    """
+    empty if a worker raised the error itself."""
     if not isinstance(error, (ConnectionError, EOFError)) or "in DataLoader worker process" in str(error):
         return ""
     workers = getattr(made, "_workers", [])

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from benchmark import disk, levels
 from benchmark.disk import jobs as disk_jobs
@@ -22,7 +21,7 @@ from benchmark.support.cli import read_json
 from benchmark.support.graphs import GraphFolder, dataset_folder
 from benchmark.support.machine import describe
 from pyg_batchgnn.data import PapersSpec, generate_papers_folder
-from pyg_batchgnn.disk import DiskReader, DiskTable
+from pyg_batchgnn.disk import DiskTable
 from pyg_batchgnn.ops import bfloat16_level, set_bfloat16_level
 from tests.support.two_hosts import missing_for_two_hosts
 
@@ -162,22 +161,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return generate_papers_folder(PapersSpec(nodes=NODES), tmp_path_factory.mktemp("disk") / "papers")
 
 
-def test_reads_are_noted_with_the_least_time_of_all_gaps(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(DiskReader, "read", DiskReader.read)  # is put back
-    noted = disk_jobs.note_reads()
-    data, _ = disk_jobs.graph(str(folder))
-    reader = DiskReader(disk_jobs.table_of(data.x))
-    row, out = torch.arange(0, NODES, 7), torch.empty(NODES, data.x.size(1), dtype=data.x.dtype)
-    reader.read(row, out)
-    least = min(plan.seconds for plan in reader.rates.plans(reader._rows, row, reader._file.rule))
-    (found,) = disk_jobs.with_rates_after(noted)
-    assert found["rows"] == len(row) and found["least_before"] == found["least_after"] == least
-    assert torch.equal(out[: len(row)].view(torch.int16), data.x[row].view(torch.int16))
-    reader.close()
-
-
 def test_distinct_pages_are_those_of_the_rows(folder: Path) -> None:
     """Three minibatches that together have all training nodes, against pages counted byte by
     byte."""
@@ -194,7 +177,6 @@ def test_parts_are_measured_and_shown_together(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parts are stored call by call. Here their jobs run in this process, to save time."""
-    monkeypatch.setattr(DiskReader, "read", DiskReader.read)  # is put back
     monkeypatch.setattr(measure, "in_process", lambda *told, **_: disk_jobs.run(dict(told[2])))
     where = ["--folder", str(folder), "--tenth", str(folder), "--results", str(tmp_path)]
     small = ["--few-steps", "1", "--units", "1", "--memory-budget", "8", "--epochs", "4"]

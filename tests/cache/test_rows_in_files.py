@@ -26,10 +26,11 @@ from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, to_hetero, use_products
 from tests.support.mapped_data import mapped
 from tests.support.programs import run_text
 from tests.support.reference_aggregates import KINDS
+from tests.support.tiers import in_all
 
 NODES, EDGES, COLUMNS = 600, 4000, 24
-#: Far less than the features, 57,600 bytes: dozens of pieces.
-BUDGET = 20_000
+#: Less than the features, 57,600 bytes: dozens of pieces.
+BUDGET = 40_000
 
 
 def resident(table: Tensor) -> int:
@@ -117,7 +118,7 @@ def rows_of(model: torch.nn.Module, data: Data | HeteroData, **options: Any) -> 
     return inference(model, loader, **options)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["sage", "gat", "gin", *in_all(*sorted({*MODELS} - {"sage", "gat", "gin"}))])
 def test_rows_from_files_have_the_bits_of_rows_in_memory(name: str, tmp_path: Path, reads: list[int]) -> None:
     torch.manual_seed(1)
     model, data = MODELS[name](), graph()
@@ -132,7 +133,7 @@ def test_rows_from_files_have_the_bits_of_rows_in_memory(name: str, tmp_path: Pa
     assert [one.name for one in tmp_path.iterdir()] == ["x.npy"]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, *in_all(torch.float16)])
 def test_narrow_features_and_rows(dtype: torch.dtype, tmp_path: Path, reads: list[int]) -> None:
     torch.manual_seed(1)
     model, data = SAGE(COLUMNS, 64, 2, 40), graph(dtype)
@@ -155,7 +156,7 @@ def typed() -> HeteroData:
     return data
 
 
-@pytest.mark.parametrize("kind", ["typed", "inputs", "accelerated"])
+@pytest.mark.parametrize("kind", ["inputs", *in_all("typed", "accelerated")])
 def test_several_types(kind: str, tmp_path: Path, reads: list[int]) -> None:
     torch.manual_seed(2)
     data, options = typed(), {}

@@ -14,14 +14,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.disk import DiskRates, DiskReader, DiskTable, file
+from pyg_batchgnn.disk import DiskReader, DiskTable, file
 from pyg_batchgnn.disk.file import SourceFile
 from pyg_batchgnn.ops import ReadRows
 from tests.support.limits import exit_code_of_child, join_all
 from tests.support.mapped_data import empty_page_cache, resident
 
 ROWS, WIDTH = 5000, 33
-RATES = DiskRates((4096, 1 << 18), (1e-5, 1e-4))
 
 
 def a_table(folder: Path, dtype: torch.dtype = torch.float32, rows: int = ROWS) -> tuple[DiskTable, Tensor]:
@@ -44,14 +43,14 @@ def values() -> Tensor:
 
 
 def test_rows_and_counts(table: DiskTable) -> None:
-    reader = DiskReader(table, RATES)
+    reader = DiskReader(table)
     row, place = torch.arange(3, ROWS, 47), torch.arange(107).flip(0)
     out = torch.zeros(110, WIDTH)
     counted = reader.read(row, out, place)
     assert torch.equal(out[:107].flip(0), values()[row]) and not out[107:].any()
-    plan = reader.plan(row)
     assert (counted.rows, counted.useful) == (107, 107 * WIDTH * 4)
-    assert (counted.bytes, counted.operations) == (plan.bytes, plan.operations)
+    assert (counted.bytes, counted.operations) == reader.predict(row)
+    assert reader.bytes_per_second() > 0
     again = reader.read(row, torch.empty_like(out), gap=0)
     assert again.operations > counted.operations
     counted.add(again)
@@ -63,7 +62,7 @@ def test_rows_and_counts(table: DiskTable) -> None:
 
 
 def test_ranges(table: DiskTable) -> None:
-    reader = DiskReader(table, RATES)
+    reader = DiskReader(table)
     out = torch.zeros(ROWS, WIDTH)
     counted = reader.read_range(10, 4000, out)
     assert torch.equal(out[:4000], values()[10:4010]) and not out[4000:].any()
@@ -85,7 +84,7 @@ def test_types(tmp_path: Path, dtype: torch.dtype) -> None:
 
 
 def test_many_threads_and_a_forked_child(table: DiskTable) -> None:
-    reader, row = DiskReader(table, RATES), torch.arange(0, ROWS, 3)
+    reader, row = DiskReader(table), torch.arange(0, ROWS, 3)
     found = [torch.empty(len(row), WIDTH) for _ in range(4)]
     join = [threading.Thread(target=reader.read, args=(row, out)) for out in found]
     for thread in join:
@@ -102,7 +101,7 @@ def test_many_threads_and_a_forked_child(table: DiskTable) -> None:
 
 def test_other_threads_run_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(bytes(128 << 20))
-    reader = DiskReader(DiskTable(str(tmp_path / "x"), 0, 128 << 10, (1024,), torch.uint8), RATES)
+    reader = DiskReader(DiskTable(str(tmp_path / "x"), 0, 128 << 10, (1024,), torch.uint8))
     thread = threading.Thread(
         target=reader.read_range, args=(0, 128 << 10, torch.empty(128 << 10, 1024).byte())
     )
@@ -128,7 +127,7 @@ def test_a_pipe_and_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changes_is_noticed(table: DiskTable) -> None:
-    reader, row, out = DiskReader(table, RATES), torch.arange(ROWS), torch.empty(ROWS, WIDTH)
+    reader, row, out = DiskReader(table), torch.arange(ROWS), torch.empty(ROWS, WIDTH)
     path = Path(table.path)
     content = path.read_bytes()
     os.truncate(path, 70_000)
@@ -137,7 +136,7 @@ def test_a_file_that_changes_is_noticed(table: DiskTable) -> None:
     path.write_bytes(content)
     with pytest.raises(OSError, match=r"cut or written to since it was opened: .*x\.npy"):
         reader.read(row, out)
-    reader = DiskReader(table, RATES)
+    reader = DiskReader(table)
     reader.read(row, out)
     path.rename(path.with_name("other"))
     with pytest.raises(OSError, match=r"removed.*x\.npy"):
@@ -148,7 +147,7 @@ def test_a_file_that_changes_is_noticed(table: DiskTable) -> None:
 
 
 def test_a_file_that_is_cut_while_it_is_read(table: DiskTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = DiskReader(table, RATES)
+    reader = DiskReader(table)
     monkeypatch.setattr(SourceFile, "_check_identity", lambda _: os.truncate(table.path, 70_000))
     with pytest.raises(OSError, match=r"ends before byte 70000; it was cut.*x\.npy") as raised:
         reader.read(torch.arange(ROWS), torch.empty(ROWS, WIDTH))
@@ -156,7 +155,7 @@ def test_a_file_that_is_cut_while_it_is_read(table: DiskTable, monkeypatch: pyte
 
 
 def test_a_disk_that_fails(table: DiskTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = DiskReader(table, RATES)
+    reader = DiskReader(table)
     monkeypatch.setattr(file, "read_rows", lambda *_: ReadRows(512, 1, errno.EIO, False, 8192))
     with pytest.raises(OSError, match=r"Input/output error, at byte 8192 of the file.*x\.npy"):
         reader.read(torch.tensor([9]), torch.empty(1, WIDTH))
@@ -166,7 +165,7 @@ def test_the_page_cache_stays_as_it_is(table: DiskTable) -> None:
     empty_page_cache(table.path)
     if any(resident(table.path)):
         pytest.skip("the file system lies in memory")
-    reader, out = DiskReader(table, RATES), torch.empty(ROWS, WIDTH)
+    reader, out = DiskReader(table), torch.empty(ROWS, WIDTH)
     reader.read(torch.arange(1, ROWS, 5), out, gap=0)
     reader.read_range(0, ROWS, out)
     assert not any(resident(table.path))
@@ -174,7 +173,7 @@ def test_the_page_cache_stays_as_it_is(table: DiskTable) -> None:
 
 def test_pages_of_others_stay(tmp_path: Path) -> None:
     table, _ = a_table(tmp_path)
-    reader = DiskReader(table, RATES)
+    reader = DiskReader(table)
     np.fromfile(table.path, np.uint8)
     before = resident(table.path)
     reader.read_range(0, ROWS, torch.empty(ROWS, WIDTH))
@@ -208,8 +207,8 @@ def test_one_warning_without_direct_reads(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(file, "_warned", set())
     row, out = torch.arange(0, ROWS, 2), torch.empty(ROWS // 2, WIDTH)
     with pytest.warns(UserWarning, match=r"has no direct reads.*slower"):
-        DiskReader(table, RATES).read(row, out)
+        DiskReader(table).read(row, out)
     assert torch.equal(out, wanted[::2])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        DiskReader(table, RATES).read(row, out)
+        DiskReader(table).read(row, out)

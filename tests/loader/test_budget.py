@@ -17,6 +17,7 @@ from pyg_batchgnn.loader.budget import probe_batches
 from pyg_batchgnn.loader.position import Order
 from pyg_batchgnn.loader.prefetch import MAX_AUTO
 from tests.support.loader_cases import make_data, make_loader
+from tests.support.tiers import each
 
 MIB = 1 << 20
 
@@ -71,6 +72,7 @@ def peak_of(loader: Any, prefetch: int) -> int:
     return ops.memory_stats().peak - before
 
 
+@each
 @pytest.mark.parametrize("prefetch", [0, 1])
 @pytest.mark.parametrize("export", EXPORTS)
 @pytest.mark.parametrize("name", GIVEN)

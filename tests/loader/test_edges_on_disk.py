@@ -24,6 +24,7 @@ from pyg_batchgnn.store import typed_graph_from_pyg
 from tests.data.test_edges import by_destination
 from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
 from tests.support.mapped_data import mapped, with_files
+from tests.support.tiers import each
 from tests.support.tiny_datasets import tiny_dataset
 from tests.support.typed_datasets import CASES, typed_dataset
 
@@ -101,6 +102,7 @@ SIZES: list[dict[str, Any]] = [
 ]
 
 
+@each
 @pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: str(sizes["macrobatch_size"]))
 @pytest.mark.parametrize("export", ["pyg", "native"])
 @pytest.mark.parametrize("mode", MODES)
@@ -209,6 +211,7 @@ def folders(tmp_path: Path, dataset: Dataset) -> list[Any]:
     return [listed.to_pyg(), by_target.to_pyg()]
 
 
+@each
 @pytest.mark.parametrize("case", [None, CASES[0]])
 @pytest.mark.parametrize("options", [{}, {"replace": True}, {"disjoint": True}, {"subgraph_type": "induced"}])
 def test_minibatches_are_equal(tmp_path: Path, case: tuple | None, options: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from pyg_batchgnn import (
 )
 from tests.support.hetero_cases import WRITES, make_hetero
 from tests.support.loader_cases import NODES, make_data
+from tests.support.tiers import each
 
 lightning = pytest.importorskip("lightning.pytorch", reason="needs lightning")
 ModelCheckpoint = lightning.callbacks.ModelCheckpoint
@@ -84,6 +85,7 @@ def test_a_trainer_sees_the_batches_of_the_loader() -> None:
     assert module.test_dataloader is None and "num_neighbors" in repr(module)
 
 
+@each
 @pytest.mark.parametrize("reload", [0, 1])
 @pytest.mark.parametrize("steps", [None, 5, 7])
 def test_a_resumed_run_goes_on(steps: int | None, reload: int, tmp_path: Path) -> None:

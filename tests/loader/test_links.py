@@ -19,6 +19,7 @@ from pyg_batchgnn.sample import Links, links_key
 from tests.support.loader_cases import EDGES, NODES, assert_same, equal, make_data
 from tests.support.memory_stores import stores_of
 from tests.support.reference_negatives import ReferenceNegatives, ReferencePool, reference_negative_key
+from tests.support.tiers import each
 
 NAME = HOMOGENEOUS.relations[0]
 LINKS = torch.randint(NODES, (2, 203), generator=torch.Generator().manual_seed(9))
@@ -49,6 +50,7 @@ class Replay(BaseSampler):
         return next(self.samples)
 
 
+@each
 @pytest.mark.parametrize("negatives", NEGATIVES)
 @pytest.mark.parametrize("labels", [None, LABELS, LABELS.float()])
 def test_batches_are_those_that_pyg_makes_of_the_samples(negatives: Any, labels: Tensor | None) -> None:

@@ -7,7 +7,6 @@ import itertools
 import os
 import pickle
 import re
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -20,15 +19,12 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.disk import DiskReader
-from pyg_batchgnn.disk.rates import DiskPace
 from pyg_batchgnn.fetch import LIST_BYTES, DiskRows, Window, disk
 from pyg_batchgnn.fetch.sweep import simulate
-from pyg_batchgnn.loader.budget import Sizes
-from pyg_batchgnn.loader.disk_sizes import DiskForecast
 from pyg_batchgnn.types import NODES as NODE_GROUP
 from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
 from tests.support.mapped_data import mapped, with_files
+from tests.support.tiers import each, in_all
 
 #: Less than any table takes, so that all are read by macrobatch.
 NOTHING = 1
@@ -55,10 +51,10 @@ def rows_of(loader: Any) -> DiskRows:
     return look.rows
 
 
-def with_room(loader: Any, nbytes: int, period: int | None = 2, likely: int | None = None) -> Any:
+def with_room(loader: Any, nbytes: int, period: int | None = 2) -> Any:
     sizes, prefetch = loader.sizes, loader._options.prefetch
     window = Window(prefetch, -(-sizes.macrobatch // sizes.fetch))
-    rows_of(loader).set_capacity(nbytes, window, period, likely)
+    rows_of(loader).set_capacity(nbytes, window, period)
     return loader
 
 
@@ -110,6 +106,7 @@ SIZES: list[dict[str, Any]] = [
 ]
 
 
+@each
 @pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: str(sizes["macrobatch_size"]))
 @pytest.mark.parametrize("export", ["pyg", "native"])
 @pytest.mark.parametrize("mode", MODES)
@@ -125,6 +122,7 @@ def test_batches_are_those_in_memory(mode: str, export: str, sizes: dict[str, An
     assert counts.disk_hits or mode == "plain"
 
 
+@each
 @pytest.mark.parametrize("export", ["pyg", "native"])
 @pytest.mark.parametrize("mode", TYPED)
 def test_typed_batches_are_those_in_memory(mode: str, export: str, tmp_path: Path) -> None:
@@ -207,7 +205,7 @@ def test_worker_processes_read_through_the_system(tmp_path: Path) -> None:
     assert_same(found, make_loader(data))
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 3])
+@pytest.mark.parametrize("prefetch", [1, *in_all(0, 3)])
 def test_batches_that_are_kept_do_not_change(prefetch: int, tmp_path: Path) -> None:
     """Some are kept for a while, all are kept, and views of their rows are kept."""
     data = make_data()
@@ -237,6 +235,7 @@ def units(loader: Any, sizes: dict[str, int]) -> list[torch.Tensor]:
     return [torch.unique(group) for group in groups]
 
 
+@each
 @pytest.mark.parametrize("rows", [0, 250, 280, NODES])
 @pytest.mark.parametrize("period", [1, 3, 7])
 def test_rows_are_read_as_the_sweeps_say(period: int, rows: int, tmp_path: Path) -> None:
@@ -281,9 +280,9 @@ def test_sizes_come_from_the_budget(tmp_path: Path) -> None:
         edge_index=torch.randint(nodes, (2, 100_000), generator=draws),
     )
     sizes, read = [], []
-    for budget in ("3MiB", "6MiB", "12MiB"):
+    for budget in ("3MiB", "12MiB"):
         loader = MacrobatchNeighborLoader(
-            data, [5, 5], batch_size=50, shuffle=True, seed=0, memory_budget=budget, export="native"
+            data, [5, 5], batch_size=100, shuffle=True, seed=0, memory_budget=budget, export="native"
         )
         sizes.append(loader.sizes.macrobatch)
         for _ in loader:  # none is kept
@@ -317,7 +316,7 @@ def test_a_copy_of_a_loader_reads_for_itself(tmp_path: Path) -> None:
     assert torch.equal(found[NODE_GROUP].tables["x"], make_data().x[[3, 5]])
 
 
-@pytest.mark.parametrize("prefetch", [0, 1])
+@pytest.mark.parametrize("prefetch", [1, *in_all(0)])
 def test_epochs_that_follow_each_other_share_sweeps(prefetch: int, tmp_path: Path) -> None:
     data = make_data()
     del data.edge_attr
@@ -361,103 +360,23 @@ def test_other_epochs_than_were_expected(tmp_path: Path) -> None:
     assert_same(loader, expected)
 
 
-def test_a_disk_is_measured_once_for_all_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loader = make_loader(with_files(make_data(), tmp_path), memory_budget=NOTHING, batch_size=8)
-    assert loader.sizes
-    rows, measured = loader._parts.pipeline.look_ahead.rows, []
-    rate = min(one.rates.bytes_per_second for named in rows._readers.values() for one in named.values())
-    pace = DiskPace(rate / 2, 1e9)
-    monkeypatch.setattr(DiskReader, "pace", lambda self, _: measured.append(self.table.nbytes) or pace)
-    assert rows.measure_pace() == pytest.approx((2.0, 1e9))
-    sizes = [one.table.nbytes for named in rows._readers.values() for one in named.values()]
-    assert len(sizes) > 1 and measured == [max(sizes)]
-
-
-def test_a_forecast_by_what_a_disk_keeps_up() -> None:
-    """The first pass is read at that rate; later reads may pause, but not read more on average."""
-    burst = DiskForecast(Sizes(2, 2), 0, bytes=10e9, seconds=4.0, first_bytes=4e9, first_seconds=1.6)
-    slow, fast = burst.at_pace(1.0, 1e9), burst.at_pace(1.0, 1e12)
-    assert burst.at_pace(2.0, 1e12).seconds == pytest.approx(8.0)
-    assert [slow.first_seconds, slow.seconds, slow.least_later_seconds] == pytest.approx([4.0, 6.4, 6.0])
-    assert [fast.first_seconds, fast.seconds, fast.least_later_seconds] == pytest.approx([1.6, 4.0, 2.4])
-
-
-@pytest.mark.parametrize("period", [1, 3, 7, 1000])
-@pytest.mark.parametrize("prefetch", [0, 1])
-def test_a_first_pass_beside_looking_ahead_reads_the_same(prefetch: int, period: int, tmp_path: Path) -> None:
+def test_a_forecast(tmp_path: Path) -> None:
     data = make_data()
-    del data.edge_attr
-    sizes = {"batch_size": 8, "macrobatch_size": 2, "shuffle": True, "prefetch": prefetch}
-    counts = []
-    for beside in (False, True):
-        folder = tmp_path / str(beside)
-        folder.mkdir()
-        loader = make_loader(with_files(data, folder), memory_budget=NOTHING, **sizes)
-        known = {"period": None, "likely": period} if beside else {"period": min(period, 25)}
-        with_room(loader, NODES * (data.x[0].nbytes + LIST_BYTES), **known)
-        expected = make_loader(data, **sizes)
-        for _ in range(3):
-            assert_same(map(copy.copy, loader), expected)
-        counts.append(vars(loader.stats().total))
-    for name in ("disk_rows", "disk_useful", "disk_hits", "minibatches_ahead"):
-        assert counts[0][name] == counts[1][name] > 0, name
-
-
-@pytest.mark.parametrize("rows", [250, 265, 280])
-def test_a_first_pass_for_which_there_is_too_little_room(rows: int, tmp_path: Path) -> None:
-    data = make_data()
-    sizes = {"batch_size": 8, "macrobatch_size": 2, "shuffle": True}
-    loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, **sizes)
-    with_room(loader, rows * (data.x[0].nbytes + LIST_BYTES), period=None, likely=20)
-    assert_same(loader, make_loader(data, **sizes))
-
-
-def test_a_first_pass_that_cannot_read(tmp_path: Path) -> None:
-    data = make_data()
-    loader = make_loader(with_files(data, tmp_path), batch_size=8, memory_budget=NOTHING, shuffle=True)
-    with_room(loader, NODES * (data.x[0].nbytes + LIST_BYTES), period=None, likely=20)
-    file = tmp_path / "x-0.npy"
-    whole, before = file.read_bytes(), file.stat()
-    os.truncate(file, 1000)
-    with pytest.raises(OSError, match=re.escape(str(file))):
-        next(iter(loader))
-    assert not rows_of(loader).nbytes
-    with file.open("r+b") as opened:  # the file that is open
-        opened.write(whole)
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    loader.set_epoch(0)
-    assert_same(loader, make_loader(data, batch_size=8, shuffle=True))
-
-
-def test_rows_that_are_asked_for_during_a_first_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = make_data()
-    loader = make_loader(with_files(data, tmp_path), batch_size=8, memory_budget=NOTHING, shuffle=True)
-    with_room(loader, NODES * (data.x[0].nbytes + LIST_BYTES), period=None, likely=3)
-    rows, plain, may_read = rows_of(loader), DiskReader.read, threading.Event()
-
-    def read(reader: DiskReader, *told: Any) -> Any:
-        if threading.current_thread().name.startswith("first pass"):
-            assert may_read.wait(30)
-        return plain(reader, *told)
-
-    monkeypatch.setattr(DiskReader, "read", read)
-    string = rows.begin(1 << 20, key=0, units=3)
-    for unit in range(3):
-        rows.tell(string, (0, unit, 0), {NODE_GROUP: torch.arange(NODES)})
-    found, _ = rows.read({NODE_GROUP: torch.tensor([3, NODES - 1])})
-    may_read.set()
-    assert torch.equal(found[NODE_GROUP].tables["x"], data.x[[3, NODES - 1]])
-    rows.look_ahead(string, goes_on=False)
-    found, counters = rows.read({NODE_GROUP: torch.arange(NODES)}, (0, 0, 0))
-    assert torch.equal(found[NODE_GROUP].tables["x"][found[NODE_GROUP].place(torch.arange(NODES))], data.x)
-    assert counters.rows == NODES == counters.hits
+    loader = make_loader(with_files(data, tmp_path), memory_budget="6MiB", batch_size=8, shuffle=True)
+    assert loader.disk_forecast() is None  # all is held
+    loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, batch_size=8)
+    with_room(loader, NODES * 100, period=None)
+    found = loader.disk_forecast()
+    assert found.sizes == loader.sizes
+    assert found.seconds == found.bytes / found.bytes_per_second
+    assert found.least_later_seconds == found.seconds - found.first_seconds
 
 
 def test_looking_ahead_that_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_data()
     sizes = {"batch_size": 8, "macrobatch_size": 2, "shuffle": True}
     loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, **sizes)
-    with_room(loader, NODES * (data.x[0].nbytes + LIST_BYTES), period=None, likely=20)
+    with_room(loader, NODES * (data.x[0].nbytes + LIST_BYTES), period=None)
     pipeline = loader._parts.pipeline
     plain, calls = pipeline.sample_uncounted, itertools.count()
 
@@ -469,7 +388,6 @@ def test_looking_ahead_that_is_interrupted(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(pipeline, "sample_uncounted", interrupted)
     with pytest.raises(KeyboardInterrupt):
         next(iter(loader))
-    assert not any(one.name.startswith("first pass") for one in threading.enumerate())
     loader.set_epoch(0)
     assert_same(loader, make_loader(data, **sizes))
 

@@ -18,6 +18,7 @@ from pyg_batchgnn.loader.prefetch import ThreadExecutor, prefetch
 from tests.support.limits import join_all
 from tests.support.loader_cases import assert_same, contents, make_data, make_loader
 from tests.support.memory_stores import stores_of
+from tests.support.tiers import all_only, each
 from tests.support.worker_hooks import mark_output, note_worker, read_note, tag
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -70,6 +71,7 @@ def test_closing_and_dropping_an_iterator(kind: str) -> None:
     assert helpers() == ([], [])
 
 
+@each
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, GeneratorExit])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_exception_in_the_loop(kind: str, error: type[BaseException]) -> None:
@@ -99,6 +101,7 @@ class Failing:
         return batch
 
 
+@each
 @pytest.mark.parametrize("hook", ["transform", "transform_sampler_output"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_exception_in_a_hook(kind: str, hook: str) -> None:
@@ -303,6 +306,7 @@ def test_memory_log(capfd: pytest.CaptureFixture[str]) -> None:
         assert {batch.noted for batch in loader} == {"0"}
 
 
+@all_only
 def test_spawned_workers_with_several_threads(start_method: None) -> None:
     torch.multiprocessing.set_start_method("spawn", force=True)
     torch.set_num_threads(2)

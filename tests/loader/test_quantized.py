@@ -38,7 +38,7 @@ from tests.support.mapped_data import mapped
 from tests.support.quantized_tables import decoded_rows
 from tests.support.rank_epochs import assert_same as assert_same_batch
 from tests.support.ranks import run_ranks
-from tests.support.tiers import in_all
+from tests.support.tiers import each, in_all
 
 COLUMNS = 32
 
@@ -211,6 +211,7 @@ def in_files(data: Any, folder: Path) -> Any:
     return found
 
 
+@each
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: str(sizes["macrobatch_size"]))
 @pytest.mark.parametrize("export", ["pyg", "native"])
@@ -222,6 +223,7 @@ def test_batches_are_those_of_the_decoded_tables(
     assert_same(MODES[mode](data, export=export, **sizes), MODES[mode](decoded(data), export=export, **sizes))
 
 
+@each
 @pytest.mark.parametrize("features", ["auto", "copy"])
 @pytest.mark.parametrize("export", ["pyg", "native"])
 @pytest.mark.parametrize("mode", TYPED)
@@ -275,6 +277,7 @@ def test_feature_stores(export: str) -> None:
     assert_same(make_loader(found, export=export), make_loader(wanted, export=export))
 
 
+@each
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("budget", [NOTHING, "1GiB", None])
 @pytest.mark.parametrize("export", ["pyg", "native"])
@@ -291,6 +294,7 @@ def test_codes_in_files(export: str, budget: Any, dtype: torch.dtype, tmp_path: 
             assert isinstance(batch.block["x"], QuantizedTensor)
 
 
+@each
 @pytest.mark.parametrize("export", ["pyg", "native"])
 @pytest.mark.parametrize("mode", TYPED)
 def test_typed_codes_in_files(mode: str, export: str, tmp_path: Path) -> None:
@@ -350,7 +354,7 @@ def test_codes_over_ranks(job: Callable[..., Any], ranks: int, hosts: list[int])
         run_ranks(job, ranks, hosts=hosts)
 
 
-@pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, [0])), (2, [0, 0]), (3, [0, 1, 1])], ids=str)
+@pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, [0]), (2, [0, 0])), (3, [0, 1, 1])], ids=str)
 def test_a_quantised_partition(ranks: int, hosts: list[int], tmp_path: Path) -> None:
     run_ranks(folders, ranks, {"folder": str(tmp_path)}, hosts=hosts)
 

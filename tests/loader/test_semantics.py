@@ -14,7 +14,7 @@ from torch_geometric.utils import k_hop_subgraph, to_torch_csr_tensor
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from tests.support.loader_cases import NODES, assert_same, contents, make_data, make_loader
-from tests.support.tiers import examples
+from tests.support.tiers import each, examples
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
@@ -101,6 +101,7 @@ ODD_GRAPHS = {
 }
 
 
+@each
 @pytest.mark.parametrize("export", ["pyg", "native"])
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("name", ODD_GRAPHS)

@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyg_batchgnn.device import beside, waiting
+from pyg_batchgnn.loader.prefetch import beside, waiting
 from tests.support.limits import wait_until
 
 
@@ -158,7 +158,7 @@ def test_a_consumer_that_never_says_that_it_ends() -> None:
     worker = beside(lambda is_wanted: waiting(asked, is_wanted), 5)
     assert next(worker) == 3
     frame = worker.gi_frame  # type: ignore[attr-defined]
-    frame.f_locals["worker"].close = lambda **_: None
+    frame.f_locals["executor"].close = lambda *_: None
     del frame
     worker.close()
     wait_until(lambda: not threads(), "the thread")
