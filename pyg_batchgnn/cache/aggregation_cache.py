@@ -46,6 +46,12 @@ class AggregationCache:
 
     `build` or `load` makes a cache. The graph has one node type and one relation.
 
+    >>> cache = AggregationCache.build(data, "mean")
+    >>> loader = MacrobatchNeighborLoader(data, [10, 5], export="native", aggregation_cache=cache)
+    >>> minibatch = next(iter(loader))  # of one hop
+    >>> SAGE(data.num_features, 16, num_layers=2, out_channels=3)(minibatch).shape
+    torch.Size([1, 3])
+
     Attributes:
         kind: the aggregation.
         rows: [n, F] aggregates of this process's nodes: of all nodes, or of the rank's own in the

@@ -399,6 +399,10 @@ def quantize(
     The tables are `QuantizedTensor`s: PyG and torch see constants of ``dtype``. Loaders decode the
     rows of a batch while they gather them, and native layers read codes in place.
 
+    >>> narrow = quantize(data)
+    >>> narrow.x.codes.dtype, narrow.x[:2].dtype  # rows are decoded where they are read
+    (torch.int8, torch.float32)
+
     Args:
         data: a ``Data``, a ``HeteroData`` or one floating-point tensor [N, F] or [N]. It stays as
             it is.

@@ -22,6 +22,9 @@ class LightningNodeData(pyg_modules.LightningNodeData):
     With several devices Lightning's own sampler deals the nodes to the processes. Each process then
     samples from the whole graph.
 
+    >>> module = LightningNodeData(data, data.train_mask, num_neighbors=[10, 5], batch_size=32)
+    >>> batch = next(iter(module.train_dataloader()))
+
     Args:
         data: the graph.
         input_train_nodes, input_val_nodes, input_test_nodes, input_pred_nodes: the seed nodes, as

@@ -53,6 +53,10 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
     function of (graph, fanouts, seed, epoch, its seed nodes): the number of threads, workers and
     the sizes below change speed and memory, never a bit.
 
+    >>> loader = MacrobatchNeighborLoader(data, [10, 5], input_nodes=data.train_mask, batch_size=32)
+    >>> for batch in loader:
+    ...     out = model(batch.x, batch.edge_index)[: batch.batch_size]
+
     Args:
         data: a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair. With a
             ``(DistFeatureStore, DistGraphStore)`` pair the ranks make every macrobatch together:
@@ -251,6 +255,10 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
     docs/concepts/sampling-contract.md has the law. In native minibatches every layer computes all
     nodes from all edges, as PyG's layers do on PyG batches.
 
+    >>> loader = MacrobatchHGTLoader(typed, [8, 8], input_nodes="paper", batch_size=16)
+    >>> next(iter(loader))["paper"].batch_size
+    16
+
     Args:
         data: a ``HeteroData``, a ``Data``, which is a graph of one type, or a ``(FeatureStore,
             GraphStore)`` pair.
@@ -354,6 +362,13 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
     It takes what PyG's `LinkNeighborLoader` takes and yields what it yields. A minibatch, negatives
     included, is a pure function of (graph, fanouts, seed, epoch, its links): the number of threads,
     workers and the sizes below change speed and memory, never a bit.
+
+    >>> links, pairs = data.edge_index[:, :100], "binary"
+    >>> loader = MacrobatchLinkNeighborLoader(
+    ...     data, [10, 5], edge_label_index=links, neg_sampling=pairs, batch_size=50
+    ... )
+    >>> next(iter(loader)).edge_label_index.shape  # 50 links, and a negative for each
+    torch.Size([2, 100])
 
     Args:
         data: a ``Data``, a ``HeteroData``, or a ``(FeatureStore, GraphStore)`` pair. With a

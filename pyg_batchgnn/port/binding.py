@@ -166,9 +166,6 @@ def _beside_batch(name: str, tree: Any, structure: Structure, key: Any = None) -
     return tree
 
 
-# Calls with tensors ###############################################################################
-
-
 def _as_given(arguments: dict[str, Any]) -> Bound | None:
     """Returns the arguments of a call with tensors. The first edges are those of the graph."""
     edges_name = next((name for name, one in arguments.items() if are_plain_edges(one)), None)

@@ -45,8 +45,6 @@ class Done(BaseException):
     """A graph was captured and looked at. It is not run, so that nothing has an effect yet."""
 
 
-# Leaves ###########################################################################################
-
 _library = torch.library.Library("pyg_batchgnn_port", "DEF")
 for _schema in (
     "leaf(Tensor[] tensors, int module, str names, Tensor? learns) -> Tensor",
@@ -356,8 +354,6 @@ def _no_backward(*_: Any) -> Any:
 for _name in ("leaf", "leaf_by_type", "propagate", "returned"):
     torch.library.register_autograd(f"pyg_batchgnn_port::{_name}", _no_backward, lib=_library)
 torch.library.register_fake("pyg_batchgnn_port::returned", torch.empty_like, lib=_library)
-
-# Captured functions ###############################################################################
 
 
 @dataclass

@@ -212,9 +212,6 @@ def _is_close(one: Any, other: Any, tolerance: float) -> bool:
     return torch.allclose(other, wide, rtol=tolerance, atol=far, equal_nan=True)
 
 
-# Small parts of a batch ###########################################################################
-
-
 @dataclass
 class SmallBatch:
     structure: Structure  # its nodes and edges

@@ -112,9 +112,6 @@ def _arguments(frame: Frame, call: Call, hops: int | None) -> tuple[tuple[Any, .
     return mapped(args, change), mapped(call.kwargs, change)
 
 
-# The run of a step ################################################################################
-
-
 @dataclass(frozen=True)
 class Ending:
     relu: bool = False

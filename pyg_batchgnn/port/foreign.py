@@ -101,9 +101,6 @@ def kind_of(module: Module) -> type[Module]:
     return vars(kind).get("stands_for", kind)
 
 
-# Classes ##########################################################################################
-
-
 def _none(conv: Any) -> None:
     del conv
 
@@ -220,8 +217,6 @@ def _why_by_shape(layer: Layer, x: Rows | None) -> str | None:
     return None
 
 
-# Instances ########################################################################################
-
 _MESSAGE_HOOKS = tuple(
     f"_{step}_forward_{when}"
     for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -289,9 +284,6 @@ def _whys_of_part(part: Module, trims: Collection[type[Module]], path: str) -> I
 
 
 _BATCH_NORMS = (torch.nn.BatchNorm1d, torch.nn.SyncBatchNorm)
-
-
-# Parts ############################################################################################
 
 
 def _unknown_part(part: Module) -> str:
@@ -365,8 +357,6 @@ _FUNCTIONS = (
 _HOMES = (torch, torch.nn.functional, Tensor)
 _BY_ROW_FUNCTIONS = {getattr(home, name) for home in _HOMES for name in _FUNCTIONS if hasattr(home, name)}
 
-
-# Layers of the user's own #########################################################################
 
 # Their ``propagate`` is captured, though it is called as one step: so everything that ``message``,
 # ``aggregate`` and ``update`` read is guarded, and each of their calls must compute each edge, or

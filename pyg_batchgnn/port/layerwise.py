@@ -99,9 +99,6 @@ def inference(
         return _captured(model, call).run(model.users_forward, model, call.arguments(), compute)
 
 
-# The graph ########################################################################################
-
-
 def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
     """Returns a call with a few nodes and edges: the first nodes of each type, twice as sources."""
     plain = schema.is_plain
@@ -180,9 +177,6 @@ def _arguments(model: TracedModel, x: Mapping[Any, Any], edges: Mapping[Any, Any
 
 #: Attributes of batches that are values of nodes, but no features.
 _NO_FEATURES = ("n_id", "n_id_dict", "input_id", "batch", "batch_dict", "y", "y_dict", "seed_time", "time")
-
-
-# The layers #######################################################################################
 
 
 @dataclass
@@ -313,8 +307,6 @@ class _Layers:
         name = next(one.relation for one in axes if isinstance(one, BatchEdges))
         return self._schema.relations[0] if name is None else name
 
-    # Computing ------------------------------------------------------------------------------------
-
     def inputs(self, chunk: Mapping[str, Tensor]) -> dict[str, Tensor]:
         ((name, rows),) = chunk.items()
         key = None if self._schema.is_plain else name
@@ -444,9 +436,6 @@ _USES_SIZES = (
     "inference computes nodes in pieces, but forward uses numbers of nodes or edges{}; call the model on "
     "the whole graph"
 )
-
-
-# Pieces ###########################################################################################
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,6 @@ class Program:
             self.need = dict.fromkeys(self.need, 0)
         self.steps = _fused(self, model)
 
-    # Demand ---------------------------------------------------------------------------------------
-
     def full(self, number: int) -> int:
         axis = self.axes[number]
         return axis.hops if isinstance(axis, (Nodes, Edges, BatchEdges)) else 0
@@ -140,8 +138,6 @@ class Program:
     def _ask_all(self, leaf: Any) -> Any:
         return self._ask(leaf, self.full(leaf.number)) if isinstance(leaf, Ref) else leaf
 
-    # Running --------------------------------------------------------------------------------------
-
     def is_by_row(self, model: torch.nn.Module) -> bool:
         """Returns whether the rows of the seeds depend on no statistics of rows."""
         for call in (part.call for step in self.steps for part in step.parts or [step]):
@@ -187,8 +183,6 @@ class Reads:
 #: Functions that take rows by their numbers.
 _TAKES = {*rules.GETITEM, Tensor.index_select, torch.index_select}
 
-
-# Steps ############################################################################################
 
 _RELUS = {torch.relu, Tensor.relu, torch.nn.functional.relu}
 _ADDITIONS = {torch.add, Tensor.add, operator.add}

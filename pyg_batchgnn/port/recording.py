@@ -134,9 +134,6 @@ def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
     return next((one for one in shorter if form_of(one) == form), None)
 
 
-# Calls ############################################################################################
-
-
 @dataclass(frozen=True)
 class Ref:
     """A value of the recording, in the place of the tensor or the number."""

@@ -24,8 +24,6 @@ from pyg_batchgnn.port.modules import AcceleratedHeteroConv
 from pyg_batchgnn.port.report import AccelerationReport, NotReplaced, Replaced, log_report
 from pyg_batchgnn.port.traced import TracedModel, Tracing, traced_class
 
-# Models of PyG ####################################################################################
-
 
 class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
     """A model of PyG that `accelerate` made native.
@@ -90,8 +88,6 @@ class AcceleratedGIN(AcceleratedModel, torch_geometric.nn.GIN):
 class AcceleratedGAT(AcceleratedModel, torch_geometric.nn.GAT):
     stands_for = torch_geometric.nn.GAT
 
-
-# Replacing ########################################################################################
 
 Module = torch.nn.Module
 Report = Callable[[AccelerationReport], None]

@@ -270,8 +270,6 @@ def is_reshape(function: Any) -> bool:
     return function in _RESHAPE
 
 
-# Modules ##########################################################################################
-
 BY_ELEMENT_MODULES = (
     *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
     *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),

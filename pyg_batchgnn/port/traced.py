@@ -311,9 +311,6 @@ def traced_class(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
     return _classes[kind]
 
 
-# Running ##########################################################################################
-
-
 @dataclass(frozen=True)
 class Plain:
     reason: str | None = None  # if it is a new one
@@ -586,8 +583,6 @@ class Call:
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
         program = graph.program(self._model, seeds=seeds)
         return run_program(Frame(program, self._model, self._bound.structure, {}), inputs)
-
-    # All rows, with gradients of the seeds' rows --------------------------------------------------
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
         """Returns whether gradients are computed for the rows of the seeds first: not if rows

@@ -127,8 +127,6 @@ class _Translator:
                 self._node = node
                 self._env[node] = self._step(node)
 
-    # Values ---------------------------------------------------------------------------------------
-
     def _new(self, value: Any, axis: Axis) -> Ref:
         """Gives a number to a value of the graph, by its fake tensor or symbol. Where nothing else
         tells, the symbol of a size does what it counts."""
@@ -192,8 +190,6 @@ class _Translator:
             return leaf
 
         return mapped(tree, change)
-
-    # Steps ----------------------------------------------------------------------------------------
 
     def _step(self, node: torch.fx.Node) -> Any:
         if node.op == "get_attr":
@@ -381,8 +377,6 @@ class _Translator:
         part = slice(None, length)
         return ref, part if dim == 0 else (*[slice(None)] * dim, part)
 
-    # Axes -----------------------------------------------------------------------------------------
-
     def _axis_of(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool]:
         """Returns what the rows of a result are, and whether it is computed row by row."""
         axes = {self._axis(one) for one in rules.tensors((args, kwargs))}
@@ -444,8 +438,6 @@ class _Translator:
         if not starts or part.step is not None or not isinstance(part.stop, Count):
             return None
         return axis_cut(axis, part.stop.form) if dim == isinstance(axis, BatchEdges) else None
-
-    # Leaves ---------------------------------------------------------------------------------------
 
     def _leaf(self, target: Any, args: Any) -> Any:
         plain = args[0] if target is capture.PROPAGATE else None
@@ -587,8 +579,6 @@ class _Translator:
         begin = {one.number for one in (edge_index, *given.values())}
         return foreign.reason_of_own(self.found, plain.number, begin)
 
-    # Calls ----------------------------------------------------------------------------------------
-
     def _add(
         self, target: Any, args: Any, kwargs: Any, axes: Any, *, by_row: bool, way: Way | None = None
     ) -> _Made:
@@ -641,9 +631,6 @@ class _Made(NamedTuple):
 
     def only(self) -> Ref:
         return Ref(self.call.results[0])
-
-
-# Helpers ##########################################################################################
 
 
 def _needed(recording: Recording) -> list[Call]:

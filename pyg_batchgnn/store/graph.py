@@ -125,6 +125,10 @@ class CscGraph:
     The in-edges of a node are in ascending input edge id, the canonical order of the sampling
     contract. The arrays are checked when the graph is made, and again by samplers if torch has
     written to them since.
+
+    >>> graph = CscGraph.from_edge_index(data.edge_index, data.num_nodes)
+    >>> graph.num_nodes, graph.num_edges
+    (100, 600)
     """
 
     in_edges: InEdges  # the in-edges of all nodes; row i is node i
