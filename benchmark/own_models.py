@@ -54,21 +54,13 @@ SCRIPTS = (WHOLE, TRIMMED, PLAIN, BATCH, NATIVE)
 
 @dataclass(frozen=True)
 class Row:
-    """One module on one graph.
+    """One module on one graph."""
 
-    Attributes:
-        name: its name on the command line and in the table.
-        model: the module, one of ``networks.own``.
-        graph: the name of the graph.
-        columns: the contestants that can do it.
-        fanouts: neighbours per hop, from the seeds; as many layers.
-    """
-
-    name: str
-    model: str
-    graph: str = PRODUCTS
-    columns: tuple[str, ...] = SCRIPTS
-    fanouts: tuple[int, ...] = (15, 10)
+    name: str  # its name on the command line and in the table
+    model: str  # the module, one of ``networks.own``
+    graph: str = PRODUCTS  # the name of the graph
+    columns: tuple[str, ...] = SCRIPTS  # the contestants that can do it
+    fanouts: tuple[int, ...] = (15, 10)  # neighbours per hop, from the seeds; as many layers
 
 
 ROWS = {

@@ -99,10 +99,7 @@ JOBS: dict[str, Job] = {**SHARED_JOBS, "planned": planned}
 
 
 def settings(features: int, nodes: int, group: int) -> list[PlannerSetting]:
-    """The settings that are compared: B, ``group`` as B and as F below B, hybrid, a cache of a
-    tenth of all rows, aggregates of SAGE (beside each node's own features) and of GCN (in place of
-    them).
-    """
+    """The settings that are compared:"""
     cache = features * nodes // 10
     return [
         PlannerSetting(1),

@@ -31,19 +31,11 @@ MODELS = {"sage": "GraphSAGE", "gcn": "GCN", "gin": "GIN", "gat": "GAT"}
 
 @dataclass
 class Line:
-    """One line of the table.
+    """One line of the table."""
 
-    Attributes:
-        name: what is measured.
-        figure: the name of the stored figure.
-        ours: the figure of ours, of the run in which ours was fastest.
-        theirs: the figures of PyG and DGL, where they were measured.
-        times: how many times as fast ours is, within one run.
-    """
-
-    name: str
-    figure: str = "wall_per_minibatch"
-    ours: float | None = None
+    name: str  # what is measured
+    figure: str = "wall_per_minibatch"  # the name of the stored figure
+    ours: float | None = None  # the figure of ours, of the run in which ours was fastest
     theirs: dict[str, float] = field(default_factory=dict)
     times: dict[str, float] = field(default_factory=dict)
 

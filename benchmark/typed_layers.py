@@ -36,24 +36,14 @@ FEW = 1
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of step.
+    """One kind of step."""
 
-    Attributes:
-        name: its name on the command line and in the table.
-        model: the network, one of ``networks.recipe.MODELS``.
-        fanouts: neighbours per hop, from the seeds; as many layers.
-        job: the job of ours.
-        peers: side and job by name. Ours takes turns with one of them at a time: together all of
-            them would not fit the memory.
-        typed: True if it is on the typed graph.
-    """
-
-    name: str
-    model: str
-    fanouts: tuple[int, ...]
-    job: str
+    name: str  # its name on the command line and in the table
+    model: str  # the network, one of ``networks.recipe.MODELS``
+    fanouts: tuple[int, ...]  # neighbours per hop, from the seeds; as many layers
+    job: str  # the job of ours
     peers: dict[str, tuple[str, str]]
-    typed: bool = True
+    typed: bool = True  # True if it is on the typed graph
 
 
 _TYPED = {TRIMMED: ("pyg", "typed-trimmed"), PREFIXES: ("pyg", "typed-prefixes"), DGL: ("dgl", "typed")}

@@ -91,27 +91,16 @@ def _mask(count: int, chosen: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Fetched:
-    """A minibatch with its features.
-
-    Attributes:
-        nodes: [N_t] int64 by node type, the ids of the input nodes; types without any are absent.
-        blocks: one for each layer.
-        x: [N_t, F] by node type, the features of the input nodes.
-        y: [S] int64, the labels of the seed nodes.
-    """
+    """A minibatch with its features."""
 
     nodes: Rows
-    blocks: list[dgl.DGLGraph]
-    x: Rows
-    y: Tensor
+    blocks: list[dgl.DGLGraph]  # one for each layer
+    x: Rows  # [N_t, F] by node type, the features of the input nodes
+    y: Tensor  # [S] int64, the labels of the seed nodes
 
 
 class Minibatches:
-    """The minibatches of a trainer's training nodes, in another order in each epoch.
-
-    Attributes:
-        seed_type: the node type that has training nodes.
-    """
+    """The minibatches of a trainer's training nodes, in another order in each epoch."""
 
     def __init__(self, graph: dgl.distributed.DistGraph, options: Answer) -> None:
         self.graph = graph

@@ -27,10 +27,7 @@ def data_of(graph: GraphFolder, **values: torch.Tensor) -> Data:
 
 @cache
 def typed_data(graph: TypedFolder, featured: bool = False) -> HeteroData:
-    """Returns a typed graph as a ``HeteroData``, the same object every time.
-
-    Papers have features and labels. With ``featured`` every type has features.
-    """
+    """Returns a typed graph as a ``HeteroData``, the same object every time."""
     data = HeteroData()
     for name, count in graph.num_nodes.items():
         data[name].num_nodes = count
@@ -57,14 +54,7 @@ def typed_loader(loader: Loader, options: Options, featured: bool = False, **arg
 def node_loader(
     loader: Loader, options: Options, values: dict[str, torch.Tensor] | None = None, **rules: Any
 ) -> Any:
-    """Returns a loader of training nodes.
-
-    Args:
-        loader: its class.
-        options: the workload.
-        values: further attributes of the graph, such as values of edges that ``rules`` name.
-        rules: further arguments of the loader.
-    """
+    """Returns a loader of training nodes."""
     graph = GraphFolder.open(options.graph)
     return loader(
         data_of(graph, **(values or {})),
@@ -119,12 +109,7 @@ def loads(batches: Any) -> Job:
 def loading_jobs(
     loader: Loader, link_class: Loader, arguments: Callable[[Options], dict[str, Any]] = lambda _: {}
 ) -> dict[str, MakeJob]:
-    """Returns the jobs of a pair of loaders with PyG's arguments.
-
-    Args:
-        loader, link_class: their classes.
-        arguments: further arguments of both.
-    """
+    """Returns the jobs of a pair of loaders with PyG's arguments."""
     return {
         "typed loading": lambda o: loads(typed_loader(loader, o, **arguments(o))),
         "disjoint": lambda o: loads(node_loader(loader, o, disjoint=True, **arguments(o))),

@@ -96,10 +96,7 @@ def _loader(options: Options, dtype: torch.dtype, export: Export) -> Any:
 
 
 def loader(options: Options, dtype: torch.dtype = torch.float32, export: Export = "pyg") -> Any:
-    """Returns the drop-in loader over features of ``dtype``.
-
-    The same object for every network that is trained in this process.
-    """
+    """Returns the drop-in loader over features of ``dtype``."""
     return _loader(options.without_model(), dtype, export)
 
 
@@ -189,13 +186,7 @@ def _link_training(options: Options) -> Job:
 
 
 def _script(call: Call, accelerated: bool = True, export: Export = "pyg") -> MakeJob:
-    """Returns the job of a user's script with a model of PyG's or of the user's own.
-
-    Args:
-        call: how it calls the model.
-        accelerated: whether it gives the model to `accelerate`.
-        export: the form of the batches of its loader.
-    """
+    """Returns the job of a user's script with a model of PyG's or of the user's own."""
 
     def build(options: Options) -> Job:
         if options.model == TYPED:

@@ -279,10 +279,7 @@ class Run:
         self._sampler: Any = None  # of products: its edges are sorted once
 
     def part(self, name: str, work: Callable[[], None]) -> None:
-        """Does a part, unless the time is over. What fails is said and left out.
-
-        The findings are written after each part, so that a run that is killed loses one part.
-        """
+        """Does a part, unless the time is over. What fails is said and left out."""
         if time.perf_counter() > self._end:
             self.report.left_out.append(f"{name}: no time left")
             return

@@ -27,11 +27,7 @@ class Heads(nn.Module):
 
 
 def convolution(model: str, hidden: int) -> Convolution:
-    """DGL's layer of the network named ``model``.
-
-    DGL adds no self loops to sampled blocks: its GCN and GAT do a little less than the other
-    sides'.
-    """
+    """DGL's layer of the network named ``model``."""
 
     def gin(inputs: int, outputs: int, _: bool) -> nn.Module:
         return GINConv(mlp(inputs, hidden, outputs), "sum")

@@ -120,13 +120,7 @@ FASTEST: dict[str, Callable[..., Any]] = {"sage": CompressedRows, "gin": Compres
 
 
 class Sliced(Stack):
-    """A network on bipartite slices: layer l computes only the rows that layer l + 1 reads.
-
-    Args:
-        model: ``sage``, ``gin`` or ``gat``; PyG's ``GCNConv`` refuses bipartite input.
-        features, hidden, classes, count: widths, and number of layers.
-        edges: the form in which layers take the edges; PyG's fastest for the model unless told.
-    """
+    """A network on bipartite slices: layer l computes only the rows that layer l + 1 reads."""
 
     def __init__(
         self, model: str, features: int, hidden: int, classes: int, count: int, edges: Any = None
@@ -176,10 +170,7 @@ class _Layer(nn.Module):
 
 
 class TypedTrimmed(nn.Module):
-    """Layers made typed by `to_hetero`, and the minibatch trimmed before each of them.
-
-    The layers of a whole model of PyG that `to_hetero` made typed cannot be trimmed.
-    """
+    """Layers made typed by `to_hetero`, and the minibatch trimmed before each of them."""
 
     def __init__(
         self, model: str, features: int, hidden: int, classes: int, count: int, metadata: Metadata
@@ -204,11 +195,7 @@ class TypedTrimmed(nn.Module):
 
 
 class TypedPrefixes(TypedStack):
-    """`HeteroConv` on bipartite slices: layer l computes only the rows that layer l + 1 reads.
-
-    Relations that lead to no row of a layer are left out. SAGE takes edges as ``torch.sparse_csr``,
-    PyG's fast path.
-    """
+    """`HeteroConv` on bipartite slices: layer l computes only the rows that layer l + 1 reads."""
 
     def __init__(
         self, model: str, features: int, hidden: int, classes: int, count: int, metadata: Metadata

@@ -45,13 +45,7 @@ Convolution = Callable[[int, int, bool], nn.Module]
 
 
 class Stack(nn.Module):
-    """Convolutions and what stands between them.
-
-    Args:
-        model: one of ``MODELS``.
-        convolution: of the side.
-        features, hidden, classes, count: widths, and number of layers.
-    """
+    """Convolutions and what stands between them."""
 
     def __init__(
         self, model: str, convolution: Convolution, features: int, hidden: int, classes: int, count: int
@@ -69,14 +63,7 @@ class Stack(nn.Module):
 
 
 class TypedStack(nn.Module):
-    """The convolutions of a typed network, and what stands between them by node type.
-
-    Args:
-        model: one of ``MODELS``.
-        convolution: of all relations.
-        node_types: the names of the node types.
-        features, hidden, classes, count: widths, and number of layers.
-    """
+    """The convolutions of a typed network, and what stands between them by node type."""
 
     def __init__(
         self,
@@ -131,11 +118,6 @@ class LinkTrainer(Trainer):
     """One optimiser step on links: forward, dot products, cross entropy, backward, Adam."""
 
     def step(self, source: Tensor, target: Tensor, label: Tensor) -> None:
-        """Finishes the step whose forward pass gave the rows of the ends of pairs.
-
-        Args:
-            source, target: [P, H].
-            label: [P], 1 for links and 0 for other pairs.
-        """
+        """Finishes the step whose forward pass gave the rows of the ends of pairs."""
         scores = (source * target).sum(dim=-1)
         self.update(F.binary_cross_entropy_with_logits(scores, label.float()))

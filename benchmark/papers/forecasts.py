@@ -152,12 +152,7 @@ def compared() -> str:
 
 
 def distgnn(ranks: int) -> tuple[float, float]:
-    """Predicts an epoch of DistGNN-MB's cluster: with historical embeddings, and exact at B = 1.
-
-    A rank is a socket, half of a host of BatchGNN's cluster, which has the same processors. It has
-    half of a link of 200 Gbit/s, at the planner's share for exchanges between all ranks. The share
-    of remote nodes is that of METIS's parts in table 5.
-    """
+    """Predicts an epoch of DistGNN-MB's cluster: with historical embeddings, and exact at B = 1."""
     machine, network = calibrated()[0], PlannerNetwork(12.5e9, 1e-5)
     probe = probe_degrees(DISTGNN, degrees(DISTGNN), ranks)
     machine = scaled(machine, probe).on(0.5, 0.0)

@@ -62,10 +62,7 @@ def _euler(stored: Stored) -> Compared:
 
 
 def _embedding_gains(stored: Stored) -> dict[str, float | None]:
-    """Returns how many times as fast the embedding part of a step is as that of others.
-
-    Of torch's two modules under DistributedDataParallel, it is the faster one.
-    """
+    """Returns how many times as fast the embedding part of a step is as that of others."""
     seconds = {name: typical(found) for name, found in stored.read("embeddings").get("seconds", {}).items()}
     ours, torchs = seconds.get("ours"), [seconds[name] for name in ("sparse", "dense") if name in seconds]
     return {

@@ -8,18 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Epoch:
-    """The mean seconds of an epoch (BatchGNN, tables A1 and A2; table 4 has some of them).
-
-    Attributes:
-        forward, backward, epoch: the seconds of both passes and of all.
-        prepared: the seconds of preparation, where they are published.
-        parts: those of topology, features and export, where they are published; None for no export.
-    """
+    """The mean seconds of an epoch (BatchGNN, tables A1 and A2; table 4 has some of them)."""
 
     forward: float
     backward: float
     epoch: float
-    prepared: float | None = None
+    prepared: float | None = None  # the seconds of preparation, where they are published
     parts: tuple[float, float, float | None] | None = None
 
     @property

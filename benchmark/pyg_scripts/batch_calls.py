@@ -19,14 +19,7 @@ _ROWS = ("x", "x_dict")
 
 
 class BatchCalls(ast.NodeTransformer):
-    """Rewrites a script.
-
-    Args:
-        calls: calls of the model get the batch itself.
-
-    Attributes:
-        rewritten: the number of calls that get the batch.
-    """
+    """Rewrites a script."""
 
     def __init__(self, *, calls: bool) -> None:
         self._calls, self.rewritten = calls, 0
@@ -83,24 +76,14 @@ def _is_named(node: ast.AST, name: str) -> bool:
 
 
 def rewritten(source: str, file: str, *, calls: bool) -> tuple[Any, int]:
-    """Returns the code of a script, and how many calls get a batch.
-
-    Args:
-        source: the script.
-        file: its path, for errors.
-        calls: calls of the model get the batch itself.
-    """
+    """Returns the code of a script, and how many calls get a batch."""
     rewriter = BatchCalls(calls=calls)
     tree = ast.fix_missing_locations(rewriter.visit(ast.parse(source, file)))
     return compile(tree, file, "exec"), rewriter.rewritten
 
 
 def preparing(tell: Callable[[str], None] | None) -> Callable[[torch.nn.Module], None]:
-    """Returns what prepares a model: its dropout is switched off, and it is accelerated.
-
-    Args:
-        tell: is told how ``forward`` is computed; None leaves the model PyG's.
-    """
+    """Returns what prepares a model: its dropout is switched off, and it is accelerated."""
 
     def train(norm: Any, mode: bool = True) -> Any:
         del mode

@@ -35,16 +35,9 @@ LEAST_PER_CLASS = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """The size of a real data set of one node type.
+    """The size of a real data set of one node type."""
 
-    Attributes:
-        nodes: the number of nodes.
-        degree: edges per node, each direction counted.
-        features, classes: the number of features and of classes.
-        train, val: the shares of the nodes that are for training and for validation.
-    """
-
-    nodes: int
+    nodes: int  # the number of nodes
     degree: float
     features: int
     classes: int
@@ -113,13 +106,7 @@ def symmetric(data: Data) -> Data:
 
 
 def mag(scale: float, featured: Sequence[str], seed: int = 0) -> HeteroData:
-    """Returns a graph with the shape of ogbn-mag.
-
-    Args:
-        scale: the size in relation to the real data set.
-        featured: the node types that have features; the others only have a number of nodes.
-        seed: the seed of everything that is drawn.
-    """
+    """Returns a graph with the shape of ogbn-mag."""
     generator, data = torch.Generator().manual_seed(seed), HeteroData()
     kinds = max(2, round(CLASSES * min(1.0, 20 * scale)))  # small graphs have fewer classes
     classes = {}
@@ -143,11 +130,7 @@ def mag(scale: float, featured: Sequence[str], seed: int = 0) -> HeteroData:
 
 
 def movies(scale: float, seed: int = 0) -> HeteroData:
-    """Returns a graph with the shape of MovieLens: users, movies, and ratings with times.
-
-    Every user and movie has a rating of 5. So all have times in a script that keeps high ratings
-    alone, and its first links, one before their ratings, are earlier than every user and movie.
-    """
+    """Returns a graph with the shape of MovieLens: users, movies, and ratings with times."""
     generator, data = torch.Generator().manual_seed(seed), HeteroData()
     users, films = (
         torch.randint(TASTES, (_scaled(count, scale, TASTES),), generator=generator)
@@ -205,13 +188,7 @@ def scale() -> float:
 
 
 class StandIn:
-    """A data set of one graph.
-
-    Args:
-        data: the graph.
-        labels: [N] or [N, 1], its class numbers.
-        transform: what the user does to the graph when it is asked for.
-    """
+    """A data set of one graph."""
 
     def __init__(self, data: Any, labels: Tensor, transform: Transform) -> None:
         self._data, self._transform = data, transform
@@ -252,10 +229,7 @@ class Planetoid(StandIn):
 
 
 class OgbMag(StandIn):
-    """Stands for ``torch_geometric.datasets.OGB_MAG``.
-
-    With ``preprocess`` all types have features, else papers alone.
-    """
+    """Stands for ``torch_geometric.datasets.OGB_MAG``."""
 
     def __init__(
         self, root: str, preprocess: str | None = None, transform: Transform = None, **_: Any

@@ -23,10 +23,7 @@ Series = dict[str, Any]
 
 @dataclass(frozen=True)
 class Peers:
-    """The interpreter of each side.
-
-    A peer lives in an environment of its own and cannot disturb ours.
-    """
+    """The interpreter of each side."""
 
     pythons: dict[str, str]
 
@@ -175,10 +172,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> Path:
-    """Writes through a temporary name, so that a stopped run leaves the last results whole.
-
-    A result is one line, and its numbers have nine digits: programs read it.
-    """
+    """Writes through a temporary name, so that a stopped run leaves the last results whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(_rounded(content), separators=(",", ":")) + "\n")
@@ -197,11 +191,7 @@ def _rounded(value: Any) -> Any:
 
 
 def write_datasets(path: Path, found: dict[str, Any], **others: Any) -> Path:
-    """Writes a benchmark's results by data set, beside those of other data sets in the file.
-
-    Every result has the machine that it was measured on: this one where it is new, and that of the
-    file where it has not changed.
-    """
+    """Writes a benchmark's results by data set, beside those of other data sets in the file."""
     stored = read_json(path)
     datasets = {
         name: {**one, "machine": one.get("machine", stored.get("machine"))}
@@ -218,18 +208,7 @@ def write_datasets(path: Path, found: dict[str, Any], **others: Any) -> Path:
 def write_part(
     path: Path, part: str, series: Sequence[Series], graph: dict[str, Any] | None, about: dict[str, Any]
 ) -> Path:
-    """Writes a part of a benchmark's result beside the parts that are in the file.
-
-    Every part has the machine that it was measured on: this one where it is new, and that of the
-    file where its own is not stored.
-
-    Args:
-        path: the file; its name begins with the benchmark's.
-        part: the name of the part.
-        series: what was measured.
-        graph: what the file says about the graph; None where parts have graphs of their own.
-        about: what else it says about the part.
-    """
+    """Writes a part of a benchmark's result beside the parts that are in the file."""
     stored = read_json(path)
     parts = {
         name: {**one, "machine": one.get("machine", stored.get("machine"))}
@@ -243,22 +222,13 @@ def write_part(
 def merged(
     stored: Sequence[Series], found: Sequence[Series], key: Callable[[Series], Hashable]
 ) -> list[Series]:
-    """Returns the stored series that were not measured again, and the new ones behind them.
-
-    Args:
-        stored: the series in the file.
-        found: the new ones.
-        key: returns what a series is of; two of the same key replace each other.
-    """
+    """Returns the stored series that were not measured again, and the new ones behind them."""
     measured = set(map(key, found))
     return [*(one for one in stored if key(one) not in measured), *found]
 
 
 def pieces_folder(results: Path, benchmark: str) -> Path:
-    """Makes the folder of a benchmark's pieces, from which its result is collected.
-
-    It is not kept in the repository: a new measurement replaces its part of the stored result.
-    """
+    """Makes the folder of a benchmark's pieces, from which its result is collected."""
     folder = results / "pieces" / benchmark
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -27,10 +27,7 @@ REQUIRED = ("colptr", "row", "x", "y", "train_idx")
 
 @dataclass(frozen=True, eq=False)
 class GraphFolder:
-    """A graph at rest.
-
-    Arrays are read when first asked for, into ordinary memory of the process.
-    """
+    """A graph at rest."""
 
     path: Path
 
@@ -77,10 +74,7 @@ class GraphFolder:
 
     @cached_property
     def edge_index(self) -> Tensor:
-        """[2, E] int64, sorted by destination: what a PyG user holds.
-
-        It is a mapped file, made on first use, so that the processes of all contestants share it.
-        """
+        """[2, E] int64, sorted by destination: what a PyG user holds."""
         file = self.path / "edge_index.npy"
         if not file.is_file():
             degree = np.diff(np.load(self.path / "colptr.npy", mmap_mode="r", allow_pickle=False))
@@ -115,11 +109,7 @@ class GraphFolder:
         return int(self.y.max()) + 1
 
     def seeds(self, count: int, seed: int) -> Tensor:
-        """Returns ``count`` training nodes in an order that depends on ``seed`` alone.
-
-        Returns:
-            [count] int64
-        """
+        """Returns ``count`` training nodes in an order that depends on ``seed`` alone."""
         train = np.load(self.path / "train_idx.npy", allow_pickle=False).astype(np.int64)
         order = np.random.default_rng(seed).permutation(train)
         return torch.from_numpy(np.resize(order, count))
@@ -160,14 +150,7 @@ def by_destination(edge_index: np.ndarray, nodes: int) -> tuple[np.ndarray, np.n
 
 
 def dataset_folder(tag: str, name: str, **options: Any) -> GraphFolder:
-    """The folder of a data set of the project, written on first use.
-
-    Args:
-        tag: name of the folder, and of the graph in the results.
-        name: any name that ``pyg_batchgnn.data.load_dataset`` takes, for instance ``cora`` or
-            ``generated``.
-        options: that function's options.
-    """
+    """The folder of a data set of the project, written on first use."""
     folder = CACHE / "graphs" / tag
     if (folder / "meta.json").is_file():
         return GraphFolder.open(folder)
@@ -206,11 +189,7 @@ LATEST = 1_000_000_000
 
 
 def edge_times(graph: GraphFolder, seed: int) -> Tensor:
-    """Returns a time for each edge, [E] int64, uniform in [0, `LATEST`).
-
-    They ascend in each adjacency list, so that every loader can take the edges as sorted. Sums of
-    exponential gaps, divided by the last sum, are uniform numbers in ascending order.
-    """
+    """Returns a time for each edge, [E] int64, uniform in [0, `LATEST`)."""
     generator = torch.Generator().manual_seed(seed)
     degree = graph.colptr.diff()
     gaps = torch.empty(graph.row.numel(), dtype=torch.float64).exponential_(generator=generator)

@@ -61,20 +61,12 @@ LOGS = BENCHMARK / "results" / "logs"
 
 @dataclass(frozen=True)
 class Contestant:
-    """One column of a table: which side does which job, under which interpreter.
+    """One column of a table: which side does which job, under which interpreter."""
 
-    Attributes:
-        name: the column's name.
-        side: module under ``contestants/``.
-        job: entry of that module's ``JOBS``.
-        python: interpreter that has what the side needs.
-        batches: minibatches it does in a round, where a round of all would take too long; 0: all.
-    """
-
-    name: str
-    side: str
-    job: str
-    python: str = sys.executable
+    name: str  # the column's name
+    side: str  # module under ``contestants/``
+    job: str  # entry of that module's ``JOBS``
+    python: str = sys.executable  # interpreter that has what the side needs
     batches: int = 0
 
 
@@ -239,13 +231,7 @@ class Players:
     def series(
         self, options: Options, rounds: int, warmup: int = 1, names: Sequence[str] | None = None
     ) -> Series:
-        """Measures rounds in which every contestant has one turn; the first one changes.
-
-        Args:
-            options: the workload.
-            rounds: measured, after ``warmup`` ones that are not.
-            names: of the contestants that take part; all where None.
-        """
+        """Measures rounds in which every contestant has one turn; the first one changes."""
         series = Series(self.setting)
         playing = self._prepare(options, series, names)
         for number in range(warmup + rounds):

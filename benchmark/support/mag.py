@@ -55,11 +55,7 @@ class TypedFolder:
 
     @cached_property
     def edges(self) -> dict[Relation, Tensor]:
-        """The edges of each relation, [2, E] int64.
-
-        A relation between two types is there in both directions, and one within a type has both
-        directions in one list.
-        """
+        """The edges of each relation, [2, E] int64."""
         stored = {names: self.read(f"edges_{'_'.join(names)}") for names in EDGES}
         both = {
             names: torch.cat([edges, edges.flip(0)], dim=1) if names[0] == names[2] else edges

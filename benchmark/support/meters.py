@@ -99,12 +99,7 @@ class MemoryReading:
 
 
 def measure(job: Job, number: int, meter: AllocationMeter) -> dict[str, Any]:
-    """Does one round between two readings.
-
-    Returns:
-        the round's work, with ``wall`` and ``cpu`` (all threads) in seconds, minor page ``faults``,
-        ``resident`` bytes at the end, and allocations where they are counted
-    """
+    """Does one round between two readings."""
     before = MemoryReading.now(meter)
     work = job(number)
     passed = MemoryReading.now(meter).since(before)

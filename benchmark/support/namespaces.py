@@ -38,13 +38,7 @@ def command_on(host: int, command: Sequence[str]) -> list[str]:
 
 
 def up(hosts: int, rate: str, owner: int) -> None:
-    """Sets up namespaces with links of ``rate``, as tc writes it (1gbit, 100mbit) or unlimited.
-
-    Args:
-        hosts: how many.
-        rate: of every link.
-        owner: the process that they are for.
-    """
+    """Sets up namespaces with links of ``rate``, as tc writes it (1gbit, 100mbit) or unlimited."""
     _need_root()
     down(owner)
     bridge = f"{prefix_of(owner)}br"

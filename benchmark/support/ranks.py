@@ -40,29 +40,17 @@ Job = Callable[[Communicator, Answer], Any]
 
 @dataclass(frozen=True)
 class RankWorkload:
-    """The workload that the benchmarks of several ranks share.
+    """The workload that the benchmarks of several ranks share."""
 
-    Attributes:
-        graph: the graph that is partitioned.
-        fanouts: neighbours per hop, from the seeds.
-        batch_size: seed nodes per minibatch.
-        hidden: the width of hidden layers.
-        seeds: training nodes of an epoch; 0 takes all of them.
-        rounds: how often everything is measured.
-        worker: the module whose jobs ranks do.
-        network: the rate of the links between hosts, or loopback.
-        dgl: the interpreter of an environment with DGL; empty where there is none.
-    """
-
-    graph: GraphFolder | TypedFolder
-    fanouts: list[int]
-    batch_size: int
-    hidden: int = 0
-    seeds: int = 0
-    rounds: int = 1
-    worker: str = WORKER
-    network: str = LOOPBACK
-    dgl: str = ""
+    graph: GraphFolder | TypedFolder  # the graph that is partitioned
+    fanouts: list[int]  # neighbours per hop, from the seeds
+    batch_size: int  # seed nodes per minibatch
+    hidden: int = 0  # the width of hidden layers
+    seeds: int = 0  # training nodes of an epoch; 0 takes all of them
+    rounds: int = 1  # how often everything is measured
+    worker: str = WORKER  # the module whose jobs ranks do
+    network: str = LOOPBACK  # the rate of the links between hosts, or loopback
+    dgl: str = ""  # the interpreter of an environment with DGL; empty where there is none
 
     @classmethod
     def parse(cls, options: argparse.Namespace, worker: str = WORKER) -> RankWorkload:
@@ -125,15 +113,7 @@ def measure_parts(
     bench: RankWorkload,
     options: argparse.Namespace,
 ) -> None:
-    """Measures the parts that ``options`` name; stored results of others stay.
-
-    Args:
-        benchmark: its name.
-        parts: all parts by name.
-        networks: the networks of those parts that do not run on the workload's.
-        bench: the workload.
-        options: of `workload_parser`.
-    """
+    """Measures the parts that ``options`` name; stored results of others stay."""
     graph = bench.graph.describe()
     path = options.results / f"{benchmark}-{graph['name']}.json"
     for part in options.parts:
@@ -240,10 +220,7 @@ class RankGraph:
         return int(self.comm.max(int(self.part.attributes[self.seed_group]["y"].max()))) + 1
 
     def sage(self) -> torch.nn.Module:
-        """Returns SAGE with a layer per fanout, and per relation where there are several types.
-
-        It returns the logits of the seed nodes alone.
-        """
+        """Returns SAGE with a layer per fanout, and per relation where there are several types."""
         part, options = self.part, self.options
         torch.manual_seed(0)
         columns, layers = part.attributes[self.seed_group]["x"].shape[1], len(options["fanouts"])
@@ -358,10 +335,7 @@ def make_partition(comm: Communicator, options: Answer) -> None:
 
 
 def preparation(comm: Communicator, options: Answer) -> Answer:
-    """Prepares an epoch's minibatches, features and all.
-
-    The figures are those of the last one of ``options["epochs"]``, by default of the only one.
-    """
+    """Prepares an epoch's minibatches, features and all."""
     graph = RankGraph(comm, options)
     loader, figures = graph.loader(options["macrobatch"]), Answer()
     for epoch in range(options.get("epochs", 1)):  # the first one fills memory that is kept

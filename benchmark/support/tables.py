@@ -25,13 +25,7 @@ Result = dict[str, Any]
 
 
 def typical(costs: Iterable[float]) -> float:
-    """Returns the median of nine or more measurements, and the least of fewer.
-
-    Other work on the machine only ever adds to a cost. So the least is the better figure of few.
-
-    Args:
-        costs: seconds, page faults or whatever else is better if it is less; at least one.
-    """
+    """Returns the median of nine or more measurements, and the least of fewer."""
     found = list(costs)
     return median(found) if len(found) >= FOR_A_MEDIAN else min(found)
 
@@ -82,19 +76,11 @@ def absences(series: Iterable[Result]) -> str:
 
 @dataclass
 class Line:
-    """A line of a table whose contestants were measured in several series, ours in each of them.
+    """A line of a table whose contestants were measured in several series, ours in each of them."""
 
-    Attributes:
-        name: what is measured.
-        ours: the figures of ours, of the series in which it was fastest.
-        seconds: the least seconds of each contestant.
-        times: how many times as fast as each contestant ours was, in the same series (the last of
-            those).
-    """
-
-    name: str
+    name: str  # what is measured
     ours: dict[str, float] | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # the least seconds of each contestant
     times: dict[str, float] = field(default_factory=dict)
 
     def add(self, figures: dict[str, dict[str, float]]) -> None:

@@ -295,10 +295,8 @@ def positive(name: str, value: Any) -> int:
 
 
 def input_columns(name: str, value: Any) -> Any:
-    """Returns a number of input columns, or a pair of them for sources and targets.
-
-    -1 leaves a number to the first call.
-    """
+    """Returns a number of input columns, or a pair of them for sources and targets. -1 leaves a
+    number to the first call."""
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise ValueError(f"{name}={value!r}, but it must be a number or (of sources, of targets)")

@@ -41,8 +41,7 @@ def typed_inputs(
     relations: Sequence[Relation],
     num_layers: int,
 ) -> tuple[Mapping[Any, Any], SampledMinibatch | Mapping[Relation, Tensor]]:
-    """Returns the features by type, and the edges. ``source``, ``edge_index``, ``x``: as in
-    `TypedModel.forward`."""
+    """Returns the features by type, and the edges."""
     if not is_typed(source):
         if not isinstance(source, Mapping) or edge_index is None or x is not None:
             raise TypeError(
