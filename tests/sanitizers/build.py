@@ -109,7 +109,7 @@ def build(kind: str, folder: Path) -> dict[str, set[str]]:
 
 
 def _precompiled(command: list[str], kind: str) -> list[str]:
-    """Returns the options that take the standard headers from a file, in half the time of parsing."""
+    """Returns options that take standard headers from a file, in half the time of parsing."""
     header = CACHE / f"{kind}-standard.h"
     CACHE.mkdir(parents=True, exist_ok=True)
     header.write_text("".join(f"#include <{name}>\n" for name in STANDARD))
