@@ -68,7 +68,6 @@ TASKS = {
 
 
 def graph_of(name: str, task: AccuracyTask) -> GraphFolder:
-    """Returns the graph of a task, written once; this needs the package."""
     if task.features is None:
         return dataset_folder(name, name)
     return dataset_folder(f"{name}-{task.features}", name, feature_dim=task.features)
@@ -138,7 +137,6 @@ NATIVE = {"native": torch.float32, "native-bfloat16": torch.bfloat16}
 
 
 def precision(side: str) -> torch.dtype:
-    """Returns the dtype in which a side holds features and computes."""
     return NATIVE.get(side, torch.float32)
 
 
@@ -202,11 +200,9 @@ class PygSide:
         )
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Logits and labels of the seeds."""
         return self.model(batch), batch.y[: batch.batch_size]
 
     def everywhere(self) -> Tensor:
-        """Returns [N, classes] logits from all neighbours of every node, without sampling."""
         assert isinstance(self.model, Sliced)
         return self.model.whole_graph(self.graph.x, self.graph.adjacency)
 
@@ -225,12 +221,10 @@ class NativeSide:
         return torch.autocast("cpu", torch.bfloat16, enabled=self.dtype is torch.bfloat16)
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Logits and labels of the seeds."""
         with self._autocast():
             return self.model(batch), batch.attribute("y", batch.batch_size)
 
     def everywhere(self) -> Tensor:
-        """[N, classes] logits, from all neighbours of every node."""
         with self._autocast():
             return self.model(self.graph.x.to(self.dtype), self.graph.edge_index)
 
@@ -338,7 +332,6 @@ def summary(name: str, seeds: int, results: Path) -> dict[str, Any]:
 def absences(
     stored: dict[str, str], absent: dict[str, str], asked: Sequence[tuple[str, str]]
 ) -> dict[str, str]:
-    """Returns why sides are absent: as stored where a task and side were not asked for."""
     now = set(map(" ".join, asked))
     return {what: why for what, why in stored.items() if what not in now} | absent
 

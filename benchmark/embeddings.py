@@ -74,7 +74,6 @@ class Torchs:
         self.optimizer: torch.optim.Optimizer = rule(module.parameters(), lr=0.01)
 
     def step(self, node: Tensor, gradient: Tensor) -> None:
-        """Looks rows up, sums their gradients over ranks and updates all replicas."""
         self.optimizer.zero_grad()
         self.model(node).backward(gradient)
         self.optimizer.step()

@@ -221,7 +221,6 @@ def _line(series: Result, result: Result) -> list[str]:
 
 
 def _peer(row: Row, name: str, figures: dict[str, dict[str, float]]) -> list[str]:
-    """Returns the cells of a peer: its time, its edges, and how many times as fast ours is."""
     if name not in row.contestants:
         return ["", "", ""]
     ours, theirs = figures[OURS], figures.get(name)
@@ -232,7 +231,6 @@ def _peer(row: Row, name: str, figures: dict[str, dict[str, float]]) -> list[str
 
 
 def _share(row: Row, ours: dict[str, float], threads: int, result: Result) -> str:
-    """Returns what the limits of memory would take, in percent of what ours takes."""
     limit = next(one for one in result["limits"] if one["threads"] == threads)
     seconds = LOADS_PER_EDGE * ours["edges_per_minibatch"] / limit["loads_per_second"]
     size = ours["feature_bytes_per_minibatch"]

@@ -115,7 +115,6 @@ def settings(features: int, nodes: int, group: int) -> list[PlannerSetting]:
 
 
 def opened(name: str) -> GraphFolder:
-    """Returns a folder of arrays, or a data set of the package by name."""
     if Path(name).is_dir():
         return GraphFolder.open(name)
     return dataset_folder(re.sub(r"[^\w]+", "-", name), name)

@@ -41,17 +41,14 @@ class Line:
 
     @property
     def is_rate(self) -> bool:
-        """True if more is better. (Sampling is compared by rate: DGL returns more edges.)"""
         return self.figure == "edges_per_second"
 
     def better(self, one: float | None, other: float) -> float:
-        """Returns the better of two figures."""
         if one is None:
             return other
         return max(one, other) if self.is_rate else min(one, other)
 
     def text(self, value: float) -> str:
-        """Returns a figure with its unit."""
         return f"{value / 1e6:.1f} M edges/s" if self.is_rate else f"{1e3 * value:,.0f} ms"
 
 

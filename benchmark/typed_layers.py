@@ -16,16 +16,7 @@ from benchmark.modes import chosen_options, graphs_parser, head, in_short, store
 from benchmark.support.cli import Peers
 from benchmark.support.harness import MALLOC, Players, ProcessSetting
 from benchmark.support.jobs import Options
-from benchmark.support.tables import (
-    OURS,
-    Line,
-    Result,
-    absences,
-    figures_of,
-    markdown,
-    milliseconds,
-    setting,
-)
+from benchmark.support.tables import OURS, Line, Result, absences, figures_of, markdown, milliseconds, setting
 
 #: The names of the contestants.
 TRIMMED, PREFIXES = "PyG to_hetero, trimmed", "PyG HeteroConv on prefixes"
@@ -81,7 +72,6 @@ def series(
 
 
 def _case(one: dict[str, Any]) -> Hashable:
-    """Returns what a series is of: row, setting and peers."""
     peers = frozenset({*one["contestants"], *one["absent"]} - {OURS})
     return one["row"], one["threads"], one["malloc"], peers
 

@@ -59,7 +59,6 @@ def partition(options: Answer) -> None:
 
 
 def _ring(nodes: int) -> dgl.DGLGraph:
-    """Returns nodes in a ring; parts cannot be made without edges."""
     node = torch.arange(nodes)
     return dgl.graph((node, node.roll(1)), num_nodes=nodes)
 
@@ -73,7 +72,6 @@ def _homogeneous(folder: GraphFolder) -> dgl.DGLGraph:
 
 
 def _typed(folder: TypedFolder) -> dgl.DGLGraph:
-    """Returns a typed graph; every type has features, papers have labels."""
     edges = {names: (one[0], one[1]) for names, one in folder.edges.items()}
     graph = dgl.heterograph(edges, num_nodes_dict=folder.num_nodes)
     for name, x in folder.features.items():
@@ -198,7 +196,6 @@ class Clock:
         self._cpu, self._begin = cpu_seconds(), time.perf_counter()
 
     def stop(self) -> Answer:
-        """Returns seconds and CPU seconds of this trainer, and seconds by phase."""
         torch.distributed.barrier()
         wall = time.perf_counter() - self._begin
         return {"wall": wall, "cpu": cpu_seconds() - self._cpu, "phases": self.phases}

@@ -21,7 +21,6 @@ Loader = Callable[..., Any]
 
 
 def data_of(graph: GraphFolder, **values: torch.Tensor) -> Data:
-    """Returns a graph folder as a ``Data``; ``values``: further attributes, or others' values."""
     return Data(**{"x": graph.x, "y": graph.y, "edge_index": graph.edge_index, **values})
 
 
@@ -81,7 +80,6 @@ def link_loader(loader: Loader, options: Options, **arguments: Any) -> Any:
 
 
 def _timed(loader: Loader, options: Options, strategy: str, **rules: Any) -> Any:
-    """Returns a loader of the neighbours that the seeds' times allow."""
     times = edge_times(GraphFolder.open(options.graph), options.seed)
     rules |= {"time_attr": "edge_time", "temporal_strategy": strategy}
     rules |= {"input_time": seed_times(options.seeds, options.seed)}
@@ -89,7 +87,6 @@ def _timed(loader: Loader, options: Options, strategy: str, **rules: Any) -> Any
 
 
 def _weighted(loader: Loader, options: Options, **rules: Any) -> Any:
-    """Returns a loader that picks by weight, without replacement."""
     weights = edge_weights(GraphFolder.open(options.graph), options.seed)
     return node_loader(loader, options, {"edge_weight": weights}, weight_attr="edge_weight", **rules)
 

@@ -35,7 +35,6 @@ Export = Literal["pyg", "native"]
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of the packages that take part."""
     return {"pyg_batchgnn": pyg_batchgnn.__version__, "torch_geometric": torch_geometric.__version__}
 
 
@@ -79,12 +78,7 @@ def _typed_sampling(layout: Layout) -> MakeJob:
 
 
 def _arguments(options: Options) -> dict[str, Any]:
-    """Returns the arguments of loaders that are ours alone."""
-    return {
-        "seed": options.seed,
-        "threads": options.threads,
-        "macrobatch_size": options.macrobatch or "auto",
-    }
+    return {"seed": options.seed, "threads": options.threads, "macrobatch_size": options.macrobatch or "auto"}
 
 
 @cache
@@ -96,7 +90,6 @@ def _loader(options: Options, dtype: torch.dtype, export: Export) -> Any:
 
 
 def loader(options: Options, dtype: torch.dtype = torch.float32, export: Export = "pyg") -> Any:
-    """Returns the drop-in loader over features of ``dtype``."""
     return _loader(options.without_model(), dtype, export)
 
 
@@ -209,7 +202,6 @@ def _script(call: Call, accelerated: bool = True, export: Export = "pyg") -> Mak
 
 
 def _labels(batch: Any, count: int, typed: bool, export: Export) -> torch.Tensor:
-    """Returns the labels of the seeds of a batch."""
     if export == "native":
         return batch.attributes_of(SEEDS).gather("y", count) if typed else batch.attribute("y", count)
     return (batch[SEEDS] if typed else batch).y[:count]

@@ -47,7 +47,6 @@ class Order:
 
     @property
     def features(self) -> Path:
-        """The file of features."""
         return Path(self.folder) / "nodes" / "x.npy"
 
 
@@ -90,7 +89,6 @@ def new_loader(data: Any, nodes: Tensor, order: Order, budget: int) -> Macrobatc
 
 
 def new_trainer(data: Any) -> Trainer:
-    """Returns a trainer of GraphSAGE, three layers of 256, by Adam."""
     torch.manual_seed(0)
     return Trainer(SAGE(data.x.size(1), 256, len(FANOUTS), 1 + int(data.y.max())))
 
@@ -122,7 +120,6 @@ def note_reads() -> list[tuple[DiskReader, Tensor, dict[str, float]]]:
 
 
 def with_rates_after(noted: list[tuple[DiskReader, Tensor, dict[str, float]]]) -> list[dict[str, float]]:
-    """Returns what reads noted, with the least time by rates that are measured now."""
     disk_rates._measured.clear()
     return [{**told, "least_after": reader.plan(row).seconds} for reader, row, told in noted]
 
@@ -215,12 +212,7 @@ def sample_edges(order: Order) -> dict[str, Any]:
     pages = {"cached_before": cached, "cached_after": cached_pages(path)}
     empty_page_cache(path)
     peak.close()
-    shown = {
-        "edges": order.edges,
-        "macrobatch": size,
-        "steps": order.steps,
-        "seconds": sum(each),
-    }
+    shown = {"edges": order.edges, "macrobatch": size, "steps": order.steps, "seconds": sum(each)}
     return {**shown, **pages, "each": each, "stats": stats, "peak": peak.bytes - before}
 
 

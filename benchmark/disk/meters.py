@@ -52,7 +52,6 @@ def cached_pages(path: Path) -> int:
 
 
 def empty_page_cache(path: Path) -> None:
-    """Drops the pages of a file from the page cache."""
     with path.open("rb") as opened:
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 

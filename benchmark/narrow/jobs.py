@@ -33,7 +33,6 @@ MODELS = ("sage", "gcn", "gat")
 
 
 def network(model: str, columns: int, hidden: int, layers: int, classes: int) -> nn.Module:
-    """Returns a native network."""
     if model == "gat":
         return GAT(columns, hidden, layers, classes, heads=HEADS, dropout=DROPOUT)
     return {"sage": SAGE, "gcn": GCN}[model](columns, hidden, layers, classes, dropout=DROPOUT)
@@ -149,5 +148,4 @@ def train(order: dict[str, Any]) -> None:
 
 
 def answer(order: dict[str, Any], found: dict[str, Any]) -> None:
-    """Writes what a job found."""
     Path(order["answer"]).write_text(json.dumps(found))

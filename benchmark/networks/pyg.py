@@ -88,7 +88,6 @@ class Pairs:
         self.edge_index = batch.edge_index
 
     def layer(self, rows: int, inputs: int, edges: int) -> Tensor:
-        """The first ``edges`` edges, from ``inputs`` rows to ``rows`` rows."""
         del rows, inputs
         return self.edge_index[:, :edges]
 
@@ -142,7 +141,6 @@ class Sliced(Stack):
         return x
 
     def whole_graph(self, x: Tensor, adjacency: Tensor) -> Tensor:
-        """Returns [N, classes] logits from all neighbours; ``adjacency``: compressed rows."""
         for layer, conv in enumerate(self.convs):
             x = self.between(layer, conv(x, adjacency))
         return x
@@ -152,7 +150,6 @@ Metadata = tuple[list[str], list[Relation]]
 
 
 def _of_relation(model: str, hidden: int) -> Convolution:
-    """Returns PyG's layer of a relation; there are no self loops between two types."""
     return convolution(model, hidden, add_self_loops=False)
 
 
@@ -164,7 +161,6 @@ class _Layer(nn.Module):
         self.conv, self.follows = conv, follows
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Returns the rows of all nodes."""
         x = self.conv(x, edge_index)
         return x if self.follows is None else self.follows(x)
 

@@ -39,7 +39,6 @@ SPREAD = 1.15
 
 
 def _workload(name: str, nodes: int, row_bytes: int, edges: int, training: int) -> Workload:
-    """Returns the workload of a graph with the paper's minibatches."""
     rows = (TypeRows("node", nodes, row_bytes, 8),)
     return Workload(name, rows, edges, training, (15, 10, 5), 1024, drop_last=True)
 
@@ -88,7 +87,6 @@ def calibrated() -> tuple[PlannerMachine, PlannerNetwork]:
 
 
 def scaled(machine: PlannerMachine, probe: PlannerProbe) -> PlannerMachine:
-    """A step takes as much longer as a minibatch has edges."""
     ratio = probe.full.edges / probe_degrees(PRODUCTS, degrees(PRODUCTS), 1).full.edges
     return dataclasses.replace(machine, forward=machine.forward * ratio, backward=machine.backward * ratio)
 

@@ -28,17 +28,14 @@ DASH = "-"
 
 
 def shown(value: float | None, form: str) -> str:
-    """Returns a number in a format, or a dash."""
     return DASH if value is None else format(value, form)
 
 
 def times(value: float | None) -> str:
-    """Returns a ratio as a text like 1.5x, or a dash."""
     return DASH if value is None else f"{value:.1f}x"
 
 
 def ratio(one: float | None, other: float | None) -> float | None:
-    """Returns a quotient, None where a figure is missing."""
     return None if one is None or not other else one / other
 
 
@@ -78,12 +75,10 @@ class Seconds:
 
 
 def part(seconds: Seconds | None, name: str) -> float | None:
-    """Returns a part of the seconds, None where they are not known."""
     return None if seconds is None else getattr(seconds, name)
 
 
 def quiet(entries: Sequence[Result]) -> list[Result]:
-    """Returns the entries whose seconds mean something: nothing else ran on the machine."""
     return [one for one in entries if not one.get("busy")]
 
 
@@ -102,23 +97,19 @@ class Stored:
         self._results = results
 
     def read(self, name: str) -> Result:
-        """Returns the content of a result file; empty where it is not there."""
         path = self._results / f"{name}.json"
         content: Result = json.loads(path.read_text()) if path.is_file() else {}
         return content
 
     def series(self, name: str, part: str) -> list[Result]:
-        """Returns the entries of a part of a result."""
         entries: list[Result] = self.read(name).get("parts", {}).get(part, {}).get("series", [])
         return entries
 
     def chosen(self, name: str, part: str, **values: Any) -> list[Result]:
-        """Returns those entries of a part that have some values."""
         found = self.series(name, part)
         return [one for one in found if all(one[key] == value for key, value in values.items())]
 
     def total(self, entries: Sequence[Result], *path: str) -> float | None:
-        """Returns the sum over ranks of a figure of the first entry, whose means are stored."""
         return entries[0]["ranks"] * figure(entries[0], *path) if entries else None
 
     def gain(self, name: str, peer: str, ours: str, **values: Any) -> float | None:
@@ -146,7 +137,6 @@ class Compared:
     rows: Sequence[Sequence[str]]  # the lines
 
     def markdown(self) -> str:
-        """Returns the table with its title and caption."""
         return f"### {self.title}\n\n{paragraph(self.caption)}\n\n{markdown(self.header, self.rows)}"
 
 

@@ -18,7 +18,6 @@ class Epoch:
 
     @property
     def preparation(self) -> float:
-        """The seconds of preparation; what is left of the epoch, as the paper says of table A2."""
         return self.epoch - self.forward - self.backward if self.prepared is None else self.prepared
 
 
@@ -134,7 +133,6 @@ _Key = tuple[str, str, int, str]
 
 
 def _lines(table: str) -> Iterator[tuple[str, int, str, list[float | None]]]:
-    """Yields graph, ranks, system and figures of each line of a table."""
     graph, ranks = "", 0
     for line in table.strip().splitlines():
         first, *figures = line.split()

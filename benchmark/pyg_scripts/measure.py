@@ -202,7 +202,6 @@ def run_example(example: Example, checkout: Path, folder: Path, models: str | No
 
 
 def falls(losses: Sequence[float]) -> bool:
-    """Returns whether the mean of the last third of the losses is below that of the first."""
     third = max(1, len(losses) // 3)
     return sum(losses[-third:]) < sum(losses[:third])
 

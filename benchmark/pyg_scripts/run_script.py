@@ -65,7 +65,6 @@ class Record:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the record for JSON."""
         return asdict(self)
 
 
@@ -161,7 +160,6 @@ def train_on_ranks(backend: str, arguments: Sequence[str]) -> None:
 
 
 def _on_cpu(model: Any, device_ids: Any, **kwargs: Any) -> DistributedDataParallel:
-    """Wraps a model without the numbers of devices."""
     del device_ids
     return DistributedDataParallel(model, **kwargs)
 

@@ -100,7 +100,6 @@ def homogeneous(name: str, scale: float, seed: int = 0) -> tuple[Data, Splits]:
 
 
 def symmetric(data: Data) -> Data:
-    """Returns the graph with half of its edges, each in both directions."""
     data.edge_index = to_undirected(data.edge_index[:, : data.num_edges // 2], num_nodes=data.num_nodes)
     return data
 
@@ -156,7 +155,6 @@ def _scaled(nodes: int, scale: float, classes: int) -> int:
 
 
 def _features(classes: Tensor, columns: int, count: int, generator: torch.Generator) -> Tensor:
-    """Returns a direction for each class, with noise, [N, columns]."""
     directions = torch.randn(count, columns, generator=generator)
     noise = torch.randn(classes.numel(), columns, generator=generator)
     return (directions[classes] + NOISE * noise) / (1 + NOISE**2) ** 0.5
@@ -183,7 +181,6 @@ Transform = Callable[[Any], Any] | None
 
 
 def scale() -> float:
-    """Returns the size of the graphs, as a share of the real ones."""
     return float(os.environ.get(SCALE, "0.01"))
 
 
@@ -287,19 +284,12 @@ class PygNodePropPredDataset(StandIn):
         super().__init__(data, data.y, transform)
 
     def get_idx_split(self) -> dict[str, Tensor]:
-        """Returns the nodes for training, validation and testing."""
         splits: Splits = self._splits
         return {"train": splits.train, "valid": splits.val, "test": splits.test}
 
 
 #: PyG's data sets, and what stands for them.
-STAND_INS = {
-    "Reddit": Reddit,
-    "OGB_MAG": OgbMag,
-    "Planetoid": Planetoid,
-    "MovieLens": MovieLens,
-    "PPI": PPI,
-}
+STAND_INS = {"Reddit": Reddit, "OGB_MAG": OgbMag, "Planetoid": Planetoid, "MovieLens": MovieLens, "PPI": PPI}
 
 
 class LogisticRegression:
@@ -309,13 +299,11 @@ class LogisticRegression:
         self._weight = torch.empty(0)
 
     def fit(self, x: Any, y: Any) -> LogisticRegression:
-        """Fits one column of weights per class."""
         wanted = torch.nn.functional.one_hot(torch.as_tensor(y).long()).float()
         self._weight = torch.linalg.lstsq(_with_one(x), wanted, driver="gelsd").solution
         return self
 
     def score(self, x: Any, y: Any) -> float:
-        """Returns the share of right classes."""
         return float((_with_one(x) @ self._weight).argmax(dim=1).eq(torch.as_tensor(y)).float().mean())
 
 
@@ -336,7 +324,6 @@ def install_data_sets() -> None:
 
 
 def _install(path: str, **names: Any) -> None:
-    """Makes a module of a package that need not be installed."""
     package, _, _ = path.partition(".")
     sys.modules.setdefault(package, ModuleType(package))
     module = ModuleType(path)

@@ -28,11 +28,9 @@ class Peers:
     pythons: dict[str, str]
 
     def python(self, side: str) -> str:
-        """Returns the interpreter named for ``side``, else this one."""
         return self.pythons.get(side, sys.executable)
 
     def contestant(self, name: str, side: str, job: str, batches: int = 0) -> Contestant:
-        """Returns a column of the table."""
         return Contestant(name, side, job, self.python(side), batches)
 
 
@@ -55,14 +53,12 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescription
 
 
 def new_parser(description: str | None) -> argparse.ArgumentParser:
-    """Returns a parser that shows a module's docstring as it is, and the defaults of options."""
     result = argparse.ArgumentParser(description=description, formatter_class=_Formatter)
     result.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON files")
     return result
 
 
 def add_peer_option(result: argparse.ArgumentParser) -> None:
-    """Lets the user name a side's interpreter."""
     text = "interpreter that has a side, for instance pyg=/envs/pyg/bin/python; default: this one"
     result.add_argument("--peer", type=peer, action="append", default=[], metavar="SIDE=PYTHON", help=text)
 
@@ -154,19 +150,16 @@ class BenchmarkRun:
         return stamped(benchmark, graph=self.graph.describe(), options={**options, "rounds": self.rounds})
 
     def store(self, benchmark: str, found: dict[str, Any]) -> Path:
-        """Writes ``RESULTS/BENCHMARK-GRAPH.json`` and prints its path."""
         content = {**self.head(benchmark), **found}
         return write_json(self.results / f"{benchmark}-{content['graph']['name']}.json", content)
 
 
 def stamped(benchmark: str, **content: Any) -> dict[str, Any]:
-    """Returns the content of a result file with the machine that it is of, and the time."""
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     return {"benchmark": benchmark, **content, "machine": describe(), "when": when}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a result file; returns an empty one if there is none."""
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     return found
 
@@ -182,7 +175,6 @@ def write_json(path: Path, content: dict[str, Any]) -> Path:
 
 
 def _rounded(value: Any) -> Any:
-    """Returns a value for JSON whose floating point numbers have nine digits."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 1e15 else float(f"{value:.9g}")
     if isinstance(value, dict):
@@ -222,13 +214,11 @@ def write_part(
 def merged(
     stored: Sequence[Series], found: Sequence[Series], key: Callable[[Series], Hashable]
 ) -> list[Series]:
-    """Returns the stored series that were not measured again, and the new ones behind them."""
     measured = set(map(key, found))
     return [*(one for one in stored if key(one) not in measured), *found]
 
 
 def pieces_folder(results: Path, benchmark: str) -> Path:
-    """Makes the folder of a benchmark's pieces, from which its result is collected."""
     folder = results / "pieces" / benchmark
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -243,6 +233,5 @@ def seeds_done(path: Path, task: Any) -> dict[int, dict[str, Any]]:
 
 
 def add_line(path: Path, record: dict[str, Any]) -> None:
-    """Adds a line to a file of pieces."""
     with path.open("a") as lines:
         lines.write(json.dumps(record) + "\n")

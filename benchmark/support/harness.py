@@ -93,20 +93,16 @@ class Worker:
     def prepare(self, options: Options) -> dict[str, Any]:
         """Lets the process build the job; returns the ``versions`` of its packages."""
         mine = replace(
-            options,
-            threads=self.setting.threads,
-            batches=self.contestant.batches or options.batches,
+            options, threads=self.setting.threads, batches=self.contestant.batches or options.batches
         )
         order = {"side": self.contestant.side, "job": self.contestant.job, "options": mine.as_dict()}
         return self._ask(order)
 
     def round(self, number: int) -> dict[str, Any]:
-        """Lets the process do one round; returns what it measured."""
         return self._ask({"round": number})
 
     @property
     def alive(self) -> bool:
-        """True if the process can be asked."""
         return self.process.poll() is None
 
     def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +117,6 @@ class Worker:
         return answer
 
     def _ending(self) -> str:
-        """Returns why a process that gave no answer has ended."""
         code = self.process.wait()
         if code == -signal.SIGKILL:
             return "killed, most likely because memory ran out; use fewer --batches or a smaller graph"
@@ -146,7 +141,6 @@ class Series:
     absent: dict[str, str] = field(default_factory=dict)
 
     def leave(self, name: str, error: Exception) -> None:
-        """Removes a contestant that failed from the series."""
         self.rounds.pop(name, None)
         self.absent[name] = str(error)
         print(f"  without {name}: {error}", flush=True)

@@ -28,20 +28,16 @@ class Options:
 
     @property
     def seeds(self) -> int:
-        """The seeds of a round."""
         return self.batches * self.batch_size
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the options for JSON, which `from_dict` reads."""
         return asdict(self)
 
     def without_model(self) -> Options:
-        """Returns the options that networks trained in one process share."""
         return replace(self, model="")
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Options:
-        """Makes options from what `as_dict` returned."""
         return cls(**{**values, "fanouts": tuple(values["fanouts"])})
 
 
