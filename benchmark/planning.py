@@ -99,7 +99,7 @@ JOBS: dict[str, Job] = {**SHARED_JOBS, "planned": planned}
 
 
 def settings(features: int, nodes: int, group: int) -> list[PlannerSetting]:
-    """The settings that are compared:"""
+    """The settings that are compared."""
     cache = features * nodes // 10
     return [
         PlannerSetting(1),
