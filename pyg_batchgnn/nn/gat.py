@@ -210,9 +210,6 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         bias: adds a bias.
         residual: adds a product of the root nodes' features.
         **kwargs: the other arguments of PyG, at their default values.
-
-    Raises:
-        ValueError: PyG's layer supports the arguments and this one does not.
     """
 
     read_parts: ClassVar[dict[str, bool]] = dict.fromkeys(

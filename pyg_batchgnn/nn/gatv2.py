@@ -123,9 +123,6 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
 
     Args:
         share_weights: multiplies targets by the weight of sources.
-
-    Raises:
-        ValueError: PyG's layer supports the arguments and this one does not.
     """
 
     read_parts: ClassVar[dict[str, bool]] = {"lin_l": True, "lin_r": True, "lin_edge": False, "res": False}

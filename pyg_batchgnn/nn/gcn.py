@@ -123,9 +123,6 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         normalize: normalises by degrees.
         bias: adds a bias.
         **kwargs: the other arguments of PyG, at their default values.
-
-    Raises:
-        ValueError: PyG's layer supports the arguments and this one does not.
     """
 
     edge_values: ClassVar[str | None] = "edge_weight"

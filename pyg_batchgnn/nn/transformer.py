@@ -46,9 +46,6 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         bias: adds biases to queries, keys, values and the product of the own rows.
         root_weight: adds a product of the root nodes' features.
         **kwargs: the other arguments of PyG, at their default values.
-
-    Raises:
-        ValueError: PyG's layer supports the arguments and this one does not.
     """
 
     read_parts: ClassVar[dict[str, bool]] = {
