@@ -3,7 +3,6 @@
 #   make train ARGS="cora --model gcn --epochs 20"       arguments for `batchgnn train`
 #   make train RANKS=2                                   several processes on this machine
 #   make test TESTS="tests/sample -k statistics" JOBS=1  some of the tests, in JOBS processes (2)
-#   make test UNCHANGED=1                                sanitizers and code blocks too that nothing has changed for
 #   make test RECORD=1                                   writes the processor seconds of tests/ into tests/seconds.json
 #   make test-all                                        all tests: products of options, worlds, examples (hours)
 #   make test-all SLICE=3/8 TESTS=tests/loader           the third of eight slices of them
@@ -21,7 +20,6 @@ RANKS ?= 1
 TESTS ?= tests
 JOBS ?= 2
 SLICE ?= 1
-UNCHANGED ?=
 RECORD ?=
 
 BIN := $(VENV)/bin
@@ -37,7 +35,7 @@ SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 .PHONY: help install train test test-all lint format docs bench wheel clean
 
 help:
-	@sed -n '3,13p' Makefile | cut -c3-
+	@sed -n '3,12p' Makefile | cut -c3-
 	@echo "targets: install train test test-all lint format docs bench wheel clean"
 
 # $(call install_torch,FOLDER) installs PyTorch in the environment whose programs lie in FOLDER.
@@ -71,7 +69,6 @@ test: export PYTHONDONTWRITEBYTECODE =
 # The test processes share the processors. OpenMP's threads sleep while they wait: threads that spin
 # took a third of all processor time.
 test: export OMP_WAIT_POLICY = passive
-test: export PYG_BATCHGNN_TEST_UNCHANGED = $(UNCHANGED)
 test: export PYG_BATCHGNN_TEST_RECORD = $(RECORD)
 # A test process that dies is not replaced: with files as units pytest-xdist may wait for the new one
 # for ever. The test that it died in fails, and the run ends.

@@ -78,7 +78,6 @@ STEPS = (
 
 
 def title(series: Result) -> str:
-    """Returns the network and the setting."""
     return f"{TITLES[series['model']]}, {setting(series)}"
 
 
@@ -109,14 +108,10 @@ OWN = {
     "own-transformer": "own module, TransformerConv",
 }
 #: The graphs of the tables of README.md (the first) and of the tutorial, in words.
-GAINS = {
-    "products-like": "like ogbn-products",
-    "amazon_photo": "small and real (amazon_photo)",
-}
+GAINS = {"products-like": "like ogbn-products", "amazon_photo": "small and real (amazon_photo)"}
 
 
 def gains(results: Path, graphs: Sequence[str] = tuple(GAINS)) -> str:
-    """Returns the tables of README.md and of the tutorial: a step on one thread, by graph."""
     return "\n\n".join(_gains(results, graph) for graph in graphs)
 
 
@@ -148,7 +143,6 @@ def _own(results: Path, graph: str) -> list[tuple[str, Result]]:
 
 
 def _step(series: Result, name: str) -> str:
-    """Returns the milliseconds of a step, and how many times as fast it is as unchanged."""
     if name not in figures_of(series):
         return "-"
     taken = f"{1e3 * figures_of(series)[name][SECONDS]:,.0f} ms"

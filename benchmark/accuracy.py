@@ -49,16 +49,11 @@ PEERS = ("pyg",)
 
 @dataclass(frozen=True)
 class AccuracyTask:
-    """The training that the sides of a comparison have in common; its name is the data set's.
-
-    Attributes:
-        allowed_loss: the points by which the lower bound may lie below zero.
-        features: the columns that features are projected to; None leaves them as they are.
-    """
+    """The training that the sides of a comparison have in common; its name is the data set's."""
 
     epochs: int
     batch_size: int
-    allowed_loss: float = 0.5
+    allowed_loss: float = 0.5  # the points by which the lower bound may lie below zero
     fanouts: tuple[int, ...] = (15, 10)
     hidden: int = 64
     features: int | None = 256
@@ -73,7 +68,6 @@ TASKS = {
 
 
 def graph_of(name: str, task: AccuracyTask) -> GraphFolder:
-    """Returns the graph of a task, written once; this needs the package."""
     if task.features is None:
         return dataset_folder(name, name)
     return dataset_folder(f"{name}-{task.features}", name, feature_dim=task.features)
@@ -81,37 +75,18 @@ def graph_of(name: str, task: AccuracyTask) -> GraphFolder:
 
 @dataclass(frozen=True, eq=False)
 class ReferenceBatch:
-    """A minibatch with the attributes of PyG's that the models read.
+    """A minibatch with the attributes of PyG's that the models read."""
 
-    Attributes:
-        x: [N, F] float32, features of the nodes in order of discovery, seeds first.
-        y: [N] int64 labels.
-        edge_index: [2, E] int64 local ids, sources above destinations, in hop order.
-        num_sampled_nodes: seeds, then nodes discovered at each hop.
-        num_sampled_edges: edges of each hop.
-        batch_size: number of seeds.
-    """
-
-    x: Tensor
-    y: Tensor
-    edge_index: Tensor
-    num_sampled_nodes: list[int]
-    num_sampled_edges: list[int]
-    batch_size: int
+    x: Tensor  # [N, F] float32, features of the nodes in order of discovery, seeds first
+    y: Tensor  # [N] int64 labels
+    edge_index: Tensor  # [2, E] int64 local ids, sources above destinations, in hop order
+    num_sampled_nodes: list[int]  # seeds, then nodes discovered at each hop
+    num_sampled_edges: list[int]  # edges of each hop
+    batch_size: int  # number of seeds
 
 
 class ReferenceSampler:
-    """A neighbour sampler in NumPy with PyG's rules, which shares nothing with the package.
-
-    It chooses uniformly without replacement: every in-edge of a node draws a random number, and the
-    node keeps the edges with the smallest. A node is expanded once, at the hop where it is
-    discovered.
-
-    Args:
-        graph: the graph, by destination.
-        fanouts: neighbours per hop, from the seeds.
-        seed: of NumPy's generator.
-    """
+    """A neighbour sampler in NumPy with PyG's rules, which shares nothing with the package."""
 
     def __init__(self, graph: GraphFolder, fanouts: tuple[int, ...], seed: int) -> None:
         self.graph, self.fanouts = graph, fanouts
@@ -162,15 +137,11 @@ NATIVE = {"native": torch.float32, "native-bfloat16": torch.bfloat16}
 
 
 def precision(side: str) -> torch.dtype:
-    """Returns the dtype in which a side holds features and computes."""
     return NATIVE.get(side, torch.float32)
 
 
 class SeedOrder:
-    """The seed nodes of the minibatches, the same on every side, shuffled by (seed, epoch).
-
-    Yields lists of positions in the list of training nodes, as a ``batch_sampler`` does.
-    """
+    """The seed nodes of the minibatches, the same on every side, shuffled by (seed, epoch)."""
 
     def __init__(self, count: int, batch_size: int, seed: int) -> None:
         self.count, self.batch_size, self.seed, self.epoch = count, batch_size, seed, 0
@@ -229,11 +200,9 @@ class PygSide:
         )
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Logits and labels of the seeds."""
         return self.model(batch), batch.y[: batch.batch_size]
 
     def everywhere(self) -> Tensor:
-        """Returns [N, classes] logits from all neighbours of every node, without sampling."""
         assert isinstance(self.model, Sliced)
         return self.model.whole_graph(self.graph.x, self.graph.adjacency)
 
@@ -252,12 +221,10 @@ class NativeSide:
         return torch.autocast("cpu", torch.bfloat16, enabled=self.dtype is torch.bfloat16)
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Logits and labels of the seeds."""
         with self._autocast():
             return self.model(batch), batch.attribute("y", batch.batch_size)
 
     def everywhere(self) -> Tensor:
-        """[N, classes] logits, from all neighbours of every node."""
         with self._autocast():
             return self.model(self.graph.x.to(self.dtype), self.graph.edge_index)
 
@@ -365,7 +332,6 @@ def summary(name: str, seeds: int, results: Path) -> dict[str, Any]:
 def absences(
     stored: dict[str, str], absent: dict[str, str], asked: Sequence[tuple[str, str]]
 ) -> dict[str, str]:
-    """Returns why sides are absent: as stored where a task and side were not asked for."""
     now = set(map(" ".join, asked))
     return {what: why for what, why in stored.items() if what not in now} | absent
 

@@ -64,7 +64,6 @@ def make(comm: Communicator, options: Answer) -> Answer:
 
 
 def _loader(graph: RankGraph, options: Answer) -> MacrobatchNeighborLoader:
-    """GCN's aggregates hold each node's own row, so that it needs no features beside them."""
     if not options["cached"]:
         return graph.loader(options["macrobatch"], attributes=["x", "y"])
     names, cache = ["x", "y"], graph.aggregates(KINDS[options["model"]])
@@ -74,13 +73,11 @@ def _loader(graph: RankGraph, options: Answer) -> MacrobatchNeighborLoader:
 
 
 def prepare(comm: Communicator, options: Answer) -> Answer:
-    """Prepares an epoch's minibatches with a cache or without."""
     graph = RankGraph(comm, options)
     return prepared_epoch(graph, _loader(graph, options), 0)
 
 
 def train(comm: Communicator, options: Answer) -> Answer:
-    """Trains an epoch after an unmeasured one, with a cache or without."""
     graph = RankGraph(comm, options)
     return train_epochs(graph, options, _loader(graph, options), _network(graph, options))
 
@@ -101,7 +98,6 @@ JOBS: dict[str, Job] = {**SHARED_JOBS, "make": make, "prepare": prepare, "train"
 
 
 def _initialisation(models: Sequence[str], bench: RankWorkload) -> Iterator[Answer]:
-    """Measures what the paper's table A3 has."""
     for ranks, _, model in itertools.product((1, 2, 4), range(bench.rounds), models):
         with bench.world(ranks, LOOPBACK) as world:
             yield bench.entry(world, "make", {"model": model}, model=model)
@@ -115,7 +111,6 @@ def _epochs(
     sizes: Sequence[int],
     bench: RankWorkload,
 ) -> Iterator[Answer]:
-    """Measures tables A1, A2 and 5: with and without the cache, which take turns in going first."""
     for number, model, size in itertools.product(range(bench.rounds), models, sizes):
         for cached in (False, True) if number % 2 else (True, False):
             setting = {"model": model, "macrobatch": size, "cached": cached}
@@ -143,7 +138,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def table(result: Result) -> str:
-    """Returns one table for each part that was measured."""
     return "\n\n".join(WRITERS[name](result["parts"][name]) for name in WRITERS if name in result["parts"])
 
 
@@ -170,7 +164,6 @@ def _made(part: Result) -> str:
 
 
 def _pairs(part: Result) -> Iterator[tuple[list[str], list[Result]]]:
-    """Yields settings in order: the first cells (name, seconds, times as fast), and the entries."""
     for model, of_model in by(part["series"], "model"):
         for size, entries in by(of_model, "macrobatch"):
             of_ways = dict(by(entries, "cached"))

@@ -54,7 +54,6 @@ def train(order: dict[str, Any]) -> None:
 
 
 def lines_of(dataset: str, layers: str, results: Path) -> Path:
-    """Returns the file of the runs of a side."""
     return pieces_folder(results, "convergence") / f"{dataset}-{layers}.jsonl"
 
 
@@ -71,7 +70,6 @@ def train_missing(dataset: str, seeds: int, results: Path) -> None:
 
 
 def seconds_to(line: dict[str, Any], target: float) -> float | None:
-    """Returns the seconds until validation reached ``target``, or None."""
     reached = (s for s, v in zip(line["seconds"], line["validation"], strict=True) if v >= target)
     return next(reached, None)
 

@@ -74,18 +74,13 @@ class Torchs:
         self.optimizer: torch.optim.Optimizer = rule(module.parameters(), lr=0.01)
 
     def step(self, node: Tensor, gradient: Tensor) -> None:
-        """Looks rows up, sums their gradients over ranks and updates all replicas."""
         self.optimizer.zero_grad()
         self.model(node).backward(gradient)
         self.optimizer.step()
 
 
 def steps(comm: Communicator, options: Answer) -> Answer:
-    """Measures this package's side and one of torch's, ``options["side"]``, in turns.
-
-    The nodes of each minibatch are written to the file ``options["nodes"]``, where another
-    package's side finds them.
-    """
+    """Measures this package's side and one of torch's, ``options["side"]``, in turns."""
     torch.set_num_threads(options["threads"])
     columns = options["columns"]
     with Communicator.create("graph") as graph:
@@ -161,10 +156,7 @@ def run_sides(options: dict[str, Any], python: str, network: str) -> dict[str, A
 
 
 def dist_dgl(options: dict[str, Any], python: str, num_nodes: int) -> list[float]:
-    """Returns DistDGL's seconds per step of each round, the slowest rank's.
-
-    Its rows are those of a graph with the same nodes and other owners, at random.
-    """
+    """Returns DistDGL's seconds per step of each round, the slowest rank's."""
     peer = DistDgl(python, options["ranks"], options["threads"])
     parts = peer.parts(f"ring-{num_nodes}", {"nodes": num_nodes})
     of_ranks = peer.run("embedding", parts, options)

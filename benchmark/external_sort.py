@@ -25,15 +25,7 @@ _PIECE = 1 << 22
 
 
 def measure(folder: Path, nodes: int, memory_budget: str) -> dict[str, Any]:
-    """Makes a list of edges in a new folder, sorts it, and removes the folder.
-
-    The list is that of a papers-like graph with every edge reversed. So its destinations are drawn
-    by a power law, in no order.
-
-    Returns:
-        The sizes, the seconds of each phase and of a plain copy of the list, and the most memory
-        beside that of the program before.
-    """
+    """Makes a list of edges in a new folder, sorts it, and removes the folder."""
     graph = generate_papers_folder(PapersSpec(nodes=nodes, features=1), folder / "graph")
     edges = open_folder(graph).edges
     (folder / "list").mkdir()

@@ -107,7 +107,6 @@ def train(order: dict[str, Any]) -> None:
 
 
 def lines_of(dataset: str, ranks: int, variant: str, results: Path) -> Path:
-    """Returns the file of the runs of a variant."""
     return pieces_folder(results, "historical") / f"{dataset}-{ranks}-{variant}.jsonl"
 
 
@@ -149,7 +148,6 @@ def summary(dataset: str, seeds: int, results: Path) -> dict[str, Any]:
 
 
 def _means(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns the means of what caches and pushes did."""
     figures = [one["historical"] for one in records if one["historical"] is not None]
     if not figures:
         return {}

@@ -37,7 +37,6 @@ MODELS: dict[str, Callable[[], nn.NativeModel]] = {
 
 
 def _seconds(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Returns the median time of each work; they take turns, and the first round does not count."""
     found: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds + 1):
         for name, work in works.items():
@@ -48,7 +47,6 @@ def _seconds(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, f
 
 
 def _at(level: str, work: Callable[[], Any]) -> Callable[[], Any]:
-    """Returns a work that is done at a level of bfloat16; float32 has none."""
 
     def run() -> Any:
         if level != FLOAT32:

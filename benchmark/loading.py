@@ -52,12 +52,10 @@ def table(result: Result) -> str:
 
 
 def times(ours: dict[str, float] | None, other: dict[str, float], seconds: str) -> str:
-    """Returns how many times as fast ours is, by the figure named ``seconds``."""
     return "-" if ours is None else f"{other[seconds] / ours[seconds]:.1f}x"
 
 
 def own_figures(ours: dict[str, float]) -> list[str]:
-    """Returns the cells of a row of `table` without a peer."""
     wall, cpu = milliseconds(ours), milliseconds(ours, "cpu_per_minibatch")
     return ["-", wall, "-", cpu, "-", f"{ours['edges_per_minibatch']:,.0f}", "-", "-"]
 

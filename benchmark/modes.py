@@ -54,20 +54,12 @@ RATE = "edges_per_second"
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of work.
+    """One kind of work."""
 
-    Attributes:
-        name: its name, which contestants know.
-        fanouts: neighbours per hop, from the seeds.
-        contestants: the names of those that can do it.
-        typed: True if it is on the typed graph.
-        rate: True if peers are compared by edges per second: they return different edges.
-    """
-
-    name: str
-    fanouts: tuple[int, ...]
-    contestants: tuple[str, ...] = (OURS, PYG)
-    typed: bool = False
+    name: str  # its name, which contestants know
+    fanouts: tuple[int, ...]  # neighbours per hop, from the seeds
+    contestants: tuple[str, ...] = (OURS, PYG)  # the names of those that can do it
+    typed: bool = False  # True if it is on the typed graph
     rate: bool = False
 
 
@@ -99,13 +91,7 @@ def graphs_parser(description: str | None, rows: Iterable[str], batches: int) ->
 
 
 def chosen_options(chosen: argparse.Namespace, typed: Iterable[bool], **others: Any) -> Options:
-    """Returns the workload, and generates the graphs that rows need where none is given.
-
-    Args:
-        chosen: the options of `graphs_parser`.
-        typed: of each row, whether it is on the typed graph.
-        others: further fields of the workload.
-    """
+    """Returns the workload, and generates the graphs that rows need where none is given."""
     kinds, found = set(typed), Options("", typed_graph="", **others)
     if True in kinds:
         generated = CACHE / "graphs" / f"mag-like-{chosen.scale:g}"
@@ -134,14 +120,7 @@ def head(benchmark: str, chosen: argparse.Namespace, options: Options, **others:
 def store(
     path: Path, content: dict[str, Any], key: Callable[[Result], Hashable], rows: Iterable[str]
 ) -> None:
-    """Writes series among the stored ones, which stay if their options are the same.
-
-    Args:
-        path: the file.
-        content: the head, "series" and perhaps "limits".
-        key: returns what a series is of; a new one replaces that of the same key.
-        rows: the names of all rows, in their order.
-    """
+    """Writes series among the stored ones, which stay if their options are the same."""
     stored, order = read_json(path), list(rows)
     if stored.get("options") != content["options"]:
         stored = {}
@@ -242,7 +221,6 @@ def _line(series: Result, result: Result) -> list[str]:
 
 
 def _peer(row: Row, name: str, figures: dict[str, dict[str, float]]) -> list[str]:
-    """Returns the cells of a peer: its time, its edges, and how many times as fast ours is."""
     if name not in row.contestants:
         return ["", "", ""]
     ours, theirs = figures[OURS], figures.get(name)
@@ -253,7 +231,6 @@ def _peer(row: Row, name: str, figures: dict[str, dict[str, float]]) -> list[str
 
 
 def _share(row: Row, ours: dict[str, float], threads: int, result: Result) -> str:
-    """Returns what the limits of memory would take, in percent of what ours takes."""
     limit = next(one for one in result["limits"] if one["threads"] == threads)
     seconds = LOADS_PER_EDGE * ours["edges_per_minibatch"] / limit["loads_per_second"]
     size = ours["feature_bytes_per_minibatch"]

@@ -26,13 +26,7 @@ from benchmark.support.tables import SECONDS, Result, absences, figures_of, mark
 #: The graphs: by name, what `load_dataset` takes. The typed one is generated like ogbn-mag.
 PRODUCTS, TYPED = "products-like", "mag-like"
 GRAPHS: dict[str, dict[str, Any]] = {
-    PRODUCTS: {
-        "name": "generated",
-        "nodes": 2_449_029,
-        "degree": 60.5,
-        "features": 100,
-        "classes": 47,
-    },
+    PRODUCTS: {"name": "generated", "nodes": 2_449_029, "degree": 60.5, "features": 100, "classes": 47},
     "amazon_photo": {"name": "amazon_photo"},
     "facebook_pages": {"name": "facebook_pages"},
 }
@@ -54,21 +48,13 @@ SCRIPTS = (WHOLE, TRIMMED, PLAIN, BATCH, NATIVE)
 
 @dataclass(frozen=True)
 class Row:
-    """One module on one graph.
+    """One module on one graph."""
 
-    Attributes:
-        name: its name on the command line and in the table.
-        model: the module, one of ``networks.own``.
-        graph: the name of the graph.
-        columns: the contestants that can do it.
-        fanouts: neighbours per hop, from the seeds; as many layers.
-    """
-
-    name: str
-    model: str
-    graph: str = PRODUCTS
-    columns: tuple[str, ...] = SCRIPTS
-    fanouts: tuple[int, ...] = (15, 10)
+    name: str  # its name on the command line and in the table
+    model: str  # the module, one of ``networks.own``
+    graph: str = PRODUCTS  # the name of the graph
+    columns: tuple[str, ...] = SCRIPTS  # the contestants that can do it
+    fanouts: tuple[int, ...] = (15, 10)  # neighbours per hop, from the seeds; as many layers
 
 
 ROWS = {
@@ -102,7 +88,6 @@ def series(
 
 
 def _folder(name: str, scale: float) -> Path:
-    """Returns the folder of a graph, which is generated if it is not there."""
     end = "" if scale == 1 else f"-{scale:g}"
     if name == TYPED:
         return mag.generate(CACHE / "graphs" / f"mag-like-{scale:g}", scale).path
@@ -113,7 +98,6 @@ def _folder(name: str, scale: float) -> Path:
 
 
 def _case(one: dict[str, Any]) -> Hashable:
-    """Returns what a series is of."""
     return one["row"], one["threads"], one["malloc"]
 
 
@@ -150,7 +134,6 @@ STEPS = ((PLAIN, WHOLE), (BATCH, WHOLE), (BATCH, TRIMMED), (NATIVE, WHOLE), (NAT
 
 
 def title(series: Result) -> str:
-    """Returns the module, its graph and the setting."""
     row = ROWS[series["row"]]
     name = row.name if row.graph in (PRODUCTS, TYPED) else f"SAGEConv, {row.graph}"
     return f"{name}, {setting(series)}"
@@ -174,7 +157,6 @@ def _times(series: Result, script: str, other: str) -> str:
 
 
 def _of_stock(series: Result) -> str:
-    """Returns the time with native batches as a multiple of that of the native model."""
     figures = figures_of(series)
     if NATIVE not in figures or STOCK not in figures:
         return "-"

@@ -29,10 +29,7 @@ from pyg_batchgnn.partition import Metis, Multilevel, PolicyLike, partition_part
 _MAG_LIKE = "mag-like-"
 WORKER = "benchmark.partitioning"
 #: By name: what is balanced, and how many times the mean a part gets at most.
-CONSTRAINTS = {
-    "nodes": {"nodes": 1.05},
-    "nodes, edges, train": {"nodes": 1.05, "edges": 1.05, "train": 1.05},
-}
+CONSTRAINTS = {"nodes": {"nodes": 1.05}, "nodes, edges, train": {"nodes": 1.05, "edges": 1.05, "train": 1.05}}
 #: By name on the command line: name in the table, policy, and whether it runs on several ranks.
 SIDES = {
     "multilevel, one rank": ("multilevel", "multilevel", False),
@@ -155,7 +152,6 @@ def _measure(dataset: str, policy: str, ranks: int, cases: list[tuple[int, str]]
 
 
 def _median(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns the run of median seconds, with the highest peak of any run."""
     ordered = sorted(runs, key=lambda run: run["wall"])
     return {**ordered[len(ordered) // 2], "peak": max(run["peak"] for run in runs)}
 
@@ -216,7 +212,6 @@ def _in_short(cases: list[list[Result]]) -> str:
 
 
 def _ratio(sides: list[Result], name: str, figure: Figure) -> float | None:
-    """Returns a figure of a side over that of METIS, if both have it."""
     metis = next((figure(one) for one in sides if one["side"] == "METIS"), None)
     own = next((figure(one) for one in sides if _name(one) == name), None)
     return own / metis if own is not None and metis else None
@@ -228,7 +223,6 @@ def _edge_cut(one: Result) -> float | None:
 
 
 def _seconds(one: Result) -> float | None:
-    """Returns the seconds of the slowest rank, unless the machine did other work."""
     return None if one["busy"] else one["wall"]
 
 

@@ -99,10 +99,7 @@ JOBS: dict[str, Job] = {**SHARED_JOBS, "planned": planned}
 
 
 def settings(features: int, nodes: int, group: int) -> list[PlannerSetting]:
-    """The settings that are compared: B, ``group`` as B and as F below B, hybrid, a cache of a
-    tenth of all rows, aggregates of SAGE (beside each node's own features) and of GCN (in place of
-    them).
-    """
+    """The settings that are compared."""
     cache = features * nodes // 10
     return [
         PlannerSetting(1),
@@ -118,7 +115,6 @@ def settings(features: int, nodes: int, group: int) -> list[PlannerSetting]:
 
 
 def opened(name: str) -> GraphFolder:
-    """Returns a folder of arrays, or a data set of the package by name."""
     if Path(name).is_dir():
         return GraphFolder.open(name)
     return dataset_folder(re.sub(r"[^\w]+", "-", name), name)

@@ -58,12 +58,10 @@ def scaling(bench: RankWorkload) -> Iterator[Answer]:
 
 
 def dist_dgl(bench: RankWorkload) -> Iterator[Answer]:
-    """Trains SAGE: ours at B = 8 and all, and DistDGL."""
     return _in_turns(bench, "training", (8, 0))
 
 
 def dist_dgl_preparation(bench: RankWorkload) -> Iterator[Answer]:
-    """Samples minibatches and fetches their features: ours at B = 1, 8 and all, and DistDGL."""
     return _in_turns(bench, "preparation", (1, 8, 0))
 
 
@@ -87,10 +85,7 @@ def _in_turns(bench: RankWorkload, job: str, sizes: Sequence[int]) -> Iterator[A
 
 PARTS: dict[str, Measured] = {one.__name__: one for one in (rows, network, scaling)}
 PEER_PARTS: dict[str, Measured] = {one.__name__: one for one in (dist_dgl, dist_dgl_preparation)}
-NETWORKS = {
-    **dict.fromkeys(("rows", "scaling"), LOOPBACK),
-    **dict.fromkeys(PEER_PARTS, namespaces.UNLIMITED),
-}
+NETWORKS = {**dict.fromkeys(("rows", "scaling"), LOOPBACK), **dict.fromkeys(PEER_PARTS, namespaces.UNLIMITED)}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -106,7 +101,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def table(result: Result) -> str:
-    """Returns one table for each part that was measured."""
     return "\n\n".join(WRITERS[name](result["parts"][name]) for name in WRITERS if name in result["parts"])
 
 
@@ -137,7 +131,6 @@ def _rows(part: Result) -> str:
 
 
 def _overhead(fetched: float, row_bytes: float | None, moved: float) -> str:
-    """Returns the share of bytes that are not rows and ids; nothing where rows differ in width."""
     if row_bytes is None:
         return ""
     needed = 2 * fetched * (row_bytes + 4)  # at both ends
@@ -226,7 +219,6 @@ def _peer_lines(
 
 
 def _phases(entries: list[Result], names: Iterable[str]) -> float:
-    """Returns the mean seconds of ranks in some phases together."""
     return typical(sum(one["phases"][name] for name in names) for one in entries)
 
 

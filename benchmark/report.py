@@ -100,7 +100,6 @@ def render(page: Path, results: Path) -> str:
 
 
 def with_gains(page: Path, results: Path) -> str:
-    """Returns the text of a page with the gains of `accelerate` between its comments replaced."""
     graphs = list(accelerate.GAINS)[: 1 if page.name == "README.md" else None]
     table = f"<!-- gains -->\n\n{accelerate.gains(results, graphs)}\n\n<!-- end -->"
     return re.sub(r"<!-- gains -->.*?<!-- end -->", lambda _: table, page.read_text(), flags=re.DOTALL)

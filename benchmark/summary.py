@@ -31,35 +31,24 @@ MODELS = {"sage": "GraphSAGE", "gcn": "GCN", "gin": "GIN", "gat": "GAT"}
 
 @dataclass
 class Line:
-    """One line of the table.
+    """One line of the table."""
 
-    Attributes:
-        name: what is measured.
-        figure: the name of the stored figure.
-        ours: the figure of ours, of the run in which ours was fastest.
-        theirs: the figures of PyG and DGL, where they were measured.
-        times: how many times as fast ours is, within one run.
-    """
-
-    name: str
-    figure: str = "wall_per_minibatch"
-    ours: float | None = None
+    name: str  # what is measured
+    figure: str = "wall_per_minibatch"  # the name of the stored figure
+    ours: float | None = None  # the figure of ours, of the run in which ours was fastest
     theirs: dict[str, float] = field(default_factory=dict)
     times: dict[str, float] = field(default_factory=dict)
 
     @property
     def is_rate(self) -> bool:
-        """True if more is better. (Sampling is compared by rate: DGL returns more edges.)"""
         return self.figure == "edges_per_second"
 
     def better(self, one: float | None, other: float) -> float:
-        """Returns the better of two figures."""
         if one is None:
             return other
         return max(one, other) if self.is_rate else min(one, other)
 
     def text(self, value: float) -> str:
-        """Returns a figure with its unit."""
         return f"{value / 1e6:.1f} M edges/s" if self.is_rate else f"{1e3 * value:,.0f} ms"
 
 

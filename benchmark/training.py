@@ -52,7 +52,6 @@ def series(run: BenchmarkRun, table: str, warmup: int) -> Iterator[dict[str, Any
 
 
 def _case(one: dict[str, Any]) -> tuple[str, int, str, str]:
-    """Returns what tells a series from the others: network, threads, allocator and table."""
     return one["model"], one["threads"], one["malloc"], one["table"]
 
 

@@ -16,16 +16,7 @@ from benchmark.modes import chosen_options, graphs_parser, head, in_short, store
 from benchmark.support.cli import Peers
 from benchmark.support.harness import MALLOC, Players, ProcessSetting
 from benchmark.support.jobs import Options
-from benchmark.support.tables import (
-    OURS,
-    Line,
-    Result,
-    absences,
-    figures_of,
-    markdown,
-    milliseconds,
-    setting,
-)
+from benchmark.support.tables import OURS, Line, Result, absences, figures_of, markdown, milliseconds, setting
 
 #: The names of the contestants.
 TRIMMED, PREFIXES = "PyG to_hetero, trimmed", "PyG HeteroConv on prefixes"
@@ -36,24 +27,14 @@ FEW = 1
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of step.
+    """One kind of step."""
 
-    Attributes:
-        name: its name on the command line and in the table.
-        model: the network, one of ``networks.recipe.MODELS``.
-        fanouts: neighbours per hop, from the seeds; as many layers.
-        job: the job of ours.
-        peers: side and job by name. Ours takes turns with one of them at a time: together all of
-            them would not fit the memory.
-        typed: True if it is on the typed graph.
-    """
-
-    name: str
-    model: str
-    fanouts: tuple[int, ...]
-    job: str
+    name: str  # its name on the command line and in the table
+    model: str  # the network, one of ``networks.recipe.MODELS``
+    fanouts: tuple[int, ...]  # neighbours per hop, from the seeds; as many layers
+    job: str  # the job of ours
     peers: dict[str, tuple[str, str]]
-    typed: bool = True
+    typed: bool = True  # True if it is on the typed graph
 
 
 _TYPED = {TRIMMED: ("pyg", "typed-trimmed"), PREFIXES: ("pyg", "typed-prefixes"), DGL: ("dgl", "typed")}
@@ -91,7 +72,6 @@ def series(
 
 
 def _case(one: dict[str, Any]) -> Hashable:
-    """Returns what a series is of: row, setting and peers."""
     peers = frozenset({*one["contestants"], *one["absent"]} - {OURS})
     return one["row"], one["threads"], one["malloc"], peers
 

@@ -16,6 +16,7 @@ from build_tools.package_page import package_page
 from pyg_batchgnn import versions
 from pyg_batchgnn.spinning import TURNS, VARIABLES
 from tests.support.programs import run_python
+from tests.support.tiers import in_all
 
 
 @pytest.mark.skipif(
@@ -47,38 +48,27 @@ def test_instructions_that_do_not_exist_are_refused_in_one_line() -> None:
     assert (ran.returncode, ran.stderr) == (2, said)
 
 
-def spins(**environment: str) -> list[str]:
-    """Returns the turns that OpenMP's runtime says that it took over, when torch was loaded."""
+@pytest.mark.parametrize(
+    ("chosen", "turns"),
+    [({}, TURNS), *in_all(({"GOMP_SPINCOUNT": "77"}, 77), ({"OMP_WAIT_POLICY": "passive"}, 0))],
+)
+def test_a_command_bounds_the_spinning_of_threads_unless_the_user_has(
+    chosen: dict[str, str], turns: int
+) -> None:
+    """OpenMP's runtime says how many turns it took over, when torch was loaded."""
     kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     ran = subprocess.run(
         [sys.executable, "-m", "pyg_batchgnn", "datasets", "generated:nodes=100"],
-        env={**kept, "OMP_DISPLAY_ENV": "verbose", **environment},
+        env={**kept, "OMP_DISPLAY_ENV": "verbose", **chosen},
         capture_output=True,
         text=True,
         timeout=240,
     )
     assert ran.returncode == 0, ran.stderr
-    return re.findall(r"GOMP_SPINCOUNT = '(\d+)'", ran.stderr)
-
-
-def test_a_command_bounds_the_spinning_of_threads_before_torch_is_loaded() -> None:
-    found = spins()
+    found = re.findall(r"GOMP_SPINCOUNT = '(\d+)'", ran.stderr)
     if not found:
         pytest.skip("another runtime than GNU's OpenMP")
-    assert set(found) == {str(TURNS)}
-    assert set(spins(GOMP_SPINCOUNT="77")) == {"77"}, "what the user has chosen stays"
-    assert set(spins(OMP_WAIT_POLICY="passive")) == {"0"}
-
-
-def test_importing_the_package_leaves_the_environment_as_it_is() -> None:
-    program = (
-        "import os, sys; before = dict(os.environ); import pyg_batchgnn.spinning as spinning\n"
-        "assert dict(os.environ) == before\n"
-        "import torch; spinning.bound_spinning()\n"
-        "assert dict(os.environ) == before and spinning.chosen_by_user() == {}\n"
-    )
-    kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    subprocess.run([sys.executable, "-c", program], env=kept, check=True, timeout=120)
+    assert set(found) == {str(turns)}
 
 
 def test_the_room_of_training_has_a_front_door() -> None:
@@ -91,15 +81,21 @@ def test_the_room_of_training_has_a_front_door() -> None:
         _ = pyg_batchgnn.train.loss
 
 
-def test_rooms_are_imported_when_they_are_used() -> None:
+def test_importing_leaves_the_environment_and_loads_rooms_when_they_are_used() -> None:
     program = (
-        "import sys, pyg_batchgnn as package\n"
+        "import os, sys; before = dict(os.environ)\n"
+        "import pyg_batchgnn as package, pyg_batchgnn.spinning as spinning\n"
         "assert not {'torch', 'torch_geometric'} & sys.modules.keys()\n"
         "assert package.nn.SAGE is package.nn.models.SAGE\n"
         "assert package.data.load_dataset and {'nn', 'plan'} <= set(dir(package))\n"
+        "spinning.bound_spinning()\n"
+        "assert dict(os.environ) == before and spinning.chosen_by_user() == {}\n"
         "try:\n    package.neural\nexcept AttributeError as error:\n    print(error)\n"
     )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    answer = subprocess.run(
+        [sys.executable, "-c", program], env=kept, capture_output=True, text=True, timeout=120
+    )
     assert answer.stdout == "module 'pyg_batchgnn' has no attribute 'neural'\n", answer.stderr
 
 
@@ -120,10 +116,7 @@ def test_rooms_are_imported_when_they_are_used() -> None:
 )
 def test_versions_are_compared_as_numbers(version: str, older: bool) -> None:
     assert versions.is_older(version, (2, 11)) is older
-
-
-def test_what_is_installed_here_passes() -> None:
-    versions.check_versions()
+    versions.check_versions()  # what is installed here
 
 
 def test_a_release_of_torch_without_a_private_name_is_named() -> None:
@@ -150,15 +143,12 @@ def test_an_old_release_is_an_import_error_that_names_the_command(package: str, 
     assert versions.COMMANDS[package] in ran.stderr
 
 
-def test_the_wheel_was_tested_beside_the_oldest_release_and_a_later_one() -> None:
+def test_the_wheel_was_tested_beside_the_releases_that_commands_install() -> None:
     releases = [tuple(map(int, release.split(".")[:2])) for release in versions.WHEEL_TESTED]
     assert min(releases) == versions.OLDEST["torch"]
     assert max(releases) > tuple(map(int, versions.TESTED["torch"].split(".")[:2]))
     readme = Path(__file__).parents[1].joinpath("README.md").read_text()
     assert all(release in readme for release in versions.WHEEL_TESTED)
-
-
-def test_the_commands_install_the_tested_releases() -> None:
     for package, command in versions.COMMANDS.items():
         assert f"{package}=={versions.TESTED[package]}" in command
 

@@ -44,14 +44,12 @@ def test_arguments_folder_environment_and_files(tmp_path: Path) -> None:
     assert out == f"['a b', '-u c'] blue {tmp_path} said\n"
 
 
-def test_a_signal_reaches_the_program(tmp_path: Path) -> None:
+def test_a_signal_reaches_the_program_and_a_killed_one_leaves_no_fork(tmp_path: Path) -> None:
     with start(tmp_path, _WAITS) as program:
         started(tmp_path)
         program.send_signal(signal.SIGTERM)
         assert program.wait(timeout=120) == 7
-
-
-def test_a_killed_program_leaves_no_fork(tmp_path: Path) -> None:
+    (tmp_path / "pid").unlink()
     with start(tmp_path, _WAITS) as program:
         pid = started(tmp_path)
         program.kill()

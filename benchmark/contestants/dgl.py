@@ -21,7 +21,6 @@ from benchmark.support.mag import CLASSES, FEATURES, SEEDS, TypedFolder
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of the packages that take part."""
     return {"dgl": dgl.__version__}
 
 
@@ -42,7 +41,6 @@ def _sampler(options: Options, **how: Any) -> NeighborSampler:
 
 
 def _samples(graph: dgl.DGLGraph, sampler: NeighborSampler, seeds: Iterable[Any]) -> Job:
-    """Returns the job of sampling blocks for each of the seeds of minibatches."""
 
     def step(batch: Any) -> Counts:
         nodes, _, blocks = sampler.sample_blocks(graph, batch)

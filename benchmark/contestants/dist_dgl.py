@@ -59,7 +59,6 @@ def partition(options: Answer) -> None:
 
 
 def _ring(nodes: int) -> dgl.DGLGraph:
-    """Returns nodes in a ring; parts cannot be made without edges."""
     node = torch.arange(nodes)
     return dgl.graph((node, node.roll(1)), num_nodes=nodes)
 
@@ -73,7 +72,6 @@ def _homogeneous(folder: GraphFolder) -> dgl.DGLGraph:
 
 
 def _typed(folder: TypedFolder) -> dgl.DGLGraph:
-    """Returns a typed graph; every type has features, papers have labels."""
     edges = {names: (one[0], one[1]) for names, one in folder.edges.items()}
     graph = dgl.heterograph(edges, num_nodes_dict=folder.num_nodes)
     for name, x in folder.features.items():
@@ -91,27 +89,16 @@ def _mask(count: int, chosen: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Fetched:
-    """A minibatch with its features.
-
-    Attributes:
-        nodes: [N_t] int64 by node type, the ids of the input nodes; types without any are absent.
-        blocks: one for each layer.
-        x: [N_t, F] by node type, the features of the input nodes.
-        y: [S] int64, the labels of the seed nodes.
-    """
+    """A minibatch with its features."""
 
     nodes: Rows
-    blocks: list[dgl.DGLGraph]
-    x: Rows
-    y: Tensor
+    blocks: list[dgl.DGLGraph]  # one for each layer
+    x: Rows  # [N_t, F] by node type, the features of the input nodes
+    y: Tensor  # [S] int64, the labels of the seed nodes
 
 
 class Minibatches:
-    """The minibatches of a trainer's training nodes, in another order in each epoch.
-
-    Attributes:
-        seed_type: the node type that has training nodes.
-    """
+    """The minibatches of a trainer's training nodes, in another order in each epoch."""
 
     def __init__(self, graph: dgl.distributed.DistGraph, options: Answer) -> None:
         self.graph = graph
@@ -209,7 +196,6 @@ class Clock:
         self._cpu, self._begin = cpu_seconds(), time.perf_counter()
 
     def stop(self) -> Answer:
-        """Returns seconds and CPU seconds of this trainer, and seconds by phase."""
         torch.distributed.barrier()
         wall = time.perf_counter() - self._begin
         return {"wall": wall, "cpu": cpu_seconds() - self._cpu, "phases": self.phases}

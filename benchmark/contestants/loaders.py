@@ -21,16 +21,12 @@ Loader = Callable[..., Any]
 
 
 def data_of(graph: GraphFolder, **values: torch.Tensor) -> Data:
-    """Returns a graph folder as a ``Data``; ``values``: further attributes, or others' values."""
     return Data(**{"x": graph.x, "y": graph.y, "edge_index": graph.edge_index, **values})
 
 
 @cache
 def typed_data(graph: TypedFolder, featured: bool = False) -> HeteroData:
-    """Returns a typed graph as a ``HeteroData``, the same object every time.
-
-    Papers have features and labels. With ``featured`` every type has features.
-    """
+    """Returns a typed graph as a ``HeteroData``, the same object every time."""
     data = HeteroData()
     for name, count in graph.num_nodes.items():
         data[name].num_nodes = count
@@ -57,14 +53,7 @@ def typed_loader(loader: Loader, options: Options, featured: bool = False, **arg
 def node_loader(
     loader: Loader, options: Options, values: dict[str, torch.Tensor] | None = None, **rules: Any
 ) -> Any:
-    """Returns a loader of training nodes.
-
-    Args:
-        loader: its class.
-        options: the workload.
-        values: further attributes of the graph, such as values of edges that ``rules`` name.
-        rules: further arguments of the loader.
-    """
+    """Returns a loader of training nodes."""
     graph = GraphFolder.open(options.graph)
     return loader(
         data_of(graph, **(values or {})),
@@ -91,7 +80,6 @@ def link_loader(loader: Loader, options: Options, **arguments: Any) -> Any:
 
 
 def _timed(loader: Loader, options: Options, strategy: str, **rules: Any) -> Any:
-    """Returns a loader of the neighbours that the seeds' times allow."""
     times = edge_times(GraphFolder.open(options.graph), options.seed)
     rules |= {"time_attr": "edge_time", "temporal_strategy": strategy}
     rules |= {"input_time": seed_times(options.seeds, options.seed)}
@@ -99,7 +87,6 @@ def _timed(loader: Loader, options: Options, strategy: str, **rules: Any) -> Any
 
 
 def _weighted(loader: Loader, options: Options, **rules: Any) -> Any:
-    """Returns a loader that picks by weight, without replacement."""
     weights = edge_weights(GraphFolder.open(options.graph), options.seed)
     return node_loader(loader, options, {"edge_weight": weights}, weight_attr="edge_weight", **rules)
 
@@ -119,12 +106,7 @@ def loads(batches: Any) -> Job:
 def loading_jobs(
     loader: Loader, link_class: Loader, arguments: Callable[[Options], dict[str, Any]] = lambda _: {}
 ) -> dict[str, MakeJob]:
-    """Returns the jobs of a pair of loaders with PyG's arguments.
-
-    Args:
-        loader, link_class: their classes.
-        arguments: further arguments of both.
-    """
+    """Returns the jobs of a pair of loaders with PyG's arguments."""
     return {
         "typed loading": lambda o: loads(typed_loader(loader, o, **arguments(o))),
         "disjoint": lambda o: loads(node_loader(loader, o, disjoint=True, **arguments(o))),

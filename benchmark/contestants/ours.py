@@ -35,7 +35,6 @@ Export = Literal["pyg", "native"]
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of the packages that take part."""
     return {"pyg_batchgnn": pyg_batchgnn.__version__, "torch_geometric": torch_geometric.__version__}
 
 
@@ -79,12 +78,7 @@ def _typed_sampling(layout: Layout) -> MakeJob:
 
 
 def _arguments(options: Options) -> dict[str, Any]:
-    """Returns the arguments of loaders that are ours alone."""
-    return {
-        "seed": options.seed,
-        "threads": options.threads,
-        "macrobatch_size": options.macrobatch or "auto",
-    }
+    return {"seed": options.seed, "threads": options.threads, "macrobatch_size": options.macrobatch or "auto"}
 
 
 @cache
@@ -96,10 +90,6 @@ def _loader(options: Options, dtype: torch.dtype, export: Export) -> Any:
 
 
 def loader(options: Options, dtype: torch.dtype = torch.float32, export: Export = "pyg") -> Any:
-    """Returns the drop-in loader over features of ``dtype``.
-
-    The same object for every network that is trained in this process.
-    """
     return _loader(options.without_model(), dtype, export)
 
 
@@ -189,13 +179,7 @@ def _link_training(options: Options) -> Job:
 
 
 def _script(call: Call, accelerated: bool = True, export: Export = "pyg") -> MakeJob:
-    """Returns the job of a user's script with a model of PyG's or of the user's own.
-
-    Args:
-        call: how it calls the model.
-        accelerated: whether it gives the model to `accelerate`.
-        export: the form of the batches of its loader.
-    """
+    """Returns the job of a user's script with a model of PyG's or of the user's own."""
 
     def build(options: Options) -> Job:
         if options.model == TYPED:
@@ -218,7 +202,6 @@ def _script(call: Call, accelerated: bool = True, export: Export = "pyg") -> Mak
 
 
 def _labels(batch: Any, count: int, typed: bool, export: Export) -> torch.Tensor:
-    """Returns the labels of the seeds of a batch."""
     if export == "native":
         return batch.attributes_of(SEEDS).gather("y", count) if typed else batch.attribute("y", count)
     return (batch[SEEDS] if typed else batch).y[:count]

@@ -56,10 +56,7 @@ def _with_pyg_lib(work: MakeJob) -> MakeJob:
 
 
 def _sampling(dtype: torch.dtype) -> MakeJob:
-    """Returns a job of ``torch.ops.pyg.neighbor_sample`` on ids of a dtype.
-
-    PyG's loader never uses int32 ids.
-    """
+    """Returns a job of ``torch.ops.pyg.neighbor_sample`` on ids of a dtype."""
 
     def build(options: Options) -> Job:
         graph = GraphFolder.open(options.graph)

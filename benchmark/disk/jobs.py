@@ -28,41 +28,23 @@ PAGE, FANOUTS, BATCH_SIZE, ROUNDS = 4096, [10, 10, 10], 1024, 5
 
 @dataclass(frozen=True)
 class Order:
-    """A job's workload.
+    """A job's workload."""
 
-    Attributes:
-        folder: the papers-like folder.
-        rows: "file": read past the page cache; "mapping": the system reads pages of the mapped
-            file; "folded": a tenth of the rows in memory, seen ten times.
-        budget: bytes for everything in the process; 0: `loader_budget` holds.
-        reserve: bytes of the budget that are left to the model and to torch.
-        loader_budget: bytes for the loader.
-        epochs: epochs, one after the other.
-        epoch: minibatches of an epoch; 0: all training nodes.
-        steps: minibatches after which it ends; 0: those of the epoch.
-        seconds: after which it ends; 0: no end.
-        edges: "memory"; "mapping"; "emptied": the mapping, whose pages are dropped after each
-            macrobatch, as where memory does not hold them; "file": read past the page cache.
-        macrobatch: minibatches that are sampled together, where edges are measured.
-        work: "train", or "load": minibatches are made and let go of.
-    """
-
-    folder: str
+    folder: str  # the papers-like folder
     rows: Literal["file", "mapping", "folded"] = "file"
-    budget: int = 0
-    reserve: int = 0
-    loader_budget: int = 0
-    epochs: int = 1
-    epoch: int = 0
-    steps: int = 0
-    seconds: float = 0.0
+    budget: int = 0  # bytes for everything in the process; 0: `loader_budget` holds
+    reserve: int = 0  # bytes of the budget that are left to the model and to torch
+    loader_budget: int = 0  # bytes for the loader
+    epochs: int = 1  # epochs, one after the other
+    epoch: int = 0  # minibatches of an epoch; 0: all training nodes
+    steps: int = 0  # minibatches after which it ends; 0: those of the epoch
+    seconds: float = 0.0  # after which it ends; 0: no end
     edges: Literal["memory", "mapping", "emptied", "file"] = "memory"
-    macrobatch: int = 8
+    macrobatch: int = 8  # minibatches that are sampled together, where edges are measured
     work: Literal["train", "load"] = "load"
 
     @property
     def features(self) -> Path:
-        """The file of features."""
         return Path(self.folder) / "nodes" / "x.npy"
 
 
@@ -70,11 +52,7 @@ class Order:
 
 
 def graph(folder: str) -> tuple[Any, Tensor]:
-    """Reads the topology of a folder into memory; attributes stay mapped.
-
-    Returns:
-        The graph as PyG has it, and the training nodes.
-    """
+    """Reads the topology of a folder into memory; attributes stay mapped."""
     dataset = open_folder(folder)
     data = dataset.to_pyg()
     data.adj_t = data.adj_t.read()
@@ -90,12 +68,7 @@ def table_of(x: Tensor) -> DiskTable:
 
 
 def folded(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns features [n, C] and labels [n] of which row i is row i modulo a tenth, about.
-
-    A tenth of the features takes memory. A loader does with them what it does with any table in
-    memory. Labels go with their features, so that the model learns, and as many entries of layers
-    are zero as it otherwise has.
-    """
+    """Returns features [n, C] and labels [n] of which row i is row i modulo a tenth, about."""
     table = table_of(x)
     rows = -(-table.rows // 10 // PAGE) * PAGE  # so that they are whole pages
     memory = torch.from_numpy(folded_memory(rows * table.row_bytes, 10))
@@ -114,7 +87,6 @@ def new_loader(data: Any, nodes: Tensor, order: Order, budget: int) -> Macrobatc
 
 
 def new_trainer(data: Any) -> Trainer:
-    """Returns a trainer of GraphSAGE, three layers of 256, by Adam."""
     torch.manual_seed(0)
     return Trainer(SAGE(data.x.size(1), 256, len(FANOUTS), 1 + int(data.y.max())))
 
@@ -211,12 +183,7 @@ def sample_edges(order: Order) -> dict[str, Any]:
     pages = {"cached_before": cached, "cached_after": cached_pages(path)}
     empty_page_cache(path)
     peak.close()
-    shown = {
-        "edges": order.edges,
-        "macrobatch": size,
-        "steps": order.steps,
-        "seconds": sum(each),
-    }
+    shown = {"edges": order.edges, "macrobatch": size, "steps": order.steps, "seconds": sum(each)}
     return {**shown, **pages, "each": each, "stats": stats, "peak": peak.bytes - before}
 
 

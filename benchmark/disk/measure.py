@@ -64,7 +64,6 @@ def _epochs(chosen: Chosen, loader_gib: float = 0.0, **order: Any) -> list[dict[
 
 
 def _iterate(chosen: Chosen, loader_gib: float = 0.0, **order: Any) -> dict[str, Any]:
-    """Goes through one epoch, as `_epochs`."""
     return _epochs(chosen, loader_gib, **order)[0]
 
 

@@ -17,12 +17,7 @@ _libc.mmap.restype = ctypes.c_void_p
 
 
 class PeakMemory:
-    """Samples the resident memory of this process each second.
-
-    Attributes:
-        bytes: the most of all kinds together.
-        by_kind: at that moment RssAnon, RssFile and RssShmem.
-    """
+    """Samples the resident memory of this process each second."""
 
     def __init__(self) -> None:
         self.bytes, self.by_kind = 0, dict[str, int]()
@@ -57,7 +52,6 @@ def cached_pages(path: Path) -> int:
 
 
 def empty_page_cache(path: Path) -> None:
-    """Drops the pages of a file from the page cache."""
     with path.open("rb") as opened:
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 

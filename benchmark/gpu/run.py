@@ -170,7 +170,6 @@ def counted(loader: Any) -> dict[str, Any]:
 
 
 def skewed(count: int, below: int, device: torch.device, generator: torch.Generator) -> Tensor:
-    """Returns ids of which small ones are frequent, scattered by a multiplication."""
     drawn = (torch.rand(count, device=device, generator=generator) ** 2 * below).long().clamp(max=below - 1)
     return drawn * 7919 % below
 
@@ -279,10 +278,7 @@ class Run:
         self._sampler: Any = None  # of products: its edges are sorted once
 
     def part(self, name: str, work: Callable[[], None]) -> None:
-        """Does a part, unless the time is over. What fails is said and left out.
-
-        The findings are written after each part, so that a run that is killed loses one part.
-        """
+        """Does a part, unless the time is over. What fails is said and left out."""
         if time.perf_counter() > self._end:
             self.report.left_out.append(f"{name}: no time left")
             return
@@ -362,7 +358,6 @@ class Run:
 
     @property
     def _few(self) -> Scale:
-        """The sizes for loaders that are slow."""
         return replace(self.scale, window=max(2, self.scale.window // 4), warm=5, settle=2)
 
     def _peer(self, data: Data, steps: Steps) -> None:
@@ -379,7 +374,6 @@ class Run:
         self.report.rows.append(row)
 
     def _compare(self) -> None:
-        """Says how many times as fast a fed step is as with loaders that do not know of devices."""
         fed = {row["name"]: min(row["fed_ms"]) for row in self.report.rows}
         for other in [name for name in fed if name == TODAY or name.startswith("PyG's")]:
             ours = [name for name in fed if name.startswith(("features on", "host, "))]
@@ -429,7 +423,6 @@ class Run:
         print(f"{done} iterators broken off: {self.report.ends}", flush=True)
 
     def _pair(self, make: Callable[..., Any], data: Any, seeds: Any, **given: Any) -> list[Any]:
-        """Returns a loader for the device and the same one for the CPU."""
         scale = self.scale
         given |= {"batch_size": scale.batch_size, "shuffle": True, "seed": 0}
         return [

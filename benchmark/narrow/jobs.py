@@ -33,7 +33,6 @@ MODELS = ("sage", "gcn", "gat")
 
 
 def network(model: str, columns: int, hidden: int, layers: int, classes: int) -> nn.Module:
-    """Returns a native network."""
     if model == "gat":
         return GAT(columns, hidden, layers, classes, heads=HEADS, dropout=DROPOUT)
     return {"sage": SAGE, "gcn": GCN}[model](columns, hidden, layers, classes, dropout=DROPOUT)
@@ -50,10 +49,7 @@ def _loader(data: Data, graph: GraphFolder, order: dict[str, Any], export: Any) 
 def _rounds(
     order: dict[str, Any], names: Iterable[str], work: Callable[[str], object]
 ) -> dict[str, list[float]]:
-    """Returns the seconds of a minibatch by name and round.
-
-    Names take turns. The first round is not measured.
-    """
+    """Returns the seconds of a minibatch by name and round."""
     names, found = list(names), dict[str, list[float]]()
     for number in range(order["rounds"] + 1):
         for at in range(len(names)):
@@ -66,11 +62,7 @@ def _rounds(
 
 
 def loading(order: dict[str, Any]) -> None:
-    """Makes PyG batches of one sample with features of several forms.
-
-    Beside them: batches without features ("none"), and writing as many bytes as the features of
-    each form take in a batch, which no way of reading them can do without.
-    """
+    """Makes PyG batches of one sample with features of several forms."""
     torch.set_num_threads(order["threads"])
     graph = GraphFolder.open(order["graph"])
     tables = {name: FORMS[name](graph.x) for name in LOADED}
@@ -156,5 +148,4 @@ def train(order: dict[str, Any]) -> None:
 
 
 def answer(order: dict[str, Any], found: dict[str, Any]) -> None:
-    """Writes what a job found."""
     Path(order["answer"]).write_text(json.dumps(found))

@@ -21,17 +21,12 @@ class Heads(nn.Module):
         self.attention = GATConv(inputs, columns, HEADS, allow_zero_in_degree=True)
 
     def forward(self, block: dgl.DGLGraph, x: torch.Tensor) -> torch.Tensor:
-        """[destinations, outputs]."""
         heads = self.attention(block, x)
         return heads.mean(1) if self.last else heads.flatten(1)
 
 
 def convolution(model: str, hidden: int) -> Convolution:
-    """DGL's layer of the network named ``model``.
-
-    DGL adds no self loops to sampled blocks: its GCN and GAT do a little less than the other
-    sides'.
-    """
+    """DGL's layer of the network named ``model``."""
 
     def gin(inputs: int, outputs: int, _: bool) -> nn.Module:
         return GINConv(mlp(inputs, hidden, outputs), "sum")
@@ -55,7 +50,6 @@ class BlockNetwork(Stack):
         super().__init__(model, convolution(model, hidden), features, hidden, classes, count)
 
     def forward(self, blocks: list[dgl.DGLGraph], x: torch.Tensor) -> torch.Tensor:
-        """[batch_size, classes] logits of the seeds."""
         for layer, (conv, block) in enumerate(zip(self.convs, blocks, strict=True)):
             x = self.between(layer, conv(block, x))
         return x
@@ -76,7 +70,6 @@ class TypedBlockNetwork(TypedStack):
         )
 
     def forward(self, blocks: list[dgl.DGLGraph], x: dict[str, Tensor]) -> Tensor:
-        """Returns the [batch_size, classes] logits of the seeds."""
         for layer, (conv, block) in enumerate(zip(self.convs, blocks, strict=True)):
             x = self.between_types(layer, conv(block, x))
         return x[SEEDS]

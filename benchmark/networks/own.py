@@ -155,14 +155,7 @@ def own_model(
 
 
 def seed_logits(model: nn.Module, batch: Any, call: Call, edges: bool = False) -> Tensor:
-    """Returns the logits of the seed nodes of a batch.
-
-    Args:
-        model: of PyG or a user's own.
-        batch: of PyG's form, or a native one for `Call.BATCH`.
-        call: how it is called.
-        edges: the model takes values of edges; those of a batch are ones.
-    """
+    """Returns the logits of the seed nodes of a batch."""
     values = {"edge_attr": batch.x.new_ones(batch.edge_index.size(1), 1)} if edges else {}
     if call is Call.BATCH:
         whole: Tensor = model(batch, **values)

@@ -88,7 +88,6 @@ class Pairs:
         self.edge_index = batch.edge_index
 
     def layer(self, rows: int, inputs: int, edges: int) -> Tensor:
-        """The first ``edges`` edges, from ``inputs`` rows to ``rows`` rows."""
         del rows, inputs
         return self.edge_index[:, :edges]
 
@@ -120,13 +119,7 @@ FASTEST: dict[str, Callable[..., Any]] = {"sage": CompressedRows, "gin": Compres
 
 
 class Sliced(Stack):
-    """A network on bipartite slices: layer l computes only the rows that layer l + 1 reads.
-
-    Args:
-        model: ``sage``, ``gin`` or ``gat``; PyG's ``GCNConv`` refuses bipartite input.
-        features, hidden, classes, count: widths, and number of layers.
-        edges: the form in which layers take the edges; PyG's fastest for the model unless told.
-    """
+    """A network on bipartite slices: layer l computes only the rows that layer l + 1 reads."""
 
     def __init__(
         self, model: str, features: int, hidden: int, classes: int, count: int, edges: Any = None
@@ -148,7 +141,6 @@ class Sliced(Stack):
         return x
 
     def whole_graph(self, x: Tensor, adjacency: Tensor) -> Tensor:
-        """Returns [N, classes] logits from all neighbours; ``adjacency``: compressed rows."""
         for layer, conv in enumerate(self.convs):
             x = self.between(layer, conv(x, adjacency))
         return x
@@ -158,7 +150,6 @@ Metadata = tuple[list[str], list[Relation]]
 
 
 def _of_relation(model: str, hidden: int) -> Convolution:
-    """Returns PyG's layer of a relation; there are no self loops between two types."""
     return convolution(model, hidden, add_self_loops=False)
 
 
@@ -170,16 +161,12 @@ class _Layer(nn.Module):
         self.conv, self.follows = conv, follows
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Returns the rows of all nodes."""
         x = self.conv(x, edge_index)
         return x if self.follows is None else self.follows(x)
 
 
 class TypedTrimmed(nn.Module):
-    """Layers made typed by `to_hetero`, and the minibatch trimmed before each of them.
-
-    The layers of a whole model of PyG that `to_hetero` made typed cannot be trimmed.
-    """
+    """Layers made typed by `to_hetero`, and the minibatch trimmed before each of them."""
 
     def __init__(
         self, model: str, features: int, hidden: int, classes: int, count: int, metadata: Metadata
@@ -204,11 +191,7 @@ class TypedTrimmed(nn.Module):
 
 
 class TypedPrefixes(TypedStack):
-    """`HeteroConv` on bipartite slices: layer l computes only the rows that layer l + 1 reads.
-
-    Relations that lead to no row of a layer are left out. SAGE takes edges as ``torch.sparse_csr``,
-    PyG's fast path.
-    """
+    """`HeteroConv` on bipartite slices: layer l computes only the rows that layer l + 1 reads."""
 
     def __init__(
         self, model: str, features: int, hidden: int, classes: int, count: int, metadata: Metadata

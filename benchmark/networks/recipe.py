@@ -23,18 +23,15 @@ HEADS = 4
 
 
 def widths(features: int, hidden: int, classes: int, count: int) -> list[tuple[int, int]]:
-    """Returns (input columns, output columns) of ``count`` layers, from the input onwards."""
     return list(pairwise([features, *[hidden] * (count - 1), classes]))
 
 
 def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
-    """The two-layer MLP of a GIN layer."""
     first, last = nn.Linear(inputs, hidden), nn.Linear(hidden, outputs)
     return nn.Sequential(first, nn.BatchNorm1d(hidden), nn.ReLU(inplace=True), last)
 
 
 def after(model: str, hidden: int) -> nn.Module:
-    """Returns the module after every layer of ``model`` but the last."""
     if model == "gin":
         return nn.Sequential(nn.BatchNorm1d(hidden), nn.ReLU(inplace=True))
     return nn.Sequential(nn.ReLU(inplace=True), nn.Dropout(DROPOUT))
@@ -45,13 +42,7 @@ Convolution = Callable[[int, int, bool], nn.Module]
 
 
 class Stack(nn.Module):
-    """Convolutions and what stands between them.
-
-    Args:
-        model: one of ``MODELS``.
-        convolution: of the side.
-        features, hidden, classes, count: widths, and number of layers.
-    """
+    """Convolutions and what stands between them."""
 
     def __init__(
         self, model: str, convolution: Convolution, features: int, hidden: int, classes: int, count: int
@@ -64,19 +55,11 @@ class Stack(nn.Module):
         self.afters = nn.ModuleList(after(model, hidden) for _ in pairs[1:])
 
     def between(self, layer: int, x: Tensor) -> Tensor:
-        """Returns the input of the next layer from the output of ``layer`` (counted from 0)."""
         return self.afters[layer](x) if layer < len(self.afters) else x
 
 
 class TypedStack(nn.Module):
-    """The convolutions of a typed network, and what stands between them by node type.
-
-    Args:
-        model: one of ``MODELS``.
-        convolution: of all relations.
-        node_types: the names of the node types.
-        features, hidden, classes, count: widths, and number of layers.
-    """
+    """The convolutions of a typed network, and what stands between them by node type."""
 
     def __init__(
         self,
@@ -113,7 +96,6 @@ class Trainer:
         self.optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
 
     def update(self, loss: Tensor) -> None:
-        """Finishes a step: backward and Adam."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
@@ -123,7 +105,6 @@ class StepTrainer(Trainer):
     """One optimiser step: forward, cross entropy on the seeds, backward, Adam."""
 
     def step(self, logits: Tensor, labels: Tensor) -> None:
-        """Finishes the step whose forward pass gave ``logits`` [S, classes] for ``labels`` [S]."""
         self.update(F.cross_entropy(logits.float(), labels))
 
 
@@ -131,11 +112,5 @@ class LinkTrainer(Trainer):
     """One optimiser step on links: forward, dot products, cross entropy, backward, Adam."""
 
     def step(self, source: Tensor, target: Tensor, label: Tensor) -> None:
-        """Finishes the step whose forward pass gave the rows of the ends of pairs.
-
-        Args:
-            source, target: [P, H].
-            label: [P], 1 for links and 0 for other pairs.
-        """
         scores = (source * target).sum(dim=-1)
         self.update(F.binary_cross_entropy_with_logits(scores, label.float()))

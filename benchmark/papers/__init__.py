@@ -7,5 +7,4 @@ __all__ = ["main", "table"]
 
 
 def table(_: Result) -> str:
-    """Returns where the tables are."""
     return "The tables are in [docs/papers.md](../../docs/papers.md)."

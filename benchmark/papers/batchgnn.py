@@ -49,7 +49,6 @@ def _ours(stored: Stored, model: str, graph: str, cached: bool, macrobatch: int 
 
 
 def _distdgl(stored: Stored, model: str, graph: str) -> Seconds | None:
-    """Returns DistDGL's epoch, which is stored for SAGE."""
     entries = stored.chosen(f"ranks-{graph}", "dist_dgl", setting="DistDGL")
     return Seconds.of(entries) if model == "sage" else None
 
@@ -152,7 +151,6 @@ def _rows_fetched(stored: Stored, graph: str, macrobatch: int) -> float | None:
 
 
 def _rows_with_cache(stored: Stored, graph: str) -> float | None:
-    """Returns the vectors that are fetched with aggregates; a row has two of them."""
     entries = stored.chosen(f"caching-{graph}", "preparation", model="sage", macrobatch=0, cached=True)
     rows = stored.total(entries, "rows_fetched")
     return None if rows is None else 2 * rows
@@ -297,7 +295,6 @@ def _imbalance(stored: Stored) -> Compared:
 
 
 def _apart(seconds: float, apart: float) -> list[str]:
-    """Returns seconds, a difference between ranks, and its share."""
     return [f"{seconds:.2f}", f"{apart:.2f}", f"{100 * apart / seconds:.0f} %"]
 
 

@@ -39,7 +39,6 @@ SPREAD = 1.15
 
 
 def _workload(name: str, nodes: int, row_bytes: int, edges: int, training: int) -> Workload:
-    """Returns the workload of a graph with the paper's minibatches."""
     rows = (TypeRows("node", nodes, row_bytes, 8),)
     return Workload(name, rows, edges, training, (15, 10, 5), 1024, drop_last=True)
 
@@ -88,7 +87,6 @@ def calibrated() -> tuple[PlannerMachine, PlannerNetwork]:
 
 
 def scaled(machine: PlannerMachine, probe: PlannerProbe) -> PlannerMachine:
-    """A step takes as much longer as a minibatch has edges."""
     ratio = probe.full.edges / probe_degrees(PRODUCTS, degrees(PRODUCTS), 1).full.edges
     return dataclasses.replace(machine, forward=machine.forward * ratio, backward=machine.backward * ratio)
 
@@ -152,12 +150,7 @@ def compared() -> str:
 
 
 def distgnn(ranks: int) -> tuple[float, float]:
-    """Predicts an epoch of DistGNN-MB's cluster: with historical embeddings, and exact at B = 1.
-
-    A rank is a socket, half of a host of BatchGNN's cluster, which has the same processors. It has
-    half of a link of 200 Gbit/s, at the planner's share for exchanges between all ranks. The share
-    of remote nodes is that of METIS's parts in table 5.
-    """
+    """Predicts an epoch of DistGNN-MB's cluster: with historical embeddings, and exact at B = 1."""
     machine, network = calibrated()[0], PlannerNetwork(12.5e9, 1e-5)
     probe = probe_degrees(DISTGNN, degrees(DISTGNN), ranks)
     machine = scaled(machine, probe).on(0.5, 0.0)

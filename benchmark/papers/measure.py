@@ -48,7 +48,6 @@ UPDATE_ROWS, UPDATE_COLUMNS, UPDATE_ROUNDS = 140_000, 256, 9
 
 
 def epoch(comm: Communicator, options: Answer) -> Answer:
-    """Trains SAGE with a layer per fanout, on neighbours drawn with replacement."""
     graph = RankGraph(comm, options)
     loader = graph.loader(options["macrobatch"], replace=True)
     return train_epochs(graph, options, loader, graph.sage())
@@ -58,12 +57,10 @@ JOBS: dict[str, Job] = {**SHARED_JOBS, "epoch": epoch}
 
 
 def p3(bench: RankWorkload) -> Iterator[Answer]:
-    """Trains with the settings of P3."""
     return _epochs(replace(bench, fanouts=[25, 10], hidden=32, batch_size=1000))
 
 
 def distdglv2(bench: RankWorkload) -> Iterator[Answer]:
-    """Trains with the settings of DistDGLv2."""
     return _epochs(replace(bench, fanouts=[15, 10, 5], hidden=256, batch_size=1000))
 
 

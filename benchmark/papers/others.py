@@ -39,7 +39,6 @@ POLICIES = {"random": "random", "ldg": "ldg, one pass", "multilevel": "multileve
 
 
 def _distdgl_tables(stored: Stored) -> Sequence[Compared]:
-    """Returns the tables of the slides' section 4."""
     return [_euler(stored), _learned_embeddings(stored), _ablation(stored), _cuts(stored)]
 
 
@@ -62,16 +61,9 @@ def _euler(stored: Stored) -> Compared:
 
 
 def _embedding_gains(stored: Stored) -> dict[str, float | None]:
-    """Returns how many times as fast the embedding part of a step is as that of others.
-
-    Of torch's two modules under DistributedDataParallel, it is the faster one.
-    """
     seconds = {name: typical(found) for name, found in stored.read("embeddings").get("seconds", {}).items()}
     ours, torchs = seconds.get("ours"), [seconds[name] for name in ("sparse", "dense") if name in seconds]
-    return {
-        "torch's": ratio(min(torchs, default=None), ours),
-        "DistDGL's": ratio(seconds.get("dgl"), ours),
-    }
+    return {"torch's": ratio(min(torchs, default=None), ours), "DistDGL's": ratio(seconds.get("dgl"), ours)}
 
 
 def _learned_embeddings(stored: Stored) -> Compared:
@@ -90,7 +82,6 @@ def _learned_embeddings(stored: Stored) -> Compared:
 
 
 def _of_policy(stored: Stored, policy: str) -> tuple[float | None, float | None]:
-    """Returns the seconds and the fetched rows of an epoch on a partition."""
     entries = stored.chosen("papers", "partitions", setting=policy)
     seconds = Seconds.of(entries)
     return part(seconds, "epoch"), stored.total(entries, "features", "rows")
@@ -173,7 +164,6 @@ DISTDGL = Source("distdgl", "DistDGL (Zheng et al. 2020)", _distdgl_tables, _dis
 
 
 def _distgnn_tables(stored: Stored) -> Sequence[Compared]:
-    """Returns the tables of the paper's section 4."""
     return [_one_socket(stored), _hit_rates(stored), _accuracy(stored), _distgnn_scaling(stored)]
 
 
@@ -182,7 +172,6 @@ def _step_gain(stored: Stored, model: str) -> float | None:
 
 
 def _update_gain(stored: Stored) -> float | None:
-    """Returns how many times as fast the fused update of a layer is as torch's."""
     entries = {one["setting"]: one["wall"] for one in stored.series("papers", "update")}
     return ratio(entries.get("torch"), entries.get("ours"))
 
@@ -214,7 +203,6 @@ def _variant(stored: Stored, dataset: str, ranks: int, name: str = "paper") -> R
 
 
 def _measured(stored: Stored) -> list[tuple[str, int, Result]]:
-    """Returns the runs with the paper's settings, by data set and ranks."""
     found = stored.read("historical").get("datasets", {})
     return [
         (name, ranks, one) for name in found for ranks in (2, 4) if (one := _variant(stored, name, ranks))
@@ -256,7 +244,6 @@ def _accuracy(stored: Stored) -> Compared:
 
 
 def _cpu_seconds(stored: Stored, ranks: int) -> float | None:
-    """Returns the CPU seconds of an epoch, all ranks together."""
     entries = stored.chosen("ranks-arxiv", "scaling", ranks=ranks)
     return over_rounds(entries, "cpu") if entries else None
 
@@ -310,7 +297,6 @@ DISTGNN_MB = Source("distgnn_mb", "DistGNN-MB (Md et al. 2022)", _distgnn_tables
 
 
 def _fastsample_tables(stored: Stored) -> Sequence[Compared]:
-    """Returns the tables of figures 5 and 6."""
     return [_kernel(stored), _hybrid(stored)]
 
 
@@ -409,7 +395,6 @@ FASTSAMPLE = Source("fastsample", "FastSample (Mostafa et al. 2023)", _fastsampl
 
 
 def _katana_tables(stored: Stored) -> Sequence[Compared]:
-    """Returns the tables of the article's results."""
     return [_against_distdgl(stored), _bfloat16(stored), _katana_scaling(stored)]
 
 

@@ -28,28 +28,20 @@ DASH = "-"
 
 
 def shown(value: float | None, form: str) -> str:
-    """Returns a number in a format, or a dash."""
     return DASH if value is None else format(value, form)
 
 
 def times(value: float | None) -> str:
-    """Returns a ratio as a text like 1.5x, or a dash."""
     return DASH if value is None else f"{value:.1f}x"
 
 
 def ratio(one: float | None, other: float | None) -> float | None:
-    """Returns a quotient, None where a figure is missing."""
     return None if one is None or not other else one / other
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """The seconds of an epoch: the slowest rank's for all, and means over ranks of its parts.
-
-    Attributes:
-        preparation, forward, backward, epoch: the parts and the whole.
-        sample, fetch: what of preparation is known of sampling, and of fetching features.
-    """
+    """The seconds of an epoch: the slowest rank's for all, and means over ranks of its parts."""
 
     preparation: float
     forward: float
@@ -83,12 +75,10 @@ class Seconds:
 
 
 def part(seconds: Seconds | None, name: str) -> float | None:
-    """Returns a part of the seconds, None where they are not known."""
     return None if seconds is None else getattr(seconds, name)
 
 
 def quiet(entries: Sequence[Result]) -> list[Result]:
-    """Returns the entries whose seconds mean something: nothing else ran on the machine."""
     return [one for one in entries if not one.get("busy")]
 
 
@@ -107,31 +97,23 @@ class Stored:
         self._results = results
 
     def read(self, name: str) -> Result:
-        """Returns the content of a result file; empty where it is not there."""
         path = self._results / f"{name}.json"
         content: Result = json.loads(path.read_text()) if path.is_file() else {}
         return content
 
     def series(self, name: str, part: str) -> list[Result]:
-        """Returns the entries of a part of a result."""
         entries: list[Result] = self.read(name).get("parts", {}).get(part, {}).get("series", [])
         return entries
 
     def chosen(self, name: str, part: str, **values: Any) -> list[Result]:
-        """Returns those entries of a part that have some values."""
         found = self.series(name, part)
         return [one for one in found if all(one[key] == value for key, value in values.items())]
 
     def total(self, entries: Sequence[Result], *path: str) -> float | None:
-        """Returns the sum over ranks of a figure of the first entry, whose means are stored."""
         return entries[0]["ranks"] * figure(entries[0], *path) if entries else None
 
     def gain(self, name: str, peer: str, ours: str, **values: Any) -> float | None:
-        """Returns how many times as fast a contestant is as a peer, per minibatch.
-
-        Of the series that have some values and both contestants, the one counts in which ours took
-        the least time.
-        """
+        """Returns how many times as fast a contestant is as a peer, per minibatch."""
 
         def seconds(series: Result, contestant: str) -> float:
             found: float = figures_of(series)[contestant][SECONDS]
@@ -147,38 +129,24 @@ class Stored:
 
 @dataclass(frozen=True)
 class Compared:
-    """A table of a publication with ours beside it.
+    """A table of a publication with ours beside it."""
 
-    Attributes:
-        title: the place in the publication and the subject.
-        caption: what differs: machine, graph, scale.
-        header: the columns; the first is text.
-        rows: the lines.
-    """
-
-    title: str
-    caption: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    title: str  # the place in the publication and the subject
+    caption: str  # what differs: machine, graph, scale
+    header: Sequence[str]  # the columns; the first is text
+    rows: Sequence[Sequence[str]]  # the lines
 
     def markdown(self) -> str:
-        """Returns the table with its title and caption."""
         return f"### {self.title}\n\n{paragraph(self.caption)}\n\n{markdown(self.header, self.rows)}"
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A pair of bars.
+    """A pair of bars."""
 
-    Attributes:
-        name: of the quantity.
-        published: what was published, None where it was not.
-        ours: what was measured here, None where it was not.
-    """
-
-    name: str
-    published: float | None
-    ours: float | None
+    name: str  # of the quantity
+    published: float | None  # what was published, None where it was not
+    ours: float | None  # what was measured here, None where it was not
 
 
 @dataclass(frozen=True)
@@ -192,26 +160,16 @@ class Panel:
 
 @dataclass(frozen=True)
 class Source:
-    """A publication.
+    """A publication."""
 
-    Attributes:
-        name: of the section's markers and of its picture.
-        title: its heading.
-        tables: makes its tables from the stored results.
-        panels: makes its picture from them.
-    """
-
-    name: str
-    title: str
-    tables: Callable[[Stored], Sequence[Compared]]
-    panels: Callable[[Stored], Sequence[Panel]]
+    name: str  # of the section's markers and of its picture
+    title: str  # its heading
+    tables: Callable[[Stored], Sequence[Compared]]  # makes its tables from the stored results
+    panels: Callable[[Stored], Sequence[Panel]]  # makes its picture from them
 
 
 def draw(panels: Sequence[Panel]) -> Any:
-    """Draws panels side by side; published bars are grey, ours are blue.
-
-    Panels without any figure are left out.
-    """
+    """Draws panels side by side; published bars are grey, ours are blue."""
     panels = [one for one in panels if any(bar.published or bar.ours for bar in one.bars)]
     figure, axes = subplots(1, len(panels), figsize=(4.4 * len(panels), 3.4))
     for one, panel in zip(axes.flat, panels, strict=True):

@@ -10,14 +10,12 @@ from typing import Any
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the scripts, then stores the JSON file."""
     from benchmark.pyg_scripts import measure
 
     measure.main(arguments)
 
 
 def table(result: dict[str, Any]) -> str:
-    """Returns a table for each script, and one for the examples."""
     from benchmark.pyg_scripts import measure
 
     return measure.table(result)

@@ -19,14 +19,7 @@ _ROWS = ("x", "x_dict")
 
 
 class BatchCalls(ast.NodeTransformer):
-    """Rewrites a script.
-
-    Args:
-        calls: calls of the model get the batch itself.
-
-    Attributes:
-        rewritten: the number of calls that get the batch.
-    """
+    """Rewrites a script."""
 
     def __init__(self, *, calls: bool) -> None:
         self._calls, self.rewritten = calls, 0
@@ -45,7 +38,6 @@ class BatchCalls(ast.NodeTransformer):
         return node
 
     def _takes_rows(self, node: ast.AST) -> bool:
-        """Returns whether an argument is the features of a batch."""
         rows = isinstance(node, ast.Attribute) and node.attr in _ROWS
         return rows and any(_is_named(node.value, name) for name in self._batches)  # type: ignore[attr-defined]
 
@@ -66,7 +58,6 @@ Body = TypeVar("Body", ast.Module, ast.FunctionDef)
 
 
 def _with_model_prepared(node: Body) -> Body:
-    """Prepares the model behind the last line that makes it."""
     made = [place for place, one in enumerate(node.body) if _makes_model(one)]
     if made:
         prepare = ast.Call(ast.Name(PREPARE, ast.Load()), [ast.Name("model", ast.Load())], [])
@@ -83,24 +74,13 @@ def _is_named(node: ast.AST, name: str) -> bool:
 
 
 def rewritten(source: str, file: str, *, calls: bool) -> tuple[Any, int]:
-    """Returns the code of a script, and how many calls get a batch.
-
-    Args:
-        source: the script.
-        file: its path, for errors.
-        calls: calls of the model get the batch itself.
-    """
     rewriter = BatchCalls(calls=calls)
     tree = ast.fix_missing_locations(rewriter.visit(ast.parse(source, file)))
     return compile(tree, file, "exec"), rewriter.rewritten
 
 
 def preparing(tell: Callable[[str], None] | None) -> Callable[[torch.nn.Module], None]:
-    """Returns what prepares a model: its dropout is switched off, and it is accelerated.
-
-    Args:
-        tell: is told how ``forward`` is computed; None leaves the model PyG's.
-    """
+    """Returns what prepares a model: its dropout is switched off, and it is accelerated."""
 
     def train(norm: Any, mode: bool = True) -> Any:
         del mode

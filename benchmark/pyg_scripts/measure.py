@@ -28,21 +28,13 @@ from benchmark.support.tables import Result, markdown, paragraph
 
 @dataclass(frozen=True)
 class Case:
-    """A run of one of PyG's benchmark scripts.
+    """A run of one of PyG's benchmark scripts."""
 
-    Attributes:
-        group: the folder of the script, by which cases are chosen.
-        name: its name in tables.
-        script: its path in a checkout of PyG.
-        arguments: its own arguments.
-        backend: the backend of two ranks; empty for a script of one process.
-    """
-
-    group: str
-    name: str
-    script: str
-    arguments: tuple[str, ...]
-    backend: str = ""
+    group: str  # the folder of the script, by which cases are chosen
+    name: str  # its name in tables
+    script: str  # its path in a checkout of PyG
+    arguments: tuple[str, ...]  # its own arguments
+    backend: str = ""  # the backend of two ranks; empty for a script of one process
 
 
 LOADER = "benchmark/loader/neighbor_loader.py"
@@ -99,18 +91,7 @@ class Side(enum.Enum):
 def run(
     side: Side, arguments: Sequence[str], *, python: str = sys.executable, threads: int = 1, ranks: int = 0
 ) -> str:
-    """Runs a script and returns what it printed.
-
-    Args:
-        side: whose loaders it gets.
-        arguments: those of `run_script`: options, the script, and the script's own arguments.
-        python: the interpreter.
-        threads: threads of each process.
-        ranks: processes started by torchrun; 0 starts one without.
-
-    Raises:
-        subprocess.CalledProcessError, subprocess.TimeoutExpired: it failed, or did not end in time.
-    """
+    """Runs a script and returns what it printed."""
     launcher = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"] if ranks else []
     options = ["--loader", side.value, "--threads", str(threads)]
     done = subprocess.run(
@@ -149,17 +130,11 @@ _RATE = re.compile(r"Throughput: ([\d.]+) samples/s")
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that a script reports.
+    """A figure that a script reports."""
 
-    Attributes:
-        what: what was measured.
-        value: seconds, or samples per second.
-        is_rate: True for samples per second.
-    """
-
-    what: str
-    value: float
-    is_rate: bool
+    what: str  # what was measured
+    value: float  # seconds, or samples per second
+    is_rate: bool  # True for samples per second
 
 
 def figures(text: str) -> Iterator[Figure]:
@@ -177,23 +152,14 @@ def figures(text: str) -> Iterator[Figure]:
 
 @dataclass(frozen=True)
 class Example:
-    """An example of PyG's.
+    """An example of PyG's."""
 
-    Attributes:
-        name: its name in tables.
-        script: its path in a checkout of PyG.
-        arguments: its own arguments.
-        steps: the training steps after which it is ended.
-        scale: the size of its data set.
-        takes_batch: its model can be called with a batch.
-    """
-
-    name: str
-    script: str
-    arguments: tuple[str, ...] = ()
-    steps: int = 10
-    scale: float = 0.005
-    takes_batch: bool = True
+    name: str  # its name in tables
+    script: str  # its path in a checkout of PyG
+    arguments: tuple[str, ...] = ()  # its own arguments
+    steps: int = 10  # the training steps after which it is ended
+    scale: float = 0.005  # the size of its data set
+    takes_batch: bool = True  # its model can be called with a batch
 
 
 SHORT = (*("--epochs", "8", "--num_layers", "2"), *("--fan_out", "5", "--hidden_channels", "32"))
@@ -222,17 +188,7 @@ class ExampleError(RuntimeError):
 
 
 def run_example(example: Example, checkout: Path, folder: Path, models: str | None = None) -> Record:
-    """Runs an example with this package's loaders.
-
-    Args:
-        example: the example.
-        checkout: the checkout of PyG.
-        folder: where the record is written.
-        models: those of `run_script`, to compare losses; None runs the script as it is.
-
-    Raises:
-        ExampleError: it failed.
-    """
+    """Runs an example with this package's loaders."""
     file = folder / "record.json"
     workers = "1" if models is None else "0"
     options = ["--record", str(file), "--steps", str(example.steps), "--workers", workers]
@@ -246,7 +202,6 @@ def run_example(example: Example, checkout: Path, folder: Path, models: str | No
 
 
 def falls(losses: Sequence[float]) -> bool:
-    """Returns whether the mean of the last third of the losses is below that of the first."""
     third = max(1, len(losses) // 3)
     return sum(losses[-third:]) < sum(losses[:third])
 
@@ -272,11 +227,7 @@ RELEASE = "2.8.0.post1"
 
 
 def pyg_checkout() -> Path | None:
-    """Returns the folder of the checkout, or None if the environment names none.
-
-    Raises:
-        FileNotFoundError: there is no checkout of PyG in the folder that is named.
-    """
+    """Returns the folder of the checkout, or None if the environment names none."""
     named = os.environ.get(VARIABLE)
     if not named:
         return None

@@ -43,23 +43,14 @@ class EnoughError(Exception):
 
 @dataclass
 class Record:
-    """The losses and the batches of a script.
-
-    Attributes:
-        losses: the value of each scalar that a script called ``backward`` of.
-        batches: the number of batches that loaders handed out.
-        schema: what the first batch had, by name: dtype and shape, or the value of a number.
-        different: the batches whose schema is not that of PyG's batch, with what is different.
-        calls: the calls in the script that were rewritten to get a batch.
-        reports: how an accelerated model is computed.
-    """
+    """The losses and the batches of a script."""
 
     losses: list[float] = field(default_factory=list)
-    batches: int = 0
+    batches: int = 0  # the number of batches that loaders handed out
     schema: dict[str, Any] = field(default_factory=dict)
     different: list[str] = field(default_factory=list)
-    calls: int = 0
-    reports: list[str] = field(default_factory=list)
+    calls: int = 0  # the calls in the script that were rewritten to get a batch
+    reports: list[str] = field(default_factory=list)  # how an accelerated model is computed
 
     def see(self, loader: Any, batch: Any) -> None:
         """Records a batch."""
@@ -74,7 +65,6 @@ class Record:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the record for JSON."""
         return asdict(self)
 
 
@@ -155,16 +145,7 @@ def record_losses(record: Record, steps: int | None) -> None:
 
 
 def train_on_ranks(backend: str, arguments: Sequence[str]) -> None:
-    """Trains on this rank of a job that torchrun started.
-
-    PyG's ``benchmark/multi_gpu/training/common.py`` has no way for CPUs. Its file stays as it is.
-    Two of its names are replaced: what devices there are, and the wrapper of the model, which is
-    asked for a device by number.
-
-    Args:
-        backend: the backend of the collectives, "gloo" or "ccl".
-        arguments: those of PyG's script.
-    """
+    """Trains on this rank of a job that torchrun started."""
     if backend == "ccl":
         importlib.import_module("pyg_batchgnn")  # registers it
     common: Any = importlib.import_module("benchmark.multi_gpu.training.common")
@@ -179,7 +160,6 @@ def train_on_ranks(backend: str, arguments: Sequence[str]) -> None:
 
 
 def _on_cpu(model: Any, device_ids: Any, **kwargs: Any) -> DistributedDataParallel:
-    """Wraps a model without the numbers of devices."""
     del device_ids
     return DistributedDataParallel(model, **kwargs)
 
@@ -234,14 +214,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def use_stand_ins(side: str, record: Record | None, workers: int | None, seed: int | None = None) -> None:
-    """Replaces data sets and, for "ours", loaders.
-
-    Args:
-        side: whose loaders scripts get.
-        record: sees the batches, if given.
-        workers: at most this many worker processes per loader.
-        seed: of every loader; None leaves it to the script.
-    """
+    """Replaces data sets and, for "ours", loaders."""
     install_data_sets()
     for name in ("NeighborLoader", "LinkNeighborLoader", "HGTLoader"):
         loader = getattr(torch_geometric.loader, name)
@@ -279,10 +252,7 @@ def seeded(loader: type, seed: int) -> type:
 
 
 def lead_to_checkout(script: Path) -> None:
-    """Lets the name ``benchmark`` lead to PyG's folder of that name, which scripts import from.
-
-    PyG itself stays the one that is installed.
-    """
+    """Lets the name ``benchmark`` lead to PyG's folder of that name, which scripts import from."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "benchmark"]:
         del sys.modules[name]
     folder = next((one for one in script.parents if one.name == "benchmark"), None)
@@ -293,16 +263,7 @@ def lead_to_checkout(script: Path) -> None:
 
 
 def execute(script: Path, models: str | None, record: Record) -> None:
-    """Executes a script as Python does.
-
-    Its file's name leads to it too: PyG's ``Sequential`` imports the file that it is called in, and
-    would execute the script a second time.
-
-    Args:
-        script: its path.
-        models: whose models are compared; None leaves the script as it is.
-        record: is told which calls were rewritten, and how models are computed.
-    """
+    """Executes a script as Python does."""
     main = ModuleType("__main__")
     main.__file__ = str(script)
     sys.modules["__main__"] = sys.modules[script.stem] = main

@@ -35,16 +35,9 @@ LEAST_PER_CLASS = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """The size of a real data set of one node type.
+    """The size of a real data set of one node type."""
 
-    Attributes:
-        nodes: the number of nodes.
-        degree: edges per node, each direction counted.
-        features, classes: the number of features and of classes.
-        train, val: the shares of the nodes that are for training and for validation.
-    """
-
-    nodes: int
+    nodes: int  # the number of nodes
     degree: float
     features: int
     classes: int
@@ -107,19 +100,12 @@ def homogeneous(name: str, scale: float, seed: int = 0) -> tuple[Data, Splits]:
 
 
 def symmetric(data: Data) -> Data:
-    """Returns the graph with half of its edges, each in both directions."""
     data.edge_index = to_undirected(data.edge_index[:, : data.num_edges // 2], num_nodes=data.num_nodes)
     return data
 
 
 def mag(scale: float, featured: Sequence[str], seed: int = 0) -> HeteroData:
-    """Returns a graph with the shape of ogbn-mag.
-
-    Args:
-        scale: the size in relation to the real data set.
-        featured: the node types that have features; the others only have a number of nodes.
-        seed: the seed of everything that is drawn.
-    """
+    """Returns a graph with the shape of ogbn-mag."""
     generator, data = torch.Generator().manual_seed(seed), HeteroData()
     kinds = max(2, round(CLASSES * min(1.0, 20 * scale)))  # small graphs have fewer classes
     classes = {}
@@ -143,11 +129,7 @@ def mag(scale: float, featured: Sequence[str], seed: int = 0) -> HeteroData:
 
 
 def movies(scale: float, seed: int = 0) -> HeteroData:
-    """Returns a graph with the shape of MovieLens: users, movies, and ratings with times.
-
-    Every user and movie has a rating of 5. So all have times in a script that keeps high ratings
-    alone, and its first links, one before their ratings, are earlier than every user and movie.
-    """
+    """Returns a graph with the shape of MovieLens: users, movies, and ratings with times."""
     generator, data = torch.Generator().manual_seed(seed), HeteroData()
     users, films = (
         torch.randint(TASTES, (_scaled(count, scale, TASTES),), generator=generator)
@@ -173,7 +155,6 @@ def _scaled(nodes: int, scale: float, classes: int) -> int:
 
 
 def _features(classes: Tensor, columns: int, count: int, generator: torch.Generator) -> Tensor:
-    """Returns a direction for each class, with noise, [N, columns]."""
     directions = torch.randn(count, columns, generator=generator)
     noise = torch.randn(classes.numel(), columns, generator=generator)
     return (directions[classes] + NOISE * noise) / (1 + NOISE**2) ** 0.5
@@ -200,18 +181,11 @@ Transform = Callable[[Any], Any] | None
 
 
 def scale() -> float:
-    """Returns the size of the graphs, as a share of the real ones."""
     return float(os.environ.get(SCALE, "0.01"))
 
 
 class StandIn:
-    """A data set of one graph.
-
-    Args:
-        data: the graph.
-        labels: [N] or [N, 1], its class numbers.
-        transform: what the user does to the graph when it is asked for.
-    """
+    """A data set of one graph."""
 
     def __init__(self, data: Any, labels: Tensor, transform: Transform) -> None:
         self._data, self._transform = data, transform
@@ -252,10 +226,7 @@ class Planetoid(StandIn):
 
 
 class OgbMag(StandIn):
-    """Stands for ``torch_geometric.datasets.OGB_MAG``.
-
-    With ``preprocess`` all types have features, else papers alone.
-    """
+    """Stands for ``torch_geometric.datasets.OGB_MAG``."""
 
     def __init__(
         self, root: str, preprocess: str | None = None, transform: Transform = None, **_: Any
@@ -313,19 +284,12 @@ class PygNodePropPredDataset(StandIn):
         super().__init__(data, data.y, transform)
 
     def get_idx_split(self) -> dict[str, Tensor]:
-        """Returns the nodes for training, validation and testing."""
         splits: Splits = self._splits
         return {"train": splits.train, "valid": splits.val, "test": splits.test}
 
 
 #: PyG's data sets, and what stands for them.
-STAND_INS = {
-    "Reddit": Reddit,
-    "OGB_MAG": OgbMag,
-    "Planetoid": Planetoid,
-    "MovieLens": MovieLens,
-    "PPI": PPI,
-}
+STAND_INS = {"Reddit": Reddit, "OGB_MAG": OgbMag, "Planetoid": Planetoid, "MovieLens": MovieLens, "PPI": PPI}
 
 
 class LogisticRegression:
@@ -335,13 +299,11 @@ class LogisticRegression:
         self._weight = torch.empty(0)
 
     def fit(self, x: Any, y: Any) -> LogisticRegression:
-        """Fits one column of weights per class."""
         wanted = torch.nn.functional.one_hot(torch.as_tensor(y).long()).float()
         self._weight = torch.linalg.lstsq(_with_one(x), wanted, driver="gelsd").solution
         return self
 
     def score(self, x: Any, y: Any) -> float:
-        """Returns the share of right classes."""
         return float((_with_one(x) @ self._weight).argmax(dim=1).eq(torch.as_tensor(y)).float().mean())
 
 
@@ -362,7 +324,6 @@ def install_data_sets() -> None:
 
 
 def _install(path: str, **names: Any) -> None:
-    """Makes a module of a package that need not be installed."""
     package, _, _ = path.partition(".")
     sys.modules.setdefault(package, ModuleType(package))
     module = ModuleType(path)

@@ -23,19 +23,14 @@ Series = dict[str, Any]
 
 @dataclass(frozen=True)
 class Peers:
-    """The interpreter of each side.
-
-    A peer lives in an environment of its own and cannot disturb ours.
-    """
+    """The interpreter of each side."""
 
     pythons: dict[str, str]
 
     def python(self, side: str) -> str:
-        """Returns the interpreter named for ``side``, else this one."""
         return self.pythons.get(side, sys.executable)
 
     def contestant(self, name: str, side: str, job: str, batches: int = 0) -> Contestant:
-        """Returns a column of the table."""
         return Contestant(name, side, job, self.python(side), batches)
 
 
@@ -58,14 +53,12 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescription
 
 
 def new_parser(description: str | None) -> argparse.ArgumentParser:
-    """Returns a parser that shows a module's docstring as it is, and the defaults of options."""
     result = argparse.ArgumentParser(description=description, formatter_class=_Formatter)
     result.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON files")
     return result
 
 
 def add_peer_option(result: argparse.ArgumentParser) -> None:
-    """Lets the user name a side's interpreter."""
     text = "interpreter that has a side, for instance pyg=/envs/pyg/bin/python; default: this one"
     result.add_argument("--peer", type=peer, action="append", default=[], metavar="SIDE=PYTHON", help=text)
 
@@ -157,28 +150,22 @@ class BenchmarkRun:
         return stamped(benchmark, graph=self.graph.describe(), options={**options, "rounds": self.rounds})
 
     def store(self, benchmark: str, found: dict[str, Any]) -> Path:
-        """Writes ``RESULTS/BENCHMARK-GRAPH.json`` and prints its path."""
         content = {**self.head(benchmark), **found}
         return write_json(self.results / f"{benchmark}-{content['graph']['name']}.json", content)
 
 
 def stamped(benchmark: str, **content: Any) -> dict[str, Any]:
-    """Returns the content of a result file with the machine that it is of, and the time."""
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     return {"benchmark": benchmark, **content, "machine": describe(), "when": when}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a result file; returns an empty one if there is none."""
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     return found
 
 
 def write_json(path: Path, content: dict[str, Any]) -> Path:
-    """Writes through a temporary name, so that a stopped run leaves the last results whole.
-
-    A result is one line, and its numbers have nine digits: programs read it.
-    """
+    """Writes through a temporary name, so that a stopped run leaves the last results whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(_rounded(content), separators=(",", ":")) + "\n")
@@ -188,7 +175,6 @@ def write_json(path: Path, content: dict[str, Any]) -> Path:
 
 
 def _rounded(value: Any) -> Any:
-    """Returns a value for JSON whose floating point numbers have nine digits."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 1e15 else float(f"{value:.9g}")
     if isinstance(value, dict):
@@ -197,11 +183,7 @@ def _rounded(value: Any) -> Any:
 
 
 def write_datasets(path: Path, found: dict[str, Any], **others: Any) -> Path:
-    """Writes a benchmark's results by data set, beside those of other data sets in the file.
-
-    Every result has the machine that it was measured on: this one where it is new, and that of the
-    file where it has not changed.
-    """
+    """Writes a benchmark's results by data set, beside those of other data sets in the file."""
     stored = read_json(path)
     datasets = {
         name: {**one, "machine": one.get("machine", stored.get("machine"))}
@@ -218,18 +200,7 @@ def write_datasets(path: Path, found: dict[str, Any], **others: Any) -> Path:
 def write_part(
     path: Path, part: str, series: Sequence[Series], graph: dict[str, Any] | None, about: dict[str, Any]
 ) -> Path:
-    """Writes a part of a benchmark's result beside the parts that are in the file.
-
-    Every part has the machine that it was measured on: this one where it is new, and that of the
-    file where its own is not stored.
-
-    Args:
-        path: the file; its name begins with the benchmark's.
-        part: the name of the part.
-        series: what was measured.
-        graph: what the file says about the graph; None where parts have graphs of their own.
-        about: what else it says about the part.
-    """
+    """Writes a part of a benchmark's result beside the parts that are in the file."""
     stored = read_json(path)
     parts = {
         name: {**one, "machine": one.get("machine", stored.get("machine"))}
@@ -243,22 +214,11 @@ def write_part(
 def merged(
     stored: Sequence[Series], found: Sequence[Series], key: Callable[[Series], Hashable]
 ) -> list[Series]:
-    """Returns the stored series that were not measured again, and the new ones behind them.
-
-    Args:
-        stored: the series in the file.
-        found: the new ones.
-        key: returns what a series is of; two of the same key replace each other.
-    """
     measured = set(map(key, found))
     return [*(one for one in stored if key(one) not in measured), *found]
 
 
 def pieces_folder(results: Path, benchmark: str) -> Path:
-    """Makes the folder of a benchmark's pieces, from which its result is collected.
-
-    It is not kept in the repository: a new measurement replaces its part of the stored result.
-    """
     folder = results / "pieces" / benchmark
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -273,6 +233,5 @@ def seeds_done(path: Path, task: Any) -> dict[int, dict[str, Any]]:
 
 
 def add_line(path: Path, record: dict[str, Any]) -> None:
-    """Adds a line to a file of pieces."""
     with path.open("a") as lines:
         lines.write(json.dumps(record) + "\n")

@@ -26,27 +26,15 @@ SHARED_MEMORY = "/dev/shm"
 
 @dataclass(frozen=True)
 class DistDgl:
-    """DistDGL on some hosts.
+    """DistDGL on some hosts."""
 
-    Attributes:
-        python: of an environment that has DGL.
-        ranks: hosts, each with one server and one trainer.
-        threads: threads of each process.
-        timeout: seconds for a whole run.
-    """
-
-    python: str
-    ranks: int
-    threads: int = 1
-    timeout: float = 900.0
+    python: str  # of an environment that has DGL
+    ranks: int  # hosts, each with one server and one trainer
+    threads: int = 1  # threads of each process
+    timeout: float = 900.0  # seconds for a whole run
 
     def parts(self, name: str, graph: dict[str, Any]) -> Path:
-        """Returns the folder of the parts of a graph with owners at random; makes them once.
-
-        Args:
-            name: of the graph; folders have it in their names.
-            graph: "graph", the folder of a graph, or "nodes", the number of nodes of a ring.
-        """
+        """Returns the folder of the parts of a graph with owners at random; makes them once."""
         folder = CACHE / "dist_dgl" / f"{name}-{self.ranks}"
         if not folder.is_dir():
             partial = folder.with_name(f"{folder.name}.partial")
@@ -60,11 +48,7 @@ class DistDgl:
         return folder
 
     def run(self, job: str, parts: Path, options: dict[str, Any]) -> list[dict[str, Any]]:
-        """Returns every trainer's answer to a job; call it inside `namespaces.hosts`.
-
-        Raises:
-            RuntimeError: a process failed or did not end in time; the others are killed.
-        """
+        """Returns every trainer's answer to a job; call it inside `namespaces.hosts`."""
         with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as shared:
             folder = Path(name)
             addresses = folder / "hosts"

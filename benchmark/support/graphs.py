@@ -27,10 +27,7 @@ REQUIRED = ("colptr", "row", "x", "y", "train_idx")
 
 @dataclass(frozen=True, eq=False)
 class GraphFolder:
-    """A graph at rest.
-
-    Arrays are read when first asked for, into ordinary memory of the process.
-    """
+    """A graph at rest."""
 
     path: Path
 
@@ -52,35 +49,27 @@ class GraphFolder:
         return _opened(Path(path))
 
     def read(self, name: str) -> Tensor:
-        """One array as a tensor that owns its memory."""
         return torch.from_numpy(np.load(self.path / f"{name}.npy", allow_pickle=False))
 
     @cached_property
     def colptr(self) -> Tensor:
-        """[N+1] int64, where each destination's edges begin."""
         return self.read("colptr")
 
     @cached_property
     def row(self) -> Tensor:
-        """[E] int64, source of each edge."""
         return self.read("row")
 
     @cached_property
     def x(self) -> Tensor:
-        """[N, F] float32."""
         return self.read("x")
 
     @cached_property
     def y(self) -> Tensor:
-        """[N] int64."""
         return self.read("y")
 
     @cached_property
     def edge_index(self) -> Tensor:
-        """[2, E] int64, sorted by destination: what a PyG user holds.
-
-        It is a mapped file, made on first use, so that the processes of all contestants share it.
-        """
+        """[2, E] int64, sorted by destination: what a PyG user holds."""
         file = self.path / "edge_index.npy"
         if not file.is_file():
             degree = np.diff(np.load(self.path / "colptr.npy", mmap_mode="r", allow_pickle=False))
@@ -95,31 +84,22 @@ class GraphFolder:
 
     @cached_property
     def adjacency(self) -> Tensor:
-        """Returns an [N, N] matrix of ones as compressed rows, one row per destination."""
         size = (self.num_nodes, self.num_nodes)
         return torch.sparse_csr_tensor(self.colptr, self.row, torch.ones(self.row.numel()), size)
 
     @property
     def num_nodes(self) -> int:
-        """N."""
         return self.colptr.numel() - 1
 
     @property
     def num_features(self) -> int:
-        """The number of feature columns, read from the file's header."""
         return int(np.load(self.path / "x.npy", mmap_mode="r", allow_pickle=False).shape[1])
 
     @property
     def num_classes(self) -> int:
-        """The number of labels, counted from 0 to the largest."""
         return int(self.y.max()) + 1
 
     def seeds(self, count: int, seed: int) -> Tensor:
-        """Returns ``count`` training nodes in an order that depends on ``seed`` alone.
-
-        Returns:
-            [count] int64
-        """
         train = np.load(self.path / "train_idx.npy", allow_pickle=False).astype(np.int64)
         order = np.random.default_rng(seed).permutation(train)
         return torch.from_numpy(np.resize(order, count))
@@ -146,7 +126,6 @@ def _opened(path: Path) -> GraphFolder:
 
 
 def seed_lists(graph: GraphFolder, batches: int, batch_size: int, seed: int) -> list[Tensor]:
-    """The round's minibatches: ``batches`` tensors of ``batch_size`` seed nodes each."""
     return list(graph.seeds(batches * batch_size, seed).split(batch_size))
 
 
@@ -160,14 +139,7 @@ def by_destination(edge_index: np.ndarray, nodes: int) -> tuple[np.ndarray, np.n
 
 
 def dataset_folder(tag: str, name: str, **options: Any) -> GraphFolder:
-    """The folder of a data set of the project, written on first use.
-
-    Args:
-        tag: name of the folder, and of the graph in the results.
-        name: any name that ``pyg_batchgnn.data.load_dataset`` takes, for instance ``cora`` or
-            ``generated``.
-        options: that function's options.
-    """
+    """The folder of a data set of the project, written on first use."""
     folder = CACHE / "graphs" / tag
     if (folder / "meta.json").is_file():
         return GraphFolder.open(folder)
@@ -195,7 +167,6 @@ def dataset_folder(tag: str, name: str, **options: Any) -> GraphFolder:
 
 
 def chosen_graph(folder: Path | None, nodes: int) -> GraphFolder:
-    """Returns the graph of the folder if one is given, else a generated one of ``nodes`` nodes."""
     if folder:
         return GraphFolder.open(folder)
     return dataset_folder(f"generated-{nodes}", "generated", nodes=nodes, degree=50.0, features=100)
@@ -206,11 +177,7 @@ LATEST = 1_000_000_000
 
 
 def edge_times(graph: GraphFolder, seed: int) -> Tensor:
-    """Returns a time for each edge, [E] int64, uniform in [0, `LATEST`).
-
-    They ascend in each adjacency list, so that every loader can take the edges as sorted. Sums of
-    exponential gaps, divided by the last sum, are uniform numbers in ascending order.
-    """
+    """Returns a time for each edge, [E] int64, uniform in [0, `LATEST`)."""
     generator = torch.Generator().manual_seed(seed)
     degree = graph.colptr.diff()
     gaps = torch.empty(graph.row.numel(), dtype=torch.float64).exponential_(generator=generator)
@@ -223,19 +190,16 @@ def edge_times(graph: GraphFolder, seed: int) -> Tensor:
 
 
 def edge_weights(graph: GraphFolder, seed: int) -> Tensor:
-    """Returns a weight for each edge, [E] float32, uniform in (0, 1]."""
     generator = torch.Generator().manual_seed(seed + 1)
     return 1 - torch.rand(graph.row.numel(), generator=generator)
 
 
 def seed_times(count: int, seed: int) -> Tensor:
-    """Returns a time for each seed, [count] int64, uniform in the later half of all times."""
     generator = torch.Generator().manual_seed(seed + 2)
     return torch.randint(LATEST // 2, LATEST, (count,), generator=generator)
 
 
 def links(graph: GraphFolder, count: int, seed: int) -> Tensor:
-    """Returns edges of the graph to predict, [2, count] int64, sources above targets."""
     generator = torch.Generator().manual_seed(seed + 3)
     chosen = torch.randint(graph.row.numel(), (count,), generator=generator)
     return torch.stack([graph.row[chosen], torch.searchsorted(graph.colptr, chosen, right=True) - 1])

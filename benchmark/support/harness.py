@@ -61,20 +61,12 @@ LOGS = BENCHMARK / "results" / "logs"
 
 @dataclass(frozen=True)
 class Contestant:
-    """One column of a table: which side does which job, under which interpreter.
+    """One column of a table: which side does which job, under which interpreter."""
 
-    Attributes:
-        name: the column's name.
-        side: module under ``contestants/``.
-        job: entry of that module's ``JOBS``.
-        python: interpreter that has what the side needs.
-        batches: minibatches it does in a round, where a round of all would take too long; 0: all.
-    """
-
-    name: str
-    side: str
-    job: str
-    python: str = sys.executable
+    name: str  # the column's name
+    side: str  # module under ``contestants/``
+    job: str  # entry of that module's ``JOBS``
+    python: str = sys.executable  # interpreter that has what the side needs
     batches: int = 0
 
 
@@ -101,20 +93,16 @@ class Worker:
     def prepare(self, options: Options) -> dict[str, Any]:
         """Lets the process build the job; returns the ``versions`` of its packages."""
         mine = replace(
-            options,
-            threads=self.setting.threads,
-            batches=self.contestant.batches or options.batches,
+            options, threads=self.setting.threads, batches=self.contestant.batches or options.batches
         )
         order = {"side": self.contestant.side, "job": self.contestant.job, "options": mine.as_dict()}
         return self._ask(order)
 
     def round(self, number: int) -> dict[str, Any]:
-        """Lets the process do one round; returns what it measured."""
         return self._ask({"round": number})
 
     @property
     def alive(self) -> bool:
-        """True if the process can be asked."""
         return self.process.poll() is None
 
     def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +117,6 @@ class Worker:
         return answer
 
     def _ending(self) -> str:
-        """Returns why a process that gave no answer has ended."""
         code = self.process.wait()
         if code == -signal.SIGKILL:
             return "killed, most likely because memory ran out; use fewer --batches or a smaller graph"
@@ -154,7 +141,6 @@ class Series:
     absent: dict[str, str] = field(default_factory=dict)
 
     def leave(self, name: str, error: Exception) -> None:
-        """Removes a contestant that failed from the series."""
         self.rounds.pop(name, None)
         self.absent[name] = str(error)
         print(f"  without {name}: {error}", flush=True)
@@ -239,13 +225,7 @@ class Players:
     def series(
         self, options: Options, rounds: int, warmup: int = 1, names: Sequence[str] | None = None
     ) -> Series:
-        """Measures rounds in which every contestant has one turn; the first one changes.
-
-        Args:
-            options: the workload.
-            rounds: measured, after ``warmup`` ones that are not.
-            names: of the contestants that take part; all where None.
-        """
+        """Measures rounds in which every contestant has one turn; the first one changes."""
         series = Series(self.setting)
         playing = self._prepare(options, series, names)
         for number in range(warmup + rounds):

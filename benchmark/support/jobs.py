@@ -12,50 +12,32 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Options:
-    """The workload, the same for every contestant of a run.
-
-    Attributes:
-        graph: folder with ``colptr.npy``, ``row.npy``, ``x.npy``, ``y.npy`` and ``train_idx.npy``.
-        fanouts: neighbours per hop, counted from the seeds (PyG's order).
-        batch_size: seed nodes per minibatch.
-        batches: minibatches per round.
-        macrobatch: minibatches that our sampler makes together; 0 leaves the choice to the loader.
-        threads: threads that a contestant may use.
-        typed_graph: folder of a typed graph (``support/mag.py``), for work on one.
-        work: what a contestant does, where one does several kinds of work.
-        model: network that is trained, one of ``networks.recipe.MODELS``.
-        hidden: width of the hidden layers, for training.
-        seed: seed that chooses the training nodes and in which order.
-    """
+    """The workload, the same for every contestant of a run."""
 
     graph: str
     fanouts: tuple[int, ...] = (15, 10, 5)
-    batch_size: int = 1024
-    batches: int = 16
+    batch_size: int = 1024  # seed nodes per minibatch
+    batches: int = 16  # minibatches per round
     macrobatch: int = 0
-    threads: int = 1
-    typed_graph: str = ""
-    work: str = ""
-    model: str = "sage"
-    hidden: int = 256
-    seed: int = 0
+    threads: int = 1  # threads that a contestant may use
+    typed_graph: str = ""  # folder of a typed graph (``support/mag.py``), for work on one
+    work: str = ""  # what a contestant does, where one does several kinds of work
+    model: str = "sage"  # network that is trained, one of ``networks.recipe.MODELS``
+    hidden: int = 256  # width of the hidden layers, for training
+    seed: int = 0  # seed that chooses the training nodes and in which order
 
     @property
     def seeds(self) -> int:
-        """The seeds of a round."""
         return self.batches * self.batch_size
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the options for JSON, which `from_dict` reads."""
         return asdict(self)
 
     def without_model(self) -> Options:
-        """Returns the options that networks trained in one process share."""
         return replace(self, model="")
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Options:
-        """Makes options from what `as_dict` returned."""
         return cls(**{**values, "fanouts": tuple(values["fanouts"])})
 
 
@@ -85,12 +67,7 @@ Counts = tuple[int, int] | tuple[int, int, int]
 
 
 def each(batches: Iterable[Any], step: Callable[[Any], Counts]) -> Job:
-    """Returns the job of doing a step with each of some batches, which are the same every round.
-
-    Args:
-        batches: what is iterated in every round: a loader, or a list of seed nodes.
-        step: does the work of one; returns its counts.
-    """
+    """Returns the job of doing a step with each of some batches, which are the same every round."""
 
     def round_(_: int) -> WorkDone:
         work = WorkDone()

@@ -14,7 +14,6 @@ from benchmark.support.harness import BENCHMARK
 
 
 def _cpu_model() -> str:
-    """``model name`` of the first processor, with what tells its generation."""
     fields: dict[str, str] = {}
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         key, _, value = line.partition(":")
@@ -26,14 +25,12 @@ def _cpu_model() -> str:
 
 
 def _cpu_flags() -> list[str]:
-    """The vector extensions that matter to the kernels."""
     text = Path("/proc/cpuinfo").read_text()
     flags = next((line.split(":")[1].split() for line in text.splitlines() if line.startswith("flags")), [])
     return [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
 
 
 def _caches() -> dict[str, str]:
-    """Returns the size of each cache level of processor 0, as the kernel writes it."""
     sizes = {}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         kind, level = (index / "type").read_text().strip(), (index / "level").read_text().strip()
@@ -42,7 +39,6 @@ def _caches() -> dict[str, str]:
 
 
 def _huge_pages() -> str:
-    """The setting of transparent huge pages: always, madvise or never."""
     path = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     if not path.is_file():
         return "not supported"

@@ -44,22 +44,16 @@ class TypedFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> TypedFolder:
-        """Returns the graph in a folder, the same object every time."""
         return _opened(Path(path))
 
     @cached_property
     def num_nodes(self) -> dict[str, int]:
-        """The number of nodes by type."""
         found: dict[str, int] = json.loads((self.path / "num_nodes.json").read_text())
         return found
 
     @cached_property
     def edges(self) -> dict[Relation, Tensor]:
-        """The edges of each relation, [2, E] int64.
-
-        A relation between two types is there in both directions, and one within a type has both
-        directions in one list.
-        """
+        """The edges of each relation, [2, E] int64."""
         stored = {names: self.read(f"edges_{'_'.join(names)}") for names in EDGES}
         both = {
             names: torch.cat([edges, edges.flip(0)], dim=1) if names[0] == names[2] else edges
@@ -74,7 +68,6 @@ class TypedFolder:
 
     @cached_property
     def x(self) -> Tensor:
-        """[N, F] float32, the features of papers."""
         return self.read("x_paper")
 
     @cached_property
@@ -89,21 +82,17 @@ class TypedFolder:
 
     @cached_property
     def y(self) -> Tensor:
-        """[N] int64, the labels of papers."""
         return self.read("y_paper")
 
     @property
     def num_classes(self) -> int:
-        """The number of labels of papers."""
         return CLASSES
 
     def seeds(self, count: int, seed: int) -> Tensor:
-        """Returns ``count`` training papers in an order that depends on ``seed`` alone."""
         order = np.random.default_rng(seed).permutation(self.read("train_idx").numpy())
         return torch.from_numpy(np.resize(order, count))
 
     def read(self, name: str) -> Tensor:
-        """Returns one array, in memory of its own."""
         return torch.from_numpy(np.load(self.path / f"{name}.npy", allow_pickle=False))
 
     def describe(self) -> dict[str, Any]:
@@ -118,7 +107,6 @@ class TypedFolder:
 
 
 def is_typed(folder: Path) -> bool:
-    """Returns whether a folder holds a typed graph."""
     return (folder / "num_nodes.json").is_file()
 
 
@@ -147,13 +135,11 @@ def generate(folder: Path, scale: float, seed: int = 0) -> TypedFolder:
 
 
 def _pulls(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Returns sums of how strongly nodes draw edges, by a power law without its far tail."""
     pull = np.minimum(1 + rng.pareto(_EXPONENT, count), 5 * count**0.5)
     return np.cumsum(pull)
 
 
 def _edges(rng: np.random.Generator, source: np.ndarray, target: np.ndarray, count: int) -> np.ndarray:
-    """Returns distinct pairs in random order, [2, count] int64."""
     keys = np.empty(0, dtype=np.int64)
     while keys.size < count:
         more = int(1.2 * (count - keys.size)) + 1000

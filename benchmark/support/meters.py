@@ -17,37 +17,31 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def resident_bytes() -> int:
-    """Returns the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
 def peak_bytes() -> int:
-    """Returns the highest resident memory since the start, or since `reset_peak`, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 def reset_peak() -> None:
-    """Resets the peak to the resident memory, if the kernel allows it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def release_free_memory() -> None:
-    """Returns the C allocator's free memory to the system, so that resident memory is in use."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
     if trim is not None:
         trim(0)
 
 
 def cpu_seconds() -> float:
-    """Returns the CPU seconds of all threads of this process, user and system time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def lap(phases: dict[str, float], name: str, last: float) -> float:
-    """Charges the time since ``last`` to a phase; returns now."""
     now = time.perf_counter()
     phases[name] += now - last
     return now
@@ -68,7 +62,6 @@ class AllocationMeter:
                 self.counters.append((name, counter))
 
     def read(self) -> dict[str, int]:
-        """Returns the counts since the process began."""
         return {name: int(counter()) for name, counter in self.counters}
 
 
@@ -83,7 +76,6 @@ class MemoryReading:
 
     @classmethod
     def now(cls, meter: AllocationMeter) -> MemoryReading:
-        """Reads all clocks and counters."""
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         return cls(time.perf_counter(), time.process_time(), faults, meter.read())
 
@@ -99,12 +91,7 @@ class MemoryReading:
 
 
 def measure(job: Job, number: int, meter: AllocationMeter) -> dict[str, Any]:
-    """Does one round between two readings.
-
-    Returns:
-        the round's work, with ``wall`` and ``cpu`` (all threads) in seconds, minor page ``faults``,
-        ``resident`` bytes at the end, and allocations where they are counted
-    """
+    """Does one round between two readings."""
     before = MemoryReading.now(meter)
     work = job(number)
     passed = MemoryReading.now(meter).since(before)

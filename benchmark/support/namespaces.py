@@ -23,28 +23,19 @@ _NAME = re.compile(r"bgnn(\d+)-\w+")
 
 
 def prefix_of(owner: int) -> str:
-    """Returns the beginning of all names of a run. Linux allows 15 characters for a whole name."""
     return f"bgnn{owner}-"
 
 
 def address(host: int) -> str:
-    """The host's address on the bridge."""
     return f"{NETWORK}.{host + 1}"
 
 
 def command_on(host: int, command: Sequence[str]) -> list[str]:
-    """Returns the command line that runs ``command`` on a host of this process."""
     return ["ip", "netns", "exec", f"{prefix_of(os.getpid())}{host}", *command]
 
 
 def up(hosts: int, rate: str, owner: int) -> None:
-    """Sets up namespaces with links of ``rate``, as tc writes it (1gbit, 100mbit) or unlimited.
-
-    Args:
-        hosts: how many.
-        rate: of every link.
-        owner: the process that they are for.
-    """
+    """Sets up namespaces with links of ``rate``, as tc writes it (1gbit, 100mbit) or unlimited."""
     _need_root()
     down(owner)
     bridge = f"{prefix_of(owner)}br"
@@ -77,7 +68,6 @@ def down(owner: int) -> None:
 
 
 def _is_left(name: str, owner: int) -> bool:
-    """Returns whether a name is of a run, or of a process that no longer exists."""
     if (found := _NAME.fullmatch(name)) is None:
         return False
     other = int(found[1])

@@ -70,7 +70,6 @@ def series_plot(quantity: str, scale: float, label: str) -> Callable[[Result], A
 
 
 def _by_setting(result: Result) -> list[Result]:
-    """Joins the series of the same threads and allocator; contestants keep their first figures."""
     merged: dict[tuple[int, str], Result] = {}
     for series in result["series"]:
         one = merged.setdefault((series["threads"], series["malloc"]), {**series, "contestants": {}})

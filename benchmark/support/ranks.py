@@ -40,29 +40,17 @@ Job = Callable[[Communicator, Answer], Any]
 
 @dataclass(frozen=True)
 class RankWorkload:
-    """The workload that the benchmarks of several ranks share.
+    """The workload that the benchmarks of several ranks share."""
 
-    Attributes:
-        graph: the graph that is partitioned.
-        fanouts: neighbours per hop, from the seeds.
-        batch_size: seed nodes per minibatch.
-        hidden: the width of hidden layers.
-        seeds: training nodes of an epoch; 0 takes all of them.
-        rounds: how often everything is measured.
-        worker: the module whose jobs ranks do.
-        network: the rate of the links between hosts, or loopback.
-        dgl: the interpreter of an environment with DGL; empty where there is none.
-    """
-
-    graph: GraphFolder | TypedFolder
-    fanouts: list[int]
-    batch_size: int
-    hidden: int = 0
-    seeds: int = 0
-    rounds: int = 1
-    worker: str = WORKER
-    network: str = LOOPBACK
-    dgl: str = ""
+    graph: GraphFolder | TypedFolder  # the graph that is partitioned
+    fanouts: list[int]  # neighbours per hop, from the seeds
+    batch_size: int  # seed nodes per minibatch
+    hidden: int = 0  # the width of hidden layers
+    seeds: int = 0  # training nodes of an epoch; 0 takes all of them
+    rounds: int = 1  # how often everything is measured
+    worker: str = WORKER  # the module whose jobs ranks do
+    network: str = LOOPBACK  # the rate of the links between hosts, or loopback
+    dgl: str = ""  # the interpreter of an environment with DGL; empty where there is none
 
     @classmethod
     def parse(cls, options: argparse.Namespace, worker: str = WORKER) -> RankWorkload:
@@ -74,7 +62,6 @@ class RankWorkload:
 
     @property
     def name(self) -> str:
-        """The name of the graph in the names of folders that are made of it."""
         return _name(self.graph)
 
     def partition(self, ranks: int, policy: str = "random") -> str:
@@ -87,7 +74,6 @@ class RankWorkload:
         return str(folder)
 
     def world(self, ranks: int, network: str | None = None) -> AbstractContextManager[World]:
-        """Returns the hosts of some ranks for a block, on the workload's network or another."""
         self.partition(ranks)  # made before hosts stand
         return World(ranks, network or self.network, worker=self.worker).standing()
 
@@ -103,12 +89,10 @@ class RankWorkload:
         return world.run(job, {**common, **options})
 
     def entry(self, world: World, job: str, about: Answer, **options: Any) -> Answer:
-        """Runs a job; returns what results keep of it, and what they say ``about`` it."""
         return told({**about, **summary(self.job(world, job, **options))})
 
 
 def told(entry: Answer) -> Answer:
-    """Prints the setting and the seconds of an entry; returns the entry."""
     names = ", ".join(f"{name} {one}" for name, one in entry.items() if isinstance(one, (str, bool, int)))
     print(f"  {names}: {entry['wall']:.2f} s, {entry.get('cpu', 0.0):.1f} CPU s", flush=True)
     return entry
@@ -125,15 +109,7 @@ def measure_parts(
     bench: RankWorkload,
     options: argparse.Namespace,
 ) -> None:
-    """Measures the parts that ``options`` name; stored results of others stay.
-
-    Args:
-        benchmark: its name.
-        parts: all parts by name.
-        networks: the networks of those parts that do not run on the workload's.
-        bench: the workload.
-        options: of `workload_parser`.
-    """
+    """Measures the parts that ``options`` name; stored results of others stay."""
     graph = bench.graph.describe()
     path = options.results / f"{benchmark}-{graph['name']}.json"
     for part in options.parts:
@@ -170,7 +146,6 @@ def as_dataset(graph: GraphFolder | TypedFolder) -> Path:
 
 
 def _name(graph: GraphFolder | TypedFolder) -> str:
-    """Returns a graph's name; that of a typed one says that all types have features."""
     return f"{graph.path.name}-features" if isinstance(graph, TypedFolder) else graph.path.name
 
 
@@ -188,7 +163,6 @@ def _typed_dataset(graph: TypedFolder) -> Dataset:
 
 
 def setting_of(entry: Answer) -> tuple[Any, ...]:
-    """Returns what tells the settings of a part apart."""
     return tuple(entry.get(name) for name in ("setting", "ranks", "model", "macrobatch", "cached"))
 
 
@@ -226,24 +200,18 @@ class RankGraph:
 
     @cached_property
     def seed_group(self) -> Group:
-        """The node type that has training nodes."""
         splits = self.part.splits
         return next(one for one in self.part.schema.node_groups if "train" in splits.get(one, {}))
 
     @property
     def seed_type(self) -> str:
-        """The name of `seed_group`."""
         return str(self.seed_group.name)
 
     def classes(self) -> int:
-        """Returns the number of all ranks' together."""
         return int(self.comm.max(int(self.part.attributes[self.seed_group]["y"].max()))) + 1
 
     def sage(self) -> torch.nn.Module:
-        """Returns SAGE with a layer per fanout, and per relation where there are several types.
-
-        It returns the logits of the seed nodes alone.
-        """
+        """Returns SAGE with a layer per fanout, and per relation where there are several types."""
         part, options = self.part, self.options
         torch.manual_seed(0)
         columns, layers = part.attributes[self.seed_group]["x"].shape[1], len(options["fanouts"])
@@ -281,7 +249,6 @@ class RankGraph:
         )
 
     def aggregates(self, kind: str, memory_budget: int | None = None) -> AggregationCache:
-        """Makes an aggregation cache; collective."""
         stores = self.features, DistGraphStore(self.part, self.comm)
         return AggregationCache.build(stores, kind, memory_budget=memory_budget, threads=1)
 
@@ -294,13 +261,11 @@ class LogitsOfType(torch.nn.Module):
         self.model, self.node_type = model, node_type
 
     def forward(self, minibatch: Any) -> Tensor:
-        """Returns [S, classes]."""
         logits: Tensor = self.model(minibatch)[self.node_type]
         return logits
 
 
 def in_memory(part: Part) -> Part:
-    """A part whose arrays are mapped from files, copied."""
     copied: Part = _copied(part)
     return copied
 
@@ -328,7 +293,6 @@ class Meter:
         self.counts, self.wall, self.cpu = comm.counters.snapshot(), time.perf_counter(), cpu_seconds()
 
     def stop(self) -> Answer:
-        """The figures of this rank."""
         wall, cpu = time.perf_counter() - self.wall, cpu_seconds() - self.cpu
         return {"wall": wall, "cpu": cpu, **traffic(self.comm.counters.snapshot() - self.counts)}
 
@@ -352,16 +316,12 @@ def traffic(counts: Counts) -> Answer:
 
 
 def make_partition(comm: Communicator, options: Answer) -> None:
-    """Partitions a data set and saves the parts."""
     part = partition(load_dataset(options["dataset"]), options["policy"], comm=comm)
     save_partition([part], options["out"], comm)
 
 
 def preparation(comm: Communicator, options: Answer) -> Answer:
-    """Prepares an epoch's minibatches, features and all.
-
-    The figures are those of the last one of ``options["epochs"]``, by default of the only one.
-    """
+    """Prepares an epoch's minibatches, features and all."""
     graph = RankGraph(comm, options)
     loader, figures = graph.loader(options["macrobatch"]), Answer()
     for epoch in range(options.get("epochs", 1)):  # the first one fills memory that is kept
@@ -396,14 +356,12 @@ def prepared_epoch(graph: RankGraph, loader: MacrobatchNeighborLoader, epoch: in
 
 
 def row_bytes(part: Part) -> int | None:
-    """Returns the bytes of a node's attributes; None if there are several types of rows."""
     if part.schema.num_types > 1:
         return None
     return sum(table[:1].nbytes for table in part.attributes[NODES].values())
 
 
 def training(comm: Communicator, options: Answer) -> Answer:
-    """Trains an epoch of SAGE on native layers: preparing, forward, backward, exchange, Adam."""
     graph = RankGraph(comm, options)
     loader = graph.loader(options["macrobatch"], prefetch=options.get("prefetch", 0))
     return train_epochs(graph, options, loader, graph.sage())
@@ -458,11 +416,7 @@ def train_epochs(
 #: What results keep of a loader's statistics.
 STATS = ("sample_seconds", "fetch_seconds", "rows_fetched")
 
-JOBS: dict[str, Job] = {
-    "make_partition": make_partition,
-    "preparation": preparation,
-    "training": training,
-}
+JOBS: dict[str, Job] = {"make_partition": make_partition, "preparation": preparation, "training": training}
 
 
 def answer_with(module: str, job: str, options: str, answer: str) -> None:

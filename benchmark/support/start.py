@@ -29,18 +29,7 @@ def in_process(
     python: str = sys.executable,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Runs a function in a process, or on some ranks that torchrun starts.
-
-    Args:
-        module, function: where it is, and its name.
-        order: its argument, for JSON.
-        ranks: processes.
-        python: the interpreter.
-        environment: the variables; by default those of this process, and one thread.
-
-    Raises:
-        RuntimeError: it failed; the text has the end of what it said.
-    """
+    """Runs a function in a process, or on some ranks that torchrun starts."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     command = [python, *(torchrun if ranks > 1 else []), "-m", MODULE, module, function, json.dumps(order)]
     variables = environment or {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -25,76 +25,53 @@ Result = dict[str, Any]
 
 
 def typical(costs: Iterable[float]) -> float:
-    """Returns the median of nine or more measurements, and the least of fewer.
-
-    Other work on the machine only ever adds to a cost. So the least is the better figure of few.
-
-    Args:
-        costs: seconds, page faults or whatever else is better if it is less; at least one.
-    """
     found = list(costs)
     return median(found) if len(found) >= FOR_A_MEDIAN else min(found)
 
 
 def in_words(rounds: int) -> str:
-    """Returns what `typical` showed of a number of rounds, for instance "medians of 9 rounds"."""
     if rounds >= FOR_A_MEDIAN:
         return f"medians of {rounds} rounds"
     return f"the least of {rounds} rounds" if rounds > 1 else "one round"
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a Markdown table; the first column is text, the others are numbers."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def paragraph(text: str) -> str:
-    """Wraps a paragraph to the width of the pages."""
     return textwrap.fill(text, COLUMNS, break_on_hyphens=False)
 
 
 def figures_of(series: Result) -> dict[str, dict[str, float]]:
-    """Returns the figures of each contestant of a series."""
     return {name: contestant["figures"] for name, contestant in series["contestants"].items()}
 
 
 def milliseconds(figures: dict[str, float] | None, seconds: str = SECONDS) -> str:
-    """Returns a figure in milliseconds, or a dash if the side is absent."""
     return "-" if figures is None else f"{1e3 * figures[seconds]:,.1f}"
 
 
 def threads_in_words(threads: int) -> str:
-    """Returns a number of threads in words."""
     return f"{threads} thread{'s' if threads > 1 else ''}"
 
 
 def setting(series: Result) -> str:
-    """Returns the threads and the allocator of a series, in words."""
     return f"{threads_in_words(series['threads'])}, malloc {series['malloc']}"
 
 
 def absences(series: Iterable[Result]) -> str:
-    """Returns one sentence for every contestant that could not take part."""
     reasons = {name: why for one in series for name, why in one["absent"].items()}
     return "".join(f"\n\n{paragraph(f'Not measured: {why}.')}" for why in reasons.values())
 
 
 @dataclass
 class Line:
-    """A line of a table whose contestants were measured in several series, ours in each of them.
+    """A line of a table whose contestants were measured in several series, ours in each of them."""
 
-    Attributes:
-        name: what is measured.
-        ours: the figures of ours, of the series in which it was fastest.
-        seconds: the least seconds of each contestant.
-        times: how many times as fast as each contestant ours was, in the same series (the last of
-            those).
-    """
-
-    name: str
+    name: str  # what is measured
     ours: dict[str, float] | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # the least seconds of each contestant
     times: dict[str, float] = field(default_factory=dict)
 
     def add(self, figures: dict[str, dict[str, float]]) -> None:
@@ -117,19 +94,16 @@ class Line:
 
 
 def size_name(macrobatch: int) -> str:
-    """Returns the macrobatch size in words."""
     return str(macrobatch) if macrobatch else "all"
 
 
 def by(series: Iterable[Result], key: str) -> Iterator[tuple[Any, list[Result]]]:
-    """Yields the entries of each value of ``key``, in order of first appearance."""
     found = list(series)
     for value in dict.fromkeys(one[key] for one in found):
         yield value, [one for one in found if one[key] == value]
 
 
 def over_rounds(entries: Iterable[Result], *path: str) -> float:
-    """Returns what is typical of a figure of several rounds; ``path`` leads to it."""
     return typical(figure(one, *path) for one in entries)
 
 

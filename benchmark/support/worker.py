@@ -32,7 +32,6 @@ def prepare(order: dict[str, Any]) -> tuple[Job, dict[str, Any]]:
 
 
 def refused(number: int) -> WorkDone:
-    """Stands for the job that could not be prepared; nobody asks for its rounds."""
     raise RuntimeError(f"round {number} of a job that was never prepared")
 
 

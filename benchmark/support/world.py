@@ -32,24 +32,13 @@ class RankError(RuntimeError):
 
 @dataclass(frozen=True)
 class World:
-    """The hosts that ranks run on.
+    """The hosts that ranks run on."""
 
-    Attributes:
-        ranks: how many.
-        network: "loopback", or the rate of the links between hosts, as tc writes it; that needs
-            root.
-        timeout: seconds for a whole job.
-        worker: the module whose `JOBS` every rank runs.
-        threads: threads of each rank, where the job does not set them.
-        one_host: whether the ranks are of one host and share its memory. By default each has a host
-            of its own.
-    """
-
-    ranks: int
+    ranks: int  # how many
     network: str = LOOPBACK
-    timeout: float = 1800.0
-    worker: str = WORKER
-    threads: int = 1
+    timeout: float = 1800.0  # seconds for a whole job
+    worker: str = WORKER  # the module whose `JOBS` every rank runs
+    threads: int = 1  # threads of each rank, where the job does not set them
     one_host: bool = False
 
     @contextlib.contextmanager
@@ -120,12 +109,7 @@ class World:
 
 
 def summary(of_ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns what results keep of the answers of all ranks to a job: means over ranks.
-
-    ``wall`` is the slowest rank's, ``peak`` the highest, ``cpu`` the sum. ``ready``, seconds by
-    step, becomes its mean, and ``apart`` the mean difference between the fastest and the slowest
-    rank. Other lists and texts are left out.
-    """
+    """Returns what results keep of the answers of all ranks to a job: means over ranks."""
     found: dict[str, Any] = {"ranks": len(of_ranks)}
     for name, first in of_ranks[0].items():
         values: list[Any] = [one[name] for one in of_ranks]

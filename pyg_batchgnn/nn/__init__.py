@@ -1,6 +1,7 @@
 """The native layers: PyG's convolutions with the same arguments and ``state_dict``.
 
 They reuse memory, work in place where the backward pass allows it, and read features in place.
+What PyG's layers support and these do not raises a ValueError.
 """
 
 from pyg_batchgnn.nn.aggregated import Aggregated

@@ -30,8 +30,7 @@ FILLS = ("add", "sum", "mean", "min", "max", "mul")
 
 
 def edge_rows(graph: LayerGraph, edge_attr: Tensor, columns: int | None) -> Tensor:
-    """Returns the features of the edges of a layer in its order, [E, columns]. ``edge_attr``: [>=
-    E, columns] or [>= E], in the user's order."""
+    """Returns the features of the edges of a layer in its order, [E, columns]."""
     features = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
     if features.dim() != 2 or features.size(1) != columns:
         raise ValueError(f"edge_attr must be [E, {columns}], got {list(edge_attr.shape)}")
@@ -81,8 +80,7 @@ class Slots:
 
     def loop_features(self, features: Tensor, fill: Fill) -> Tensor | None:
         """Returns the features of the added loops [loops, edge_dim], as PyG's `add_self_loops`
-        does. ``features``: [E, edge_dim], of the edges by target. ``fill``: a number, a row, or a
-        reduction that `torch_geometric.utils.scatter` knows."""
+        does."""
         if not self.loops:
             return None
         if isinstance(fill, str):
@@ -212,9 +210,6 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         bias: adds a bias.
         residual: adds a product of the root nodes' features.
         **kwargs: the other arguments of PyG, at their default values.
-
-    Raises:
-        ValueError: PyG's layer supports the arguments and this one does not.
     """
 
     read_parts: ClassVar[dict[str, bool]] = dict.fromkeys(

@@ -31,14 +31,7 @@ def edge_scores(
     negative_slope: float,
 ) -> Tensor:
     """Returns ``attention[h] . leaky_relu(source[j, h] + target[i, h] + edge[e, h])``, [E, H], for
-    the edges e from j to i of a layer.
-
-    Args:
-        source: [N, H * C] float32, float64 or bfloat16.
-        target: [D, H * C].
-        edge: [E, H * C], or None.
-        attention: [H, C] float32 or float64, as the result.
-    """
+    the edges e from j to i of a layer."""
     result: Tensor = _EdgeScores.apply(source, target, edge, attention, graph, negative_slope)
     return result
 
@@ -130,9 +123,6 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
 
     Args:
         share_weights: multiplies targets by the weight of sources.
-
-    Raises:
-        ValueError: PyG's layer supports the arguments and this one does not.
     """
 
     read_parts: ClassVar[dict[str, bool]] = {"lin_l": True, "lin_r": True, "lin_edge": False, "res": False}

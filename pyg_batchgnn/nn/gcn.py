@@ -83,9 +83,7 @@ def _unweighted_scaling(whole: LayerGraph, kind: _Kind) -> Scaling:
 
 
 def weighted_scaling(whole: LayerGraph, edge_weight: Tensor, add_loops: bool, fill: float) -> Scaling:
-    """Returns the normalisation of a graph with edge weights, differentiable in them.
-    ``edge_weight``: [E] in the user's order, of the dtype to compute in. ``add_loops``: gives every
-    node without a loop one of weight ``fill``."""
+    """Returns the normalisation of a graph with edge weights, differentiable in them."""
     weight = edge_weight if whole.edge is None else edge_weight.index_select(0, whole.edge)
     indptr, indices, targets = whole.indptr, whole.indices, whole.targets
     degree = weight.new_zeros(whole.num_sources)
@@ -125,9 +123,6 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         normalize: normalises by degrees.
         bias: adds a bias.
         **kwargs: the other arguments of PyG, at their default values.
-
-    Raises:
-        ValueError: PyG's layer supports the arguments and this one does not.
     """
 
     edge_values: ClassVar[str | None] = "edge_weight"

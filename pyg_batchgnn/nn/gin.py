@@ -127,14 +127,7 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
 
 
 class Perceptron(torch.nn.Module):
-    """Two linear layers with normalisation and activation between them, computed together.
-
-    Args:
-        channels: the numbers of columns of the input, between the layers, and of the result.
-        act: the activation; None has none.
-        act_first: applies the activation before the normalisation, not after it.
-        norm: the normalisation.
-    """
+    """Two linear layers with normalisation and activation between them, computed together."""
 
     def __init__(
         self,

@@ -93,8 +93,7 @@ class PieceEdges(TypedEdges):
 
 
 def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEdges:
-    """Returns the edges of a layer in one form. ``edges``: a minibatch with ``layer``, [2, E] by
-    relation, or a piece of a whole graph."""
+    """Returns the edges of a layer in one form."""
     for name, rows in x.items():
         check_matrix(f"x_dict[{name!r}]", rows)
     if is_typed(edges):
@@ -137,9 +136,7 @@ class TypeTerms:
     parts: list[Terms] = field(default_factory=list)
 
     def result(self, join: Join | str, update: Update | None = None, training: bool = False) -> Tensor:
-        """Returns the rows of the type after the layer, with ReLU and dropout. ``join``: "sum" or
-        "mean", each one pass over all relations; or what makes one result of those of the
-        relations, each computed by itself."""
+        """Returns the rows of the type after the layer, with ReLU and dropout."""
         own = None if self.source is None else self.source.own()
         if isinstance(join, str):
             by = len(self.parts) if join == "mean" else 1
@@ -151,15 +148,7 @@ class TypeTerms:
 def terms_by_type(
     convs: Mapping[Relation, Any], x: Mapping[str, Rows], edges: TypedEdges, values: EdgeValues
 ) -> dict[str, TypeTerms]:
-    """Computes a layer of several relations up to the sum over them.
-
-    Args:
-        convs: the native convolution of each relation. Relations without edges are left out.
-        x: by type, the rows of the sources; the targets are the first of them.
-
-    Returns:
-        The terms of each type that a relation leads to, in the order of the relations.
-    """
+    """Computes a layer of several relations up to the sum over them."""
     graphs = {relation: edges.graph(relation) for relation in convs}
     found = {relation: graph for relation, graph in graphs.items() if graph is not None}
     readers = Counter(source for source, _, _ in found)

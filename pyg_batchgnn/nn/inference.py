@@ -121,15 +121,8 @@ def infer_last_inputs(
     hidden_types: Collection[str] | None = None,
     inputs: ComputeInputs | None = None,
 ) -> dict[str, Tensor]:
-    """Computes the input of the last layer, [n, F] by type, for the owned nodes. Collective.
-
-    The last layer itself is not computed. It raises what `infer_layers` raises.
-
-    Args:
-        node_types: the types that the last layer would compute.
-        hidden_types: the types whose rows are wanted, of those that the last layer reads; all where
-            None. Others are computed only if these depend on them.
-    """
+    """Computes the input of the last layer, [n, F] by type, for the owned nodes. Collective. The
+    last layer itself is not computed. It raises what `infer_layers` raises."""
     before, existing = steps[:-1], nodes.schema.relations
     relations = _relations_read(steps, existing, node_types)
     if before and hidden_types is not None:
@@ -341,8 +334,7 @@ def finished(
     knowledge: torch.nn.Module | None,
     last: torch.nn.Module | None,
 ) -> LayerwiseOutput:
-    """Computes what follows the layers for nodes of a type, some rows at a time. ``layers``: [n, C]
-    after each of the last layers, `states_kept` of them."""
+    """Computes what follows the layers for nodes of a type, some rows at a time."""
     if last is None and wide(layers[-1][:0]).dtype == layers[-1].dtype:
         return LayerwiseOutput(layers[-1], layers[0])
 

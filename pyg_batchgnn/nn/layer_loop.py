@@ -43,8 +43,7 @@ def wrong_hops(layers: int, hops: int | None, hint: str = "") -> ValueError:
 def run_layers(
     compute: Callable[[int, Any], Any], layers: int, x: Any, *, keep_all: bool
 ) -> tuple[Any, list[Any]]:
-    """Computes the layers of a model, each from the result of the one before. ``keep_all``: whether
-    the results of all layers are read at the end, as jumping knowledge does. Returns the input of
+    """Computes the layers of a model, each from the result of the one before. Returns the input of
     the last layer, and the results of all layers, or of the last one alone."""
     before: Any = x
     results: list[Any] = []
@@ -65,8 +64,7 @@ def last_rows(results: Sequence[Any], rows: int, knowledge: torch.nn.Module | No
 def model_output(
     before: Any, results: Sequence[Any], rows: int, knowledge: torch.nn.Module | None, last: Any
 ) -> ModelOutput:
-    """Returns the output of a model for its first rows. ``before``: the input of the last layer, or
-    None if it is not known: then there are no hidden columns."""
+    """Returns the output of a model for its first rows."""
     out = last_rows(results, rows, knowledge)
     if last is not None:
         return ModelOutput(wide(last(out)), out)
@@ -114,13 +112,7 @@ class LayerEnd:
         dropout: Callable[[], tuple[int, Tensor | None]],
         normed: Callable[[BatchNorm], Tensor] | None = None,
     ) -> Tensor:
-        """Returns the rows of a layer after all steps, in as few passes as possible.
-
-        Args:
-            dropout: returns the key of the dropout and the ids of the rows (None: row numbers).
-            normed: computes the convolution with a batch normalisation and ReLU after it; by two
-                modules where None.
-        """
+        """Returns the rows of a layer after all steps, in as few passes as possible."""
         relu = fuses_relu(self.act)
         norm = fused_norm(self.norm) if relu else None
         plain = type(self.norm) is torch.nn.Identity and (relu or self.act is None)

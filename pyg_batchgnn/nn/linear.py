@@ -89,9 +89,7 @@ def linear_of(in_features: int, out_features: int) -> Linear:
 
 
 def set_width(linear: torch.nn.Module | None, rows: Rows | None) -> None:
-    """Initialises a linear layer of PyG whose width was unknown, as PyG does at the first call.
-    ``linear``: the layer; None does nothing, and so does a layer of known width. ``rows``: its
-    input; None does nothing."""
+    """Initialises a linear layer of PyG whose width was unknown, as PyG does at the first call."""
     if linear is not None and rows is not None and is_uninitialized_parameter(linear.weight):
         linear.initialize_parameters(linear, (rows,))  # type: ignore[operator]
 

@@ -115,17 +115,10 @@ class NativeConv(MessagePassing):
     Each stands before PyG's class among the bases of a layer, whose attributes it reads. The method
     ``terms`` of each returns the terms of a layer's result (`Terms`), from a `ConvInput` and values
     of edges.
-
-    Attributes:
-        edge_values: the name of the argument that takes values of edges; None if there is none.
-        read_parts: the linear layers that are read instead of called, with whether each may have a
-            bias.
-        aggregations: the classes of aggregations that the layer knows, with the operators' names.
-        pygs_node_dim: the ``node_dim`` that PyG's layer sets.
     """
 
-    edge_values: ClassVar[str | None]
-    read_parts: ClassVar[Mapping[str, bool]] = {}
+    edge_values: ClassVar[str | None]  # the argument that takes values of edges
+    read_parts: ClassVar[Mapping[str, bool]] = {}  # linear layers read, not called: may it have a bias
     aggregations: ClassVar[Mapping[type[torch.nn.Module], str]] = {SumAggregation: "sum"}
     pygs_node_dim: ClassVar[int] = -2
     _pygs_methods: ClassVar[tuple[Any, ...]]
@@ -295,10 +288,8 @@ def positive(name: str, value: Any) -> int:
 
 
 def input_columns(name: str, value: Any) -> Any:
-    """Returns a number of input columns, or a pair of them for sources and targets.
-
-    -1 leaves a number to the first call.
-    """
+    """Returns a number of input columns, or a pair of them for sources and targets. -1 leaves a
+    number to the first call."""
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise ValueError(f"{name}={value!r}, but it must be a number or (of sources, of targets)")

@@ -185,8 +185,7 @@ class Dropout(torch.nn.Dropout):
 
 
 def native_norm(norm: torch.nn.Module, relu: bool) -> torch.nn.Module:
-    """Makes a batch normalisation of PyG compute natively; returns other modules as they are.
-    ``norm``: a module; its ``state_dict`` stays the same."""
+    """Makes a batch normalisation of PyG compute natively; returns other modules as they are."""
     if type(norm) is PygBatchNorm and type(norm.module) is torch.nn.BatchNorm1d:
         norm.module = BatchNorm.sharing(norm.module, relu)
     return norm

@@ -36,9 +36,6 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         project: applies a product and ReLU to every source before aggregation (Eq. 3 of the paper).
         bias: adds a bias.
         **kwargs: the other arguments of PyG, at their default values.
-
-    Raises:
-        ValueError: PyG's layer supports the arguments and this one does not.
     """
 
     edge_values: ClassVar[str | None] = None

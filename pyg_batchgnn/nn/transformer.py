@@ -46,9 +46,6 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         bias: adds biases to queries, keys, values and the product of the own rows.
         root_weight: adds a product of the root nodes' features.
         **kwargs: the other arguments of PyG, at their default values.
-
-    Raises:
-        ValueError: PyG's layer supports the arguments and this one does not.
     """
 
     read_parts: ClassVar[dict[str, bool]] = {
@@ -188,8 +185,7 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
 
     def _score_weights(self, own: Rows, targets: int, dtype: torch.dtype, by_head: bool) -> Tensor:
         """Returns what the scores of each target and head multiply, [D, H, columns]. These are W^T
-        q / sqrt(C) for the query q and the weights W of keys and edge features. ``by_head``: the
-        keys are multiplied by their weight already."""
+        q / sqrt(C) for the query q and the weights W of keys and edge features."""
         scale, by_heads = 1 / math.sqrt(self.out_channels), (self.heads, -1)
         query, bias = self.lin_query.weight.to(dtype) * scale, self.lin_query.bias
         bias = None if bias is None else bias.to(dtype) * scale

@@ -116,9 +116,6 @@ def halo_layer(edges: InEdges, targets: int, own_nodes: int, own_rows: int, cach
     Returns:
         The edges that are left. Sources are rows, the cached ones behind the ``own_rows``.
         ``edge_ids`` are the places that they had.
-
-    Raises:
-        IndexError: a source is none of the layer.
     """
     indptr, source, place = kernels.history_layer(
         *(edges.indptr, edges.indices, cached, targets, own_nodes, own_rows), thread_count()

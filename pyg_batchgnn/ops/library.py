@@ -70,8 +70,7 @@ def fake(name: str) -> Callable[[_Function], _Function]:
 
 def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Function]:
     """Registers the decorated function as the backward pass of an operator. The results of the pass
-    cannot be differentiated: see `first_order`. ``save``: called behind the forward pass as
-    ``save(ctx, inputs, output)``; keeps what the backward pass needs."""
+    cannot be differentiated: see `first_order`."""
 
     def register(function: _Function) -> _Function:
         once = first_order(function)

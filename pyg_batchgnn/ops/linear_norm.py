@@ -14,17 +14,11 @@ from pyg_batchgnn.ops.quantized import stored
 
 
 class LinearNorm(NamedTuple):
-    """The result of `linear_norm`.
+    """The result of `linear_norm`."""
 
-    Attributes:
-        y: [D, O] of the dtype that is computed in.
-        mean: [O] float64, of the product's columns, without a gradient.
-        variance: [O] float64, biased, likewise.
-    """
-
-    y: Tensor
-    mean: Tensor
-    variance: Tensor
+    y: Tensor  # [D, O] of the dtype that is computed in
+    mean: Tensor  # [O] float64, of the product's columns, without a gradient
+    variance: Tensor  # [O] float64, biased, likewise
 
 
 def linear_norm(

@@ -134,9 +134,6 @@ def append_neighbours(
         cursor: [nodes] int64, the position of the next edge of each list; advanced.
         ids: [e] int32 or int64 neighbours, written to.
         weight: [e] int32, written to.
-
-    Raises:
-        IndexError: an edge does not belong to these lists, or there is no place for it.
     """
     increment_version((cursor, ids) if weight is None else (cursor, ids, weight))
     if not kernels.append_neighbours_(rows, first, cursor, ids, weight):

@@ -183,13 +183,7 @@ class _Activate(torch.autograd.Function):
 
 
 def _mask_grad(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """Returns ``grad * scale`` where the mask has a bit, and zero elsewhere.
-
-    Args:
-        grad: [..., C] float32, float64 or bfloat16.
-        mask: [rows, ceil(C / 8)] uint8, bit c % 8 of byte c / 8.
-        scale: see `dropout_scale`.
-    """
+    """Returns ``grad * scale`` where the mask has a bit, and zero elsewhere."""
     check_float("grad", grad)
     matrix = grad.contiguous().view(-1, grad.size(-1) if grad.dim() else 1)
     return kernels.mask_grad(matrix, mask, scale, thread_count()).view(grad.shape)

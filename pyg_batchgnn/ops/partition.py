@@ -76,9 +76,6 @@ def place_edges(edges: Tensor, first: int, cursor: Tensor, indices: Tensor, edge
         cursor: [nodes] int64, the position of the next edge of each list; advanced.
         indices: [e] int32 or int64 sources, written to.
         edge_ids: [e] int32 or int64, written to.
-
-    Raises:
-        IndexError: an edge does not belong to these lists, or a list is full.
     """
     increment_version((cursor, indices, edge_ids))
     if not kernels.place_edges_(edges, first, cursor, indices, edge_ids):

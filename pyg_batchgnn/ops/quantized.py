@@ -186,14 +186,7 @@ def check_decoding(codes: Tensor, decoding: Tensor) -> None:
 
 
 def decode(codes: Tensor, decoding: Tensor, dtype: torch.dtype, index: Tensor | None = None) -> Tensor:
-    """Returns ``codes[index] * scale + offset``, rounded once to float32, then to ``dtype``.
-
-    Args:
-        codes: [N, F] or [N] int8.
-        decoding: [2, F] float32, contiguous.
-        dtype: float32 or bfloat16.
-        index: [M] int32 or int64 in [0, N), contiguous, trusted; all rows in order where None.
-    """
+    """Returns ``codes[index] * scale + offset``, rounded once to float32, then to ``dtype``."""
     if codes.device.type == "cpu":
         return kernels.gather_decoded(_dense_rows(codes), decoding, index, dtype, thread_count())
     return _decode_by_torch(codes if index is None else codes[index], decoding).to(dtype)
@@ -201,8 +194,7 @@ def decode(codes: Tensor, decoding: Tensor, dtype: torch.dtype, index: Tensor | 
 
 def decode_into(out: Tensor, codes: Tensor, decoding: Tensor, index: Tensor | None = None) -> None:
     """Sets the rows of ``out`` to decoded rows on the CPU, those in order where no index is given.
-    ``out``: [M, F] or [M] float32 or bfloat16, rows contiguous. The other arguments are those of
-    `decode`."""
+    The other arguments are those of `decode`."""
     kernels.put_decoded(_dense_rows(codes), decoding, index, out, thread_count())
 
 

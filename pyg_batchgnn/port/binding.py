@@ -49,13 +49,11 @@ class Bound:
 def bind(
     forward: Any, args: tuple, kwargs: dict, *, rows: str | None, names: Sequence[str] | None, by_type: bool
 ) -> Bound | None:
-    """Returns the arguments of a call of ``forward``, a function of the model and its arguments;
-    None for a call whose nodes and edges are not known.
+    """Returns the arguments of a call of ``forward``; None if its nodes and edges are not known.
 
     ``rows``: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
     ``names``: the parameters that a batch gives values to; all where None. ``by_type``: ``x`` and
-    ``edge_index`` are dicts by type, even if there is one type alone. Raises TypeError if an
-    argument is neither given nor held by the batch.
+    ``edge_index`` are always dicts. Raises TypeError if the batch lacks an argument.
     """
     signature = _signature(forward)
     every = list(signature.parameters)[1:]

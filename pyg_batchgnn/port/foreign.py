@@ -1,10 +1,8 @@
 """The message passing layers of PyG that may be computed for the first nodes of a minibatch alone.
 
 In a sampled minibatch the in-edges of the first D nodes are the first edges, and their sources are
-among the first S nodes (design, section 3). So a layer can be asked for D rows with the first S
-rows of its input and the first edges. The result is the first D rows of the plain call if each row
-depends on its own input and its in-edges alone. That follows from the class of a layer, its options
-and the modules in it.
+among the first S nodes (design, section 3). So a layer whose rows depend on their own input and
+in-edges alone can be asked for D rows. Class, options and parts of a layer tell.
 """
 
 from __future__ import annotations
@@ -34,14 +32,10 @@ Rows = Tensor | Sequence[Tensor]
 
 
 def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Module]] = ()) -> str | None:
-    """Returns why a layer must compute all rows, or None if `call_trimmed` may compute the first.
-
-    The answer holds until somebody changes options, parts, hooks or ``training``. A batch norm in a
-    layer that takes pairs, for sources and targets, sees the targets and the edges that are asked
-    for. It does not make the layer whole, and neither does dropout, which then drops other
-    elements. ``trims``: classes, of layers or of their parts, that the user says may be trimmed. Of
-    their own parts only aggregations and batch norms are looked at.
-    """
+    """Returns why a layer must compute all rows, or None if `call_trimmed` may compute the first,
+    until somebody changes options, parts, hooks or ``training``. A batch norm in a layer that takes
+    pairs sees the rows that are asked for. ``trims``: classes, of layers or of their parts, that
+    the user says may be trimmed. Of these, only aggregations and batch norms are looked at."""
     kind = kind_of(conv)
     if kind in _WHOLE or not (kind in _LAYERS or kind in trims):
         return f"{kind.__name__} {_WHOLE.get(kind) or f'is not known; {how_to_name(conv)}'}"
@@ -72,11 +66,9 @@ def call_trimmed(
 ) -> Tensor:
     """Returns the first ``num_targets`` rows of the result of a layer without a `whole_reason`.
 
-    Layers that take a pair, for sources and targets, are called with one, so that all that they do
-    for targets is done for ``num_targets`` rows. ``x``: the first rows of the input, [S, ...], or
-    those of the sources and those of the targets. ``edge_index``: [2, E], the in-edges of the first
-    ``num_targets`` nodes, by target; some layers of PyG fail without edges. Values are those of
-    these edges and of the first S nodes. Raises ValueError if ``x`` has fewer rows.
+    ``x``: the first rows of the input, [S, ...], or those of the sources and those of the targets.
+    ``edge_index``: [2, E], the in-edges of the first ``num_targets`` nodes, by target. Values are
+    those of these edges and of the first S nodes. Raises ValueError if ``x`` has fewer rows.
     """
     if not isinstance(x, Tensor):
         made: Tensor = conv((x[0], x[1][:num_targets]), edge_index=edge_index, **(edge_values or {}))

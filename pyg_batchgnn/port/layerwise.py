@@ -1,8 +1,7 @@
 """The output of a captured model for all nodes: layer by layer, each node once.
 
-A captured ``forward`` is cut at its convolutions. What one convolution computes, and what follows
-it row by row, is a layer. Rows that a later layer reads as its sources go through tables that all
-ranks read. Rows that it reads for its own targets alone stay with their owner.
+A captured ``forward`` is cut at its convolutions; what follows one row by row is of its layer. Rows
+that a later layer reads as its sources go through tables that all ranks read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The calls of a captured ``forward``, in their order, and the kinds of their values: which rows
 they have, and how many.
 
-A minibatch has nodes of hops 0 to H, seeds first, and edges of hops 1 to H (design, section 3). A
-value has a row for each node of hops 0 to h of one type, for each edge of hops 1 to h of one
-relation, or neither. Only the first kind can be computed for fewer rows than ``forward`` asks for.
+A value has a row for each node of hops 0 to h of one type, for each edge of hops 1 to h of one
+relation, or neither (design, section 3). Only the first can be computed for fewer rows.
 """
 
 from __future__ import annotations

@@ -13,47 +13,29 @@ from pyg_batchgnn.port.recording import Call, Fixed, ModuleCall, Recording, Way
 
 @dataclass(frozen=True)
 class Replaced:
-    """A module that is native now.
+    """A module that is native now."""
 
-    Attributes:
-        name: its path in the model; empty for the model itself.
-        kind: the name of PyG's or torch's class.
-    """
-
-    name: str
-    kind: str
+    name: str  # its path in the model; empty for the model itself
+    kind: str  # the name of PyG's or torch's class
 
 
 @dataclass(frozen=True)
 class NotReplaced:
-    """A module that PyG or torch still computes.
+    """A module that PyG or torch still computes."""
 
-    Attributes:
-        name: its path in the model; empty for the model itself.
-        kind: the name of its class.
-        why: the reason.
-    """
-
-    name: str
-    kind: str
+    name: str  # its path in the model; empty for the model itself
+    kind: str  # the name of its class
     why: str
 
 
 @dataclass(frozen=True)
 class CallReport:
-    """A call in a model's ``forward``.
+    """A call in a model's ``forward``."""
 
-    Attributes:
-        place: the file and line of the user's code.
-        what: the module or the function.
-        how: "native", "trimmed" or "row by row", for the rows that are asked for; or "all rows".
-        why: the reason for all rows, and what to write instead.
-    """
-
-    place: str
-    what: str
-    how: str
-    why: str = ""
+    place: str  # the file and line of the user's code
+    what: str  # the module or the function
+    how: str  # "native", "trimmed" or "row by row", for the rows that are asked for; or "all rows"
+    why: str = ""  # the reason for all rows, and what to write instead
 
 
 @dataclass(frozen=True)

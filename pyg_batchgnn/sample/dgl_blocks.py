@@ -17,14 +17,7 @@ from pyg_batchgnn.types import Group, LayerHops, SampledMinibatch
 
 
 def dgl_blocks(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows]) -> list[Any]:
-    """Returns the blocks of a minibatch, the layer nearest the input first.
-
-    Args:
-        minibatch: the minibatch, whose node ids are original ones.
-
-    Raises:
-        ImportError: DGL is not installed.
-    """
+    """Returns the blocks of a minibatch, the layer nearest the input first."""
     dgl = _dgl()
     indices = [edges.indices.to(torch.int64) for edges in minibatch.edges]
     layers = range(1, len(minibatch.nodes[0].nodes_per_hop))

@@ -44,13 +44,7 @@ def kernel_arrays(
     times: Sequence[TimeOrder | None],
     weights: Sequence[WeightSums | None],
 ) -> ops.SampledGraph:
-    """Returns the arrays of the in-edges of some nodes.
-
-    Args:
-        num_nodes: the number of nodes of each type that may be targets.
-        times: by relation, the order of its edges by time, or None; empty if no relation has times.
-        weights: likewise the weights.
-    """
+    """Returns the arrays of the in-edges of some nodes."""
     none = torch.empty(0, dtype=torch.int64)
     no_weights = torch.empty(0, dtype=torch.float64)
     for what, given in (("time orders", times), ("lists of weights", weights)):
@@ -128,8 +122,7 @@ class Sampler(Protocol):
 
 class Unpacker:
     """Makes minibatches of the arrays that a sampling operator returns. Types and relations that a
-    minibatch does not reach share the same empty parts and cost nothing. ``disjoint``: True if
-    nodes come with the numbers of their examples."""
+    minibatch does not reach share the same empty parts and cost nothing."""
 
     def __init__(self, schema: Schema, plan: MinibatchPlan, layout: Layout, disjoint: bool) -> None:
         self.schema = schema
@@ -216,16 +209,7 @@ class _GraphSampler(ABC):
         self._unpacker = Unpacker(schema, plan, layout, self._disjoint)
 
     def sample(self, seed_lists: Sequence[Tensor | Seeds], epoch: int) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seeds.
-
-        Args:
-            seed_lists: the seeds of each minibatch; in a graph of one node type [S_b] int64 node
-                ids do. Duplicates and empty lists are allowed.
-
-        Raises:
-            TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the
-                graph.
-        """
+        """Samples one minibatch for each list of seeds."""
         seeds = [checked_seeds(self.typed, number, one) for number, one in enumerate(seed_lists)]
         if not seeds:
             return []

@@ -229,16 +229,7 @@ NOTHING = -1
 
 
 def draw_partners(plan: NegativePlan, streams: WordStreams, source: Tensor, allowed: Tensor) -> Tensor:
-    """Draws a target for each of some sources, which are the held ends of the existing pairs.
-
-    Args:
-        streams: [n] streams of the targets.
-        source: [n] int64, their ids.
-        allowed: [n] int64, how many targets are allowed for each.
-
-    Returns:
-        [n] int64 positions; `NOTHING` where an edge leads to every target that is allowed.
-    """
+    """Draws a target for each of some sources, which are the held ends of the existing pairs."""
     pool, existing = plan.targets, plan.existing
     pending = torch.arange(source.numel())
     if existing is None:
@@ -259,17 +250,8 @@ def draw_partners(plan: NegativePlan, streams: WordStreams, source: Tensor, allo
 def free_pair(
     plan: NegativePlan, streams: WordStreams, which: int, target: int, sources: int, targets: int
 ) -> tuple[int, int] | None:
-    """Returns a source and a target that no edge joins, by position, or None if there are none.
-
-    The target is the given one, or the first after it in the pool's order that has a source left.
-
-    Args:
-        plan: the rule. Targets are the held ends of its existing pairs.
-        streams: the streams of the sources.
-        which: the position of the negative's stream.
-        target: the target that was drawn last.
-        sources, targets: how many are allowed.
-    """
+    """Returns a source and a target that no edge joins, by position, or None if there are none. The
+    target is the given one, or the first after it in the pool's order that has a source left."""
     pool, existing = plan.targets, plan.existing
     assert existing is not None
     for held in existing.known_from(target, targets):
@@ -282,17 +264,7 @@ def free_pair(
 
 
 class GivenDraw:
-    """The negatives of one minibatch and one relation that the user gave.
-
-    Args:
-        source: [P] int64, the sources of its links.
-        position: [P] int64, the positions of its links in the loader's input.
-
-    Attributes:
-        positive: [N] int64, the number of the link that each negative belongs to.
-        source, target: [N] int64, their ends.
-        late: 0, as the user chose them.
-    """
+    """The negatives of one minibatch and one relation that the user gave."""
 
     late = 0
 
@@ -318,24 +290,7 @@ def draw_negatives(
 
 
 class NegativeDraw:
-    """The drawing of the negatives of one minibatch and one relation.
-
-    Args:
-        source, target: [P] int64, the ends of its links.
-        time: [P] int64, the time of each link, or None.
-        key: the key of the draws (`negative_key`).
-
-    Attributes:
-        positive: [N] int64, the number of the link that each negative belongs to.
-        source: [N] int64, the source of this link.
-        allowed: by end that is drawn, [N] int64: how many nodes are allowed, at least one.
-        late: how many negatives have an end that is later than their link, because no node is
-            earlier. It is the earliest one.
-        keys: by end, [N] int64: the keys of the draws.
-
-    Raises:
-        ValueError: there is no node that a negative can be. The message names its link.
-    """
+    """The drawing of the negatives of one minibatch and one relation."""
 
     def __init__(
         self, plan: NegativePlan, source: Tensor, target: Tensor, time: Tensor | None, key: int

@@ -43,9 +43,7 @@ class BlockSums:
         return torch.where(count > 0, self._outer_before(block) + inner, 0.0)
 
     def find(self, level: Tensor, count: Tensor) -> Tensor:
-        """Returns the positions at which the sum first exceeds ``level``, never of zero weight.
-        ``level``: [n] float64, at least 0 and less than ``before(count)``. ``count``: [n] int64,
-        the result is below it."""
+        """Returns the positions at which the sum first exceeds ``level``, never of zero weight."""
         block = torch.searchsorted(self.outer, level, right=True)
         end = torch.minimum(count - block * BLOCK, torch.tensor(BLOCK))
         rest = level - self._outer_before(block)

@@ -305,14 +305,7 @@ def _remove(batch: Any, link: Any, relation: Relation) -> None:
 
 
 def pyg_batch(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows]) -> Data | HeteroData:
-    """Returns a minibatch as PyG's batch, with copies of its attributes.
-
-    Args:
-        minibatch: the minibatch, whose node ids are original ones.
-
-    Returns:
-        A ``Data`` for a homogeneous graph, else a ``HeteroData``.
-    """
+    """Returns a minibatch as PyG's batch, with copies of its attributes."""
     schema = minibatch.schema
     is_plain = not schema.has_names
     batch: Any = Data() if is_plain else HeteroData()

@@ -115,18 +115,10 @@ def _of_all_ranks(comm: Communicator, own: Tensor) -> Tensor:  # collective; in 
 
 
 def _entries(pairs: ExistingPairs, held: Tensor, sources: NodePool, targets: NodePool) -> Tensor:
-    """Returns which targets of a slice a search that enters at its first one can end at.
-
-    Such a search looks for a target that may be drawn and has a free source among the first ones of
-    the pool, however many these are. It ends at a target whose first free source comes before those
-    of all targets that the search has passed.
-
-    Args:
-        held: [n] int64, the targets of the slice, ascending.
-
-    Returns:
-        [k] int64 places in ``held``, ascending.
-    """
+    """Returns which targets of a slice a search that enters at its first one can end at. Such a
+    search looks for a target that may be drawn and has a free source among the first ones of the
+    pool, however many these are. It ends at a target whose first free source comes before those of
+    all targets that the search has passed."""
     if not held.numel():
         return held
     first = _first_free(pairs, held, sources)
@@ -258,12 +250,10 @@ class Column(enum.IntEnum):
 
 
 class EdgeQuestions:
-    """Draws negatives that must not be edges, with the help of the ranks that know the edges.
-
-    The rank that answers for a candidate's target says whether an edge joins the two. If one joins
-    the last candidate, it also draws another source. A triplet's target is drawn by the rank that
-    answers for its source.
-    """
+    """Draws negatives that must not be edges, with the help of the ranks that know the edges. The
+    rank that answers for a candidate's target says whether an edge joins the two. If one joins the
+    last candidate, it also draws another source. A triplet's target is drawn by the rank that
+    answers for its source."""
 
     def __init__(self, comm: Communicator, plans: Mapping[Relation, RankPlan]) -> None:
         self._comm = comm

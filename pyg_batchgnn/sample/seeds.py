@@ -140,8 +140,7 @@ def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seed
 
 
 def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.SampledSeeds:
-    """Returns the seeds of all minibatches, checked, as one list. ``disjoint``: True if every seed
-    belongs to an example. ``timed``: True if every seed has a time."""
+    """Returns the seeds of all minibatches, checked, as one list."""
     parts, ptr = _nodes(seeds)
     return ops.SampledSeeds(
         torch.cat(parts) if parts else _NONE,
@@ -228,8 +227,7 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
 
 def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> Seeds:
     """Returns the seeds of a minibatch by internal id. The ends of excluded pairs are found among
-    the seeds. ``seeds``: the seeds by original id. ``internal``: [S] int64, their internal ids, by
-    type in the order of the schema."""
+    the seeds."""
     what, book = f"seeds of minibatch {number}", part.book
     internal = internal.contiguous() if isinstance(internal, Tensor) else internal
     ops.check_vector(what, internal, (torch.int64,))

@@ -15,15 +15,7 @@ from pyg_batchgnn.types.schema import HOMOGENEOUS, Relation, Schema
 
 
 def layers_sampled(nodes_per_hop: Sequence[int], edges_per_hop: Sequence[int] | None) -> int | None:
-    """Returns the number of layers that a minibatch was sampled for.
-
-    Args:
-        nodes_per_hop: the number of seeds, then of the nodes that each hop found.
-        edges_per_hop: the number of edges of each hop; None in a graph without relations.
-
-    Returns:
-        The number of hops; None for an induced subgraph, whose edges are not counted by hop.
-    """
+    """Returns the number of layers that a minibatch was sampled for."""
     hops = len(nodes_per_hop) - 1
     is_counted = edges_per_hop is None or len(edges_per_hop) > 0 or hops == 0
     return hops if is_counted else None

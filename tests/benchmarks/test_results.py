@@ -23,6 +23,7 @@ from benchmark.support.machine import describe
 from pyg_batchgnn.data import PapersSpec, generate_papers_folder
 from pyg_batchgnn.disk import DiskTable
 from pyg_batchgnn.ops import bfloat16_level, set_bfloat16_level
+from tests.support.tiers import all_only
 from tests.support.two_hosts import missing_for_two_hosts
 
 
@@ -89,6 +90,7 @@ def test_a_run_removes_its_own_hosts_and_those_of_dead_processes() -> None:
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@all_only
 def test_the_tiny_run(tmp_path: Path) -> None:
     done = subprocess.run(
         [

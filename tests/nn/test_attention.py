@@ -37,7 +37,7 @@ from tests.support.layer_cases import (
     layer_edges,
     table,
 )
-from tests.support.tiers import examples
+from tests.support.tiers import each, examples
 from tests.support.typed_layers import assert_near
 
 CASES = batch_cases()
@@ -121,6 +121,7 @@ def features(conv: Any, edges: int, dtype: torch.dtype = torch.float64) -> list[
     return [] if conv.edge_dim is None else [torch.randn(edges, conv.edge_dim, dtype=dtype)]
 
 
+@each
 @with_options
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("case", CASES)

@@ -14,6 +14,7 @@ from torch import Tensor
 from pyg_batchgnn import nn
 from pyg_batchgnn.data import Relation
 from tests.support.accuracy import assert_as_pygs, distance
+from tests.support.tiers import each
 from tests.support.typed_layers import (
     ABOUT,
     CITES,
@@ -120,6 +121,7 @@ def named(minibatch: Any) -> Any:
     return zip(SCHEMA.node_types, minibatch.nodes, strict=True)
 
 
+@each
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", LAYERS)
@@ -133,6 +135,7 @@ def test_aggregations(name: str, aggr: str | None) -> None:
     assert_equal_layers(*pair(name, aggr), "two types", torch.float64, aggr)
 
 
+@each
 @pytest.mark.parametrize("aggr", ["sum", "mean", "max"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_equals_pyg_on_a_graph_held_whole(name: str, aggr: str) -> None:

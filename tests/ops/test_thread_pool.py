@@ -24,7 +24,7 @@ from pyg_batchgnn.ops.library import kernels
 from tests.support import linear_cases, reference_attention
 from tests.support.aggregate_cases import graph
 from tests.support.programs import WIDTHS, run_text
-from tests.support.tiers import VARIABLE
+from tests.support.tiers import VARIABLE, in_all
 
 torch.manual_seed(0)
 X, WEIGHT = torch.randn(3000, 40), torch.randn(24, 40)
@@ -330,7 +330,7 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("level", ["avx2", "baseline"])
+@pytest.mark.parametrize("level", [*in_all("avx2"), "baseline"])
 def test_marked_tests_pass_at_every_level(level: str) -> None:
     variables = {"OMP_NUM_THREADS": "2", "PYG_BATCHGNN_SIMD": level, VARIABLE: ""}
     ran = run_text(PROGRAM, Path(__file__).parent, **variables)

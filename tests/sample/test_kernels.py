@@ -26,7 +26,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     program = tmp_path_factory.mktemp("kernels") / "kernels"
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     assert compiler, "no C++ compiler found; the package needs one to be built, and so does this test"
-    flags = ["-std=c++20", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all", "-I", str(SOURCES)]
+    flags = ["-std=c++20", "-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all", "-I", str(SOURCES)]
     command = [
         compiler,
         *flags,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -27,6 +27,7 @@ from pyg_batchgnn.sample.rank_finder import Column, EdgeQuestions, RankPlan
 from tests.support.chi_square import assert_uniform, p_of_cells
 from tests.support.reference_negatives import ReferenceNegatives, ReferencePool, reference_negative_key
 from tests.support.reference_sampler import bounded, words
+from tests.support.tiers import each, examples, in_all
 
 BINARY, TRIPLET = NegativeMode.BINARY, NegativeMode.TRIPLET
 
@@ -112,7 +113,7 @@ def drawn(
     return found.target.view(len(links), -1).tolist()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 @given(case=cases(), mode=st.sampled_from(NegativeMode), amount=st.sampled_from([1, 3, 0.4, 1.5]))
 def test_negatives_equal_the_reference(case: dict, mode: NegativeMode, amount: float) -> None:
     amount = amount if mode is BINARY else max(1, int(amount))
@@ -201,7 +202,8 @@ def test_timed_negatives_are_uniform_among_those_allowed() -> None:
 
 
 @pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 0.0])])
-@pytest.mark.parametrize("free", [[0], [1, 6], [0, 2, 4, 6]])
+@each
+@pytest.mark.parametrize("free", [[1, 6], *in_all([0], [0, 2, 4, 6])])
 def test_triplets_that_avoid_edges_are_drawn_from_what_is_free(
     free: list[int], weight: Tensor | None
 ) -> None:

@@ -21,6 +21,7 @@ from pyg_batchgnn.sample import DiskSampler, Layout, MacrobatchSampler, Sampling
 from pyg_batchgnn.store import CscGraph, TypedGraph
 from tests.support.mapped_data import empty_page_cache, mapped, resident
 from tests.support.sampling_cases import fixed, random_seeds
+from tests.support.tiers import each
 from tests.support.typed_graphs import TypedCase, assert_same_typed, typed_cases, typed_plans, typed_seeds
 
 EPOCH, NOTHING = 3, 1
@@ -52,13 +53,14 @@ def on_files(made: MacrobatchSampler, folder: Path, most: int = 1 << 16) -> Disk
     return found
 
 
+@each
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("excluding", [False, True])
 def test_minibatches_are_those_in_memory(timed: bool, weighted: bool, excluding: bool) -> None:
     """Graphs, plans, layouts, seeds and the picks of a read differ from case to case."""
 
-    @fixed(25)
+    @fixed(10)
     @given(st.data(), typed_cases(timed, weighted), random_seeds)
     def run(data: st.DataObject, case: TypedCase, seed: int) -> None:
         plan = data.draw(typed_plans(case.schema, shares=True))

@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
@@ -22,6 +22,7 @@ from pyg_batchgnn.store import CscGraph, TimeLevel, Times, first_times, first_ti
 from tests.support.reference_partition import internal_ids_by_type, typed_parts
 from tests.support.relayed import owners_of
 from tests.support.thread_ranks import run_threads
+from tests.support.tiers import examples
 from tests.support.typed_graphs import TypedCase, typed_cases
 
 SEED, EPOCH = 5, 3
@@ -175,7 +176,7 @@ def assert_equal(one: Any, other: Any) -> None:
         assert one == other
 
 
-@settings(max_examples=100, deadline=None)
+@examples(8, deadline=None)
 @given(links=link_cases())
 def test_seeds_of_links_are_those_of_one_process(links: LinkCase) -> None:
     parts = typed_parts(links.case.graph(), links.owners, links.ranks)

@@ -34,11 +34,13 @@ from pyg_batchgnn.sample import Layout, Replacement, SampledMinibatch, SamplingP
 from tests.support.ranks import run_ranks
 from tests.support.relayed import EPOCH, RelayedSampler, Traffic, asked_nodes, owners_of, remote_edges
 from tests.support.sampling_cases import fixed, random_seeds
+from tests.support.tiers import each, in_all
 from tests.support.typed_graphs import TypedCase, assert_same_typed, typed_cases, typed_plans, typed_seeds
 
 JOBS = "tests.sample.job_relay"
 
 
+@each
 @pytest.mark.parametrize("edge_ids", [False, True])
 @pytest.mark.parametrize("seeds_are_own", [False, True])
 def test_what_crosses_the_wire(edge_ids: bool, seeds_are_own: bool) -> None:
@@ -147,19 +149,19 @@ def expected_traffic(
     return traffic
 
 
-@fixed(30)
+@fixed(8)
 @given(st.data(), typed_cases(), random_seeds)
 def test_types(data: st.DataObject, case: TypedCase, seed: int) -> None:
     check(data, case, seed, disjoint=False, subgraph=Subgraph.DIRECTIONAL)
 
 
-@fixed(30)
+@fixed(8)
 @given(st.data(), typed_cases(), random_seeds)
 def test_examples_and_induced_subgraphs(data: st.DataObject, case: TypedCase, seed: int) -> None:
     check(data, case, seed)
 
 
-@pytest.mark.parametrize("fanout", [255, 256, 70_000])
+@pytest.mark.parametrize("fanout", [256, *in_all(255, 70_000)])
 def test_numbers_of_picks_of_every_width(fanout: int) -> None:
     @fixed(5)
     @given(st.data(), typed_cases(), random_seeds)
@@ -170,11 +172,12 @@ def test_numbers_of_picks_of_every_width(fanout: int) -> None:
     run()
 
 
+@each
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("excluding", [False, True])
 def test_every_rule(timed: bool, weighted: bool, excluding: bool) -> None:
-    @fixed(15)
+    @fixed(8)
     @given(st.data(), typed_cases(timed, weighted), random_seeds)
     def run(data: st.DataObject, case: TypedCase, seed: int) -> None:
         check(data, case, seed, excluding=excluding)

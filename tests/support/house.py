@@ -1,4 +1,4 @@
-"""The size of the house: files, lines, and the files of the package that a call crosses.
+"""The size of the house: lines of rooms, files of the package that a call crosses, modules loaded.
 
     python -m tests.support.house
 
@@ -7,10 +7,9 @@ prints the figures beside their bounds (tests/house_bounds.py).
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
-import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
@@ -31,10 +30,14 @@ print(len(set(sys.modules) - before))
 
 
 def sizes() -> dict[str, int]:
-    """Returns the numbers of files, lines and bytes."""
+    """Returns the numbers of files, lines and bytes, and the lines of each room."""
     package = list(PACKAGE.rglob("*.py"))
     native = [path for path in (ROOT / "csrc").rglob("*") if path.suffix in {".cpp", ".h"}]
     results = [path for path in (ROOT / "benchmark" / "results").iterdir() if path.is_file()]
+    rooms: Counter[str] = Counter()
+    for path in package:
+        inside = path.relative_to(PACKAGE).parts
+        rooms[f"lines of {inside[0] if len(inside) > 1 else 'top level'}"] += _lines([path])
     return {
         "package: Python files": len(package),
         "package: Python lines": _lines(package),
@@ -43,51 +46,50 @@ def sizes() -> dict[str, int]:
         "tests: lines": _lines((ROOT / "tests").rglob("*.py")),
         "benchmark: lines": _lines((ROOT / "benchmark").rglob("*.py")),
         "benchmark: bytes of results": sum(path.stat().st_size for path in results),
+        **rooms,
     }
 
 
-def rooms() -> dict[str, int]:
-    """Returns the lines of each room of the package."""
-    found: dict[str, list[Path]] = {}
-    for path in PACKAGE.rglob("*.py"):
-        inside = path.relative_to(PACKAGE).parts
-        found.setdefault(inside[0] if len(inside) > 1 else "top level", []).append(path)
-    return {f"lines of {name}": _lines(paths) for name, paths in found.items()}
-
-
 def crossed() -> dict[str, int]:
-    """Returns how many files of the package some calls cross. Each call has run once before."""
+    """Returns how many files of the package a loader's constructor and a step of SAGE run in."""
+    from pyg_batchgnn import MacrobatchNeighborLoader
+    from pyg_batchgnn.nn import SAGE
+
+    draw = torch.Generator().manual_seed(0)
+    x, edge_index = torch.randn(100, 8, generator=draw), torch.randint(100, (2, 600), generator=draw)
+    data = Data(x=x, edge_index=edge_index)
+
+    def make_loader() -> Any:
+        return MacrobatchNeighborLoader(data, [4, 3], batch_size=10, export="native")
+
+    model, batch = SAGE(8, 16, 2, 3), next(iter(make_loader()))
+
+    def step() -> None:
+        model(batch).sum().backward()
+
+    step()  # makes what is made once
     return {
-        "files crossed: constructing a loader": len(_crossed_twice(_make_loader)),
-        "files crossed: a step of native SAGE": len(_crossed_twice(_native_step())),
-        "files crossed: a hop over ranks": len(_hop()),
-        "files crossed: batchgnn train": _train(),
+        "files crossed: constructing a loader": len(files_crossed(make_loader)),
+        "files crossed: a step of native SAGE": len(files_crossed(step)),
     }
 
 
 def loaded() -> dict[str, int]:
     """Returns how many modules an import of a loader and of `accelerate` loads."""
-    found = subprocess.run(
-        [sys.executable, "-c", _COUNT_MODULES], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    return {"modules loaded: a loader and accelerate": int(found.stdout)}
+    found = subprocess.check_output([sys.executable, "-c", _COUNT_MODULES], text=True, cwd=ROOT)
+    return {"modules loaded: a loader and accelerate": int(found)}
 
 
-def files_crossed(call: Callable[[], Any], within: str | None = None) -> set[str]:
+def files_crossed(call: Callable[[], Any]) -> set[str]:
     """Returns the files of the package in which a function runs during a call, on this thread."""
     found: set[str] = set()
-    depth = importing = 0
+    importing = 0
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal depth, importing
-        if event not in ("call", "return"):
-            return
-        code, step = frame.f_code, 1 if event == "call" else -1
-        depth += step * (code.co_name == within)
-        importing += step * (code.co_name == "<module>")
-        is_counted = event == "call" and not importing and (within is None or depth > 0)
-        if is_counted and code.co_filename.startswith(str(PACKAGE)):
-            found.add(code.co_filename)
+        nonlocal importing
+        importing += (frame.f_code.co_name == "<module>") * ((event == "call") - (event == "return"))
+        if event == "call" and not importing and frame.f_code.co_filename.startswith(str(PACKAGE)):
+            found.add(frame.f_code.co_filename)
 
     sys.setprofile(watch)
     try:
@@ -101,83 +103,8 @@ def _lines(paths: Iterable[Path]) -> int:
     return sum(path.read_bytes().count(b"\n") for path in paths)
 
 
-def _crossed_twice(call: Callable[[], Any]) -> set[str]:
-    call()
-    return files_crossed(call)
-
-
-def _data() -> Data:
-    draw = torch.Generator().manual_seed(0)
-    return Data(
-        x=torch.randn(100, 8, generator=draw),
-        y=torch.randint(3, (100,), generator=draw),
-        edge_index=torch.randint(100, (2, 600), generator=draw),
-    )
-
-
-def _make_loader() -> Any:
-    from pyg_batchgnn import MacrobatchNeighborLoader
-
-    return MacrobatchNeighborLoader(_data(), [4, 3], batch_size=10, export="native")
-
-
-def _native_step() -> Callable[[], None]:
-    from pyg_batchgnn.nn import SAGE
-
-    model, batch = SAGE(8, 16, 2, 3), next(iter(_make_loader()))
-
-    def step() -> None:
-        torch.nn.functional.cross_entropy(model(batch), batch.y[: batch.batch_size]).backward()
-
-    return step
-
-
-def _hop() -> set[str]:
-    """Returns the files that a hop of a macrobatch over two ranks crosses on rank 0."""
-    from pyg_batchgnn import DistFeatureStore, DistGraphStore, MacrobatchNeighborLoader
-    from pyg_batchgnn.comm import Communicator
-    from pyg_batchgnn.data import from_pyg
-    from pyg_batchgnn.partition import partition
-    from tests.support.thread_ranks import run_threads
-
-    dataset = from_pyg(_data(), name="drawn")
-
-    def run(comm: Communicator) -> set[str]:
-        part = partition(dataset, "random", comm=comm, seed=0)
-        stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
-        loader = MacrobatchNeighborLoader(stores, [4, 3], batch_size=10, export="native", seed=0)
-        return files_crossed(lambda: list(loader), within="_hop")
-
-    return run_threads(run, 2)[0]
-
-
-def _train() -> int:
-    """Returns how many files ``batchgnn train`` crosses, in a process of its own."""
-    code = "from tests.support.house import print_files_of_training; print_files_of_training()"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    return int(found.stdout.split()[-1])
-
-
-def print_files_of_training() -> None:
-    from pyg_batchgnn.__main__ import main as batchgnn
-
-    def train() -> None:
-        with contextlib.suppress(SystemExit):
-            batchgnn()
-
-    with tempfile.TemporaryDirectory() as folder:
-        given = ["train", "generated:nodes=2000", "--epochs", "1", "--run", f"{folder}/run"]
-        sys.argv = ["batchgnn", *given]
-        print(len(files_crossed(train)))
-
-
-def main() -> None:
-    """Prints the figures beside their bounds."""
+if __name__ == "__main__":
     from tests.house_bounds import BOUNDS
 
-    for name, value in {**sizes(), **rooms(), **crossed(), **loaded()}.items():
+    for name, value in {**sizes(), **crossed(), **loaded()}.items():
         print(f"{name:45} {value:>10,} of {BOUNDS[name]:,}")
-
-
-if __name__ == "__main__":
-    main()

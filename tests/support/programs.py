@@ -33,7 +33,7 @@ def quick_programs() -> dict[str, str]:
 def run_text(program: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **quick_programs(), **variables}
     command = ["python", "-c", program, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
 
 
 def run_python(

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 VARIABLE = "PYG_BATCHGNN_TEST_ALL"
-UNCHANGED = "PYG_BATCHGNN_TEST_UNCHANGED"
 ALL = bool(os.environ.get(VARIABLE))
 #: Examples of Hypothesis in either tier. A test may ask for more, and gets them in `make test-all`.
 FEW, MANY = 15, 150
-STAMPS = Path(__file__).parents[2] / "build" / "tests"
 
 all_only = pytest.mark.all_only
 each = pytest.mark.covering(1)
@@ -85,9 +81,7 @@ def chosen(items: list[pytest.Item]) -> list[pytest.Item]:
     """Returns the tests that a run has, in order."""
     if ALL:
         part = Slice.parse(os.environ[VARIABLE])
-        return [
-            item for item in items if item.get_closest_marker("own_slices") or part.has(_function_of(item))
-        ]
+        return [one for one in items if one.get_closest_marker("own_slices") or part.has(_function_of(one))]
     left = [item for item in items if item.get_closest_marker("all_only") is None]
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in left:
@@ -112,40 +106,6 @@ def covering(cases: list[dict[str, Hashable]], strength: int) -> set[int]:
         kept.add(best)
         missing -= choices[best]
     return kept
-
-
-@dataclass(frozen=True)
-class Stamp:
-    """A file that says for what contents a test was green."""
-
-    path: Path
-    digest: str
-
-    @classmethod
-    def of(cls, name: str, words: Iterable[str | bytes]) -> Stamp:
-        """Returns the stamp of some contents under a name."""
-        digest = hashlib.sha256()
-        for word in words:
-            digest.update((word.encode() if isinstance(word, str) else word) + b"\0")
-        return cls(STAMPS / name.replace("/", "-"), digest.hexdigest())
-
-    def write(self) -> None:
-        """Says that the test was green."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(self.digest)
-
-    @property
-    def is_due(self) -> bool:
-        """True where the test is to run: contents have changed, or the run asks for all tests."""
-        if ALL or os.environ.get(UNCHANGED):
-            return True
-        return not self.path.exists() or self.path.read_text() != self.digest
-
-
-def contents(paths: Iterable[Path]) -> Iterator[str | bytes]:
-    """Yields the names and contents of files, in order."""
-    for path in sorted(paths):
-        yield from (path.name, path.read_bytes())
 
 
 def _function_of(item: pytest.Item) -> str:

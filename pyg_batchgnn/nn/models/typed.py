@@ -41,8 +41,7 @@ def typed_inputs(
     relations: Sequence[Relation],
     num_layers: int,
 ) -> tuple[Mapping[Any, Any], SampledMinibatch | Mapping[Relation, Tensor]]:
-    """Returns the features by type, and the edges. ``source``, ``edge_index``, ``x``: as in
-    `TypedModel.forward`."""
+    """Returns the features by type, and the edges."""
     if not is_typed(source):
         if not isinstance(source, Mapping) or edge_index is None or x is not None:
             raise TypeError(
@@ -131,19 +130,8 @@ class TypedModel(torch.nn.Module):
         """Returns the logits of the seed nodes of a minibatch, or of all nodes, by node type.
 
         Calls are ``model(minibatch)``, ``model(minibatch, x=x_dict)`` or ``model(x_dict,
-        edge_index_dict)``.
-
-        Args:
-            source: a minibatch with one hop per layer, or an induced subgraph; or the features
-                [N, F] by node type.
-            edge_index: [2, E] by relation, if the first argument is features.
-            edge_weight: [E] by relation, for GCN.
-            edge_attr: [E, edge_dim] by relation, for GAT.
-            x: [>= N, F] by type, the features of the nodes of the minibatch, or `RowView`. Where
-                None, the features that the minibatch carries.
-
-        Returns:
-            [S, out_channels] by node type; float32, or float64 from float64 weights.
+        edge_index_dict)``. The arguments are those of `NativeModel.forward`: features and results
+        by node type, edges and their values by relation.
 
         Raises:
             KeyError: a type has no features.

@@ -17,6 +17,7 @@ from pyg_batchgnn.nn import norm as norm_module
 from tests.support.accuracy import ALONE, assert_as_pygs, distance
 from tests.support.layer_cases import FEATURES, batch_cases, gradients, sampled, small_edges, table
 from tests.support.model_pairs import CLASSES, HIDDEN, PAIRS, both, on_prefixes, with_features
+from tests.support.tiers import each
 from tests.support.typed_layers import assert_near
 
 CASES = batch_cases()
@@ -132,6 +133,7 @@ def test_state_moves_both_ways(kind: str, options: str) -> None:
         assert torch.equal(value, reference.state_dict()[name]), name
 
 
+@each
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_whole_graph_in_training_and_evaluation(kind: str, options: str) -> None:
@@ -145,6 +147,7 @@ def test_a_whole_graph_in_training_and_evaluation(kind: str, options: str) -> No
         assert distance(native.get_buffer(name), value) < 1e-10, name
 
 
+@each
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_seeds_of_a_minibatch(kind: str, options: str) -> None:
