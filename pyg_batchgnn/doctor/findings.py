@@ -70,9 +70,7 @@ _RANK_LIMIT = timedelta(seconds=20)
 
 
 def exchange_rows(backend: str) -> None:
-    """Exchanges uneven numbers of rows as one of two ranks, checks them, and measures. Prints one
-    line of JSON: the microseconds of a small all-to-all, and the GB/s that a rank sends in a large
-    one. Raises `AssertionError` if the rows that came are not those that were sent."""
+    """Exchanges uneven numbers of rows as one of two ranks, checks them, and measures."""
     dist.init_process_group(backend, timeout=_RANK_LIMIT)
     rank, size = dist.get_rank(), dist.get_world_size()
     sent, received = [rank + to for to in range(size)], [source + rank for source in range(size)]
@@ -145,8 +143,7 @@ def check_backend_works(name: str) -> Finding:
 
 
 def _exchange(name: str) -> str:
-    """Returns the output of the first of two processes. Raises `RuntimeError` if one of them
-    failed, or they did not end."""
+    """Returns the output of the first of two processes."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=LIMIT))
     common = {
         **os.environ,
@@ -221,9 +218,7 @@ def check_machine() -> list[Finding]:
 
 
 def cores(seen: int, usable: int, environment: Mapping[str, str]) -> Finding:
-    """Checks whether this process may use all the cores that torch sees. ``seen``: the cores that
-    torch makes threads for. ``usable``: those that may work at once; fewer in a container with a
-    limit. ``environment``: OMP_NUM_THREADS in it bounds torch's threads."""
+    """Checks whether this process may use all the cores that torch sees."""
     model = re.search(r"model name\s*: (.*)", _text(Path("/proc/cpuinfo")))
     name = model[1] if model else platform.machine()
     if usable == seen:
@@ -247,8 +242,7 @@ def _instructions() -> Finding:
 
 
 def waiting_threads(chosen: Mapping[str, str]) -> Finding:
-    """Checks whether the threads of scripts soon sleep when they wait. Those of commands do.
-    ``chosen``: the variables that the user has set, with their values."""
+    """Checks whether the threads of scripts soon sleep when they wait. Those of commands do."""
     shown = ", ".join(f"{name}={value}" for name, value in chosen.items())
     if is_bounded(chosen):
         return Finding("waiting threads", FindingState.WORKS, shown)
@@ -279,8 +273,7 @@ def huge_pages(setting: Path) -> Finding:
 
 
 def shared_memory(folder: Path) -> Finding:
-    """Checks the room in /dev/shm. Loader workers and oneCCL need it. Tables that ranks share do
-    not, because they have no name."""
+    """Checks the room in /dev/shm. Loader workers and oneCCL need it."""
     if not folder.is_dir():
         remedy = "loader workers need it: mount a tmpfs there"
         return Finding("shared memory", FindingState.ABSENT, f"no {folder}", remedy)

@@ -207,18 +207,8 @@ class Embedding:
 
     def __call__(self, batch: Any) -> dict[str, Tensor]:
         """Returns the rows of a batch's nodes by node type, [N_t, F_t] each. Collective, one round.
-
-        The only type of a homogeneous graph is called "node". If gradients are enabled, the tensors
-        are leaves that take one, for the next `EmbeddingOptimizer.step` behind the backward pass.
-        Several batches may be read before it.
-
-        Args:
-            batch: one that a loader with these tables handed out. In one process any batch of this
-                graph.
-
-        Raises:
-            ValueError: over ranks, a batch of another loader.
-        """
+        The only type of a homogeneous graph is called "node". Several batches may be read before
+        it."""
         step = self._step_of(batch)
         rows = self._order.rows(step)
         if torch.is_grad_enabled():
@@ -251,8 +241,7 @@ class Embedding:
             self._read_limit = max(_READ_LIMIT, 2 * len(self._read))
 
     def _have_gradients(self) -> list[bool]:
-        """Returns what was read and has gradients on any rank, and drops what cannot get any.
-        Collective, one round."""
+        """Returns what was read and has gradients on any rank, and drops what cannot get any."""
         flags = [[any(g is not None for g in one.gradients), one.is_used] for one in self._read]
         every = torch.tensor(flags, dtype=torch.int64)
         every = self.comm.run_job(lambda: self.comm.all_reduce(every, MessageKind.EMBEDDINGS))
@@ -485,8 +474,7 @@ class EmbeddingOptimizer:
 
 
 def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
-    """Returns the node ids of a batch as it holds them, [N_t] int64 by number of the type. Raises
-    TypeError if it is neither a minibatch nor a batch of PyG's loaders."""
+    """Returns the node ids of a batch as it holds them, [N_t] int64 by number of the type."""
     if isinstance(batch, SampledMinibatch):
         return [one.node for one in batch.nodes]
     try:
@@ -505,13 +493,8 @@ def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
 
 
 def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
-    """Returns a graph with the rows of a table as the last columns of an attribute.
-
-    Collective if the graph is a pair of stores. The graph given is not changed.
-
-    Raises:
-        TypeError: another kind of graph.
-    """
+    """Returns a graph with the rows of a table as the last columns of an attribute. Collective if
+    the graph is a pair of stores. The graph given is not changed."""
     if isinstance(data, (tuple, list)) and isinstance(data[0], DistFeatureStore):
         features: DistFeatureStore = data[0]
         columns = _columns(table, features.own.attributes[table.group], name)
@@ -529,8 +512,7 @@ def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
 
 
 def _columns(table: EmbeddingTable, attributes: Any, name: str) -> Tensor:
-    """Returns a copy of the rows, behind the attribute's columns if there are any. Codes are
-    decoded, as learned rows are none."""
+    """Returns a copy of the rows, behind the attribute's columns if there are any."""
     held = [ops.decoded(attributes[name])] if name in attributes else []
     return torch.cat([*held, table.weight.to(held[0].dtype if held else table.weight.dtype)], dim=1)
 

@@ -62,8 +62,7 @@ class _Asked:
 
 
 class StepPlanner:
-    """Plans the steps of macrobatches. ``node_types``: the numbers of the node types that have a
-    table."""
+    """Plans the steps of macrobatches."""
 
     def __init__(self, owners: NodeOwners, node_types: Sequence[int]) -> None:
         self._owners, self._types = owners, node_types
@@ -72,8 +71,7 @@ class StepPlanner:
     def plan(
         self, minibatches: Sequence[WantedRows], header: Header, comm: Communicator | None
     ) -> list[StepExchange]:
-        """Returns the plan of each minibatch's step. Collective, one round. ``minibatches``: what
-        each minibatch needs, as many on every rank."""
+        """Returns the plan of each minibatch's step. Collective, one round."""
         asked = [[self._ask(wanted[number], number) for number in self._types] for wanted in minibatches]
         served = self._exchange(asked, header, comm)
         return [

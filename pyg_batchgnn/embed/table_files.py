@@ -39,8 +39,7 @@ _ROWS = 1 << 16
 
 
 def load_tables(tables: Sequence[EmbeddingTable], folder: str | Path, comm: Communicator) -> int:
-    """Reads this rank's rows for `Embedding.load`. Returns the number of steps that the optimizer
-    had made."""
+    """Reads this rank's rows for `Embedding.load`."""
     path = Path(folder).expanduser()
     meta = with_files(comm, lambda: _checked(EmbeddingMeta.read(path), tables, path))
     comm.check_agreement({"columns": dict(meta.columns), "steps": meta.steps, "parts": meta.parts})
@@ -127,8 +126,7 @@ def save_tables(
     folder: str | Path,
     comm: Communicator,
 ) -> Path:
-    """Writes the rows of all ranks for `Embedding.save`. ``num_nodes``: by table, the number of
-    rows over all ranks. ``steps``: the number of steps that the optimizer has made."""
+    """Writes the rows of all ranks for `Embedding.save`."""
     path = Path(folder).expanduser()
     temporary = path.with_name(f".{path.name}.partial")
 
@@ -212,12 +210,7 @@ class EmbeddingMeta:
 
     @classmethod
     def read(cls, folder: Path) -> EmbeddingMeta:
-        """Reads and checks META.json.
-
-        Raises:
-            DatasetNotFoundError: no such file.
-            DatasetError: damaged, or of another format or version.
-        """
+        """Reads and checks META.json."""
         content, _ = FORMAT.read(folder)
         with FORMAT.parsing(folder):
             return cls(
@@ -238,8 +231,7 @@ _HEADER = Header(MessageKind.EMBEDDINGS)
 
 
 def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
-    """Writes the rows of all nodes for `Embedding.export_rows`. The first rank receives them in
-    pieces and writes. Only its file system matters."""
+    """Writes the rows of all nodes for `Embedding.export_rows`. Only its file system matters."""
     size = max(1, _PIECE // (table.columns * table.weight.element_size()))
     node, order = table.node.sort()
     temporary = path.with_name(f".{path.name}.partial")

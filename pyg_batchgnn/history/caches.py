@@ -360,8 +360,7 @@ class UnderWay:
 
 
 class PushQueue:
-    """The pushes of the latest steps, in the order of steps. ``comm``: a communicator that nothing
-    else uses while pushes are under way."""
+    """The pushes of the latest steps, in the order of steps."""
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm

@@ -54,8 +54,7 @@ class Degrees:
 
 
 def _around(centre: float, spread: float) -> tuple[Numbers, Numbers]:
-    """Returns degrees, evenly spaced in their logarithm, and the share of nodes that have each.
-    Degrees below 1 count as 1."""
+    """Returns degrees, evenly spaced in their logarithm, and the share of nodes that have each."""
     steps = np.linspace(-5.0, 5.0, 400)
     share = np.exp(-(steps**2) / 2)
     return np.maximum(np.exp(centre + spread * steps), 1.0), share / share.sum()

@@ -131,8 +131,7 @@ def resident_bytes() -> float:
 
 
 def after_work() -> int:
-    """Trains a few steps. Returns the bytes that this process then takes. Libraries take memory
-    when they are imported, and more when they are first used."""
+    """Trains a few steps. Returns the bytes that this process then takes."""
     import torch.nn.parallel.distributed  # noqa: F401 - ranks that train have it
 
     with Communicator.create("resident") as comm:
@@ -156,14 +155,12 @@ _NETWORKS: dict[Aggregation, Callable[..., NativeModel]] = {
 
 
 def network_of(kind: Aggregation, columns: int, hidden: int, classes: int, layers: int) -> NativeModel:
-    """Returns a network whose layers aggregate by ``kind``. ``kind``: mean for SAGE, sum for GIN,
-    symmetric for GCN. ``columns``: columns of the features. ``hidden``: columns between layers."""
+    """Returns a network whose layers aggregate by ``kind``."""
     return _NETWORKS[kind](columns, hidden, layers, classes)
 
 
 class TrainingStepTimer:
-    """Times a training step on one core. ``kind``, ``columns``, ``hidden``, ``classes``,
-    ``layers``: as in `network_of`."""
+    """Times a training step on one core."""
 
     def __init__(self, kind: Aggregation, columns: int, hidden: int, classes: int, layers: int) -> None:
         self._kind, self._columns, self._layers = kind, columns, layers
@@ -171,8 +168,7 @@ class TrainingStepTimer:
         self._optimiser = torch.optim.Adam(self._model.parameters(), fused=True)
 
     def seconds(self, minibatch: SampledMinibatch) -> tuple[float, float]:
-        """Returns the seconds of the forward pass, and of the backward pass with the update. If the
-        minibatch has one hop fewer than there are layers, the step begins with aggregates."""
+        """Returns the seconds of the forward pass, and of the backward pass with the update."""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
@@ -274,8 +270,7 @@ def _find_distinct(sampled: Sequence[SampledMinibatch], num_nodes: Sequence[int]
 
 
 def _whole(graph: TypedGraph) -> tuple[Part, list[int]]:
-    """Returns the whole graph as the part of one rank, and the first internal id of each type. A
-    graph of one type shares its memory."""
+    """Returns the whole graph as the part of one rank, and the first internal id of each type."""
     schema, ends = graph.schema, [0, *itertools.accumulate(graph.num_nodes)]
     dtype = ops.id_dtype(ends[-1])
     relations = []

@@ -89,9 +89,7 @@ def search(
 
 
 def best(predictions: Iterable[Prediction]) -> Prediction | None:
-    """Returns the setting to recommend, or None if none fits in memory. It is the fastest that fits
-    in memory and computes the same as training without caches. Among settings that are nearly as
-    fast, the simplest is preferred."""
+    """Returns the setting to recommend, or None if none fits in memory."""
     able = [one for one in predictions if one.fits and one.setting.aggregation is None]
     if not able:
         return None

@@ -152,8 +152,7 @@ class _Epoch:
     def seconds(
         self, exchanges: Rounds, fetched: _Fetched, topology: float, features: float, gradients: float
     ) -> dict[str, float]:
-        """Returns the seconds by phase. Sampling and gathering take cores, which ranks may share.
-        ``topology``, ``features``, ``gradients``: bytes that a rank receives."""
+        """Returns the seconds by phase."""
         machine, means, minibatches, steps = self.machine, self.means, self.minibatches, self.steps
         together = min(self.setting.macrobatch or steps, steps)
         made = -(-steps // max(together, 1))
@@ -181,9 +180,7 @@ class _Epoch:
         return exchange_seconds(self.network, self.machine, size, number)
 
     def memory(self) -> float:
-        """Returns the peak bytes of the process of the rank with the most training nodes. They are
-        those of a process without a graph, as it was measured, of its part, and of preparing
-        minibatches as large as the probe's, with a margin."""
+        """Returns the peak bytes of the process of the rank with the most training nodes."""
         choosing = _CHOOSING * self.probe.part_edges if self.setting.feature_cache else 0
         graph = self._part_bytes() + self.setting.feature_cache
         working = (1 + _MARGIN) * self._preparing_bytes() + _ALWAYS_KEPT
@@ -202,12 +199,8 @@ class _Epoch:
         return held + whole + work.edges * (work.id_bytes + work.edge_bytes)
 
     def _preparing_bytes(self) -> float:
-        """Returns the bytes that are in use at once while minibatches are prepared.
-
-        They are the minibatches of a macrobatch, and either the messages of its largest hop, or the
-        rows of a fetch group twice: as they travel, and as minibatches read them. While a group is
-        made, the user has the last minibatch of the group before it.
-        """
+        """Returns the bytes that are in use at once while minibatches are prepared. While a group
+        is made, the user has the last minibatch of the group before it."""
         work, means, setting = self.workload, self.means, self.setting
         busiest = max(work.seeds_of(self.probe.seeds), key=sum)
         groups = [one for made in sizes(len(busiest), setting.macrobatch, setting.fetch) for one in made]
@@ -231,8 +224,7 @@ class _Epoch:
         return local_ids + marks + before + together * minibatch + max(relaying, fetching)
 
     def _message_bytes(self) -> float:
-        """Returns the bytes of requests and responses per minibatch in the largest hop. This rank
-        sends as many responses as requests."""
+        """Returns the bytes of requests and responses per minibatch in the largest hop."""
         work, means = self.workload, self.means
         found = [0.0]
         for hop in range(work.first_relay, len(means.asked)):
@@ -359,9 +351,7 @@ def remote_share(workload: Workload, means: MinibatchMeans) -> float:
 
 
 def _local_minibatch(workload: Workload, means: MinibatchMeans, cut: float) -> _LocalMinibatch:
-    """Returns the minibatch that is left if halo nodes are not expanded. Each hop finds as many
-    nodes per expanded node as in the exact mode. That is too many where minibatches of the exact
-    mode find most nodes several times."""
+    """Returns the minibatch that is left if halo nodes are not expanded."""
     frontiers = [float(workload.batch_size)]
     last = means.nodes - means.expanded
     within = means.expanded - workload.batch_size

@@ -77,8 +77,7 @@ class Growth:
         return min(self.population, self.seen + self._by_mixture(low) - self._by_mixture(self.samples))
 
     def _rarefied(self, k: int) -> float:
-        """Returns the mean over all choices of k samples. A node in j of the m samples is missed if
-        all k are among the other m - j."""
+        """Returns the mean over all choices of k samples."""
         m, missed, total = self.samples, 1.0, 0.0
         for j, nodes in enumerate(self.counts, 1):
             missed = missed * max(m - k - j + 1, 0) / (m - j + 1)
@@ -119,8 +118,7 @@ def _binomial(m: int, grid: Numbers) -> Numbers:
 
 
 def growth_of(times: Numbers, samples: int, population: float) -> Growth:
-    """Returns the growth, given in how many samples each node was. ``times``: [n], the number of
-    samples that hold each node. ``population``: as in `Growth`."""
+    """Returns the growth, given in how many samples each node was."""
     histogram = np.bincount(times.astype(np.int64), minlength=samples + 1)[1:]
     return Growth(tuple(float(count) for count in histogram), population)
 
@@ -172,9 +170,7 @@ def _saved(dataset: Dataset, folder: str, ranks: int, comm: Communicator) -> lis
 
 
 def seed_trainers(schedule: ScheduleName, owner: Tensor, hosts: Sequence[int]) -> Tensor:
-    """Returns the rank that trains each seed node, [s] int64. With the global schedule, which deals
-    them anew in every epoch, it is the owner. ``schedule``: the rule by which ranks share the seed
-    nodes. ``owner``: [s] int64, the ranks that own them. ``hosts``: the host of each rank."""
+    """Returns the rank that trains each seed node, [s] int64."""
     if schedule is not ScheduleName.BALANCED:
         return owner
     counts, trainer = torch.bincount(owner, minlength=len(hosts)).tolist(), owner.clone()
@@ -184,13 +180,8 @@ def seed_trainers(schedule: ScheduleName, owner: Tensor, hosts: Sequence[int]) -
 
 
 def busiest_rank(owner: Tensor, trainer: Tensor, hosts: Sequence[int]) -> int:
-    """Returns the rank that has the most work.
-
-    Of the ranks whose number of seed nodes is within 1 of the largest, it is the one that trains
-    the most seed nodes of other hosts. Where these are equal, seed nodes of other ranks decide,
-    then all seed nodes. ``owner``, ``trainer``: [s] int64, the ranks that own and train the seed
-    nodes. ``hosts``: the host of each rank.
-    """
+    """Returns the rank that has the most work. Of the ranks whose number of seed nodes is within 1
+    of the largest, it is the one that trains the most seed nodes of other hosts."""
     ranks, host = len(hosts), torch.tensor(hosts)
     seeds = torch.bincount(trainer, minlength=ranks)
     remote = torch.bincount(trainer[host[owner] != host[trainer]], minlength=ranks)
@@ -273,8 +264,7 @@ def _seed_lists(own: Tensor, batch_size: int, samples: int) -> list[Tensor]:
 def _means(
     sampled: Sequence[SampledMinibatch], hops: int, away: Sequence[Tensor], remote: Sequence[Tensor]
 ) -> MinibatchMeans:
-    """Returns the means over the first hops of sampled minibatches. ``away``, ``remote``: by node
-    type, [N_t], whether a node is another rank's or another host's."""
+    """Returns the means over the first hops of sampled minibatches."""
     times = [torch.zeros(of_type.numel(), dtype=torch.int64) for of_type in away]
     population = sum(of_type.numel() for of_type in away)
     sizes, relayed = _zeros(4), _zeros(3, hops)

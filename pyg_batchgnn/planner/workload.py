@@ -347,8 +347,7 @@ def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
 
 
 def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, minibatches: int) -> Rounds:
-    """Counts the rounds exactly: 2(L - 1) or 2L per macrobatch, and 2 per fetch group. The formulas
-    are those of docs/concepts/relay.md."""
+    """Counts the rounds exactly: 2(L - 1) or 2L per macrobatch, and 2 per fetch group."""
     made = sizes(minibatches, setting.macrobatch, setting.fetch)
     hops = len(workload.fanouts) - int(setting.aggregation is not None)
     relays = max(hops - workload.first_relay, 0)
@@ -358,9 +357,7 @@ def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, min
 
 
 def row_bytes(workload: Workload, setting: PlannerSetting) -> tuple[int, ...]:
-    """Returns the bytes of a node's row on the wire by node type, padded to the widest number. The
-    row holds the node's attributes, its aggregates, and its original id unless that is known. Its
-    own features are left out where the aggregates contain them."""
+    """Returns the bytes of a node's row on the wire by node type, padded to the widest number."""
     kept, found = setting.aggregation, []
     ids = 0 if setting.hybrid else workload.id_bytes
     for one in workload.types:

@@ -38,8 +38,7 @@ _TENSOR = "__tensor__"
 
 
 def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
-    """Replaces `path`. ``kind`` and ``version`` are checked when it is read. ``values``: tensors,
-    JSON values, and lists and dicts (with text keys) of them."""
+    """Replaces `path`. ``kind`` and ``version`` are checked when it is read."""
     tensors: dict[str, Tensor] = {}
     plain = _take_tensors(values, "", tensors)
     checksums = {name: _checksum(tensor) for name, tensor in tensors.items()}
@@ -61,8 +60,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_values(path: Path, data: bytes, kind: str, version: int) -> dict[str, Any]:
-    """Returns the values in the bytes of a file that `save_values` wrote. `path` is for messages.
-    Raises `TrainError` if the file is truncated, altered, of another kind or of another version."""
+    """Returns the values in the bytes of a file that `save_values` wrote."""
     try:
         tensors = load(data)
         length = int.from_bytes(data[:8], "little")
@@ -189,12 +187,7 @@ class Checkpoint:
             raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None
 
     def state_of(self, rank: int, size: int) -> RankCheckpoint:
-        """Returns the state that a rank continues with.
-
-        If the number of ranks has changed, it is the first rank's position in the epoch, and
-        `model` has the average of all ranks' running statistics. Raises `TrainError` if the number
-        of ranks has changed, and the schedule is not global.
-        """
+        """Returns the state that a rank continues with."""
         if size == len(self.ranks):
             return self.ranks[rank]
         if self.config.ranks.schedule is not ScheduleKind.GLOBAL:
@@ -207,13 +200,8 @@ class Checkpoint:
         return replace(self.ranks[0], running=self.ranks[0].running[:0])
 
     def check_dataset(self, path: Path, found: DatasetFingerprint, name: str = "") -> None:
-        """Refuses a data set other than the one that the run has trained on.
-
-        ``found``: the fingerprint of the data set. ``name``: its name or path, where new data may
-        be predicted: tables that were encoded as those of the run were. Raises `TrainError` if a
-        count or the checksum differs; the message says which. Or the data are new, but the model
-        has learned rows of the nodes of the run.
-        """
+        """Refuses a data set other than the one that the run has trained on. Or the data are new,
+        but the model has learned rows of the nodes of the run."""
         trained = self.config.run.dataset
         encoders = fitted_encoders(name) if name and trained and name != trained else None
         if encoders is not None and encoders == fitted_encoders(str(trained)):
@@ -229,8 +217,7 @@ class Checkpoint:
                 raise TrainError(f"{path}: is of another data set: its {name} is {was}, here it is {value}")
 
     def restore_model(self, path: Path, model: nn.Module, weights: dict[str, Tensor]) -> None:
-        """Loads `weights` (``self.model`` or ``self.best``) into `model`. Raises `TrainError` if
-        names or shapes do not match the configuration's model."""
+        """Loads `weights` (``self.model`` or ``self.best``) into `model`."""
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
@@ -239,8 +226,7 @@ class Checkpoint:
     def restore_optimiser(
         self, path: Path, optimiser: Optimizer, schedule: LRScheduler | None = None
     ) -> None:
-        """Loads the state of an optimiser, and that of the schedule of its learning rate. Raises
-        `TrainError` if it belongs to other parameters."""
+        """Loads the state of an optimiser, and that of the schedule of its learning rate."""
         state = {int(index): values for index, values in self.optimiser["state"].items()}
         groups = self.optimiser["param_groups"]
         for group in groups:
@@ -257,8 +243,7 @@ class Checkpoint:
 
 
 def gather_histories(history: HistoricalCaches | None, ranks: Ranks) -> list[dict[str, Tensor]]:
-    """Returns the states of all ranks' caches on the first rank, by rank; collective. On other
-    ranks, and in a run without caches, the states are empty."""
+    """Returns the states of all ranks' caches on the first rank, by rank; collective."""
     nothing: list[dict[str, Tensor]] = [{} for _ in range(ranks.size)]
     if history is None:
         return nothing
@@ -267,8 +252,7 @@ def gather_histories(history: HistoricalCaches | None, ranks: Ranks) -> list[dic
 
 
 def restore_history(path: Path, history: HistoricalCaches | None, state: Mapping[str, Tensor]) -> None:
-    """Lets a rank's caches go on from the checkpoint at `path`. Raises `TrainError` if the
-    checkpoint has no such state."""
+    """Lets a rank's caches go on from the checkpoint at `path`."""
     if history is None:
         return
     try:
@@ -278,12 +262,7 @@ def restore_history(path: Path, history: HistoricalCaches | None, state: Mapping
 
 
 def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str, Any] | None:
-    """Returns figures of the caches since this process began; collective. None without caches.
-
-    They are the hit rate of each layer's input, the share of edges that were left out of each
-    layer, the rows and bytes that all ranks fetched once and that they pushed, and the mean seconds
-    of exchange over ranks: all of them, and those in which training waited.
-    """
+    """Returns figures of the caches since this process began; collective. None without caches."""
     if history is None:
         return None
     every = [
@@ -328,8 +307,7 @@ class TrainerState:
 
     @classmethod
     def restored(cls, checkpoint: Checkpoint, path: Path, job: TrainingJob, ranks: Ranks) -> TrainerState:
-        """Puts a checkpoint into the objects of a job; returns the rest of the state. Raises
-        `TrainError`, which names ``path``, if it does not fit the job or the number of ranks."""
+        """Puts a checkpoint into the objects of a job; returns the rest of the state."""
         own = checkpoint.state_of(ranks.rank, ranks.size)
         checkpoint.restore_model(path, job.network.model, checkpoint.model)
         checkpoint.restore_optimiser(path, job.optimiser, job.schedule)
@@ -368,8 +346,7 @@ class TrainerState:
         )
 
     def begin_epoch(self, job: TrainingJob, path: Path) -> int:
-        """Brings the training loader to the place of the run. Returns the epoch's remaining steps.
-        Raises `TrainError` if the place of the checkpoint at ``path`` does not fit the loader."""
+        """Brings the training loader to the place of the run."""
         loader, place, self.loader = job.train_loader, self.loader, None
         if place is None or not self.progress.step:
             loader.set_epoch(self.progress.epoch)

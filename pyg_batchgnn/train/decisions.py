@@ -37,8 +37,7 @@ def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
 
 
 def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, DatasetFingerprint]:
-    """Opens each rank's data set; collective. Its path may differ between ranks. Raises
-    `AgreementError` if the ranks have different data sets."""
+    """Opens each rank's data set; collective. Its path may differ between ranks."""
     dataset = open_dataset(config.run.dataset, config.run.reverse_relations)
     fingerprint = fingerprint_dataset(dataset)
     ranks.agree({f"data set, {name}": value for name, value in fingerprint.to_dict().items()})
@@ -48,15 +47,8 @@ def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, Datas
 def choose_product(
     config: TrainConfig, features: int, columns: int, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
-    """Decides which matrix product the run uses, and applies the decision; collective.
-
-    "auto" takes the product of the processors. "probe" lets one rank of each host probe while the
-    others wait. The run uses torch's product if that is the one of all processors or hosts.
-
-    Returns:
-        The configuration with the product, and the result of this rank's probe, or None without a
-        probe.
-    """
+    """Decides which matrix product the run uses, and applies the decision; collective. Returns the
+    configuration with the product, and the result of this rank's probe, or None without a probe."""
     choice, product = None, config.run.matrix_product
     if product in (MatrixProduct.AUTO, MatrixProduct.PROBE):
         if product is MatrixProduct.PROBE and ranks.is_first_of_host:
@@ -87,8 +79,7 @@ def apply_product(config: TrainConfig) -> None:
 
 def decide_level(config: TrainConfig, ranks: Ranks) -> TrainConfig:
     """Returns the configuration with a level of bfloat16 products that every rank has, where it
-    needs one; collective. Raises `TrainError` if this rank, or another one, has not the level that
-    is asked for."""
+    needs one; collective."""
     if not _multiplies_bfloat16(config):
         return config
     if config.run.bfloat16_products is BFloat16Products.AUTO:
@@ -111,16 +102,14 @@ def _multiplies_bfloat16(config: TrainConfig) -> bool:
 
 
 def _common_level(of_ranks: list[list[str]]) -> str:
-    """Returns the highest level that all ranks have and that is on none above its default.
-    ``of_ranks``: of each rank the default level, and all that it has."""
+    """Returns the highest level that all ranks have and that is on none above its default."""
     order = [level.value for level in BFloat16Products][1:]
     most = min(order.index(default) for default, *_ in of_ranks)
     return [level for level in order[: most + 1] if all(level in levels for _, *levels in of_ranks)][-1]
 
 
 def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
-    """Returns the log's line about the product. ``config``: of the run, with the product decided.
-    ``choice``: the result of this rank's probe, or None without a probe."""
+    """Returns the log's line about the product."""
     name = config.run.matrix_product.value
     if choice is None:
         level = f", bfloat16 {config.run.bfloat16_products.value}" if _multiplies_bfloat16(config) else ""
@@ -145,17 +134,9 @@ def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tup
 def decide_fields(
     config: TrainConfig, dataset: Dataset, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
-    """Decides data set, threads and matrix product; collective.
-
-    The configuration alone then repeats the run.
-
-    Returns:
-        The configuration of this rank, and the result of its probe of matrix products, if there was
-        one.
-
-    Raises:
-        AgreementError: the ranks were given different numbers of threads, and results depend on it.
-    """
+    """Decides data set, threads and matrix product; collective. Returns the configuration of this
+    rank, and the result of its probe of matrix products, if there was one. The configuration alone
+    then repeats the run."""
     own_threads = config.run.threads
     config = config_from_dict(
         ranks.from_first(lambda: config_to_dict(_with_defaults(config, dataset, ranks)))
@@ -178,8 +159,7 @@ def _with_defaults(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Train
 
 def _with_own_threads(config: TrainConfig, own: int | None, ranks: Ranks) -> TrainConfig:
     """Returns the configuration with this rank's number of threads, or the first rank's if it has
-    none. The numbers may differ only if results do not depend on them: a resumed run knows the
-    first rank's number alone."""
+    none."""
     config = replace(config, run=replace(config.run, threads=own or config.run.threads))
     if not is_thread_independent(config):
         ranks.agree({"run.threads": config.run.threads})
@@ -205,9 +185,7 @@ _TOP_PAD_BYTES = 64 * 2**20
 
 
 def configure_malloc(choice: Malloc) -> bool:
-    """Applies `choice` to this process. Returns whether freed memory is now kept. If it is kept,
-    blocks below 2 GiB come from the heap instead of a mapping of their own. The heap is never
-    trimmed and grows by 64 MiB at a time. On systems without glibc nothing changes."""
+    """Applies `choice` to this process. Returns whether freed memory is now kept."""
     if choice is Malloc.DEFAULT or not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

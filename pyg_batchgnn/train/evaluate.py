@@ -58,15 +58,7 @@ def evaluate(
     ranks: Ranks,
     stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation | None:
-    """Returns loss and metrics of the nodes of all ranks' loaders; collective.
-
-    Args:
-        loader: this rank's nodes. Each node is in one rank's loader.
-        stop: called after each minibatch. If it returns True, on every rank, evaluation ends early.
-
-    Returns:
-        The evaluation, or None if there are no nodes or evaluation ended early.
-    """
+    """Returns loss and metrics of the nodes of all ranks' loaders; collective."""
     scoring = Scoring(task)
     for batch, output in infer(network, loader):
         scoring.add(output.logits, graph.labels(network, batch))
@@ -135,8 +127,7 @@ class MeasuredNodes:
         return len(self.nodes)
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics, as the run is configured; collective. The result is None if
-        there are no nodes, or if `stop` asks on every rank for an early end."""
+        """Returns loss and metrics, as the run is configured; collective."""
         if self.config.sampling.evaluation is EvaluationKind.SAMPLED:
             return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
         outputs = infer_all(self.network, self.graph) if len(self) else None
@@ -171,12 +162,8 @@ class PairScorer:
 
     @torch.no_grad()
     def scores(self, sources: Tensor | EmbeddedNodes, source: Tensor, targets: Tensor) -> Tensor:
-        """Returns [p] float32, the scores of pairs.
-
-        Each rank fetches the row of each distinct target once. ``sources``: [n, columns], the rows
-        of sources, or nodes with their rows. ``source``: [p] int64, the row of each pair's source
-        in ``sources``. ``targets``: [p] int64, the original id of each pair's target.
-        """
+        """Returns [p] float32, the scores of pairs. Each rank fetches the row of each distinct
+        target once. ``sources``: [n, columns], the rows of sources, or nodes with their rows."""
         target_type, size = self.network.relation[2], self.rows_at_a_time
         ordered, order = targets.sort()
         distinct, number = torch.unique_consecutive(ordered, return_inverse=True)
@@ -210,8 +197,7 @@ class MeasuredLinks:
         return len(self.links)
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics; collective. Each node is computed from all its neighbours. The
-        result is None if there are no links, or if `stop` asks on every rank for an early end."""
+        """Returns loss and metrics; collective. Each node is computed from all its neighbours."""
         rows = embed_all(self.network, self.graph) if len(self) else None
         if rows is None or stop():
             return None
@@ -228,8 +214,7 @@ def embed_all(network: LinkNetwork, graph: RunGraph) -> EmbeddedRows:
 def rank_links(
     network: LinkNetwork, rows: EmbeddedRows, links: RankedLinks, task: LinkTask, ranks: Ranks
 ) -> Evaluation | None:
-    """Ranks links among their negatives; collective. Each rank takes an equal share of them.
-    ``rows``: of all nodes. ``links``: with negatives, the same on every rank."""
+    """Ranks links among their negatives; collective. Each rank takes an equal share of them."""
     ranking, index = task.ranking(), links.index.to(torch.int64)
     scorer = PairScorer(network, rows, task.columns, ranks)
     others = links.negatives
@@ -248,8 +233,7 @@ def rank_links(
 
 
 def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
-    """Returns [n, k], the scores of pairs; collective. ``sources``: [n] int64 original ids.
-    ``targets``: [n, k] int64 original ids, k for each source."""
+    """Returns [n, k], the scores of pairs; collective. ``sources``: [n] int64 original ids."""
     source = torch.arange(len(sources)).repeat_interleave(targets.size(1))
     return scorer.scores(scorer.fetch_sources(sources), source, targets.reshape(-1)).view_as(targets)
 
@@ -263,8 +247,7 @@ def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
 
 
 def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
-    """Yields this rank's part of a list in pieces. Every rank gets the same number of pieces; its
-    last ones may be empty. ``size``: the most items of a piece."""
+    """Yields this rank's part of a list in pieces."""
     size = max(1, size)
     begin, end = (count * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
     longest = -(-count // ranks.size)
@@ -296,8 +279,7 @@ class MeasuredTimedLinks:
         graph: RunGraph,
         task: LinkTask,
     ) -> MeasuredTimedLinks:
-        """Returns the links of a split; collective. Raises `TrainError` if links have no times, or
-        all links of the split have the same negatives."""
+        """Returns the links of a split; collective."""
         name = str(graph.config.sampling.time_attr)
         times, first = (
             link_times(dataset, links, split, name),
@@ -321,9 +303,7 @@ class MeasuredTimedLinks:
         return self.count
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics; collective. The ends of a link and its negatives are computed
-        from sampled neighbours that are not later than the link. The result is None if there are no
-        links, or if `stop` asks on every rank for an early end."""
+        """Returns loss and metrics; collective."""
         ranking = self.task.ranking()
         for positions, scores in score_pairs(self.network, self.loader):
             if count := len(positions):
@@ -352,8 +332,7 @@ def rows_at(
     network: LinkNetwork, graph: RunGraph, node_type: str, nodes: Tensor, time: int, columns: int
 ) -> Iterator[EmbeddedNodes]:
     """Yields the rows of some nodes of a type, from sampled neighbours that are not later than a
-    time; collective. Each rank gets those of its minibatches, after a piece without nodes.
-    ``nodes``: [n] int64 original ids, the same on every rank."""
+    time; collective. Each rank gets those of its minibatches, after a piece without nodes."""
     yield EmbeddedNodes(torch.empty(0, dtype=torch.int64), torch.empty(0, columns))
     for batch in evaluated(network, graph.moment_loader(node_type, nodes, time)):
         reached = batch.nodes_of(node_type)

@@ -57,19 +57,8 @@ AGGREGATION_OF_MODEL = {
 def aggregation_cache(
     config: TrainConfig, data: Any, exists: bool, held: int = 0
 ) -> tuple[AggregationCache | None, list[str]]:
-    """Builds or reads the run's cache; collective.
-
-    Args:
-        data: as `AggregationCache.build` takes it.
-        held: bytes of the memory budget that features take.
-        exists: True if the folder of the cache exists for the first rank.
-
-    Returns:
-        The cache, or None in a run without one, and lines about it that the user should read.
-
-    Raises:
-        DatasetError: the folder's cache is of another graph, or damaged.
-    """
+    """Builds or reads the run's cache; collective. Returns the cache, or None in a run without one,
+    and lines about it that the user should read."""
     sampling = config.sampling
     if sampling.cache is CacheKind.OFF:
         return None, []
@@ -110,8 +99,7 @@ class WholeGraph(RunGraph):
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
-        """Takes what training needs of a data set: edges, features and labels. Raises `TrainError`
-        if the data set has no features or labels that training can use."""
+        """Takes what training needs of a data set: edges, features and labels."""
         read = TrainingData.of(dataset, config)
         check_learned_fit(dataset, config, read.learned, ranks=1)
         found = FeatureTables.of(read.features, config)
@@ -173,9 +161,7 @@ def _x(data: Data | HeteroData) -> Any:
 
 
 def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:
-    """Returns the in-edges of each node, with the names of types if they have any. Edges that are
-    mapped by destination are read into memory if they take at most half of what is free, and no
-    more than the memory budget beside which they lie."""
+    """Returns the in-edges of each node, with the names of types if they have any."""
     room = machine.memory().available // 2
     dataset = dataset.read_topology(room if budget is None else min(room, budget))
     graph = TypedGraph.of_dataset(dataset).advise_huge_pages()
@@ -209,9 +195,7 @@ class PartitionedGraph(RunGraph):
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
-        """Partitions a data set, or reads its saved partition; collective. Raises `TrainError` if
-        the data set has no features or labels that training can use, or the partition is of another
-        graph. Raises `DatasetError` if a file of the saved partition is damaged or missing."""
+        """Partitions a data set, or reads its saved partition; collective."""
         read, comm = TrainingData.of(dataset, config), ranks.sampling
         check_learned_fit(dataset, config, read.learned, ranks.size)
         part = _part(dataset, read, config, comm)
@@ -275,8 +259,7 @@ class PartitionedGraph(RunGraph):
         return {"history": self.history if settings.historical else None}
 
     def _attributes(self, settings: MinibatchSettings) -> list[str]:
-        """Returns the attributes that travel. The aggregates of GCN include a node's own features,
-        so only labels travel with them."""
+        """Returns the attributes that travel."""
         are_features_cached = settings.cached and self.config.model.kind is ModelKind.GCN
         features = [FEATURES] if self.inputs.features and not are_features_cached else []
         return features if self.inputs.link is not None else [*features, LABELS]
@@ -306,8 +289,7 @@ def _held(features: DistFeatureStore) -> int:
 
 def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
     """Returns the part with features in the type of the run, and with labels of the predicted nodes
-    alone. Other attributes keep their types, and so do features that do not fit half of the memory
-    budget."""
+    alone."""
     budget = config.sampling.memory_budget
     found = dict(part.attributes)
     for group in part.schema.node_groups:

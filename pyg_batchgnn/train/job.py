@@ -29,8 +29,7 @@ from pyg_batchgnn.train.times import link_times
 
 
 def split_sizes(dataset: Dataset, config: TrainConfig) -> dict[str, int]:
-    """Returns the number of nodes or links of each split. Raises `TrainError` if there are none for
-    training, or none for the validation that the run needs."""
+    """Returns the number of nodes or links of each split."""
     is_link = config.task.kind is TaskKind.LINKS
     found: Any = (PredictedLinks if is_link else PredictedNodes).of(dataset, config.task)
     sizes = {name: len(found.split(name)) for name in SPLITS}
@@ -74,8 +73,7 @@ _PIECE = 1 << 14
 
 
 def make_optimiser(config: TrainConfig, weights: Sequence[nn.Parameter], mode: str) -> tuple[Optimizer, Any]:
-    """Returns the optimiser of some weights and the schedule of its learning rate. ``mode``: "max"
-    if larger metrics are better, else "min"."""
+    """Returns the optimiser of some weights and the schedule of its learning rate."""
     chosen = config.optimiser
     decay = {"weight_decay": chosen.weight_decay} if chosen.weight_decay else {}
     # Fused, it reads and writes each number once: a fifth of the time on cora's 0.7 million.
@@ -189,9 +187,7 @@ class TrainingJob:
 
 
 def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJob:
-    """Builds graph, network, optimiser and loaders; collective. The run's seed sets the weights.
-    Raises `TrainError` if the data set lacks training nodes or links, features or labels, the
-    labels do not fit the task, or the loader refuses an option."""
+    """Builds graph, network, optimiser and loaders; collective. The run's seed sets the weights."""
     task, sizes = task_of(dataset, config.task, config.model.hidden), split_sizes(dataset, config)
     graph: RunGraph
     graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)

@@ -52,8 +52,7 @@ class DatasetKeys:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> DatasetKeys:
-        """Returns the keys of the data set that a run names. Raises `DatasetError` if it has keys,
-        but pyarrow is not installed."""
+        """Returns the keys of the data set that a run names."""
         return cls(dataset, FolderKeys.of(config.run.dataset), config.sampling.time_attr or _TIME)
 
     @property
@@ -90,8 +89,7 @@ class DatasetKeys:
 def write_nodes(
     folder: Path, keys: DatasetKeys, node_type: str, task: NodeTask, has_embeddings: bool = False
 ) -> None:
-    """Writes the predictions of nodes that lie in a folder as arrays. Raises `DatasetError` if the
-    file cannot be written, or the keys cannot be read."""
+    """Writes the predictions of nodes that lie in a folder as arrays."""
     ids, predictions = _array(folder, "node_ids"), _array(folder, "predictions")
     scores = _array(folder, "probabilities") if isinstance(task, (ClassTask, LabelTask)) else None
     embeddings = _array(folder, "embeddings") if has_embeddings else None
@@ -117,8 +115,7 @@ def write_nodes(
 
 
 def write_pairs(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int | None) -> None:
-    """Writes the scores of pairs that lie in a folder as arrays. ``at``: the time that they hold
-    for, if the run looks at times."""
+    """Writes the scores of pairs that lie in a folder as arrays."""
     pairs, scores = _array(folder, "pairs"), _array(folder, "scores")
     ends = _PairKeys.named(keys, links)
 
@@ -131,8 +128,7 @@ def write_pairs(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int 
 
 
 def write_partners(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int | None) -> None:
-    """Writes the best partners of nodes that lie in a folder as arrays, a row for each partner.
-    ``at``: as of `write_pairs`."""
+    """Writes the best partners of nodes that lie in a folder as arrays, a row for each partner."""
     ids, partners, scores = (_array(folder, name) for name in ("node_ids", "partners", "scores"))
     ends, top = _PairKeys.named(keys, links), partners.shape[1]
 
@@ -186,8 +182,7 @@ def _array(folder: Path, name: str) -> _ArrayRows:
 
 
 def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_row: int = 1) -> None:
-    """Writes a file of some rows, one row group after the other. ``columns``: returns the columns
-    of some rows. It is called once even for no rows. ``per_row``: rows of the file for each row."""
+    """Writes a file of some rows, one row group after the other."""
     import pyarrow.parquet as pq
 
     size = max(1, _ROWS // per_row)
@@ -268,8 +263,7 @@ def _values_of(classes: list[Any]) -> Any:
 
 
 def _split(name: str, values: np.ndarray, classes: list[Any] | None) -> dict[str, Any]:
-    """Returns a column for each class or label of values [n] or [n, C]; one alone has no suffix.
-    ``classes``: the values of the classes, which name the columns; None names them by number."""
+    """Returns a column for each class or label of values [n] or [n, C]; one alone has no suffix."""
     if values.ndim == 1 or (values.shape[1] == 1 and classes is None):
         return {name: values.reshape(-1)}
     names = range(values.shape[1]) if classes is None else classes[: values.shape[1]]

@@ -35,8 +35,7 @@ from pyg_batchgnn.train.times import first_times_of
 
 def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
     """Returns [P, 2] int64, P > 0, the pairs of source and target in a .npy file, or in a Parquet
-    or CSV file of their keys. Raises `TrainError` if there is no such file, or it holds no pairs of
-    the relation's nodes. Raises `DatasetError` if the file names no nodes by their keys."""
+    or CSV file of their keys."""
     if path.suffix in KEY_FILES:
         return _some(path, torch.from_numpy(keys.read_pairs(path, links)))
     pairs = _some(path, read_integers(path, "integers, pairs of ids [P, 2]", 2))
@@ -50,8 +49,7 @@ def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
 
 def read_sources(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
     """Returns [n] int64, n > 0, the nodes of the source type in a .npy file, or in a Parquet or CSV
-    file of their keys. Raises `TrainError` if there is no such file, or it holds no nodes of the
-    source type. Raises `DatasetError` if the file names no nodes by their keys."""
+    file of their keys."""
     if path.suffix in KEY_FILES:
         return _some(path, torch.from_numpy(keys.read_nodes(path, links.relation[0])))
     nodes = _some(path, read_integers(path, "integers, ids of nodes [n]", 1))
@@ -82,23 +80,15 @@ _LOW = (1 << 32) - 1
 
 
 class BestPartners:
-    """The best partners so far of each node of a list.
-
-    Of equal scores, those of lower ids come first. So the result does not depend on the pieces in
-    which partners are offered, nor on their order.
-
-    Attributes:
-        scores: [num_nodes, top] float32, descending.
-        partners: [num_nodes, top] int64, their ids.
-    """
+    """The best partners so far of each node of a list. Of equal scores, those of lower ids come
+    first."""
 
     def __init__(self, num_nodes: int, top: int) -> None:
         self.scores = torch.full((num_nodes, top), -math.inf)
         self.partners = torch.full((num_nodes, top), _NOBODY)
 
     def offer(self, nodes: slice, scores: Tensor, ids: Tensor) -> None:
-        """Offers partners to some nodes. ``nodes``: places in the list. ``scores``: [n, m] float32.
-        ``ids``: [m] int64, the partners, ascending and new to these nodes."""
+        """Offers partners to some nodes. ``scores``: [n, m] float32."""
         known, partners = self.scores[nodes], self.partners[nodes]
         better = (~(scores.amax(dim=1) < known[:, -1])).nonzero().view(-1)
         offered = scores[better]
@@ -111,9 +101,7 @@ class BestPartners:
 
 
 def best_columns(scores: Tensor, count: int) -> Tensor:
-    """Returns [n, count] int64, the columns with the highest scores of each row, descending. Of
-    equal scores, the lower columns come first. NaN comes last, behind minus infinity. ``scores``:
-    [n, m] float32. ``count``: at most m."""
+    """Returns [n, count] int64, the columns with the highest scores of each row, descending."""
     bits = (scores + 0.0).view(torch.int32)  # of no negative zeros
     bits ^= (bits >> 31) & torch.iinfo(torch.int32).max  # now in the order of the scores
     bits.masked_fill_(scores.isnan(), torch.iinfo(torch.int32).min)
@@ -124,17 +112,9 @@ def best_columns(scores: Tensor, count: int) -> Tensor:
 
 @torch.no_grad()
 def find_partners(network: LinkNetwork, rows: OwnedRows, nodes: Tensor, top: int) -> BestPartners:
-    """Finds the partners of some nodes with the highest scores; collective over ranks.
-
-    The rows of all targets pass by, a piece at a time, so that no rank holds them all.
-
-    Args:
-        network: gives the decoder and the relation.
-        rows: of all nodes that may be partners, and of `nodes`.
-        nodes: [n] int64, the nodes of the source type by their rows in ``rows.own``.
-        top: the number of partners per node, at most the number of its possible ones. A node is no
-            partner of itself.
-    """
+    """Finds the partners of some nodes with the highest scores; collective over ranks. The rows of
+    all targets pass by, a piece at a time, so that no rank holds them all. ``nodes``: [n] int64,
+    the nodes of the source type by their rows in ``rows.own``."""
     source_type, _, target_type = network.relation
     own, found = rows.own(source_type), BestPartners(len(nodes), top)
     size = min(_TARGETS, max(1, _NUMBERS // max(1, own.rows.size(1))))
@@ -277,8 +257,7 @@ def _fill_at(
     targets: Tensor,
     ranks: Ranks,
 ) -> None:
-    """Fills in the scores that hold for a time, and with `top` the partners; collective.
-    ``targets``: [m] int64, the possible partners."""
+    """Fills in the scores that hold for a time, and with `top` the partners; collective."""
     if top is None:
         times = torch.full((len(ids),), at)
         loader = run.graph.link_evaluation_loader(run.links, ids.t(), times, excludes=False)

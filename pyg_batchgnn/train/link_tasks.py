@@ -68,8 +68,7 @@ class RankCounts:
         return self.rank <= k
 
     def hits_among_all(self, k: int) -> Tensor:
-        """Returns [n] bool, whether the score of each link is above the k-th highest negative. All
-        are if there are fewer than k negatives."""
+        """Returns [n] bool, whether the score of each link is above the k-th highest negative."""
         return self.at_least < k
 
 
@@ -151,8 +150,7 @@ class LinkRanking:
         self._sums = torch.zeros(2 + len(HITS), dtype=torch.float64)
 
     def add_with_own(self, links: Tensor, negatives: Tensor) -> None:
-        """Adds links that are ranked among negatives of their own. ``links``: [n] scores.
-        ``negatives``: [n, k] scores."""
+        """Adds links that are ranked among negatives of their own. ``links``: [n] scores."""
         counts = RankCounts.among_own(links, negatives)
         self._not_finite += count_not_finite(torch.cat([links.unsqueeze(1), negatives], dim=1))
         self._among = negatives.size(1)
@@ -160,9 +158,7 @@ class LinkRanking:
         self._add_loss(links, negatives)
 
     def add_with_shared(self, links: Tensor, negatives: Tensor, first: int) -> None:
-        """Adds links that are ranked among the same negatives. In the loss, link i is compared with
-        negative i, and with the first one again when there are no more. ``links``: [n] scores.
-        ``negatives``: [m] scores. ``first``: the number of the first link in its split."""
+        """Adds links that are ranked among the same negatives. ``links``: [n] scores."""
         counts = RankCounts.among_all(links, negatives)
         self._not_finite += count_not_finite(links) if negatives.isfinite().all() else len(links)
         self._add(counts, counts.hits_among_all)
@@ -230,13 +226,9 @@ class GivenTargets:
 
 @dataclass(frozen=True, eq=False)
 class DrawnTargets:
-    """Targets that are drawn at random when they are asked for, evenly from all others.
-
-    Those of a link depend only on the name of the split and the number of the link. Thus they are
-    the same in every run, on every rank and in pieces of any size. With times a target that is
-    drawn exists at the time of the link; if there is none beside the link's own, it is an earliest
-    one.
-    """
+    """Targets that are drawn at random when they are asked for, evenly from all others. Those of a
+    link depend only on the name of the split and the number of the link. Thus they are the same in
+    every run, on every rank and in pieces of any size."""
 
     split: str  # names the relation and the split
     targets: Tensor  # [n] int32 or int64, the target of each link
@@ -274,8 +266,7 @@ class ExistingTargets:
         return cls(order, place, torch.searchsorted(moments, times, right=True).clamp(min=2))
 
     def others(self, own: Tensor, piece: slice, drawn: np.ndarray) -> Tensor:
-        """Returns [n, k] int64, targets other than a link's own. ``own``: [n] int64, the links'
-        targets. ``piece``: the links' numbers. ``drawn``: [n, k] uint64, random words."""
+        """Returns [n, k] int64, targets other than a link's own."""
         count, place = self.count[piece], self.place[own]
         is_there = place < count
         steps = drawn % (count - is_there.long()).numpy().astype(np.uint64)[:, None]
@@ -312,8 +303,7 @@ class PredictedLinks:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedLinks:
-        """Returns the links that a configuration names. Raises `TrainError` if it names no relation
-        and the data set has several, or the data set has no such relation."""
+        """Returns the links that a configuration names."""
         relation = _relation(dataset, config.edge_type, "task.edge_type")
         sources, targets = (dataset.nodes_of(relation[end]).num_nodes for end in (0, 2))
         reverse = _reverse(dataset, relation, config)
@@ -325,9 +315,7 @@ class PredictedLinks:
         return self.splits.get(name, LinkSplit(torch.empty(2, 0, dtype=torch.int64)))
 
     def measured(self, name: str, existing: ExistingTargets | None = None) -> RankedLinks:
-        """Returns the links of a split with negatives. Links that come without are ranked among
-        other targets, drawn at random. They are the same in every run and on every rank.
-        ``existing``: tells which targets exist at the time of each link; None if all do."""
+        """Returns the links of a split with negatives."""
         links = self.split(name)
         if links.negative_targets is not None:
             return RankedLinks(links.index, GivenTargets(links.negative_targets))

@@ -55,8 +55,7 @@ class ModelInputs:
         return not self.schema.has_names and not self.learned
 
     def projected(self, hidden: int) -> dict[str, int]:
-        """Returns the number of columns of each type that is projected to the hidden columns.
-        Learned rows without features are not, if they have that many columns already."""
+        """Returns the number of columns of each type that is projected to the hidden columns."""
         both = {name: count + self.learned.get(name, 0) for name, count in self.features.items()}
         alone = {name: count for name, count in self.learned.items() if name not in both}
         return {**both, **{name: count for name, count in alone.items() if count != hidden}}
@@ -70,25 +69,8 @@ class ModelInputs:
 
 
 class TypedNet(nn.Module):
-    """A model with a convolution per relation, on inputs of one width.
-
-    The features of each type, with its learned rows behind them, are projected to the model's
-    columns. Learned rows of a type without features are read as they are, or projected likewise if
-    they have another number of columns.
-
-    Parameters that the predicted nodes do not depend on are frozen: those of relations that cannot
-    reach them in the layers that are left.
-
-    Args:
-        model: the model to make a typed one of; its input has the hidden columns.
-
-    Raises:
-        TrainError: the model cannot be used with these types and relations.
-
-    Attributes:
-        project: the projections.
-        layers: the typed model.
-    """
+    """A model with a convolution per relation, on inputs of one width. The features of each type,
+    with its learned rows behind them, are projected to the model's columns."""
 
     def __init__(self, inputs: ModelInputs, model: NativeModel) -> None:
         super().__init__()
@@ -99,21 +81,18 @@ class TypedNet(nn.Module):
         self._freeze_unread(inputs.output_types)
 
     def outputs(self, batch: Any, learned: Mapping[str, Tensor]) -> dict[str, ModelOutput]:
-        """Returns the outputs of the seed nodes of a minibatch, by node type. ``learned``: [N_t,
-        F_t] by node type, the learned rows of its nodes."""
+        """Returns the outputs of the seed nodes of a minibatch, by node type."""
         return self.layers.outputs(batch, x=self.inputs(features_by_type(batch), learned))
 
     def infer(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
-        """Returns the outputs of the nodes of some types that a process owns; collective. The
-        features of ``nodes`` have the learned rows behind them."""
+        """Returns the outputs of the nodes of some types that a process owns; collective."""
         return self.layers.infer(nodes, node_types, self._projected)
 
     def infer_hidden(
         self, nodes: OwnedNodes, node_types: Collection[str], hidden_types: Collection[str]
     ) -> dict[str, Tensor]:
         """Returns the input of the last layer, by type, of the nodes that a process owns;
-        collective. ``nodes``: as of `infer`. ``node_types``: the types that the last layer would
-        compute. ``hidden_types``: the types that are wanted, of those that it reads."""
+        collective."""
         return self.layers.infer_hidden(nodes, node_types, self._projected, hidden_types=hidden_types)
 
     def read_by_last_layer(self, node_type: str) -> set[str]:
@@ -124,8 +103,7 @@ class TypedNet(nn.Module):
         return {**rows, **self.project(rows)}
 
     def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
-        """Returns the first layer's input, [N_t, hidden] by node type. ``features``: [N_t, F_t] by
-        node type, if it has some. ``learned``: the learned rows of the same nodes, likewise."""
+        """Returns the first layer's input, [N_t, hidden] by node type."""
         rows = {name: _joined(x, learned.get(name)) for name, x in features.items()}
         rows |= {name: x for name, x in learned.items() if name not in features}
         return {**rows, **self.project(rows)}
@@ -156,11 +134,7 @@ def _joined(x: Rows, learned: Tensor | None) -> Rows:
 
 
 class GraphNetwork(ABC):
-    """A graph neural network and the way it is applied to a minibatch of its loader.
-
-    Attributes:
-        model: holds parameters, buffers and the training mode.
-    """
+    """A graph neural network and the way it is applied to a minibatch of its loader."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -181,8 +155,7 @@ class GraphNetwork(ABC):
     @abstractmethod
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
         """Returns the embeddings, [n, columns] by type, of all nodes of some types that this rank
-        owns; collective. They are the input of the last layer. Those of a network that scores pairs
-        are its output, which the decoder reads."""
+        owns; collective. They are the input of the last layer."""
 
     @abstractmethod
     def seeds(self, batch: Any) -> Tensor:
@@ -201,9 +174,8 @@ class GraphNetwork(ABC):
 
 
 class NativeNetwork(GraphNetwork):
-    """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout. ``model``:
-    reads the features of a minibatch itself. ``precision``: of activations and products. Weights
-    and logits are float32. ``node_type``: the type of the seed nodes."""
+    """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout. Weights and
+    logits are float32."""
 
     model: NativeModel
 
@@ -253,14 +225,7 @@ class NativeNetwork(GraphNetwork):
 
 
 class TypedNetwork(NativeNetwork):
-    """The native layers on a `Minibatch` of named node types, or with learned rows.
-
-    Args:
-        model: reads features and learned rows.
-        precision: of activations and products. Weights and logits are float32.
-        node_type: the type of the seed nodes.
-        embedding: the learned rows; None without.
-    """
+    """The native layers on a `Minibatch` of named node types, or with learned rows."""
 
     model: TypedNet  # type: ignore[assignment]
 
@@ -312,16 +277,11 @@ PairDecoder = DotProductDecoder | MLPDecoder
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """The pairs of a minibatch, links first.
+    """The pairs of a minibatch, links first."""
 
-    Attributes:
-        source, target: [S] int64, the rows of their ends among the seeds of each type.
-        links: the number of links.
-    """
-
-    source: Tensor
+    source: Tensor  # [S] int64, the rows of their ends among the seeds of each type
     target: Tensor
-    links: int
+    links: int  # the number of links
 
     @classmethod
     def of(cls, batch: Any) -> _Pairs:
@@ -425,12 +385,7 @@ _NATIVE: Mapping[ModelKind, Callable[..., native.NativeModel]] = {
 def build_network(
     config: TrainConfig, inputs: ModelInputs, columns: int, embedding: Embedding | None = None
 ) -> GraphNetwork:
-    """Returns a network with new weights from torch's default generator.
-
-    ``inputs``: what the model reads of the nodes of each type. ``columns``: of the output.
-    ``embedding``: the learned rows, if the model reads some. Raises `TrainError` if the model
-    cannot be used with these types and relations.
-    """
+    """Returns a network with new weights from torch's default generator."""
     model, precision = config.model, config.run.precision
     shape = (inputs.first_columns(model.hidden), model.hidden, model.num_layers, columns)
     options = _options(model) if inputs.is_homogeneous else _typed_options(model)
@@ -455,7 +410,6 @@ def _options(model: ModelConfig) -> dict[str, Any]:
 
 
 def _typed_options(model: ModelConfig) -> dict[str, Any]:
-    """Returns the options of a model that gets a convolution per relation. Attention between two
-    types has no loops, so a node reads its own row by a product."""
+    """Returns the options of a model that gets a convolution per relation."""
     attention = {"add_self_loops": False, "residual": True} if model.kind is ModelKind.GAT else {}
     return {**_options(model), **attention}

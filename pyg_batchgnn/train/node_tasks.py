@@ -33,8 +33,7 @@ class PredictedNodes:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedNodes:
-        """Returns the nodes that a configuration names. Raises `TrainError` if it names no type and
-        the data set has several, the data set has no such type, or the nodes have no labels."""
+        """Returns the nodes that a configuration names."""
         nodes = dataset.nodes_of(_node_type(dataset, config.node_type))
         if LABELS not in nodes.tables:
             of_type = f" of type {nodes.name!r}" if dataset.has_names else ""
@@ -80,11 +79,7 @@ Wanted: TypeAlias = Literal["balanced"] | tuple[float, ...] | None
 
 def class_weights(wanted: Wanted, labels: Tensor, classes: int) -> Tensor | None:
     """Returns [C] float32, the weight of each class in the loss, or None if all weigh the same.
-
-    Balanced weights are n / (C * the number of nodes of the class), as scikit-learn's are.
-    ``labels``: [n] class numbers of the training nodes. Raises `TrainError` if there is another
-    number of weights.
-    """
+    Balanced weights are n / (C * the number of nodes of the class), as scikit-learn's are."""
     if wanted != "balanced":
         return _given(wanted, classes, "classes")
     counts = torch.bincount(labels.flatten().long().clamp(min=0), minlength=classes)
@@ -93,11 +88,7 @@ def class_weights(wanted: Wanted, labels: Tensor, classes: int) -> Tensor | None
 
 def label_weights(wanted: Wanted, labels: Tensor, columns: int) -> Tensor | None:
     """Returns [C] float32, the weight of positive nodes of each label, or None if they weigh as
-    much as negative ones.
-
-    Balanced weights are the number of negative nodes over that of positive ones. ``labels``: [n, C]
-    labels of the training nodes. Raises `TrainError` if there is another number of weights.
-    """
+    much as negative ones. ``labels``: [n, C] labels of the training nodes."""
     if wanted != "balanced":
         return _given(wanted, columns, "labels")
     positive = (labels.reshape(len(labels), columns) > 0).sum(dim=0)
@@ -122,8 +113,7 @@ _NAMES = {"train": "training", "val": "validation", "test": "test"}
 
 
 def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
-    """Checks that every node of a split has a label. Raises `TrainError` if a node has none. The
-    message has the counts of each split."""
+    """Checks that every node of a split has a label. The message has the counts of each split."""
     found = []
     for name in SPLITS:
         split = nodes.split(name)
@@ -156,8 +146,7 @@ def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
 
 
 class ClassTask(NodeTask):
-    """Predicts one of C classes, with cross entropy. ``metric``: decides which epoch is the best.
-    ``weights``: [C] float32, weights of the classes in the loss, or None."""
+    """Predicts one of C classes, with cross entropy."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.ACCURACY, Metric.MACRO_F1)
     train_metric: ClassVar[Metric] = Metric.ACCURACY
@@ -229,12 +218,8 @@ _ELEMENTS = 1 << 24
 
 
 class LabelTask(NodeTask):
-    """Predicts which of C labels a node has, with binary cross entropy.
-
-    A node is predicted to have a label if its output is positive: a probability above one half.
-    ``metric``: decides which epoch is the best. ``weights``: [C] float32, weights of the positive
-    nodes of each label in the loss, or None.
-    """
+    """Predicts which of C labels a node has, with binary cross entropy. A node is predicted to have
+    a label if its output is positive: a probability above one half."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric.ROC_AUC,
@@ -331,8 +316,7 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 class ValueTask(NodeTask):
-    """Predicts one or several numbers, with the mean of squared or of absolute errors. ``shape``:
-    of a node's target: () or (C,). ``metric``: decides which epoch is the best."""
+    """Predicts one or several numbers, with the mean of squared or of absolute errors."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MAE, Metric.RMSE)
     train_metric: ClassVar[Metric] = Metric.MAE
@@ -397,8 +381,7 @@ _METRICS = {
 
 
 def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
-    """Returns the task of a run. ``hidden``: columns of a node's row, from which links are scored.
-    Raises `TrainError` as `node_task_of`, and for a loss or a metric that links do not have."""
+    """Returns the task of a run."""
     if config.kind is not TaskKind.LINKS:
         return node_task_of(dataset, config)
     loss = config.loss or TaskLoss.BCE
@@ -408,8 +391,7 @@ def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
 
 
 def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
-    """Returns the task of learning the labels "y" of nodes. Raises `TrainError` if labels are
-    missing, also of a node in a split, or labels or an option do not fit the task."""
+    """Returns the task of learning the labels "y" of nodes."""
     nodes = PredictedNodes.of(dataset, config)
     y = nodes.labels
     kind = _kind(nodes, y) if config.kind is TaskKind.AUTO else config.kind

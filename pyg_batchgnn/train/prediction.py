@@ -39,13 +39,7 @@ from pyg_batchgnn.types import Group, RowKind
 
 
 def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor:
-    """Returns [m] int64, m > 0, the node ids that a text stands for.
-
-    ``nodes``: "all", "train", "val", "test" or the path of a .npy file of node ids, or of a Parquet
-    or CSV file of keys. ``predicted``: the nodes that the model predicts. Raises `TrainError` if
-    there is no such file, or it holds no ids of nodes. Raises `DatasetError` if the file names no
-    nodes by their keys.
-    """
+    """Returns [m] int64, m > 0, the node ids that a text stands for."""
     named = {
         "all": lambda: torch.arange(predicted.num_nodes),
         "train": lambda: predicted.split("train"),
@@ -96,8 +90,7 @@ def _some(nodes: str, ids: Tensor) -> Tensor:
 
 
 class _ArrayFile:
-    """A .npy file that exists, of which this rank writes some rows. No row stays in memory once it
-    is written, but in the system's page cache."""
+    """A .npy file that exists, of which this rank writes some rows."""
 
     def __init__(self, path: Path) -> None:
         like = np.lib.format.open_memmap(path, "r+")
@@ -127,12 +120,8 @@ class _ArrayFile:
 
 
 class PredictionArrays:
-    """Arrays with equal numbers of rows, which all ranks fill. The first rank makes the files.
-
-    They are refused as a whole if an output that they come from is not finite. ``folder``: receives
-    the ``<name>.npy`` files. All ranks see it. ``given``: [num_rows, ...] by name, arrays that are
-    known whole, the same on every rank.
-    """
+    """Arrays with equal numbers of rows, which all ranks fill. The first rank makes the files. They
+    are refused as a whole if an output that they come from is not finite. All ranks see it."""
 
     def __init__(
         self, folder: Path, num_rows: int, ranks: Ranks, given: Mapping[str, Tensor] | None = None
@@ -144,9 +133,7 @@ class PredictionArrays:
         self._not_finite = 0
 
     def add(self, positions: Tensor, rows: Mapping[str, Tensor], outputs: Tensor) -> None:
-        """Fills some rows. The first call is collective. ``positions``: [S] int64, the positions of
-        the rows in the arrays. ``rows``: [S, ...] by the name of the array, the same names in every
-        call. ``outputs``: [S, ...], the model's outputs, from which the rows come."""
+        """Fills some rows. The first call is collective."""
         self._not_finite += count_not_finite(outputs)
         if not self._arrays:
             self._open(rows)
@@ -207,9 +194,7 @@ def _take_room(path: Path) -> None:
 
 @contextlib.contextmanager
 def appearing_whole(out: Path, ranks: Ranks) -> Iterator[Path]:
-    """Gives a temporary folder, which becomes ``out`` if the block ends without an error.
-    Collective. The first rank makes the folder, and all ranks see it. What they wrote is on disk
-    before the folder gets its name. Raises `TrainError` if ``out`` exists."""
+    """Gives a temporary folder, which becomes ``out`` if the block ends without an error."""
     temporary = out.with_name(f".{out.name}.partial")
 
     def begin() -> None:
@@ -472,12 +457,7 @@ def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[st
 
 def moment_of(run: RestoredRun, at: str | None, keys: DatasetKeys) -> int | None:
     """Returns the time that embeddings, scores of pairs or partners hold for; None in a run that
-    does not look at times.
-
-    ``at``: as the user gave it: an integer, a date, or None for the latest time in the data.
-    ``keys``: of the data set, which say what its times mean. Raises `TrainError` if the run does
-    not look at times, or predicts nodes. Raises `DatasetError` if the text is no time.
-    """
+    does not look at times."""
     name = run.config.sampling.time_attr
     if name is None:
         if at is not None:
@@ -509,8 +489,7 @@ def _chosen(wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
 def _write(
     folder: Path, node_type: str, num_rows: int, pieces: Iterable[EmbeddedNodes], ranks: Ranks
 ) -> PredictionArrays:
-    """Writes the rows of all ranks' nodes of a type, piece by piece; collective. ``num_rows``: the
-    number of nodes of the type. ``pieces``: the embeddings of this rank's nodes."""
+    """Writes the rows of all ranks' nodes of a type, piece by piece; collective."""
     arrays = PredictionArrays(folder, num_rows, ranks)
     name = group_folder(Group(RowKind.NODE, node_type))
     for one in pieces:

@@ -16,8 +16,7 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class Phase(str, Enum):
-    """The phases of a step, in their order. The loader measures the first three. With prefetching
-    they run during training."""
+    """The phases of a step, in their order. The loader measures the first three."""
 
     SAMPLE = "sample"
     FETCH = "fetch"
@@ -154,8 +153,7 @@ class RunProgress:
         self.most_seconds += most_of.seconds
 
     def imbalance(self, ranks: int) -> dict[str, float]:
-        """Returns the imbalance of the epoch: the rank with most over the mean of all ranks. It is
-        given for edges and for seconds of computing, and is empty with one rank."""
+        """Returns the imbalance of the epoch: the rank with most over the mean of all ranks."""
         if ranks == 1:
             return {}
         return {
@@ -218,11 +216,7 @@ class DiskAccount:
         self._before = self._total()
 
     def since_last(self, ranks: Ranks) -> dict[str, float]:
-        """Returns what was read since the last call; collective.
-
-        Returns:
-            The figures by their names, the sums over ranks; empty if nothing was read.
-        """
+        """Returns what was read since the last call; collective."""
         total = self._total()
         own = [now - before for now, before in zip(total, self._before, strict=True)]
         self._before = total
@@ -251,9 +245,8 @@ T = TypeVar("T")
 
 
 class LoaderClock:
-    """Splits the time that training spends in a loader, by the loader's own statistics.
-    ``prefetches``: True if the loader works during training. The time that it works is then no part
-    of the time that training waits for it."""
+    """Splits the time that training spends in a loader, by the loader's own statistics. The time
+    that it works is then no part of the time that training waits for it."""
 
     def __init__(self, loader: MacrobatchNeighborLoader, prefetches: bool) -> None:
         self._loader = loader

@@ -67,9 +67,7 @@ class _AheadColumn(ProgressColumn):
 
 
 class TerminalReport:
-    """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end.
-    ``ahead``: returns how many minibatches the loader has sampled ahead since it was made, which an
-    epoch begins with where features are read from files."""
+    """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end."""
 
     def __init__(self, console: Console, epochs: int, task: Task, ahead: Callable[[], int]) -> None:
         self._console = console
@@ -125,8 +123,7 @@ class TerminalReport:
 
 
 def epoch_line(record: EpochRecord, epochs: int, task: Task, is_best: bool) -> str:
-    """Returns the line of an epoch, which fits 80 columns. The metric of training minibatches is
-    left out if there is no room for it."""
+    """Returns the line of an epoch, which fits 80 columns."""
     train, metric = task.train_metric, task.metric
     what = "" if train is metric else f" {train.label}"  # the name is said once
     val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
@@ -147,12 +144,8 @@ def _short(metric: Metric) -> str:
 
 
 def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
-    """Returns the table of results.
-
-    It has the metrics of the best epoch, and the seconds of each phase with their share. With
-    several ranks the seconds are the mean over ranks, with their range and the imbalance of the
-    work. ``records``: of all epochs, for the imbalance and for what was read from files.
-    """
+    """Returns the table of results. It has the metrics of the best epoch, and the seconds of each
+    phase with their share."""
     table = Table(title="Result", title_justify="left")
     several = result.ranks > 1
     table.add_column("what")
@@ -370,8 +363,7 @@ _ROWS = (
 def plot_learning(
     records: Sequence[EpochRecord], task: Task, title: str, best_epoch: int, path: Path
 ) -> None:
-    """Plots the loss and the metrics of the task, by epoch above and over wall time below. Each
-    epoch is a point, and the best epoch is marked. The legend lies below the panels."""
+    """Plots the loss and the metrics of the task, by epoch above and over wall time below."""
     shown = list(dict.fromkeys([task.train_metric, task.metric]))
     panels = [("loss", "Loss", task.loss_label), *((m.value, *_metric_labels(m)) for m in shown)]
     figure = _figure(1.6 + 4.2 * len(panels), 7.4)

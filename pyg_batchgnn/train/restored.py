@@ -118,8 +118,7 @@ class RestoredNodeRun(RestoredRun):
 
 @dataclass(frozen=True)
 class RestoredLinkRun(RestoredRun):
-    """A run that predicts links. Its nodes are computed from all their neighbours, unless it looks
-    at times."""
+    """A run that predicts links."""
 
     network: LinkNetwork  # the model, which scores pairs
     links: PredictedLinks  # the links that it predicts
@@ -133,13 +132,7 @@ class RestoredLinkRun(RestoredRun):
 def restore_run(
     request: RestoreRequest, ranks: Ranks, *, for_all_nodes: bool = False
 ) -> RestoredNodeRun | RestoredLinkRun:
-    """Restores a run; collective.
-
-    ``for_all_nodes``: True to compute nodes from all neighbours, unless the run looks at times.
-    Raises `TrainError` if the run folder, the request or the data set cannot be used. Raises
-    `DatasetError` if the data set cannot be read. Raises `AgreementError` if the ranks have
-    different data sets.
-    """
+    """Restores a run; collective."""
     path = RunFolder(request.run).checkpoint
     checkpoint = _checkpoint(request.run, ranks)
     if for_all_nodes and not checkpoint.config.is_timed:

@@ -27,9 +27,7 @@ def place_name(epoch: int, step: int) -> str:
 
 @dataclass(frozen=True)
 class RowFolders:
-    """The learned rows that a run has saved, which all ranks must see. A checkpoint names the
-    folder of its rows and that of the best epoch, so one that is cut off leaves the one before
-    intact."""
+    """The learned rows that a run has saved, which all ranks must see."""
 
     path: Path
 
@@ -44,8 +42,7 @@ class RowFolders:
         embedding.save(self.path / name)
 
     def load(self, embedding: Embedding, name: str) -> None:
-        """Reads the rows of that name, which any number of ranks wrote; collective. Raises
-        `DatasetError` if a file is damaged or missing, or of other tables."""
+        """Reads the rows of that name, which any number of ranks wrote; collective."""
         embedding.load(self.path / name)
 
     def keep(self, names: Iterable[str], ranks: Ranks) -> None:
@@ -93,8 +90,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | None, name: str) -> RunFolder:
-        """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n. Raises
-        `TrainError` if `path` exists and is not empty, and `DatasetError` if it cannot be made."""
+        """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n."""
         if path is not None:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise TrainError(
@@ -130,8 +126,7 @@ class RunFolder:
         return folder
 
     def clear(self) -> None:
-        """Empties the folder of a run that was killed before its first checkpoint. Other folders,
-        and those that do not exist, are left as they are."""
+        """Empties the folder of a run that was killed before its first checkpoint."""
         leftovers = self._leftovers()
         begun = self.config.is_file() and not self.checkpoint.exists()
         if begun or (leftovers and set(leftovers) == set(self.path.iterdir())):
@@ -153,11 +148,7 @@ class RunFolder:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Gives a temporary path to write, which replaces `path` if the block ends without an error.
-
-    The contents are on disk before `path` is replaced. Raises `DatasetError` if `path` is a folder,
-    or a device such as /dev/null, which a file must not replace; or writing failed, for instance on
-    a full disk. It names `path`, which is left as it was.
-    """
+    The contents are on disk before `path` is replaced. It names `path`, which is left as it was."""
     if path.exists() and not path.is_file():
         raise DatasetError(f"{path}: is no ordinary file, and stays as it is; give another path")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -235,8 +226,7 @@ def append_record(path: Path, record: EpochRecord) -> None:
 
 
 def read_records(path: Path) -> list[EpochRecord]:
-    """Returns all records. A last line that a crash cut off is left out. Raises `TrainError` if
-    another line is not a record."""
+    """Returns all records. A last line that a crash cut off is left out."""
     if not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")

@@ -75,17 +75,14 @@ class OwnedRows(Protocol):
         """Returns the rows of the nodes of a type that this rank holds."""
 
     def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
-        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective. Each
-        node is in one piece. Pieces are the same on every rank, with ascending ids in each.
-        ``size``: the most nodes of a piece, but at least one of each rank."""
+        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective."""
 
 
 class EmbeddedRows(OwnedRows, Protocol):
     """The rows of all nodes of a graph. A rank holds those of the nodes that it owns."""
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
-        """Returns [n, columns], the rows of some nodes of a type; collective over ranks. ``ids``:
-        [n] int64, original ids. Each rank gives some of its own choice, possibly none."""
+        """Returns [n, columns], the rows of some nodes of a type; collective over ranks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +111,7 @@ class RowsOverRanks:
 
     @classmethod
     def beside(cls, features: DistFeatureStore, rows: Mapping[str, Tensor]) -> RowsOverRanks:
-        """Returns the rows of all ranks; collective. ``features``: the attributes of the same
-        nodes. ``rows``: [n_t, columns] by node type, those of this rank's own nodes."""
+        """Returns the rows of all ranks; collective."""
         schema = features.part.schema
         tables: dict[Group, dict[str, Tensor]] = {
             group: {} for group in (*schema.node_groups, *schema.edge_groups)
@@ -202,8 +198,7 @@ class MinibatchSettings:
 
     @classmethod
     def of_evaluation(cls, config: TrainConfig) -> MinibatchSettings:
-        """Returns the settings of evaluation. Every node is in one minibatch. The minibatches are
-        the same in every evaluation and on any number of ranks."""
+        """Returns the settings of evaluation. Every node is in one minibatch."""
         fanout, size, cached = config.test_fanout, config.test_batch_size, config.evaluates_with_cache
         return cls(fanout, size, False, LastMinibatch.KEEP, ScheduleKind.GLOBAL, cached)
 
@@ -227,17 +222,8 @@ class RunGraph(ABC):
         return None if budget is None else max(1, budget - self.held)
 
     def training_loader(self, nodes: Tensor, ranks: int = 1) -> tuple[MacrobatchNeighborLoader, list[str]]:
-        """Makes the shuffled loader of training minibatches; collective.
-
-        Args:
-            nodes: [n] original ids, of the predicted type.
-
-        Returns:
-            The loader, and lines that the user should read.
-
-        Raises:
-            TrainError: the loader refuses an option.
-        """
+        """Makes the shuffled loader of training minibatches; collective. Returns the loader, and
+        lines that the user should read. ``nodes``: [n] original ids, of the predicted type."""
         last, notes = self._last_minibatch(len(nodes), ranks, "nodes")
         return self._loader(nodes, MinibatchSettings.of_training(self.config, last)), notes
 
@@ -254,12 +240,8 @@ class RunGraph(ABC):
     def link_training_loader(
         self, links: PredictedLinks, ranks: int = 1, times: Tensor | None = None
     ) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
-        """Makes the shuffled loader of training links with their negatives; collective.
-
-        A minibatch does not see the edges of its own links, nor their reverses. Result and errors
-        are as of `training_loader`. ``times``: [n] int64, the times of the links, in a run that
-        looks at times.
-        """
+        """Makes the shuffled loader of training links with their negatives; collective. A minibatch
+        does not see the edges of its own links, nor their reverses."""
         task, index = self.config.task, links.split("train").index
         last, notes = self._last_minibatch(index.size(1), ranks, "links")
         settings = MinibatchSettings.of_training(self.config, last)
@@ -276,14 +258,7 @@ class RunGraph(ABC):
         excludes: bool,
     ) -> MacrobatchLinkNeighborLoader:
         """Makes a loader of pairs at their times, in their order, with the fanout of evaluation;
-        collective.
-
-        Args:
-            index: [2, n] original ids, sources above targets.
-            times: [n] int64.
-            negatives: [n, k] int64, the targets that each pair is ranked among.
-            excludes: True if a pair does not see its own edges, as in training.
-        """
+        collective. ``index``: [2, n] original ids, sources above targets. ``times``: [n] int64."""
         settings = MinibatchSettings.of_evaluation(self.config)
         if negatives is not None:  # as many pairs in a minibatch as without
             settings = replace(settings, size=max(1, settings.size // (1 + negatives.size(1))))

@@ -118,8 +118,7 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
 def _resume(
     ranks: Ranks, path: Path, written: TrainConfig, config: TrainConfig, console: Console
 ) -> RunOutcome:
-    """Continues a run. ``written``: the configuration in the run folder. ``config``: the
-    configuration to continue with."""
+    """Continues a run."""
     folder = RunFolder(path)
     data = ranks.bytes_from_first(folder.checkpoint.read_bytes() if ranks.is_first else b"")
     checkpoint = Checkpoint.parse(folder.checkpoint, data)
@@ -228,8 +227,7 @@ def _print_opening(
 def _end(
     ranks: Ranks, folder: RunFolder, result: RunResult | None, task: Task, dataset: str, console: Console
 ) -> RunOutcome:
-    """Writes the result and the plots to the run folder, and prints the table of results.
-    ``result``: None if the run was interrupted."""
+    """Writes the result and the plots to the run folder, and prints the table of results."""
     outcome = RunOutcome.INTERRUPTED if result is None else RunOutcome.FINISHED
     if not ranks.is_first:
         return outcome

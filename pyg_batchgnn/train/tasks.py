@@ -31,8 +31,7 @@ class Task(ABC):
 
     @abstractmethod
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns the targets of a minibatch, as `loss` takes them. ``labels``: [S, ...], as the
-        run's source of labels gives them."""
+        """Returns the targets of a minibatch, as `loss` takes them."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -47,8 +46,7 @@ class Task(ABC):
         """Returns numerator and denominator of `train_metric`, to be summed over minibatches."""
 
     def improves(self, score: float, best: float | None) -> bool:
-        """Returns whether a score of `metric` is better than the best one before, if any. A score
-        that is not finite is never better, and any finite one is better than it."""
+        """Returns whether a score of `metric` is better than the best one before, if any."""
         if not math.isfinite(score):
             return False
         if best is None or not math.isfinite(best):
@@ -98,8 +96,7 @@ class Evaluation:
 
     @classmethod
     def of(cls, loss: float, scores: dict[Metric, float], count: float, not_finite: float) -> Evaluation:
-        """Makes the result of some outputs. If an output or the loss is not finite, neither loss
-        nor metrics say anything: metrics are NaN then, and so is a finite loss."""
+        """Makes the result of some outputs."""
         if not_finite or not math.isfinite(loss):
             loss = math.nan if math.isfinite(loss) else loss
             scores = dict.fromkeys(scores, math.nan)
@@ -133,8 +130,7 @@ class Scoring:
         self._count = self._not_finite = 0
 
     def add(self, outputs: Tensor, labels: Tensor) -> None:
-        """Adds nodes. Those without a label are left out. ``outputs``: [S, columns] float32, of the
-        model. ``labels``: [S, ...], the nodes' rows of the labels "y"."""
+        """Adds nodes. Those without a label are left out."""
         known = self._task.labelled(labels)
         outputs, targets = outputs[known], self._task.targets(labels[known])
         if not len(targets):
@@ -218,8 +214,7 @@ def f1_score(true: Tensor, false: Tensor, missed: Tensor) -> Tensor:
 
 
 def _curve(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the counts of positive and of negative nodes at or above each distinct score. Both
-    are float64, from the highest score to the lowest."""
+    """Returns the counts of positive and of negative nodes at or above each distinct score."""
     ordered, order = scores.sort(descending=True)
     hits = positive[order]
     last = torch.ones(len(ordered), dtype=torch.bool)

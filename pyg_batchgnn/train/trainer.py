@@ -41,9 +41,7 @@ from pyg_batchgnn.train.training_data import DatasetFingerprint
 
 
 def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunProgress) -> StepFigures:
-    """Runs forward pass, backward pass and update on this rank's minibatch; collective. Time in
-    which the backward pass waits for other ranks counts as exchange. ``clock``: receives the
-    seconds."""
+    """Runs forward pass, backward pass and update on this rank's minibatch; collective."""
     before, waited = clock.work(), job.replica.waited()
     with clock.measure(Phase.FORWARD):
         targets = job.task.targets(job.labels(batch))
@@ -77,16 +75,9 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
 
 
 def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -> bool:
-    """Notes the validation of the current epoch, or that there was none.
-
-    Until the first validation the last epoch is the best. The validation is finite.
-
-    Returns:
-        True if the weights of the epoch are the best so far.
-
-    Raises:
-        TrainError: the metric that decides is not defined for the validation nodes.
-    """
+    """Notes the validation of the current epoch, or that there was none. Returns true if the
+    weights of the epoch are the best so far. Until the first validation the last epoch is the best.
+    The validation is finite."""
     if val is None:
         if progress.best is None:
             progress.best_epoch = progress.epoch + 1
@@ -114,8 +105,7 @@ class RunObserver(Protocol):
     """An object that the trainer informs. The trainer itself prints nothing."""
 
     def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
-        """Handles the start of an epoch. ``epoch``: counted from 1. ``step``: steps of the epoch
-        that are done already. ``steps``: all steps of the epoch."""
+        """Handles the start of an epoch."""
 
     def step_done(self, loss: float) -> None:
         """Handles the end of a step. `loss` is the epoch's mean loss so far."""
@@ -140,13 +130,8 @@ class RunOutcome(Enum):
 
 
 class StopRequest:
-    """A context in which the first SIGINT or SIGTERM only sets `signal`.
-
-    A second SIGINT interrupts at once.
-
-    Attributes:
-        signal: the received signal, or None.
-    """
+    """A context in which the first SIGINT or SIGTERM only sets `signal`. A second SIGINT interrupts
+    at once."""
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -175,11 +160,7 @@ class StopRequest:
 
 
 class AgreedStop:
-    """A request to any rank, which all ranks see at the same step.
-
-    Attributes:
-        seen: True if all ranks know of a request.
-    """
+    """A request to any rank, which all ranks see at the same step."""
 
     def __init__(self, request: StopRequest, ranks: Ranks) -> None:
         self._request = request
@@ -205,15 +186,7 @@ class AgreedStop:
 
 
 class Trainer:
-    """Runs a job. Every rank has a trainer; the first rank's writes metrics and checkpoints.
-
-    Args:
-        job: to train. Its model and optimiser change in place.
-        folder: receives metrics and checkpoints.
-        dataset: the data set's fingerprint, for the checkpoint.
-        stop: looked at between two minibatches.
-        log: receives the figures of each epoch, on the first rank.
-    """
+    """Runs a job. Every rank has a trainer; the first rank's writes metrics and checkpoints."""
 
     def __init__(
         self,
@@ -250,12 +223,8 @@ class Trainer:
             keep_epochs(self._folder.metrics, self._state.progress.epoch)
 
     def fit(self) -> RunOutcome:
-        """Trains the configured number of epochs, or until validations are no longer better.
-
-        If asked to stop, saves a checkpoint and returns. A loss, weight or score that is not finite
-        ends the run. No checkpoint is written then: the last one stays. Raises `TrainError` if a
-        number is not finite, or the metric of the task is not defined.
-        """
+        """Trains the configured number of epochs, or until validations are no longer better. If
+        asked to stop, saves a checkpoint and returns."""
         while self._state.progress.epoch < self._job.config.run.epochs and not self._is_patience_over():
             begin, before = time.perf_counter(), self._state.progress.epoch_seconds
             for loss in self._steps():
@@ -276,8 +245,7 @@ class Trainer:
         return RunOutcome.FINISHED
 
     def test(self) -> RunResult | None:
-        """Tests the weights of the best epoch. Returns None if asked to stop meanwhile. Raises
-        `TrainError` if an output is not finite."""
+        """Tests the weights of the best epoch. Returns None if asked to stop meanwhile."""
         job, progress = self._job, self._state.progress
         model = job.network.model
         clock, last = PhaseClock(self._state.earlier.to_dict()), weights_of(model)
@@ -344,10 +312,7 @@ class Trainer:
 
     def _agree(self, figures: StepFigures) -> bool:
         """Adds a step of all ranks to the progress, and hears of requests to stop; collective.
-
-        Returns:
-            True if a checkpoint is due.
-        """
+        Returns true if a checkpoint is due."""
         late = time.perf_counter() - self._last_checkpoint
         due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds
         with self._state.clock.measure(Phase.EXCHANGE):

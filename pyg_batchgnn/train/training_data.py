@@ -52,9 +52,7 @@ class TrainingData:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> TrainingData:
-        """Takes what a run reads from a data set. Raises `TrainError` if the features have a type
-        or shape that models cannot read, the labels are missing, a type has neither features nor
-        learned rows, there are no such times, or an option is not for this graph."""
+        """Takes what a run reads from a data set."""
         link, labels = None, dict[str, Tensor]()
         if config.task.kind is TaskKind.LINKS:
             link = PredictedLinks.of(dataset, config.task).relation
@@ -136,8 +134,7 @@ def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
 
 
 def _check_reached(dataset: Dataset, config: TrainConfig, inputs: ModelInputs) -> None:
-    """Checks that relations lead to every type that a layer computes rows of. The last layer
-    computes rows of the predicted types, the other layers of every type."""
+    """Checks that relations lead to every type that a layer computes rows of."""
     reached = {target for _, _, target in dataset.schema.relations}
     others = [name for name in dataset.schema.node_types if name not in reached]
     because = "no layer but the first can read them"
@@ -172,8 +169,7 @@ class FeatureTables:
 
     @classmethod
     def of(cls, features: Mapping[str, Tensor], config: TrainConfig) -> FeatureTables:
-        """Reads the features of files into memory where they fit; see `feature_table`. With a
-        memory budget all of them together take at most half of it."""
+        """Reads the features of files into memory where they fit; see `feature_table`."""
         budget, tables, held = config.sampling.memory_budget, dict[str, Tensor](), 0
         for name, x in features.items():
             tables[name] = feature_table(x, config, None if budget is None else budget // 2 - held)
@@ -191,8 +187,7 @@ _STATE = {
 
 
 def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[str, int], ranks: int) -> None:
-    """Refuses learned rows that do not fit the memory budget with the state of their optimizer.
-    ``learned``: the number of columns by node type. Raises `TrainError` if they do not fit."""
+    """Refuses learned rows that do not fit the memory budget with the state of their optimizer."""
     numbers = sum(dataset.nodes_of(name).num_nodes * columns for name, columns in learned.items())
     size = 4 * numbers * (1 + _STATE[config.embedding.rule]) // ranks
     budget = config.sampling.memory_budget
@@ -220,26 +215,9 @@ def check_joined(config: TrainConfig, learned: Mapping[str, int], tables: Mappin
 
 
 def feature_table(x: Tensor, config: TrainConfig, room: int | None = None) -> Tensor:
-    """Returns the features as the run's layers read them, on huge pages if in memory.
-
-    A table that is mapped from a file is read into memory if it takes at most half of the free
-    memory, and at most ``room`` bytes. Otherwise it stays on disk in its own type, and the loader
-    copies the rows that each fetch group needs. Where the type has to change, results differ in
-    their last bits between the two. So half of the host's memory decides then, however much of it
-    is free.
-
-    Args:
-        x: [N, F] of a floating-point type. It is never changed.
-        room: bytes; None for any number.
-
-    Returns:
-        [N, F]; `x` itself if nothing has to change. Codes stay codes, which are decoded into the
-        type.
-
-    Raises:
-        TrainError: the type has to change, and the memory for it is taken by others; or the table
-            stays on disk in a type that layers cannot read.
-    """
+    """Returns the features as the run's layers read them, on huge pages if in memory. A table that
+    is mapped from a file is read into memory if it takes at most half of the free memory, and at
+    most ``room`` bytes. So half of the host's memory decides then, however much of it is free."""
     dtype = feature_type(x, config)
     if isinstance(x, ops.QuantizedTensor):
         return _code_table(ops.QuantizedTensor(x.codes, x.decoding, dtype), room)

@@ -175,8 +175,7 @@ def _as_typed(message: str, arguments: list[str]) -> str:
 
 
 def _complain(message: str, status: int) -> int:
-    """Prints one line to the standard error, and returns `status`. With the debug variable set,
-    raises the error that is being handled."""
+    """Prints one line to the standard error, and returns `status`."""
     if os.environ.get(DEBUG_VARIABLE):
         raise
     who = f"rank {_rank()}: " if _rank() else ""

@@ -266,9 +266,7 @@ def _check_hosts(ranks: int, ranks_per_host: int) -> None:
 
 
 def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> TrainConfig:
-    """Refuses a graph as ``train`` with the same options would. Returns the configuration.
-    ``node_type``: the type of the training nodes; not needed if one type has some. ``given``:
-    options of ``train`` by name; None where it takes its default."""
+    """Refuses a graph as ``train`` with the same options would. Returns the configuration."""
     from pyg_batchgnn.planner import seed_type_of
     from pyg_batchgnn.train.network import build_network
     from pyg_batchgnn.train.node_tasks import task_of

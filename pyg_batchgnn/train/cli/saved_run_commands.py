@@ -140,8 +140,7 @@ def predict(
 
 
 def _of_types(restore: RestoreRequest, out: Path, types: str, predicts: bool, at: str | None) -> EmbedRequest:
-    """Returns the request for embeddings that the options make. ``predicts``: options of
-    predictions are given too."""
+    """Returns the request for embeddings that the options make."""
     from pyg_batchgnn.train.errors import TrainError
     from pyg_batchgnn.train.prediction import EmbedRequest
 

@@ -115,8 +115,7 @@ class TrainConfig:
 
 
 def refuse_given(config: TrainConfig, paths: Iterable[str], because: str) -> None:
-    """Refuses fields that have another value than their default. Raises `TrainError` if one has.
-    The message names it, and ends with ``because``."""
+    """Refuses fields that have another value than their default."""
     for path in paths:
         if (value := config.value(path)) != FIELDS[path].default:
             raise TrainError(f"{path} is {shown(value)}, {because}")
@@ -285,12 +284,7 @@ def _plain(value: Any) -> Any:
 
 
 def config_from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> TrainConfig:
-    """Returns a configuration from nested dicts.
-
-    ``values``: by section and field. ``base``: gives the fields that `values` leaves out; by
-    default the default configuration. Raises `TrainError` if a key is unknown, or a value has the
-    wrong type or is out of bounds. The message names the field.
-    """
+    """Returns a configuration from nested dicts. The message names the field."""
     return _merge(base or TrainConfig(), values, "")
 
 
@@ -379,8 +373,7 @@ def _without_removed(values: Mapping[str, Any], where: str) -> Mapping[str, Any]
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
-    """Returns `value` as the type of a field. ``hint``: the type: a scalar, an enum, a tuple of
-    numbers or names, or a union of these. ``where``: the field, for the message."""
+    """Returns `value` as the type of a field."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
     for option in options:
@@ -437,8 +430,7 @@ def _name(option: Any) -> str:
 
 
 def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
-    """Refuses changes that would give another run. Raises `TrainError` if there is one. The message
-    starts with `reason` and names the field."""
+    """Refuses changes that would give another run."""
     for path in FIELDS:
         old, new = _plain(before.value(path)), _plain(after.value(path))
         if old != new and not _may_change(path, before):
@@ -446,8 +438,7 @@ def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None
 
 
 def _may_change(path: str, config: TrainConfig) -> bool:
-    """Returns whether a field may change when a run is resumed. The partition decides which rank
-    trains on a node, unless the schedule is global."""
+    """Returns whether a field may change when a run is resumed."""
     rule = FIELDS[path].option.resuming
     if rule is Resuming.WITH_NATIVE_PRODUCT:
         return is_thread_independent(config)
@@ -473,7 +464,6 @@ def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfi
 
 
 def is_thread_independent(config: TrainConfig) -> bool:
-    """Returns whether the results are the same, bit for bit, with any number of threads. They are
-    with the native matrix product, and are not with torch's. Adafactor has sums of torch."""
+    """Returns whether the results are the same, bit for bit, with any number of threads."""
     is_native = config.run.matrix_product is MatrixProduct.NATIVE
     return is_native and config.optimiser.kind.lower() != "adafactor"
