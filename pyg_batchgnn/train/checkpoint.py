@@ -18,7 +18,8 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pyg_batchgnn.data import fitted_encoders
 from pyg_batchgnn.history import HistoricalCaches, HistoricalStats, LayerCounts, hit_rates
-from pyg_batchgnn.train.config import ScheduleKind, TrainConfig, config_from_dict, config_to_dict
+from pyg_batchgnn.train.config.choices import ScheduleKind
+from pyg_batchgnn.train.config.train_config import TrainConfig, config_from_dict, config_to_dict
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import PhaseClock, RunProgress

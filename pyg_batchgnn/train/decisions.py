@@ -14,11 +14,8 @@ import torch
 from pyg_batchgnn.data import Dataset, default_dataset, load_dataset, with_reverse_relations
 from pyg_batchgnn.nn import ProductChoice, default_products, probe_products, use_products
 from pyg_batchgnn.ops import bfloat16_level, bfloat16_levels, set_bfloat16_level
-from pyg_batchgnn.train.config import (
-    BFloat16Products,
-    Malloc,
-    MatrixProduct,
-    Precision,
+from pyg_batchgnn.train.config.choices import BFloat16Products, Malloc, MatrixProduct, Precision
+from pyg_batchgnn.train.config.train_config import (
     TrainConfig,
     config_from_dict,
     config_to_dict,

@@ -11,7 +11,7 @@ from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.disk import is_mapped
 from pyg_batchgnn.loader import DiskForecast
 from pyg_batchgnn.planner import Prediction
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.graphs import WholeGraph
 from pyg_batchgnn.train.node_tasks import PredictedNodes
 from pyg_batchgnn.types import FEATURES

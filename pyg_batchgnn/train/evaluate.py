@@ -14,7 +14,8 @@ from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.nn import ModelOutput
 from pyg_batchgnn.store import OwnRows, SortedNodes
-from pyg_batchgnn.train.config import EvaluationKind, TrainConfig
+from pyg_batchgnn.train.config.choices import EvaluationKind
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import ExistingTargets, LinkTask, PredictedLinks, RankedLinks
 from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork

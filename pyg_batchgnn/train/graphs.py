@@ -30,7 +30,8 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.sample import PygNeighborSampler
 from pyg_batchgnn.store import CscGraph, DistFeatureStore, DistGraphStore, TypedGraph, replicate_topology
-from pyg_batchgnn.train.config import POLICIES, CacheKind, ModelKind, RemoteKind, ReplacementKind, TrainConfig
+from pyg_batchgnn.train.config.choices import POLICIES, CacheKind, ModelKind, RemoteKind, ReplacementKind
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.network import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks

@@ -14,7 +14,8 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from pyg_batchgnn.data import SPLITS, Dataset
 from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, SparseAdam, UpdateRule
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.train.config import EmbeddingRule, TaskKind, TrainConfig, json_or_text
+from pyg_batchgnn.train.config.choices import EmbeddingRule, TaskKind
+from pyg_batchgnn.train.config.train_config import TrainConfig, json_or_text
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import Measured, MeasuredLinks, MeasuredNodes, MeasuredTimedLinks
 from pyg_batchgnn.train.graphs import PartitionedGraph, WholeGraph

@@ -23,7 +23,7 @@ from pyg_batchgnn.data import (
     read_ids,
 )
 from pyg_batchgnn.data.files import writing
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask
 from pyg_batchgnn.train.tasks import NodeTask

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import DatasetError
-from pyg_batchgnn.train.config import EvaluationKind
+from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 from pyg_batchgnn.train.evaluate import PairScorer, embed_all, rows_at, score_pairs
 from pyg_batchgnn.train.keyed_tables import KEY_FILES, DatasetKeys, write_pairs, write_partners

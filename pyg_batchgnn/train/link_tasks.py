@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pyg_batchgnn.data import Dataset, LinkSplit
-from pyg_batchgnn.train.config import Metric, TaskConfig, TaskLoss
+from pyg_batchgnn.train.config.choices import Metric, TaskLoss
+from pyg_batchgnn.train.config.table import TaskConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite

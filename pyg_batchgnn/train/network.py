@@ -27,7 +27,9 @@ from pyg_batchgnn.nn import (
     to_hetero,
 )
 from pyg_batchgnn.nn import models as native
-from pyg_batchgnn.train.config import Decoder, ModelConfig, ModelKind, Precision, TrainConfig
+from pyg_batchgnn.train.config.choices import Decoder, ModelKind, Precision
+from pyg_batchgnn.train.config.table import ModelConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
 from pyg_batchgnn.types import Relation, Schema
 

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pyg_batchgnn.data import SPLITS, Dataset, class_numbers, narrow_class_numbers
-from pyg_batchgnn.train.config import Metric, TaskConfig, TaskKind, TaskLoss
+from pyg_batchgnn.train.config.choices import Metric, TaskKind, TaskLoss
+from pyg_batchgnn.train.config.table import TaskConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import LinkTask
 from pyg_batchgnn.train.ranks import Ranks

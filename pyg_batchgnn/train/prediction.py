@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pyg_batchgnn.data import DatasetError, group_folder
 from pyg_batchgnn.data.files import rename_whole, sync_tree, writing
-from pyg_batchgnn.train.config import EvaluationKind
+from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 from pyg_batchgnn.train.evaluate import ROWS, infer, infer_all, rows_at
 from pyg_batchgnn.train.keyed_tables import KEY_FILES, DatasetKeys, write_embeddings, write_nodes

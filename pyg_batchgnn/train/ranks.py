@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn import comm, machine
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.train.config import RanksConfig
+from pyg_batchgnn.train.config.table import RanksConfig
 from pyg_batchgnn.train.errors import FirstRankError, TrainError, as_train_error
 
 T = TypeVar("T")

@@ -29,17 +29,17 @@ from rich.text import Text
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import describe_backend
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.config import (
+from pyg_batchgnn.train.config.choices import (
     CacheKind,
     EvaluationKind,
     Metric,
     ModelKind,
-    RanksConfig,
     RemoteKind,
     TaskKind,
     TimeStrategy,
-    TrainConfig,
 )
+from pyg_batchgnn.train.config.table import RanksConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.network import ModelInputs
 from pyg_batchgnn.train.progress import PHASE_LABELS, DiskFigure, Phase
 from pyg_batchgnn.train.ranks import Ranks

@@ -9,7 +9,9 @@ import torch
 
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.checkpoint import Checkpoint
-from pyg_batchgnn.train.config import EvaluationKind, RanksConfig, TaskKind, TrainConfig, assign
+from pyg_batchgnn.train.config.choices import EvaluationKind, TaskKind
+from pyg_batchgnn.train.config.table import RanksConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.decisions import apply_product, configure_malloc, open_on_all_ranks
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import PartitionedGraph, WholeGraph

@@ -17,14 +17,8 @@ from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.store import DistFeatureStore, OwnRows, SortedNodes
-from pyg_batchgnn.train.config import (
-    CacheKind,
-    LastMinibatch,
-    RemoteKind,
-    ScheduleKind,
-    TaskLoss,
-    TrainConfig,
-)
+from pyg_batchgnn.train.config.choices import CacheKind, LastMinibatch, RemoteKind, ScheduleKind, TaskLoss
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import GraphNetwork, ModelInputs

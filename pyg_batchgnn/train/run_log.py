@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from pyg_batchgnn.train.config import LogKind
+from pyg_batchgnn.train.config.choices import LogKind
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.run_folder import EpochRecord, write_json
 

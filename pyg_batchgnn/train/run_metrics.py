@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pyg_batchgnn.data import SPLITS
-from pyg_batchgnn.train.config import EvaluationKind
+from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import (
     MeasuredTimedLinks,

@@ -12,7 +12,7 @@ from rich.console import Console
 from pyg_batchgnn.data import EDGE_FEATURES, Dataset
 from pyg_batchgnn.nn import ProductChoice
 from pyg_batchgnn.train.checkpoint import Checkpoint
-from pyg_batchgnn.train.config import (
+from pyg_batchgnn.train.config.train_config import (
     TrainConfig,
     agreed_fields,
     assign,

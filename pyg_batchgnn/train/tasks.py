@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.train.config import Metric
+from pyg_batchgnn.train.config.choices import Metric
 from pyg_batchgnn.train.ranks import Ranks
 
 

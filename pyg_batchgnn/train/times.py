@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Dataset, EdgeSet
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.types import Group

@@ -14,16 +14,15 @@ from pyg_batchgnn import machine, ops
 from pyg_batchgnn.data import SPLITS, Dataset, NodeSet
 from pyg_batchgnn.disk import DiskReader, DiskTable, is_mapped
 from pyg_batchgnn.embed import SGD, Adagrad, SparseAdam
-from pyg_batchgnn.train.config import (
+from pyg_batchgnn.train.config.choices import (
     CacheKind,
     EmbeddingRule,
     EvaluationKind,
     Precision,
     RemoteKind,
     TaskKind,
-    TrainConfig,
-    refuse_given,
 )
+from pyg_batchgnn.train.config.train_config import TrainConfig, refuse_given
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs

@@ -18,7 +18,7 @@ from torch import Tensor
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train import start
 from pyg_batchgnn.train.cli import main
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.job import TrainingJob, build_job
 from pyg_batchgnn.train.ranks import Ranks
 from tests.support.programs import quick_programs

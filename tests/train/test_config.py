@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +13,18 @@ import pytest
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.nn import ProductChoice, current_products
 from pyg_batchgnn.train import decisions as product
-from pyg_batchgnn.train.config import (
-    DEFAULT_PRESET,
-    PRESETS,
+from pyg_batchgnn.train.config.choices import (
     LastMinibatch,
     Malloc,
     MatrixProduct,
-    ModelConfig,
     ModelKind,
     Precision,
     ReplacementKind,
-    SamplingConfig,
+)
+from pyg_batchgnn.train.config.table import ModelConfig, SamplingConfig
+from pyg_batchgnn.train.config.train_config import (
+    DEFAULT_PRESET,
+    PRESETS,
     TrainConfig,
     assign,
     config_to_dict,
@@ -35,6 +34,7 @@ from pyg_batchgnn.train.config import (
 from pyg_batchgnn.train.decisions import _common_level, choose_product, product_shapes
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
+from tests.support.programs import run_text
 from tests.support.training_runs import SMALL, batchgnn, mistake
 
 
@@ -271,7 +271,7 @@ def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: p
 _PROBE = """
 import os, resource, torch
 import pyg_batchgnn.train.trainer
-from pyg_batchgnn.train.config import Malloc
+from pyg_batchgnn.train.config.choices import (Malloc)
 from pyg_batchgnn.train.decisions import configure_malloc
 for choice in Malloc:  # each in a process of its own
     if os.fork() == 0:
@@ -290,10 +290,7 @@ for choice in Malloc:  # each in a process of its own
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
 def test_kept_memory_takes_no_page_faults() -> None:
     """Five tensors of 64 MiB: 16,384 pages each, or less where the system gives huge pages."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # forked processes have no threads
-    out = subprocess.run(
-        [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True, env=environment
-    )
+    out = run_text(_PROBE)
     seen = {choice: (kept, int(faults)) for choice, kept, faults in map(str.split, out.stdout.splitlines())}
     assert seen.keys() == {choice.value for choice in Malloc}
     for choice, (kept, faults) in seen.items():

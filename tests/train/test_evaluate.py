@@ -27,7 +27,8 @@ from pyg_batchgnn.nn import DotProductDecoder, MLPDecoder
 from pyg_batchgnn.partition import partition
 from pyg_batchgnn.store import DistFeatureStore
 from pyg_batchgnn.train.checkpoint import Checkpoint, parse_values, save_values
-from pyg_batchgnn.train.config import ModelConfig, RunConfig, SamplingConfig, TrainConfig
+from pyg_batchgnn.train.config.table import ModelConfig, RunConfig, SamplingConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.evaluate import PairScorer, evaluate, infer
 from pyg_batchgnn.train.graphs import WholeGraph
 from pyg_batchgnn.train.job import TrainingJob
@@ -260,7 +261,7 @@ def test_ranks_evaluate_exactly_during_training(graph_folder: Path, tmp_path: Pa
     assert json.loads(out.read_text())["scores"]["test"] == pytest.approx(result, abs=1e-5)
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [*in_all(0), 1])
 def test_a_rank_that_is_killed_leaves_no_predictions(trained: Path, tmp_path: Path, victim: int) -> None:
     arguments = ["predict", str(trained), "--exact", "--out", str(tmp_path / "out"), "--timeout", "20"]
     given = {"arguments": arguments, "victim": victim}

@@ -31,13 +31,14 @@ from pyg_batchgnn.loader import local_setup
 from pyg_batchgnn.partition import partition_parts
 from pyg_batchgnn.train import evaluate, prediction, trainer, training_data
 from pyg_batchgnn.train.checkpoint import Checkpoint
-from pyg_batchgnn.train.config import TrainConfig, assign
+from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import WholeGraph
 from pyg_batchgnn.train.progress import DiskFigure
 from pyg_batchgnn.train.trainer import train_step
 from pyg_batchgnn.train.training_data import FeatureTables, fingerprint_dataset
 from tests.data.test_edges import by_destination
+from tests.support.tiers import all_only, in_all
 from tests.support.tiny_datasets import changed, equal, tiny_dataset
 from tests.support.training_runs import SMALL, batchgnn, mistake, records, run_signalled, weights
 from tests.support.typed_datasets import CASES, typed_dataset
@@ -68,7 +69,11 @@ def files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "options", [["--exact", "--embeddings"], ["--exact", "--nodes", "ids.npy"], ["--embeddings-of", "all"]]
+    "options",
+    [
+        ["--exact", "--embeddings", "--nodes", "ids.npy"],
+        *in_all(["--exact", "--embeddings"], ["--embeddings-of", "all"]),
+    ],
 )
 def test_predictions_are_the_same_files(
     options: list[str], run: Path, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
@@ -110,7 +115,7 @@ def test_a_budget_changes_no_evaluation(
     assert one[-1]["val"] == pytest.approx(other[-1]["val"])
 
 
-@pytest.mark.parametrize("ask", ["--pairs", "--top"])
+@pytest.mark.parametrize("ask", [*in_all("--pairs"), "--top"])
 def test_links(ask: str, graph_folder: Path, tmp_path: Path, files: list[str]) -> None:
     data = f"{graph_folder}:hold_out=0.1"
     command = ["train", data, "--task", "link", "--run", tmp_path / "run", *SMALL, "--batch-size", 512]
@@ -228,12 +233,13 @@ def assert_same(left: Path, right: Path) -> None:
     assert records(left) == records(right)
 
 
-@pytest.mark.parametrize("prefetch", [0, 1])
+@pytest.mark.parametrize("prefetch", [*in_all(0), 1])
 def test_a_run_is_the_one_in_memory(
     prefetch: int, in_memory: Path, wide_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    assert batchgnn("train", wide_folder, "--run", run, *RUN, *LESS, "--prefetch", prefetch) == 0
+    assert batchgnn("train", wide_folder, "--run", run, *RUN, *LESS, "--epochs", 1) == 0
+    assert batchgnn("train", "--resume", run, "--epochs", EPOCHS, "--prefetch", prefetch) == 0
     assert_same(in_memory, run)
     shown = capsys.readouterr().out
     assert disk_figures(in_memory) == [{}, {}]
@@ -272,6 +278,7 @@ def test_edges_in_files_too(
     assert re.search(larger, " ".join(shown.split()))
 
 
+@all_only
 def test_killed_in_the_middle_of_an_epoch(in_memory: Path, wide_folder: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     disk = [*LESS, "--prefetch", 1, "--set", "run.checkpoint_seconds=0"]
@@ -326,7 +333,7 @@ def test_a_plan_predicts_what_an_epoch_reads(
     assert forecast["rows"] == pytest.approx(found["rows"], rel=0.35)
 
 
-@pytest.mark.parametrize("budget", [[], ["--memory-budget", "1GB"]])
+@pytest.mark.parametrize("budget", [*in_all([]), ["--memory-budget", "1GB"]])
 def test_a_plan_says_nothing_of_features_that_fit(
     budget: list[str], graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -380,7 +387,7 @@ def test_plans_are_equal(folders: list[Path], tmp_path: Path) -> None:
     assert plans[0] == plans[1]
 
 
-@pytest.mark.parametrize("case", [None, *CASES[:3]])
+@pytest.mark.parametrize("case", [None, CASES[0], *in_all(*((one,) for one in CASES[1:3]))])
 def test_parts_are_equal(tmp_path: Path, case: tuple | None) -> None:
     dataset = tiny_dataset() if case is None else typed_dataset(*case)
     folder = write_folder(by_destination(dataset), tmp_path / "csc")
@@ -413,10 +420,10 @@ def test_the_fingerprint_sees_edges(tmp_path: Path) -> None:
 
 
 def test_labels_may_be_narrow(tmp_path: Path) -> None:
-    """Labels of one or two bytes give the same run as those of eight."""
+    """Labels of one byte give the same run as those of eight."""
     dataset = load_dataset("generated:nodes=600,classes=4,features=8")
     found = []
-    for dtype in (torch.int64, torch.int16, torch.uint8):
+    for dtype in (torch.int64, torch.uint8):
         tables = {**dataset.nodes.tables, "y": dataset.nodes.tables["y"].to(dtype)}
         nodes = {"nodes": tables, "splits": dataset.splits, "num_classes": 4}
         narrow = Dataset.homogeneous("narrow", dataset.num_nodes, dataset.edge_index, **nodes)
@@ -424,4 +431,4 @@ def test_labels_may_be_narrow(tmp_path: Path) -> None:
         assert read_folder(folder).nodes.tables["y"].dtype is dtype
         assert batchgnn("train", folder, *SMALL, "--epochs", 2, "--seed", 1, "--run", run) == 0
         found.append(records(run))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]

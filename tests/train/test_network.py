@@ -9,18 +9,16 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet, TypedGeneratorSpec, generate_typed
-from pyg_batchgnn.train.config import (
+from pyg_batchgnn.train.config.choices import MatrixProduct, ModelKind, Precision
+from pyg_batchgnn.train.config.table import (
     EmbeddingConfig,
-    MatrixProduct,
     ModelConfig,
-    ModelKind,
     OptimiserConfig,
-    Precision,
     RunConfig,
     SamplingConfig,
     TaskConfig,
-    TrainConfig,
 )
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import PhaseClock, RunProgress

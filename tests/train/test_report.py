@@ -12,7 +12,7 @@ import matplotlib
 import pytest
 from rich.console import Console
 
-from pyg_batchgnn.train.config import Metric, TaskLoss
+from pyg_batchgnn.train.config.choices import Metric, TaskLoss
 from pyg_batchgnn.train.link_tasks import LinkTask
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask
 from pyg_batchgnn.train.progress import DiskFigure, Phase

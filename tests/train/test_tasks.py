@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.config import Metric, RanksConfig, TaskConfig, TaskKind, TaskLoss
+from pyg_batchgnn.train.config.choices import Metric, TaskKind, TaskLoss
+from pyg_batchgnn.train.config.table import RanksConfig, TaskConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import RankCounts
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask, node_task_of

@@ -14,7 +14,9 @@ from pyg_batchgnn import machine
 from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet, available_datasets, hold_out_links
 from pyg_batchgnn.disk import is_mapped
 from pyg_batchgnn.train import training_data
-from pyg_batchgnn.train.config import EmbeddingConfig, Precision, RunConfig, TrainConfig, assign
+from pyg_batchgnn.train.config.choices import Precision
+from pyg_batchgnn.train.config.table import EmbeddingConfig, RunConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.training_data import TrainingData, feature_table, fingerprint_dataset
 from tests.support.mapped_data import mapped

@@ -14,6 +14,7 @@ from pyg_batchgnn.data import TypedGeneratorSpec, generate_typed_folder, load_da
 from tests.support.bare_graphs import without_features
 from tests.support.launched_runs import RUN, assert_ended, assert_same_tensors, launch, train
 from tests.support.ranks import run_ranks
+from tests.support.tiers import ALL as ALL_TIERS
 from tests.support.training_runs import batchgnn, records
 
 
@@ -39,7 +40,7 @@ def test_two_ranks_train_as_one_process_with_the_same_seeds(folder: Path, tmp_pa
     options = ["--node-type", "paper", "--schedule", "global", "--fanout", "-1,-1", "--dropout", 0]
     options += ["--test-fanout", "-1,-1", "--last-batch", "keep", "--embed-rule", "sgd", "--embed-lr", 1]
     bare = write_folder(without_features(load_dataset(folder)), tmp_path / "bare graph")
-    graphs = {"with": folder, "without": bare}
+    graphs = {"without": bare, **({"with": folder} if ALL_TIERS else {})}
 
     def arguments(features: str, ranks: int) -> list[str]:
         run = tmp_path / features / str(ranks)
@@ -82,7 +83,7 @@ def test_two_ranks_train_as_one_process_with_the_same_seeds(folder: Path, tmp_pa
 BARE = ["--node-type", "paper", "--prefetch", 1, "--feature-cache", "1MiB", "--model", "gin"]
 ALL = ["--node-type", "author", "--schedule", "global", "--hybrid", "--model", "gat", "--heads", 2]
 RESUMED = (
-    BARE,
+    *([BARE] if ALL_TIERS else []),
     [*ALL, "--embed", "all", "--embed-columns", 8, "--embed-rule", "adagrad", "--evaluation", "exact"],
 )
 
@@ -119,7 +120,9 @@ NODES, LINKS = (
 
 def test_a_killed_rank_is_named_and_the_run_ends_with_the_same_weights(folder: Path, tmp_path: Path) -> None:
     held = f"{folder}:hold_out=0.1,links=author__writes__paper"
-    cases: dict[str, list[Any]] = {"nodes": [folder, *NODES], "links": [held, *LINKS]}
+    cases: dict[str, list[Any]] = {"links": [held, *LINKS]} | (
+        {"nodes": [folder, *NODES]} if ALL_TIERS else {}
+    )
 
     def arguments(name: str, kind: str) -> list[str]:
         data, *options = cases[name]

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from pyg_batchgnn.train.cli.options import parse_size
-from pyg_batchgnn.train.config import POLICIES
+from pyg_batchgnn.train.config.choices import POLICIES
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 
 if TYPE_CHECKING:

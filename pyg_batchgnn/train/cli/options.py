@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyg_batchgnn.train.config import OPTIONS
+from pyg_batchgnn.train.config.table import OPTIONS
 from pyg_batchgnn.train.errors import as_train_error
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def restore_request(
     memory_budget: str | None,
 ) -> RestoreRequest:
     """Returns the request that the options of a saved run make."""
-    from pyg_batchgnn.train.config import EvaluationKind
+    from pyg_batchgnn.train.config.choices import EvaluationKind
     from pyg_batchgnn.train.restored import RestoreRequest
 
     evaluation = None

@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 
 from pyg_batchgnn.train.cli.options import assignments, option, parse_size
-from pyg_batchgnn.train.config import ModelKind, ReplacementKind, ScheduleKind, TrainConfig, assign
+from pyg_batchgnn.train.config.choices import ModelKind, ReplacementKind, ScheduleKind
+from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 
 if TYPE_CHECKING:

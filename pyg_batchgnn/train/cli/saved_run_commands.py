@@ -180,7 +180,7 @@ def _of_links(
 
 
 def _shown(scores: dict[str, float] | None) -> str:
-    from pyg_batchgnn.train.config import Metric
+    from pyg_batchgnn.train.config.choices import Metric
 
     if scores is None:
         return "no labels"
@@ -241,7 +241,7 @@ def evaluate(
 
 
 def _line(split: str, found: EvaluateSummary) -> str:
-    from pyg_batchgnn.train.config import Metric
+    from pyg_batchgnn.train.config.choices import Metric
 
     scores = found.scores[split]
     if scores is None:

@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 
 from pyg_batchgnn.train.cli.options import assignments, with_table
-from pyg_batchgnn.train.config import (
+from pyg_batchgnn.train.config.table import OPTIONS
+from pyg_batchgnn.train.config.train_config import (
     DEFAULT_PRESET,
-    OPTIONS,
     PRESETS,
     TrainConfig,
     assign,

@@ -94,25 +94,9 @@ class Metric(str, Enum):
     @property
     def label(self) -> str:
         """The name for people, as in "ROC-AUC"."""
-        return _METRIC_LABELS[self]
-
-
-_METRIC_LABELS = {
-    Metric.ACCURACY: "accuracy",
-    Metric.MACRO_F1: "macro F1",
-    Metric.MICRO_F1: "micro F1",
-    Metric.ROC_AUC: "ROC-AUC",
-    Metric.AVERAGE_PRECISION: "average precision",
-    Metric.MAE: "MAE",
-    Metric.RMSE: "RMSE",
-    Metric.MRR: "MRR",
-    Metric.HITS_1: "Hits@1",
-    Metric.HITS_3: "Hits@3",
-    Metric.HITS_10: "Hits@10",
-    Metric.HITS_20: "Hits@20",
-    Metric.HITS_50: "Hits@50",
-    Metric.HITS_100: "Hits@100",
-}
+        named = {"roc_auc": "ROC-AUC", "mae": "MAE", "rmse": "RMSE", "mrr": "MRR"}
+        text = self.value.replace("hits", "Hits").replace("_", " ").replace("f1", "F1")
+        return named.get(self.value, text)
 
 
 class CacheKind(str, Enum):
