@@ -41,7 +41,7 @@ from pyg_batchgnn.train.config.choices import (
 from pyg_batchgnn.train.config.table import RanksConfig
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.network import ModelInputs
-from pyg_batchgnn.train.progress import PHASE_LABELS, DiskFigure, Phase
+from pyg_batchgnn.train.progress import DISK_FIGURES, Phase
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, replacing
 from pyg_batchgnn.train.tasks import Task
@@ -163,7 +163,7 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
         if phase is Phase.EXCHANGE and not several:
             continue
         seconds = result.phases.get(phase.value, 0.0)
-        row = [PHASE_LABELS[phase], f"{seconds:.2f} s", f"{seconds / total:.1%}" if total else ""]
+        row = [phase.label, f"{seconds:.2f} s", f"{seconds / total:.1%}" if total else ""]
         if several:
             row.append(" - ".join(f"{end:.2f}" for end in result.phase_ranges.get(phase.value, [])))
         table.add_row(*row)
@@ -183,26 +183,23 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
 
 def _add_disk(table: Table, records: Sequence[EpochRecord]) -> None:
     """Adds the rows about features and edges in files, if any: sums over ranks and epochs."""
-    figures = {figure: sum(record.disk.get(figure.value, 0.0) for record in records) for figure in DiskFigure}
-    if figures[DiskFigure.EDGE_BYTES]:
+    found = {name: sum(record.disk.get(name, 0.0) for record in records) for name in DISK_FIGURES}
+    if found["edge_bytes"]:
         table.add_section()
-        table.add_row("edges read from files", decimal(int(figures[DiskFigure.EDGE_BYTES])))
-        table.add_row("  edges that were picked", f"{figures[DiskFigure.EDGES]:,.0f}")
-        table.add_row("  operations", f"{figures[DiskFigure.EDGE_OPERATIONS]:,.0f}")
-        table.add_row("  seconds of reading", f"{figures[DiskFigure.EDGE_READING]:.2f} s")
-    if not figures[DiskFigure.BYTES]:
-        return
-    useful = figures[DiskFigure.USEFUL] / figures[DiskFigure.BYTES]
-    table.add_section()
-    table.add_row("features read from files", decimal(int(figures[DiskFigure.BYTES])))
-    table.add_row(
-        "  of which rows that were wanted", decimal(int(figures[DiskFigure.USEFUL])), f"{useful:.1%}"
-    )
-    table.add_row("  rows read", f"{figures[DiskFigure.ROWS]:,.0f}")
-    table.add_row("  rows found in memory", f"{figures[DiskFigure.NEEDED]:,.0f}")
-    table.add_row("  operations", f"{figures[DiskFigure.OPERATIONS]:,.0f}")
-    table.add_row("  seconds of reading", f"{figures[DiskFigure.READING]:.2f} s")
-    table.add_row("  seconds of looking ahead", f"{figures[DiskFigure.AHEAD]:.2f} s")
+        table.add_row("edges read from files", decimal(int(found["edge_bytes"])))
+        table.add_row("  edges that were picked", f"{found['edges']:,.0f}")
+        table.add_row("  operations", f"{found['edge_operations']:,.0f}")
+        table.add_row("  seconds of reading", f"{found['edge_reading_seconds']:.2f} s")
+    if found["bytes"]:
+        table.add_section()
+        table.add_row("features read from files", decimal(int(found["bytes"])))
+        share = f"{found['useful_bytes'] / found['bytes']:.1%}"
+        table.add_row("  of which rows that were wanted", decimal(int(found["useful_bytes"])), share)
+        table.add_row("  rows read", f"{found['rows']:,.0f}")
+        table.add_row("  rows found in memory", f"{found['needed_rows']:,.0f}")
+        table.add_row("  operations", f"{found['operations']:,.0f}")
+        table.add_row("  seconds of reading", f"{found['reading_seconds']:.2f} s")
+        table.add_row("  seconds of looking ahead", f"{found['ahead_seconds']:.2f} s")
 
 
 def _add_historical(table: Table, result: RunResult) -> None:
@@ -387,7 +384,7 @@ def plot_phases(phases: Mapping[str, float], title: str, path: Path) -> None:
     total = sum(seconds) or 1.0
     figure = _figure(8, 1.4 + 0.42 * max(3, len(shown)))
     axes = figure.subplots()
-    bars = axes.barh([PHASE_LABELS[phase] for phase in shown], seconds, color="tab:blue")
+    bars = axes.barh([phase.label for phase in shown], seconds, color="tab:blue")
     axes.bar_label(bars, [f"{value:.2f} s ({value / total:.0%})" for value in seconds], padding=4, fontsize=9)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.25 * max(seconds, default=1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -16,7 +17,6 @@ from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.data.files import sync_file, sync_folder, writing
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.progress import PhaseSpread, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
 
 
@@ -57,36 +57,16 @@ class RowFolders:
         ranks.from_first(remove)
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """A run folder, which has fixed file names."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """The configuration as JSON."""
-        return self.path / "config.json"
-
-    @property
-    def metrics(self) -> Path:
-        """The records of epochs: one JSON object per line and epoch."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def result(self) -> Path:
-        """The final figures as JSON. It exists once the run has finished."""
-        return self.path / "result.json"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The state of the run, from which it can be resumed, and the best model."""
-        return self.path / "checkpoint.safetensors"
-
-    @property
-    def rows(self) -> RowFolders:
-        """The learned rows of the checkpoint and of the best model."""
-        return RowFolders(self.path / "embeddings")
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.json"  # the configuration
+        self.metrics = path / "metrics.jsonl"  # the records of epochs: one JSON object per line and epoch
+        self.result = path / "result.json"  # the final figures; it exists once the run has finished
+        self.checkpoint = path / "checkpoint.safetensors"  # the state of the run, and the best model
+        self.rows = RowFolders(path / "embeddings")  # the learned rows of both
 
     @classmethod
     def create(cls, path: Path | None, name: str) -> RunFolder:
@@ -101,17 +81,14 @@ class RunFolder:
                 path.mkdir(parents=True, exist_ok=True)
             return cls(path)
         safe = re.sub(r"[^\w.-]+", "_", name)
-        number = 1
         with writing(Path("runs")):
             Path("runs").mkdir(exist_ok=True)
-        while True:
+        for number in itertools.count(1):
             path = Path("runs") / f"{safe}-{number}"
-            try:
+            with contextlib.suppress(FileExistsError):
                 path.mkdir()
-            except FileExistsError:
-                number += 1
-            else:
-                return cls(path)
+                break
+        return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -148,7 +125,7 @@ class RunFolder:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Gives a temporary path to write, which replaces `path` if the block ends without an error.
-    The contents are on disk before `path` is replaced. It names `path`, which is left as it was."""
+    The contents are on disk before `path` is replaced. An error leaves `path` as it was."""
     if path.exists() and not path.is_file():
         raise DatasetError(f"{path}: is no ordinary file, and stays as it is; give another path")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -189,34 +166,9 @@ class EpochRecord:
     #: for "edges" and for "seconds" of computing, the rank with most in each step over the mean of
     #: all ranks; empty with one rank
     imbalance: dict[str, float] = field(default_factory=dict)
-    #: what training read from files, by the names of `DiskFigure`, the sums over ranks; empty if
+    #: what training read from files, by the names of `DISK_FIGURES`, the sums over ranks; empty if
     #: features are in memory. Of an epoch that was resumed, what was read since then.
     disk: dict[str, float] = field(default_factory=dict)
-
-
-def epoch_record(
-    progress: RunProgress,
-    train_metric: str,
-    val: dict[str, float] | None,
-    spread: PhaseSpread,
-    disk: dict[str, float],
-) -> EpochRecord:
-    """Returns the record of the epoch that `progress` is at the end of."""
-    return EpochRecord(
-        epoch=progress.epoch + 1,
-        train={"loss": progress.mean_loss, train_metric: progress.train_score},
-        val=val,
-        seconds=progress.epoch_seconds,
-        elapsed_seconds=progress.elapsed_seconds + progress.epoch_seconds,
-        minibatches=progress.minibatches,
-        nodes=progress.nodes,
-        edges=progress.edges,
-        phases=spread.mean,
-        ranks=spread.ranks,
-        phase_ranges=spread.ranges,
-        imbalance=progress.imbalance(spread.ranks),
-        disk=disk,
-    )
 
 
 def append_record(path: Path, record: EpochRecord) -> None:

@@ -7,17 +7,14 @@ import signal
 import time
 from collections.abc import Iterator
 from enum import Enum
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NoReturn, Protocol
-
-from torch import Tensor
 
 from pyg_batchgnn.train.checkpoint import Checkpoint, TrainerState, history_figures, weights_of
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import (
-    DiskAccount,
-    LoaderClock,
+    LoaderAccount,
     Phase,
     PhaseClock,
     RunProgress,
@@ -30,7 +27,6 @@ from pyg_batchgnn.train.run_folder import (
     RunFolder,
     RunResult,
     append_record,
-    epoch_record,
     keep_epochs,
 )
 from pyg_batchgnn.train.run_log import RunLog
@@ -124,9 +120,7 @@ class RunOutcome(Enum):
     INTERRUPTED = "interrupted"
 
 
-# Stop #############################################################################################
-
-# Ctrl-C and SIGTERM as requests to stop, which all ranks notice between the same two minibatches.
+# Ctrl-C and SIGTERM are requests to stop, which all ranks notice between the same two minibatches.
 
 
 class StopRequest:
@@ -147,9 +141,7 @@ class StopRequest:
             self._previous[number] = signal.signal(number, self._on_signal)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
@@ -163,22 +155,12 @@ class AgreedStop:
     """A request to any rank, which all ranks see at the same step."""
 
     def __init__(self, request: StopRequest, ranks: Ranks) -> None:
-        self._request = request
-        self._ranks = ranks
-        self.seen = False
-
-    @property
-    def asked(self) -> bool:
-        """True if this rank was asked to stop."""
-        return bool(self._request)
-
-    def hear(self, asked: Tensor) -> None:
-        """Takes note of the requests to all ranks. ``asked``: [R], `asked` of each rank."""
-        self.seen = self.seen or bool(asked.any())
+        self.request, self._ranks = request, ranks
+        self.seen = False  # True if all ranks know of a request
 
     def __call__(self) -> bool:
         """Returns whether any rank was asked to stop; collective."""
-        self.seen = self.seen or self._ranks.any(self.asked)
+        self.seen = self.seen or self._ranks.any(bool(self.request))
         return self.seen
 
 
@@ -206,8 +188,7 @@ class Trainer:
         self._observer = observer
         self._log = log
         self._state = TrainerState()
-        self._loader_clock = LoaderClock(job.train_loader, prefetches=job.config.sampling.prefetch > 0)
-        self._disk = DiskAccount(job.train_loader)
+        self._loading = LoaderAccount(job.train_loader, prefetches=job.config.sampling.prefetch > 0)
         job.train_loader.epochs = job.config.run.epochs
         self._last_checkpoint = time.perf_counter()
         self._saved_rows = ""
@@ -258,16 +239,16 @@ class Trainer:
         if self._stop.seen:
             return None
         self._refuse_scores(f"the test of epoch {progress.best_epoch}", test)
-        spread = spread_over_ranks(clock, self._ranks)
+        phases, ranges = spread_over_ranks(clock, self._ranks)
         return RunResult(
             metric=job.task.metric.value,
             best_epoch=progress.best_epoch,
             val=progress.best,
             test=None if test is None else test.to_dict(),
             seconds=progress.elapsed_seconds,
-            phases=spread.mean,
+            phases=phases,
             ranks=self._ranks.size,
-            phase_ranges=spread.ranges,
+            phase_ranges=ranges,
             historical=history_figures(job.graph.history, self._ranks),
         )
 
@@ -302,9 +283,9 @@ class Trainer:
         self._observer.epoch_begins(progress.epoch + 1, progress.step, progress.step + left)
         if not left:
             return
-        for batch in self._loader_clock.timed(iter(job.train_loader)):
+        for batch in self._loading.timed(iter(job.train_loader)):
             figures = train_step(job, batch, self._state.clock, progress)
-            self._loader_clock.charge(self._state.clock)
+            self._loading.charge(self._state.clock)
             due = self._agree(figures)
             yield progress.mean_loss
             if due:
@@ -316,14 +297,14 @@ class Trainer:
         late = time.perf_counter() - self._last_checkpoint
         due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds
         with self._state.clock.measure(Phase.EXCHANGE):
-            table = self._ranks.table([*figures, self._stop.asked, due])
+            table = self._ranks.table([*figures, bool(self._stop.request), due])
         self._state.progress.add(table[:, :-2])
         if not math.isfinite(self._state.progress.loss):
             progress = self._state.progress
             self._diverged(
                 f"the loss is {progress.loss} at epoch {progress.epoch + 1}, minibatch {progress.step}"
             )
-        self._stop.hear(table[:, -2])
+        self._stop.seen = self._stop.seen or bool(table[:, -2].any())
         return bool(table[:, -1].any())
 
     def _refuse_weights(self) -> None:
@@ -369,12 +350,25 @@ class Trainer:
             is_best = note_validation(progress, val, task)
         if is_best:
             self._state.best = weights_of(self._job.network.model)
-        scores = None if val is None else val.to_dict()
-        spread = spread_over_ranks(self._state.clock, self._ranks)
-        disk = self._disk.since_last(self._ranks)
-        record = epoch_record(progress, task.train_metric.value, scores, spread, disk)
+        train = {"loss": progress.mean_loss, task.train_metric.value: progress.train_score}
         if self._job.schedule is not None:
-            record.train["learning_rate"] = self._job.optimiser.param_groups[0]["lr"]
+            train["learning_rate"] = self._job.optimiser.param_groups[0]["lr"]
+        phases, ranges = spread_over_ranks(self._state.clock, self._ranks)
+        record = EpochRecord(
+            epoch=progress.epoch + 1,
+            train=train,
+            val=None if val is None else val.to_dict(),
+            seconds=progress.epoch_seconds,
+            elapsed_seconds=progress.elapsed_seconds + progress.epoch_seconds,
+            minibatches=progress.minibatches,
+            nodes=progress.nodes,
+            edges=progress.edges,
+            phases=phases,
+            ranks=self._ranks.size,
+            phase_ranges=ranges,
+            imbalance=progress.imbalance(self._ranks.size),
+            disk=self._loading.read_since_last(self._ranks),
+        )
         self._job.move_rate("epoch", None if val is None else val.scores[task.metric])
         self._state.end_epoch()
         if is_best and self._job.rows is not None:
