@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,6 @@ from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import place_name, replacing
-from pyg_batchgnn.train.training_data import DatasetFingerprint
-
-# Tensor file ######################################################################################
 
 # A safetensors file of nested values: tensors are tensors, everything else is JSON in the header.
 #
@@ -200,19 +196,19 @@ class Checkpoint:
             )
         return replace(self.ranks[0], running=self.ranks[0].running[:0])
 
-    def check_dataset(self, path: Path, found: DatasetFingerprint, name: str = "") -> None:
-        """Refuses a data set other than the one that the run has trained on. Or the data are new,
-        but the model has learned rows of the nodes of the run."""
+    def check_dataset(self, path: Path, found: dict[str, int], name: str = "") -> None:
+        """Refuses a data set with another fingerprint than that of the run. ``name``: that of new
+        data which may be predicted: tables that were encoded as those of the run were."""
         trained = self.config.run.dataset
         encoders = fitted_encoders(name) if name and trained and name != trained else None
         if encoders is not None and encoders == fitted_encoders(str(trained)):
-            if self.best_rows and found.to_dict() != self.dataset:
+            if self.best_rows and found != self.dataset:
                 raise TrainError(
                     f"{path}: the model has learned rows of the nodes of {trained}, and {name} has other "
                     f"nodes; give every type features, and train anew"
                 )
             return
-        for name, value in found.to_dict().items():
+        for name, value in found.items():
             if self.dataset.get(name) != value:
                 was = self.dataset.get(name)
                 raise TrainError(f"{path}: is of another data set: its {name} is {was}, here it is {value}")
@@ -240,28 +236,6 @@ class Checkpoint:
             schedule.load_state_dict({k: v for k, v in self.schedule.items() if not isinstance(v, dict)})
 
 
-# Histories ########################################################################################
-
-
-def gather_histories(history: HistoricalCaches | None, ranks: Ranks) -> list[dict[str, Tensor]]:
-    """Returns the states of all ranks' caches on the first rank, by rank; collective."""
-    nothing: list[dict[str, Tensor]] = [{} for _ in range(ranks.size)]
-    if history is None:
-        return nothing
-    every = ranks.bytes_to_first(save(history.state_dict()))
-    return [load(data) for data in every] or nothing
-
-
-def restore_history(path: Path, history: HistoricalCaches | None, state: Mapping[str, Tensor]) -> None:
-    """Lets a rank's caches go on from the checkpoint at `path`."""
-    if history is None:
-        return
-    try:
-        history.load_state_dict(state)
-    except ValueError as error:
-        raise TrainError(f"{path}: does not fit the historical embeddings: {error}") from None
-
-
 def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str, Any] | None:
     """Returns figures of the caches since this process began; collective. None without caches."""
     if history is None:
@@ -274,9 +248,8 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
     return {
         "hit_rates": hit_rates(every),
         "edges_left_out": [
-            _share(
-                sum(one.layer(at).edges_left_out for one in every), sum(one.layer(at).edges for one in every)
-            )
+            sum(one.layer(at).edges_left_out for one in every)
+            / max(1, sum(one.layer(at).edges for one in every))
             for at in range(len(every[0].layers))
         ],
         "features_fetched": sum(one.features_fetched for one in every),
@@ -286,10 +259,6 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
         "exchange_seconds": sum(one.exchange_seconds for one in every) / len(every),
         "waited_seconds": sum(one.waited_seconds for one in every) / len(every),
     }
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
 
 
 # State ############################################################################################
@@ -314,7 +283,11 @@ class TrainerState:
         checkpoint.restore_optimiser(path, job.optimiser, job.schedule)
         job.change_rate(checkpoint.config.optimiser.learning_rate)
         job.running.restore(own.running)
-        restore_history(path, job.graph.history, own.history)
+        if job.graph.history is not None:
+            try:
+                job.graph.history.load_state_dict(own.history)
+            except ValueError as error:
+                raise TrainError(f"{path}: does not fit the historical embeddings: {error}") from None
         clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
         progress = replace(checkpoint.progress)
         return cls(progress, checkpoint.best, clock, earlier, own.loader, checkpoint.best_rows)
@@ -324,15 +297,18 @@ class TrainerState:
         """The name of the present learned rows."""
         return place_name(self.progress.epoch, self.progress.step)
 
-    def checkpoint(self, job: TrainingJob, dataset: DatasetFingerprint, ranks: Ranks) -> Checkpoint:
+    def checkpoint(self, job: TrainingJob, dataset: dict[str, int], ranks: Ranks) -> Checkpoint:
         """Returns a checkpoint of the run; collective."""
         running = job.running.table()
         mine = [job.train_loader.state_dict(), self.clock.to_dict(), self.earlier.to_dict()]
-        histories = gather_histories(job.graph.history, ranks)
+        histories: list[dict[str, Tensor]] = [{} for _ in range(ranks.size)]
+        if job.graph.history is not None:  # the first rank writes those of all
+            every = ranks.bytes_to_first(save(job.graph.history.state_dict()))
+            histories = [load(data) for data in every] or histories
         states = zip(ranks.values(mine), running, histories, strict=True)
         return Checkpoint(
             config=job.config,
-            dataset=dataset.to_dict(),
+            dataset=dataset,
             progress=replace(self.progress),
             model=_copied({**job.network.model.state_dict(), **job.running.averaged(running)}),
             best=self.best,

@@ -24,7 +24,7 @@ from pyg_batchgnn.train.config.train_config import (
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.node_tasks import task_of
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.training_data import DatasetFingerprint, TrainingData, fingerprint_dataset
+from pyg_batchgnn.train.training_data import TrainingData, fingerprint_dataset
 
 
 def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
@@ -33,11 +33,11 @@ def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
     return with_reverse_relations(dataset) if reverse_relations else dataset
 
 
-def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, DatasetFingerprint]:
+def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, dict[str, int]]:
     """Opens each rank's data set; collective. Its path may differ between ranks."""
     dataset = open_dataset(config.run.dataset, config.run.reverse_relations)
     fingerprint = fingerprint_dataset(dataset)
-    ranks.agree({f"data set, {name}": value for name, value in fingerprint.to_dict().items()})
+    ranks.agree({f"data set, {name}": value for name, value in fingerprint.items()})
     return dataset, fingerprint
 
 

@@ -323,7 +323,7 @@ def _part(dataset: Dataset, read: TrainingData, config: TrainConfig, comm: Commu
             f"{dataset.name} has {dataset.num_nodes} and {dataset.num_edges}; partition that"
         )
     made_of = read_partition_meta(Path(source).expanduser()).origin.get("fingerprint")
-    if made_of not in (None, fingerprint_dataset(dataset).to_dict()):  # None: saved by a script
+    if made_of not in (None, fingerprint_dataset(dataset)):  # None: saved by a script
         raise TrainError(
             f"{source}: is of a graph of as many nodes and edges as {dataset.name}, but with other edges, "
             f"features, labels or splits; partition {dataset.name} anew"

@@ -28,7 +28,8 @@ _SYNC_NOTHING: dict[str, Any] = {
 @dataclass
 class _Step:
     """The values that the hook of gradients reads: the weight of this rank in a step, and the step.
-    The hook must not reach the replica."""
+    The hook must not reach the replica: DistributedDataParallel holds it where Python's garbage
+    collector does not look, so neither would ever be freed."""
 
     weight: float = 0.0
     header: Header = field(default_factory=lambda: Header(MessageKind.GRADIENTS))

@@ -31,7 +31,6 @@ from pyg_batchgnn.train.run_folder import (
 )
 from pyg_batchgnn.train.run_log import RunLog
 from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
-from pyg_batchgnn.train.training_data import DatasetFingerprint
 
 # Step #############################################################################################
 
@@ -168,14 +167,15 @@ class AgreedStop:
 
 
 class Trainer:
-    """Runs a job. Every rank has a trainer; the first rank's writes metrics and checkpoints."""
+    """Runs a job. Every rank has a trainer; the first rank's writes metrics and checkpoints.
+    ``dataset``: the fingerprint of the data set."""
 
     def __init__(
         self,
         job: TrainingJob,
         ranks: Ranks,
         folder: RunFolder,
-        dataset: DatasetFingerprint,
+        dataset: dict[str, int],
         stop: StopRequest,
         observer: RunObserver,
         log: RunLog,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -216,7 +215,8 @@ def check_joined(config: TrainConfig, learned: Mapping[str, int], tables: Mappin
 def feature_table(x: Tensor, config: TrainConfig, room: int | None = None) -> Tensor:
     """Returns the features as the run's layers read them, on huge pages if in memory. A table that
     is mapped from a file is read into memory if it takes at most half of the free memory, and at
-    most ``room`` bytes. So half of the host's memory decides then, however much of it is free."""
+    most ``room`` bytes; where its type has to change, half of all memory counts, so that results do
+    not depend on what is free."""
     dtype = feature_type(x, config)
     if isinstance(x, ops.QuantizedTensor):
         return _code_table(ops.QuantizedTensor(x.codes, x.decoding, dtype), room)
@@ -286,42 +286,33 @@ _LARGE = 1 << 30
 _LARGE_CSC = 256 << 20
 
 
-@dataclass(frozen=True)
-class DatasetFingerprint:
-    """The counts of a data set, and a checksum of at most a million evenly spaced elements per
-    array, 4,096 of arrays of more than 4 GiB."""
-
-    num_nodes: int
-    num_edges: int
-    num_features: int
-    num_classes: int
-    checksum: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the JSON values by their names."""
-        return asdict(self)
-
-
-def fingerprint_dataset(dataset: Dataset) -> DatasetFingerprint:
-    """Returns the fingerprint of a data set, whatever the integer types of its arrays."""
+def fingerprint_dataset(dataset: Dataset) -> dict[str, int]:
+    """Returns the counts of a data set, and a checksum of at most a million evenly spaced elements
+    per array, 4,096 of arrays of more than 4 GiB, whatever the types of its integers."""
     checksum, columns = 0, 0
     for array in _arrays(dataset):
         checksum = zlib.crc32(_evenly_spaced(array).numpy().tobytes(), checksum)
     for nodes in dataset.node_sets:
         x = nodes.tables.get(FEATURES)
         columns += int(x.shape[1]) if x is not None and x.dim() == 2 else 0
-    classes = sum(nodes.num_classes for nodes in dataset.node_sets)
-    return DatasetFingerprint(dataset.num_nodes, dataset.num_edges, columns, classes, checksum)
+    return {
+        "num_nodes": dataset.num_nodes,
+        "num_edges": dataset.num_edges,
+        "num_features": columns,
+        "num_classes": sum(nodes.num_classes for nodes in dataset.node_sets),
+        "checksum": checksum,
+    }
 
 
 def _arrays(dataset: Dataset) -> Iterator[Tensor]:
     """Yields edges and links of every relation; features, labels and splits of every type."""
     for edges in dataset.edge_sets:
-        if edges.csc is None:
+        if (csc := edges.csc) is None:
             yield from edges.edge_index
-        else:
-            csc = edges.csc
-            yield from (_thinned(one) for one in (csc.indptr, csc.indices, csc.edge_ids) if one is not None)
+            continue
+        for one in (csc.indptr, csc.indices, csc.edge_ids):
+            if one is not None:  # of large ones few pages are read
+                yield one[:: -(-one.numel() // _FEW_SAMPLES)] if one.nbytes > _LARGE_CSC else one
     for nodes in dataset.node_sets:
         if FEATURES in nodes.tables:
             x = nodes.tables[FEATURES]
@@ -331,12 +322,6 @@ def _arrays(dataset: Dataset) -> Iterator[Tensor]:
     for edges in dataset.edge_sets:
         for _, links in sorted(edges.links.items()):
             yield from (array for _, array in sorted(links.arrays().items()))
-
-
-def _thinned(array: Tensor) -> Tensor:
-    """Returns an array or, if it is large, 4,096 elements of it, so that few pages are read."""
-    step = -(-array.numel() // _FEW_SAMPLES)
-    return array[::step] if array.nbytes > _LARGE_CSC else array
 
 
 def _evenly_spaced(array: Tensor) -> Tensor:

@@ -526,7 +526,7 @@ def partition(
                 found = partition_parts(graph, chosen, count, comm=comm, seed=seed, progress=progress)
             origin = {
                 "dataset": dataset,
-                "fingerprint": fingerprint_dataset(graph).to_dict(),
+                "fingerprint": fingerprint_dataset(graph),
                 "policy": policy,
                 "balance": balance,
                 "seed": seed,
