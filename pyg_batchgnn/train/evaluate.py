@@ -17,7 +17,7 @@ from pyg_batchgnn.store import OwnRows, SortedNodes
 from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.link_tasks import ExistingTargets, LinkTask, PredictedLinks, RankedLinks
+from pyg_batchgnn.train.link_tasks import ExistingTargets, LinkRanking, LinkTask, PredictedLinks, RankedLinks
 from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, RunGraph
@@ -216,7 +216,7 @@ def rank_links(
     network: LinkNetwork, rows: EmbeddedRows, links: RankedLinks, task: LinkTask, ranks: Ranks
 ) -> Evaluation | None:
     """Ranks links among their negatives; collective. Each rank takes an equal share of them."""
-    ranking, index = task.ranking(), links.index.to(torch.int64)
+    ranking, index = LinkRanking(task), links.index.to(torch.int64)
     scorer = PairScorer(network, rows, task.columns, ranks)
     others = links.negatives
     if not isinstance(others, Tensor):
@@ -224,12 +224,12 @@ def rank_links(
         for piece in shares(len(links), ranks, size):
             targets = torch.cat([index[1, piece, None], others.of(piece)], dim=1)
             scores = _scores(scorer, index[0, piece], targets)
-            ranking.add_with_own(scores[:, 0], scores[:, 1:])
+            ranking.add(scores[:, 0], scores[:, 1:])
         return ranking.result(ranks)
     negatives = _of_all_ranks(scorer, others.to(torch.int64))
     for piece in shares(len(links), ranks, scorer.rows_at_a_time):
         scores = _scores(scorer, index[0, piece], index[1, piece, None])
-        ranking.add_with_shared(scores[:, 0], negatives, piece.start)
+        ranking.add(scores[:, 0], negatives, piece.start)
     return ranking.result(ranks)
 
 
@@ -305,10 +305,10 @@ class MeasuredTimedLinks:
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
         """Returns loss and metrics; collective."""
-        ranking = self.task.ranking()
+        ranking = LinkRanking(self.task)
         for positions, scores in score_pairs(self.network, self.loader):
             if count := len(positions):
-                ranking.add_with_own(scores[:count], scores[count:].view(count, -1))
+                ranking.add(scores[:count], scores[count:].view(count, -1))
             if stop():
                 return None
         return ranking.result(ranks)
