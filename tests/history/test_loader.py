@@ -376,7 +376,9 @@ def test_what_is_not_possible_is_refused() -> None:
             assert wanted in found
 
 
-@pytest.mark.parametrize(("graphs", "hosts"), [*in_all((1, [0]), (5, [0, 1])), (2, [0, 1, 1])], ids=str)
+@pytest.mark.parametrize(
+    ("graphs", "hosts"), [*in_all((1, [0]), (5, [0, 1]), (2, [0, 1, 1])), (2, [0, 1])], ids=str
+)
 def test_full_caches_are_the_exact_mode(graphs: int, hosts: Sequence[int]) -> None:
     run_ranks(full_caches, len(hosts), {"graphs": graphs}, hosts=hosts)
 

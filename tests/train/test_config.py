@@ -277,10 +277,10 @@ for choice in Malloc:  # each in a process of its own
     if os.fork() == 0:
         kept = configure_malloc(choice)
         for _ in range(3):
-            torch.ones(1 << 24)
+            torch.ones(1 << 22)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         for _ in range(5):
-            torch.ones(1 << 24)
+            torch.ones(1 << 22)
         print(choice.value, kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, flush=True)
         os._exit(0)
     os.wait()
@@ -289,7 +289,7 @@ for choice in Malloc:  # each in a process of its own
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
 def test_kept_memory_takes_no_page_faults() -> None:
-    """Five tensors of 64 MiB: 16,384 pages each, or less where the system gives huge pages."""
+    """Five tensors of 16 MiB: 4,096 pages each, or less where the system gives huge pages."""
     out = run_text(_PROBE)
     seen = {choice: (kept, int(faults)) for choice, kept, faults in map(str.split, out.stdout.splitlines())}
     assert seen.keys() == {choice.value for choice in Malloc}

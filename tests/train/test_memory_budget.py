@@ -44,7 +44,7 @@ from tests.support.training_runs import SMALL, batchgnn, mistake, records, run_s
 from tests.support.typed_datasets import CASES, typed_dataset
 
 #: The features take 128,000 bytes.
-BUDGET = "60kB"
+BUDGET = "150kB"
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,8 @@ STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
 #: unequal work, caches and pushes that are under way.
 RESUMED = [
     *in_all((2, 1, ["--model", "gin", "--schedule", "balanced", "--prefetch", 1])),
-    (3, 2, ["--model", "gin", "--schedule", "local", "--partition", "contiguous", "--prefetch", 1]),
+    (2, 1, ["--model", "gin", "--schedule", "local", "--partition", "contiguous", "--prefetch", 1]),
+    *in_all((3, 2, ["--model", "gin", "--schedule", "local", "--partition", "contiguous"])),
     *in_all((4, 0, ["--model", "sage", "--schedule", "global", "--hybrid"])),
     (2, 1, ["--model", "gat", "--remote", "historical", "--push", 40, "--life-span", 3, "--delay", 2]),
     *in_all((3, 0, ["--model", "gin", "--remote", "historical", "--push", "none", "--partition", "ldg"])),
@@ -116,7 +117,7 @@ def test_global_training_equals_one_process_at_the_same_global_batch(
     options = ["--schedule", "global", "--fanout", "-1,-1", "--dropout", 0, "--test-fanout", "-1,-1"]
     options += ["--last-batch", "keep", "--set", "sampling.test_batch_size=64"]
     found = []
-    for ranks, size in ((1, 96), (3, 32)):
+    for ranks, size in ((1, 96), (3, 32) if ALL else (2, 48)):
         run = tmp_path / str(ranks)
         command = {"arguments": train(graph_folder, run, *options, "--batch-size", size)}
         (seen,) = launch(ranks, command)
@@ -138,7 +139,7 @@ def test_global_training_equals_one_process_at_the_same_global_batch(
             assert line["val"]["accuracy"] == pytest.approx(expected["val"]["accuracy"], abs=0.006)
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 3), *in_all((3, 1), (1, 4))])
+@pytest.mark.parametrize(("before", "after"), [(2, 1), *in_all((2, 3), (3, 1), (1, 4))])
 def test_another_number_of_ranks_goes_on_with_the_same_minibatches(
     graph_folder: Path, tmp_path: Path, before: int, after: int
 ) -> None:
@@ -183,11 +184,11 @@ def test_evaluation_on_any_number_of_ranks_equals_one_process(graph_folder: Path
 
 def test_who_owns_a_node_changes_no_bit_of_global_training(graph_folder: Path, tmp_path: Path) -> None:
     saved = tmp_path / "parts"
+    of_parts: list[object] = ["--partition", saved, "--feature-cache", "20kB"]
     ways: dict[str, list[object]] = {
         "random": ["--partition", "random"],
         "hybrid": ["--partition", "fennel", "--hybrid", "--prefetch", 1],
-        "files": ["--partition", saved, "--memory-budget", "60kB", "--macrobatch-size", 3, "--fetch-size", 2],
-        "cached": ["--partition", saved, "--feature-cache", "20kB"],
+        "saved": [*of_parts, "--memory-budget", "60kB", "--macrobatch-size", 3, "--fetch-size", 2],
     }
     assert batchgnn("partition", graph_folder, "--out", saved, "--parts", 2, "--policy", "ldg") == 0
     usual = ["--schedule", "global", "--epochs", 1]
@@ -284,7 +285,7 @@ def faulty(folder: Path, run: Path, name: str, ranks: int, remote: str) -> list[
     ("name", "ranks", "remote", "text"),
     [
         ("SIGKILL", 3, "exact", "no longer exists"),
-        ("SIGSTOP", 2, "exact", r"is stopped \(SIGSTOP"),
+        *in_all(("SIGSTOP", 2, "exact", r"is stopped \(SIGSTOP")),
         *in_all(("SIGKILL", 2, "historical", "no longer exists")),
     ],
 )

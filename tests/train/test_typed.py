@@ -15,6 +15,7 @@ from tests.support.bare_graphs import without_features
 from tests.support.launched_runs import RUN, assert_ended, assert_same_tensors, launch, train
 from tests.support.ranks import run_ranks
 from tests.support.tiers import ALL as ALL_TIERS
+from tests.support.tiers import all_only
 from tests.support.training_runs import batchgnn, records
 
 
@@ -118,11 +119,10 @@ NODES, LINKS = (
 )
 
 
+@all_only
 def test_a_killed_rank_is_named_and_the_run_ends_with_the_same_weights(folder: Path, tmp_path: Path) -> None:
     held = f"{folder}:hold_out=0.1,links=author__writes__paper"
-    cases: dict[str, list[Any]] = {"links": [held, *LINKS]} | (
-        {"nodes": [folder, *NODES]} if ALL_TIERS else {}
-    )
+    cases: dict[str, list[Any]] = {"nodes": [folder, *NODES], "links": [held, *LINKS]}
 
     def arguments(name: str, kind: str) -> list[str]:
         data, *options = cases[name]
