@@ -22,12 +22,13 @@ from pyg_batchgnn.train.prediction import (
     PredictionArrays,
     appearing_whole,
     check_range,
+    meta_of,
     moment_of,
     read_integers,
     refuse_existing,
 )
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.restored import RestoredLinkRun, RestoredRun, RestoreRequest, restore_run
+from pyg_batchgnn.train.restored import RestoredLinkRun, RestoreRequest, restore_run
 from pyg_batchgnn.train.run_folder import write_json
 from pyg_batchgnn.train.run_graph import EmbeddedNodes, OwnedRows, SampledRows
 from pyg_batchgnn.train.times import first_times_of
@@ -55,13 +56,6 @@ def read_sources(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor
     nodes = _some(path, read_integers(path, "integers, ids of nodes [n]", 1))
     check_range(path, nodes, links.relation[0], links.num_sources)
     return nodes
-
-
-def _check_top(top: int, links: PredictedLinks, targets: int) -> None:
-    """Raises TrainError if nodes have fewer partners than wanted. ``targets``: those there are."""
-    others = targets - (links.relation[0] == links.relation[2])
-    if not 1 <= top <= others:
-        raise TrainError(f"--top {top}: a node has {others} possible partners; give 1..{others}")
 
 
 def _some(path: Path, ids: Tensor) -> Tensor:
@@ -130,9 +124,6 @@ def find_partners(network: LinkNetwork, rows: OwnedRows, nodes: Tensor, top: int
     return found
 
 
-_FORMAT_VERSION = 1
-
-
 @dataclass(frozen=True)
 class LinkPredictRequest:
     """A request for scores of pairs, or for the best partners of nodes.
@@ -182,16 +173,19 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
     given = {"ids": str(request.ids), "top": request.top, "out": str(request.out), "at": request.at}
     ranks.agree({"command": f"predict {request.restore.run}", **given})
     ranks.from_first(lambda: refuse_existing(request.out))
-    restored = restore_run(request.restore, ranks)
+    run = restore_run(request.restore, ranks)
     with ranks.any_error():
-        run = _checked(restored, request)
+        if not isinstance(run, RestoredLinkRun):
+            raise TrainError(f"{request.restore.run}: this run predicts nodes; leave --pairs and --top out")
         with as_train_error(DatasetError):
             keys = DatasetKeys.of(run.dataset, run.config)
             at = moment_of(run, request.at, keys)
-            ids = _ids(request, run, keys)
+            read = read_pairs if request.top is None else read_sources
+            ids = read(request.ids, run.links, keys)
         targets = _existing_targets(run, at)
-        if request.top is not None:
-            _check_top(request.top, run.links, len(targets))
+        others = len(targets) - (run.links.relation[0] == run.links.relation[2])
+        if request.top is not None and not 1 <= request.top <= others:
+            raise TrainError(f"--top {request.top}: a node has {others} possible partners; give 1..{others}")
     ranks.agree({f"ids in {request.ids}": zlib.crc32(ids.numpy().tobytes())})
     with appearing_whole(request.out, ranks) as temporary:
         name = "pairs" if request.top is None else "node_ids"
@@ -206,21 +200,18 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
             if keys.folder is not None:
                 write = write_pairs if request.top is None else write_partners
                 write(temporary, keys, run.links, at)
-            write_json(temporary / "META.json", _meta(request, run, arrays, at))
+            about = {
+                "relation": list(run.links.relation),
+                "top": request.top,
+                "evaluation": (EvaluationKind.EXACT if at is None else EvaluationKind.SAMPLED).value,
+                "time": at,
+                "arrays": arrays.described(),
+            }
+            meta = meta_of(run, request.restore, run.links.dataset)
+            write_json(temporary / "META.json", {**meta, **about})
 
         ranks.from_first(finish)
     return LinkPredictSummary(len(ids), run.epoch)
-
-
-def _checked(run: RestoredRun, request: LinkPredictRequest) -> RestoredLinkRun:
-    if not isinstance(run, RestoredLinkRun):
-        raise TrainError(f"{request.restore.run}: the run predicts nodes; --pairs and --top are for links")
-    return run
-
-
-def _ids(request: LinkPredictRequest, run: RestoredLinkRun, keys: DatasetKeys) -> Tensor:
-    read = read_pairs if request.top is None else read_sources
-    return read(request.ids, run.links, keys)
 
 
 def _existing_targets(run: RestoredLinkRun, at: int | None) -> Tensor:
@@ -279,19 +270,3 @@ def _fill_at(
 def _joined(pieces: Iterable[EmbeddedNodes]) -> EmbeddedNodes:
     every = list(pieces)
     return EmbeddedNodes(torch.cat([one.node for one in every]), torch.cat([one.rows for one in every]))
-
-
-def _meta(
-    request: LinkPredictRequest, run: RestoredLinkRun, arrays: PredictionArrays, at: int | None
-) -> dict[str, object]:
-    return {
-        "format": _FORMAT_VERSION,
-        "run": str(request.restore.run.resolve()),
-        "epoch": run.epoch,
-        "dataset": {"name": run.links.dataset, **run.checkpoint.dataset},
-        "relation": list(run.links.relation),
-        "top": request.top,
-        "evaluation": (EvaluationKind.EXACT if at is None else EvaluationKind.SAMPLED).value,
-        "time": at,
-        "arrays": arrays.described(),
-    }
