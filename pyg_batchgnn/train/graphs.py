@@ -30,12 +30,19 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.sample import PygNeighborSampler
 from pyg_batchgnn.store import CscGraph, DistFeatureStore, DistGraphStore, TypedGraph, replicate_topology
-from pyg_batchgnn.train.config.choices import POLICIES, CacheKind, ModelKind, RemoteKind, ReplacementKind
+from pyg_batchgnn.train.config.choices import (
+    POLICIES,
+    CacheKind,
+    ModelKind,
+    RemoteKind,
+    ReplacementKind,
+    ScheduleKind,
+)
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.network import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_graph import EmbeddedRows, MinibatchSettings, RowsHere, RowsOverRanks, RunGraph
+from pyg_batchgnn.train.run_graph import EmbeddedRows, RowsHere, RowsOverRanks, RunGraph
 from pyg_batchgnn.train.training_data import (
     NATIVE_TYPES,
     FeatureTables,
@@ -141,12 +148,12 @@ class WholeGraph(RunGraph):
     def _data(self) -> Data | HeteroData:
         return self.data
 
-    def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
+    def _own_arguments(self, training: bool) -> dict[str, Any]:
         """Returns the sampler. It has all minibatches, with any schedule."""
         run, sampling = self.config.run, self.config.sampling
         sampler = PygNeighborSampler(
             self.topology,
-            list(settings.fanout),
+            list(sampling.fanout if training else self.config.test_fanout),
             replace=sampling.replacement is ReplacementKind.WITH,
             temporal_strategy=sampling.temporal_strategy.value,
             time_attr=sampling.time_attr,
@@ -244,26 +251,20 @@ class PartitionedGraph(RunGraph):
     def _data(self) -> tuple[DistFeatureStore, DistGraphStore]:
         return self.features, self.topology
 
-    def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
-        run, sampling = self.config.run, self.config.sampling
+    def _own_arguments(self, training: bool) -> dict[str, Any]:
+        run, sampling, ranks = self.config.run, self.config.sampling, self.config.ranks
+        # The aggregates of GCN include a node's own features, so only labels travel with them.
+        are_cached = self.is_cached(training) and self.config.model.kind is ModelKind.GCN
+        features = [FEATURES] if self.inputs.features and not are_cached else []
         return {
             "replace": sampling.replacement is ReplacementKind.WITH,
             "temporal_strategy": sampling.temporal_strategy.value,
             "seed": run.seed,
             "threads": run.threads,
-            "attributes": self._attributes(settings),
-            "feature_cache": settings.feature_cache,
-            "schedule": settings.schedule.value,
+            "attributes": features if self.inputs.link is not None else [*features, LABELS],
+            "feature_cache": ranks.feature_cache if training else None,
+            "schedule": (ranks.schedule if training else ScheduleKind.GLOBAL).value,
         }
-
-    def _node_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
-        return {"history": self.history if settings.historical else None}
-
-    def _attributes(self, settings: MinibatchSettings) -> list[str]:
-        """Returns the attributes that travel."""
-        are_features_cached = settings.cached and self.config.model.kind is ModelKind.GCN
-        features = [FEATURES] if self.inputs.features and not are_features_cached else []
-        return features if self.inputs.link is not None else [*features, LABELS]
 
 
 def check_partition(source: str) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -135,58 +134,19 @@ def _joined(x: Rows, learned: Tensor | None) -> Rows:
 # Network ##########################################################################################
 
 
-class GraphNetwork(ABC):
-    """A graph neural network and the way it is applied to a minibatch of its loader."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-
-    @abstractmethod
-    def outputs(self, batch: Any) -> ModelOutput:
-        """Runs the forward pass. Rows are of the seed nodes, or of the targets of pairs."""
-
-    @abstractmethod
-    def infer(self, nodes: OwnedNodes) -> ModelOutput:
-        """Returns the output of all own nodes, from all their neighbours; collective."""
-
-    @property
-    @abstractmethod
-    def embedded_types(self) -> list[str]:
-        """The node types that the model has embeddings of."""
-
-    @abstractmethod
-    def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
-        """Returns the embeddings, [n, columns] by type, of all nodes of some types that this rank
-        owns; collective. They are the input of the last layer."""
-
-    @abstractmethod
-    def seeds(self, batch: Any) -> Tensor:
-        """Returns [S] int64, the ids of the seed nodes, in the order of the output's rows."""
-
-    @abstractmethod
-    def sampled(self, batch: Any) -> tuple[int, int]:
-        """Returns the numbers of nodes and edges of the minibatch."""
-
-    @abstractmethod
-    def fetched(self, batch: Any, name: str) -> Tensor:
-        """Returns [S, ...], the seed nodes' rows of an attribute that came with the minibatch."""
-
-    def leave_out(self, batch: Any) -> None:  # noqa: B027
-        """Takes part in what is collective in `outputs`, for a minibatch without seed nodes."""
-
-
-class NativeNetwork(GraphNetwork):
+class NativeNetwork:
     """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout. Weights and
-    logits are float32."""
+    logits are float32. ``model``: holds parameters, buffers and the training mode."""
 
     model: NativeModel
 
-    def __init__(self, model: nn.Module, precision: Precision, node_type: str) -> None:
-        super().__init__(model)
+    def __init__(self, model: Any, precision: Precision, node_type: str) -> None:
+        self.model = model
         self.precision = precision
-        self.node_type = node_type
+        self.node_type = node_type  # of the seed nodes
 
     def outputs(self, batch: Any) -> ModelOutput:
+        """Runs the forward pass. Rows are of the seed nodes, or of the targets of pairs."""
         with self._autocast():
             return self.model.outputs(batch)
 
@@ -195,6 +155,7 @@ class NativeNetwork(GraphNetwork):
         return {self.node_type: self.outputs(batch).logits}
 
     def infer(self, nodes: OwnedNodes) -> ModelOutput:
+        """Returns the output of all own nodes, from all their neighbours; collective."""
         with self._autocast():
             return self.model.infer(nodes)
 
@@ -204,9 +165,12 @@ class NativeNetwork(GraphNetwork):
 
     @property
     def embedded_types(self) -> list[str]:
+        """The node types that the model has embeddings of."""
         return [self.node_type]
 
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        """Returns the input of the last layer, [n, columns] by type, of this rank's nodes of some
+        types; collective. A network that scores pairs gives the rows that its decoder reads."""
         return {name: self.infer(nodes).hidden for name in node_types}
 
     def _autocast(self) -> torch.autocast:
@@ -214,14 +178,20 @@ class NativeNetwork(GraphNetwork):
         return torch.autocast("cpu", torch.bfloat16, enabled=half)
 
     def seeds(self, batch: Any) -> Tensor:
+        """Returns [S] int64, the ids of the seed nodes, in the order of the output's rows."""
         nodes = batch.nodes_of(self.node_type)
         seeds: Tensor = nodes.node[: nodes.nodes_per_hop[0]]
         return seeds
 
     def sampled(self, batch: Any) -> tuple[int, int]:
+        """Returns the numbers of nodes and edges of the minibatch."""
         return batch.num_nodes, batch.num_edges
 
+    def leave_out(self, batch: Any) -> None:
+        """Takes part in what is collective in `outputs`, for a minibatch without seed nodes."""
+
     def fetched(self, batch: Any, name: str) -> Tensor:
+        """Returns [S, ...], the seed nodes' rows of an attribute that came with the minibatch."""
         rows: Tensor = batch.attributes_of(self.node_type).gather(name, len(self.seeds(batch)))
         return rows
 
@@ -304,11 +274,11 @@ class _Pairs:
         )
 
 
-class LinkNetwork(GraphNetwork):
-    """A network with a decoder of pairs behind it."""
+class LinkNetwork:
+    """A network with a decoder of pairs behind it. Its methods are those of `NativeNetwork`."""
 
     def __init__(self, encoder: NativeNetwork, decoder: PairDecoder, relation: Relation) -> None:
-        super().__init__(nn.ModuleDict({"encoder": encoder.model, "decoder": decoder}))
+        self.model = nn.ModuleDict({"encoder": encoder.model, "decoder": decoder})
         self.encoder = encoder
         self.decoder = decoder
         self.relation = relation
@@ -349,15 +319,10 @@ class LinkNetwork(GraphNetwork):
         self.encoder.leave_out(batch)
 
 
-def build_decoder(kind: Decoder, columns: int) -> PairDecoder:
-    """Returns a decoder with new weights. ``columns``: of the rows that it reads."""
-    return DotProductDecoder() if kind is Decoder.DOT else MLPDecoder(columns)
+#: A graph neural network and the way it is applied to a minibatch of its loader.
+GraphNetwork: TypeAlias = NativeNetwork | LinkNetwork
 
 
-# Files that PyG leaves ############################################################################
-
-# A guard against files that PyG leaves behind.
-#
 # For every class of convolution PyG writes a Python module to the folder of temporary files, in
 # every process, and does not remove it.
 
@@ -399,7 +364,8 @@ def build_network(
             network = TypedNetwork(TypedNet(inputs, native_model), precision, inputs.node_type, embedding)
         if inputs.link is None:
             return network
-        return LinkNetwork(network, build_decoder(config.task.decoder, columns), inputs.link)
+        decoder = DotProductDecoder() if config.task.decoder is Decoder.DOT else MLPDecoder(columns)
+        return LinkNetwork(network, decoder, inputs.link)
 
 
 def _options(model: ModelConfig) -> dict[str, Any]:
