@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +36,6 @@ from pyg_batchgnn.train.config.train_config import (
 from pyg_batchgnn.train.decisions import _common_level, choose_product, product_shapes
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
-from tests.support.programs import run_text
 from tests.support.training_runs import SMALL, batchgnn, mistake
 
 
@@ -270,17 +271,16 @@ def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: p
 
 _PROBE = """
 import os, resource, torch
-import pyg_batchgnn.train.trainer
 from pyg_batchgnn.train.config.choices import (Malloc)
 from pyg_batchgnn.train.decisions import configure_malloc
 for choice in Malloc:  # each in a process of its own
     if os.fork() == 0:
         kept = configure_malloc(choice)
         for _ in range(3):
-            torch.ones(1 << 22)
+            torch.ones(1 << 24)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         for _ in range(5):
-            torch.ones(1 << 22)
+            torch.ones(1 << 24)
         print(choice.value, kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, flush=True)
         os._exit(0)
     os.wait()
@@ -289,8 +289,11 @@ for choice in Malloc:  # each in a process of its own
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
 def test_kept_memory_takes_no_page_faults() -> None:
-    """Five tensors of 16 MiB: 4,096 pages each, or less where the system gives huge pages."""
-    out = run_text(_PROBE)
+    """Five tensors of 64 MiB: 16,384 pages each, or less where the system gives huge pages."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # forked processes have no threads
+    out = subprocess.run(
+        [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True, env=environment
+    )
     seen = {choice: (kept, int(faults)) for choice, kept, faults in map(str.split, out.stdout.splitlines())}
     assert seen.keys() == {choice.value for choice in Malloc}
     for choice, (kept, faults) in seen.items():
