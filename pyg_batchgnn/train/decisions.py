@@ -94,8 +94,7 @@ def decide_level(config: TrainConfig, ranks: Ranks) -> TrainConfig:
 
 
 def _multiplies_bfloat16(config: TrainConfig) -> bool:
-    is_native = config.run.matrix_product is MatrixProduct.NATIVE
-    return is_native and config.run.precision is Precision.BFLOAT16
+    return config.run.matrix_product is MatrixProduct.NATIVE and config.run.precision is Precision.BFLOAT16
 
 
 def _common_level(of_ranks: list[list[str]]) -> str:
@@ -131,54 +130,38 @@ def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tup
 def decide_fields(
     config: TrainConfig, dataset: Dataset, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
-    """Decides data set, threads and matrix product; collective. Returns the configuration of this
-    rank, and the result of its probe of matrix products, if there was one. The configuration alone
-    then repeats the run."""
+    """Decides data set, threads and matrix product, so that the configuration repeats the run;
+    collective. Returns that of this rank, and its probe of matrix products, if there was one.
+
+    A rank may have threads of its own only if results do not depend on them: a resumed run knows
+    the first rank's number alone."""
     own_threads = config.run.threads
-    config = config_from_dict(
-        ranks.from_first(lambda: config_to_dict(_with_defaults(config, dataset, ranks)))
-    )
+
+    def decided() -> dict[str, dict[str, object]]:
+        name = config.run.dataset or dataset.name
+        name = str(Path(name).resolve()) if Path(name).is_dir() else name
+        threads = config.run.threads or ranks.threads()
+        return config_to_dict(replace(config, run=replace(config.run, dataset=name, threads=threads)))
+
+    config = config_from_dict(ranks.from_first(decided))
     torch.set_num_threads(config.run.threads or 1)
     columns = TrainingData.of(dataset, config).inputs.first_columns(config.model.hidden)
     task = task_of(dataset, config.task, config.model.hidden)
     config, choice = choose_product(config, columns, task.columns, ranks)
-    return _with_own_threads(config, own_threads, ranks), choice
-
-
-def _with_defaults(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainConfig:
-    """Returns the configuration with the name of the data set and the number of threads."""
-    name = dataset.name if config.run.dataset is None else config.run.dataset
-    if Path(name).is_dir():
-        name = str(Path(name).resolve())
-    threads = config.run.threads or ranks.threads()
-    return replace(config, run=replace(config.run, dataset=name, threads=threads))
-
-
-def _with_own_threads(config: TrainConfig, own: int | None, ranks: Ranks) -> TrainConfig:
-    """Returns the configuration with this rank's number of threads, or the first rank's if it has
-    none."""
-    config = replace(config, run=replace(config.run, threads=own or config.run.threads))
+    config = replace(config, run=replace(config.run, threads=own_threads or config.run.threads))
     if not is_thread_independent(config):
         ranks.agree({"run.threads": config.run.threads})
     torch.set_num_threads(config.run.threads or 1)
-    return config
+    return config, choice
 
 
-# A setting of the C library's allocator: it keeps the memory that training frees.
-#
 # Each step allocates and frees the same few hundred megabytes. By default glibc returns large
 # blocks to the system at once, and every step pays for the page faults again. `mallopt` changes
 # this process alone. Training and prediction call it; importing the package does not.
 
-
-# Parameter numbers from glibc's <malloc.h>.
-_M_TRIM_THRESHOLD = -1
-_M_TOP_PAD = -2
-_M_MMAP_THRESHOLD = -3
-
-_NEVER_TRIM = -1
-_LARGEST_INT = 2**31 - 1
-_TOP_PAD_BYTES = 64 * 2**20
+#: By the parameter numbers of glibc's <malloc.h>: blocks below 2 GiB come from the heap instead of
+#: a mapping of their own, which is never trimmed and grows by 64 MiB at a time.
+_MALLOPT = {"M_MMAP_THRESHOLD": (-3, 2**31 - 1), "M_TRIM_THRESHOLD": (-1, -1), "M_TOP_PAD": (-2, 64 << 20)}
 
 
 def configure_malloc(choice: Malloc) -> bool:
@@ -189,10 +172,5 @@ def configure_malloc(choice: Malloc) -> bool:
     if mallopt is None:
         return False
     mallopt.argtypes, mallopt.restype = [ctypes.c_int, ctypes.c_int], ctypes.c_int
-    settings = (
-        (_M_MMAP_THRESHOLD, _LARGEST_INT),
-        (_M_TRIM_THRESHOLD, _NEVER_TRIM),
-        (_M_TOP_PAD, _TOP_PAD_BYTES),
-    )
-    accepted = [mallopt(parameter, value) == 1 for parameter, value in settings]
+    accepted = [mallopt(parameter, value) == 1 for parameter, value in _MALLOPT.values()]
     return all(accepted)

@@ -78,27 +78,21 @@ def _node_type(dataset: Dataset, wanted: str | None) -> str:
 Wanted: TypeAlias = Literal["balanced"] | tuple[float, ...] | None
 
 
-def class_weights(wanted: Wanted, labels: Tensor, classes: int) -> Tensor | None:
-    """Returns [C] float32, the weight of each class in the loss, or None if all weigh the same.
-    Balanced weights are n / (C * the number of nodes of the class), as scikit-learn's are."""
-    if wanted != "balanced":
-        return _given(wanted, classes, "classes")
-    counts = torch.bincount(labels.flatten().long().clamp(min=0), minlength=classes)
-    return (len(labels) / (classes * counts.clamp(min=1).double())).float()
+def class_weights(wanted: Wanted, labels: Tensor, columns: int, what: str) -> Tensor | None:
+    """Returns [C] float32, the weights of classes, or of the positive nodes of labels; None if all
+    weigh the same. ``labels``: those of the training nodes, [n] or [n, C].
 
-
-def label_weights(wanted: Wanted, labels: Tensor, columns: int) -> Tensor | None:
-    """Returns [C] float32, the weight of positive nodes of each label, or None if they weigh as
-    much as negative ones. ``labels``: [n, C] labels of the training nodes."""
-    if wanted != "balanced":
-        return _given(wanted, columns, "labels")
-    positive = (labels.reshape(len(labels), columns) > 0).sum(dim=0)
-    return ((len(labels) - positive).clamp(min=1).double() / positive.clamp(min=1)).float()
-
-
-def _given(wanted: tuple[float, ...] | None, columns: int, what: str) -> Tensor | None:
+    Balanced weights are as scikit-learn's: n / (C * the number of nodes of the class). Of labels
+    they are the number of negative nodes over that of positive ones.
+    """
     if wanted is None:
         return None
+    if wanted == "balanced" and what == "classes":
+        counts = torch.bincount(labels.flatten().long().clamp(min=0), minlength=columns)
+        return (len(labels) / (columns * counts.clamp(min=1).double())).float()
+    if wanted == "balanced":
+        positive = (labels.reshape(len(labels), columns) > 0).sum(dim=0)
+        return ((len(labels) - positive).clamp(min=1).double() / positive.clamp(min=1)).float()
     if len(wanted) != columns:
         raise TrainError(
             f"task.class_weights has {len(wanted)} numbers, but there are {columns} {what}; "
@@ -214,6 +208,8 @@ class _ClassTally(Tally):
 
 # Label task #######################################################################################
 
+#: The metrics that rank the nodes of one label.
+_RANKED = {Metric.ROC_AUC: roc_auc, Metric.AVERAGE_PRECISION: average_precision}
 #: The elements of one label's scores that are exchanged between ranks at a time.
 _ELEMENTS = 1 << 24
 
@@ -280,19 +276,17 @@ class _LabelTally(Tally):
         counts = ranks.table(_counts(outputs, targets).flatten().tolist()).sum(dim=0).view(3, -1)
         total = int(ranks.table([len(outputs)]).sum())
         band = max(1, _ELEMENTS // max(1, total))
-        areas, precisions = [], []
-        for some_outputs, some_targets in zip(outputs.split(band, 1), targets.split(band, 1), strict=True):
-            scores, positive = _of_all_ranks(some_outputs, ranks), _of_all_ranks(some_targets, ranks)
-            for score, hit in zip(scores.unbind(1), positive.unbind(1), strict=True):
-                areas.append(roc_auc(score, hit))
-                precisions.append(average_precision(score, hit))
-        found = {
-            Metric.ROC_AUC: _mean(areas),
-            Metric.AVERAGE_PRECISION: _mean(precisions),
-            Metric.MICRO_F1: float(f1_score(*counts.sum(dim=1))),
-            Metric.MACRO_F1: float(f1_score(*counts).mean()),
-        }
-        return {metric: score for metric, score in found.items() if score is not None}
+        ranked: dict[Metric, list[float]] = {}  # of the labels for which a metric is defined
+        for pair in zip(outputs.split(band, 1), targets.split(band, 1), strict=True):
+            if not ranks.is_alone:
+                pair = tuple(ranks.training.all_gather(rows.contiguous()).rows for rows in pair)
+            for score, hit in zip(*(rows.unbind(1) for rows in pair), strict=True):
+                for metric, measure in _RANKED.items():
+                    if (value := measure(score, hit)) is not None:
+                        ranked.setdefault(metric, []).append(value)
+        means = {metric: sum(values) / len(values) for metric, values in ranked.items()}
+        micro, macro = f1_score(*counts.sum(dim=1)), f1_score(*counts).mean()
+        return {**means, Metric.MICRO_F1: float(micro), Metric.MACRO_F1: float(macro)}
 
 
 def _counts(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -300,17 +294,6 @@ def _counts(outputs: Tensor, targets: Tensor) -> Tensor:
     were predicted to and do not, and that have it and were not predicted to."""
     found = outputs > 0
     return torch.stack([(found & targets).sum(0), (found & ~targets).sum(0), (~found & targets).sum(0)])
-
-
-def _of_all_ranks(rows: Tensor, ranks: Ranks) -> Tensor:
-    """Returns the rows of all ranks; collective."""
-    return rows if ranks.is_alone else ranks.training.all_gather(rows.contiguous()).rows
-
-
-def _mean(values: list[float | None]) -> float | None:
-    """Returns the mean over labels for which the metric is defined; None if there is none."""
-    defined = [value for value in values if value is not None]
-    return sum(defined) / len(defined) if defined else None
 
 
 # Value task #######################################################################################
@@ -411,7 +394,7 @@ def _class_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTas
     if narrow_class_numbers(nodes.tables) is None:
         raise _unfit(nodes, y, "classes are integers [N]")
     metric = _metric(config, ClassTask.metrics, Metric.ACCURACY, "classes")
-    weights = class_weights(config.class_weights, y[nodes.split("train")], nodes.num_classes)
+    weights = class_weights(config.class_weights, y[nodes.split("train")], nodes.num_classes, "classes")
     return ClassTask(nodes.num_classes, metric, weights)
 
 
@@ -421,7 +404,7 @@ def _label_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTas
     check_binary(nodes, y)
     metric = _metric(config, LabelTask.metrics, Metric.ROC_AUC, "labels")
     labels = y.shape[1] if y.dim() == 2 else 1
-    weights = label_weights(config.class_weights, y[nodes.split("train")], labels)
+    weights = class_weights(config.class_weights, y[nodes.split("train")], labels, "labels")
     return LabelTask(labels, metric, weights)
 
 
