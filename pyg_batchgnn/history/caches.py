@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind, Received
+from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind
 from pyg_batchgnn.history.embedding_cache import EmbeddingCache, FoundRows
 from pyg_batchgnn.history.halo import Halo, HaloFeatures
 from pyg_batchgnn.store import DistGraphStore
@@ -258,7 +258,7 @@ class HistoricalCaches:
         pushes, number = [], 0
         while f"push {number} step" in state:
             messages = [state[f"push {number} rank {rank}"] for rank in range(self._comm.size)]
-            pushes.append(UnderWay.arrived(int(state[f"push {number} step"]), messages))
+            pushes.append(_arrived(int(state[f"push {number} step"]), messages))
             number += 1
         self._queue.restore(pushes)
 
@@ -354,10 +354,6 @@ class UnderWay:
     step: int  # the number of the step
     wait: Callable[[], list[Tensor]]  # waits for the rows and returns the bytes of each rank
 
-    @classmethod
-    def arrived(cls, step: int, messages: list[Tensor]) -> UnderWay:
-        return cls(step, lambda: messages)
-
 
 class PushQueue:
     """The pushes of the latest steps, in the order of steps."""
@@ -371,51 +367,43 @@ class PushQueue:
         messages = [encode(layers) for layers in rows]
         items = [sum(one.node.numel() for one in layers) for layers in rows]
         handle = self._comm.start_exchange(messages, None, header, items=items)
-        self._queue.append(UnderWay(step, lambda: _split(handle.wait())))
+        nothing = torch.empty(0, dtype=torch.uint8)
+        wait = lambda: [one if one.numel() else nothing for one in handle.wait().split()]  # noqa: E731
+        self._queue.append(UnderWay(step, wait))
 
     def sent_until(self, step: int) -> list[list[PushedRows]]:
         """Waits for what was pushed up to a step. Returns it by push and layer, and forgets it."""
         found = []
         while self._queue and self._queue[0].step <= step:
-            found.extend(self._decoded(self._queue.popleft()))
+            for rank, message in enumerate(self._queue.popleft().wait()):
+                try:
+                    found.append(decode(message))
+                except (ValueError, RuntimeError, IndexError) as error:
+                    fact = f"rank {rank} pushed rows that cannot be read: {error}"
+                    text = f"{fact}; every rank must have the same release"
+                    raise self._comm.fail(CommError(text, [rank])) from error
         return found
-
-    def _decoded(self, push: UnderWay) -> list[list[PushedRows]]:
-        layers = []
-        for rank, message in enumerate(push.wait()):
-            try:
-                layers.append(decode(message))
-            except ValueError as error:
-                text = f"rank {rank} pushed rows that cannot be read: {error}; every rank must have the same"
-                raise self._comm.fail(CommError(f"{text} release", [rank])) from error
-        return layers
 
     def arrived(self) -> list[UnderWay]:
         """Waits for all that is under way. Returns it and keeps it."""
-        self._queue = deque(UnderWay.arrived(push.step, push.wait()) for push in self._queue)
+        self.restore([_arrived(push.step, push.wait()) for push in self._queue])
         return list(self._queue)
 
     def restore(self, pushes: list[UnderWay]) -> None:
         self._queue = deque(pushes)
 
 
-def _split(received: Received) -> list[Tensor]:
-    return [message if message.numel() else torch.empty(0, dtype=torch.uint8) for message in received.split()]
+def _arrived(step: int, messages: list[Tensor]) -> UnderWay:
+    return UnderWay(step, lambda: messages)
 
 
-# Messages #########################################################################################
-
-# The message in which a rank pushes rows to a peer.
-#
-# A message is a list of bytes. It begins with numbers of 64 bits: the number of layers, and for
-# each layer the number of rows, their columns and the code of their type. The original ids of all
-# layers follow, then the rows of each layer, filled up to a multiple of eight bytes. A message
-# without rows is empty.
-
+# The message in which a rank pushes rows to a peer is a list of bytes. It begins with numbers of 64
+# bits: the number of layers, and for each layer the number of rows, their columns and the code of
+# their type. The original ids of all layers follow, then the rows of each layer, filled up to a
+# multiple of eight bytes. A message without rows is empty.
 
 _TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _WORD = 8
-_PER_LAYER = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -444,35 +432,21 @@ def encode(layers: Sequence[PushedRows]) -> Tensor:
 
 
 def decode(message: Tensor) -> list[PushedRows]:
-    """Returns the rows of each layer, as views of the message.
-
-    Args:
-        message: [bytes] uint8, at an address that is a multiple of eight.
-
-    Raises:
-        ValueError: the bytes are no message.
-    """
+    """Returns the rows of each layer, as views of a message [bytes] uint8 at an address that is a
+    multiple of eight. Raises `ValueError` if its length is not that of its rows."""
     if not message.numel():
         return []
-    if message.numel() < _WORD:
-        raise ValueError(f"{message.numel()} bytes are no message")
     layers = int(message[:_WORD].view(torch.int64))
-    head = _WORD * (1 + _PER_LAYER * layers)
-    if layers < 1 or head > message.numel():
-        raise ValueError(f"{message.numel()} bytes cannot hold rows of {layers} layers")
-    shapes = message[_WORD:head].view(torch.int64).view(layers, _PER_LAYER).tolist()
-    sizes = [_WORD * count for count, _, _ in shapes]
-    for count, columns, code in shapes:
-        if count < 0 or columns < 0 or not 0 <= code < len(_TYPES):
-            raise ValueError(f"{count} rows of {columns} columns of type {code} cannot be")
-        sizes.append(-(-count * columns * _TYPES[code].itemsize // _WORD) * _WORD)
+    head = _WORD * (1 + 3 * layers)
+    shapes = message[_WORD:head].view(torch.int64).view(layers, 3).tolist()
+    bytes_of_rows = [count * columns * _TYPES[code].itemsize for count, columns, code in shapes]
+    sizes = [_WORD * count for count, _, _ in shapes] + [-(-size // _WORD) * _WORD for size in bytes_of_rows]
     if head + sum(sizes) != message.numel():
         raise ValueError(f"{head + sum(sizes)} bytes are promised, {message.numel()} came")
     pieces = message[head:].split(sizes)
     return [
-        PushedRows(
-            node.view(torch.int64),
-            rows[: count * columns * _TYPES[code].itemsize].view(_TYPES[code]).view(count, columns),
+        PushedRows(node.view(torch.int64), rows[:size].view(_TYPES[code]).view(count, columns))
+        for node, rows, size, (count, columns, code) in zip(
+            pieces[:layers], pieces[layers:], bytes_of_rows, shapes, strict=True
         )
-        for node, rows, (count, columns, code) in zip(pieces[:layers], pieces[layers:], shapes, strict=True)
     ]
