@@ -219,16 +219,15 @@ def _means(
         sums += [sum(sum(of.nodes_per_hop[:k]) for of in one.nodes) for k in (hops + 1, hops)] + [edges]
         asked += _asked(one, hops, away)
     number = max(len(sampled), 1)
-    nodes_, expanded, edges_ = (sums / number).tolist()
+    found, expanded, links = (sums / number).tolist()
     distinct = [growth_of(one.numpy(), number, float(one.numel())) for one in times]
     others = [
         growth_of(one[far].numpy(), number, float(int(far.sum())))
         for one, far in zip(times, remote, strict=True)
     ]
-    by_hop = (tuple(row) for row in (asked / number).tolist())
-    return MinibatchMeans(
-        nodes_, edges_, *by_hop, expanded, Overlaps(tuple(distinct)), Overlaps(tuple(others))
-    )
+    rows, sections, answered = (tuple(row) for row in (asked / number).tolist())
+    overlaps = Overlaps(tuple(distinct)), Overlaps(tuple(others))
+    return MinibatchMeans(found, links, rows, sections, answered, expanded, *overlaps)
 
 
 def _asked(one: SampledMinibatch, hops: int, away: Sequence[Tensor]) -> Numbers:

@@ -278,9 +278,10 @@ class _LabelTally(Tally):
         band = max(1, _ELEMENTS // max(1, total))
         ranked: dict[Metric, list[float]] = {}  # of the labels for which a metric is defined
         for pair in zip(outputs.split(band, 1), targets.split(band, 1), strict=True):
-            if not ranks.is_alone:
-                pair = tuple(ranks.training.all_gather(rows.contiguous()).rows for rows in pair)
-            for score, hit in zip(*(rows.unbind(1) for rows in pair), strict=True):
+            every = (
+                pair if ranks.is_alone else [ranks.training.all_gather(one.contiguous()).rows for one in pair]
+            )
+            for score, hit in zip(*(rows.unbind(1) for rows in every), strict=True):
                 for metric, measure in _RANKED.items():
                     if (value := measure(score, hit)) is not None:
                         ranked.setdefault(metric, []).append(value)

@@ -45,7 +45,7 @@ class PhaseClock:
     def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
         self._seconds = dict.fromkeys(Phase, 0.0)
         for name, value in (seconds or {}).items():
-            self._seconds[Phase(name)] = float(value)
+            self._seconds[Phase[name.upper()]] = float(value)
 
     @contextmanager
     def measure(self, phase: Phase) -> Iterator[None]:

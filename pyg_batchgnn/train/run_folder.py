@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import re
@@ -83,12 +82,15 @@ class RunFolder:
         safe = re.sub(r"[^\w.-]+", "_", name)
         with writing(Path("runs")):
             Path("runs").mkdir(exist_ok=True)
-        for number in itertools.count(1):
-            path = Path("runs") / f"{safe}-{number}"
-            with contextlib.suppress(FileExistsError):
-                path.mkdir()
-                break
-        return cls(path)
+        number = 1
+        while True:
+            folder = cls(Path("runs") / f"{safe}-{number}")
+            try:
+                folder.path.mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                return folder
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:

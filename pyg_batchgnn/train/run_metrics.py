@@ -102,7 +102,9 @@ def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
             "fanout": None if run.is_exact else list(run.config.test_fanout),
             unit: summary.sizes,
             "scores": {  # JSON has neither NaN nor infinity
-                split: scores and {name: one if math.isfinite(one) else None for name, one in scores.items()}
+                split: None
+                if scores is None
+                else {name: one if math.isfinite(one) else None for name, one in scores.items()}
                 for split, scores in summary.scores.items()
             },
         }
