@@ -45,10 +45,10 @@ from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, RowsHere, RowsOverRanks, RunGraph
 from pyg_batchgnn.train.training_data import (
     NATIVE_TYPES,
-    FeatureTables,
     TrainingData,
     check_joined,
     check_learned_fit,
+    feature_tables,
     feature_type,
     fingerprint_dataset,
 )
@@ -110,11 +110,11 @@ class WholeGraph(RunGraph):
         """Takes what training needs of a data set: edges, features and labels."""
         read = TrainingData.of(dataset, config)
         check_learned_fit(dataset, config, read.learned, ranks=1)
-        found = FeatureTables.of(read.features, config)
-        check_joined(config, read.learned, found.tables)
+        tables, held = feature_tables(read.features, config)
+        check_joined(config, read.learned, tables)
         topology = _topology(dataset, config.sampling.memory_budget)
-        data = _data(dataset, found.tables)
-        cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config), found.held)
+        data = _data(dataset, tables)
+        cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config), held)
         embedding = Embedding(data, read.learned, seed=config.run.seed) if read.learned else None
         return cls(
             config=config,
@@ -126,7 +126,7 @@ class WholeGraph(RunGraph):
             topology=topology,
             label=read.labels.get(read.inputs.node_type),
             times=read.times,
-            held=found.held,
+            held=held,
         )
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
@@ -218,7 +218,8 @@ class PartitionedGraph(RunGraph):
         cache, more = aggregation_cache(config, (features, topology), exists)
         history = None
         if config.ranks.remote is RemoteKind.HISTORICAL:
-            history = HistoricalCaches(topology, ranks.another("pushes"), _history_settings(config))
+            sizes = config.ranks.cache_lines, config.ranks.life_span, config.ranks.push, config.ranks.delay
+            history = HistoricalCaches(topology, ranks.another("pushes"), HistoricalSettings(*sizes))
         embedding = None
         if read.learned:
             comm = ranks.another("embeddings")
@@ -267,6 +268,13 @@ class PartitionedGraph(RunGraph):
         }
 
 
+def graph_of(dataset: Dataset, config: TrainConfig, ranks: Ranks) -> RunGraph:
+    """Returns the graph of a run, whole in one process; collective."""
+    if ranks.is_alone:
+        return WholeGraph.of(dataset, config)
+    return PartitionedGraph.of(dataset, config, ranks)
+
+
 def check_partition(source: str) -> None:
     """Raises `TrainError` unless a text names a policy or the folder of a saved partition."""
     if source not in POLICIES and not is_partition(source):
@@ -274,11 +282,6 @@ def check_partition(source: str) -> None:
             f"ranks.partition is {source!r}, which is no folder of a saved partition and none of the "
             f"policies {', '.join(POLICIES)}"
         )
-
-
-def _history_settings(config: TrainConfig) -> HistoricalSettings:
-    ranks = config.ranks
-    return HistoricalSettings(ranks.cache_lines, ranks.life_span, ranks.push, ranks.delay)
 
 
 def _held(features: DistFeatureStore) -> int:

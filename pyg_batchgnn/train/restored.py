@@ -14,7 +14,7 @@ from pyg_batchgnn.train.config.table import RanksConfig
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.decisions import apply_product, configure_malloc, open_on_all_ranks
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graphs import PartitionedGraph, WholeGraph
+from pyg_batchgnn.train.graphs import graph_of
 from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
 from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, build_network
 from pyg_batchgnn.train.node_tasks import PredictedNodes, task_of
@@ -148,8 +148,7 @@ def restore_run(
     with ranks.one_error():
         checkpoint.check_dataset(path, fingerprint, request.dataset or "")
         task = task_of(dataset, config.task, config.model.hidden)
-    graph: RunGraph
-    graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)
+    graph = graph_of(dataset, config, ranks)
     network = build_network(config, graph.inputs, task.columns, graph.embedding)
     with ranks.one_error():
         checkpoint.restore_model(path, network.model, checkpoint.best)

@@ -84,16 +84,18 @@ class TrainingData:
 
 def _check_features(dataset: Dataset, nodes: NodeSet) -> None:
     x = nodes.tables.get(FEATURES)
-    if x is not None and (not x.is_floating_point() or x.dim() != 2):
-        found = f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}"
+    if x is None:
+        return
+    name = f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)}"
+    if not x.is_floating_point() or x.dim() != 2:
         raise TrainError(
-            f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)} are {found}, but models "
-            "need floating-point numbers [N, F]; convert 'x' to float32"
+            f"{name} are {str(x.dtype).removeprefix('torch.')} {list(x.shape)}, but models need "
+            f"floating-point numbers [N, F]; convert 'x' to float32"
         )
-    if x is not None and not x.shape[1]:
+    if not x.shape[1]:
         raise TrainError(
-            f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)} are {list(x.shape)}, with "
-            "no column that a model could read; leave 'x' out, then nodes have learned rows"
+            f"{name} are {list(x.shape)}, with no column that a model could read; leave 'x' out, then nodes "
+            f"have learned rows"
         )
 
 
@@ -158,22 +160,15 @@ _CHUNK = 1 << 16
 NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureTables:
-    """The features as a run's layers read them."""
-
-    tables: dict[str, Tensor]  # [N_t, F_t] by node type
-    held: int  # the bytes that were read from files into memory
-
-    @classmethod
-    def of(cls, features: Mapping[str, Tensor], config: TrainConfig) -> FeatureTables:
-        """Reads the features of files into memory where they fit; see `feature_table`."""
-        budget, tables, held = config.sampling.memory_budget, dict[str, Tensor](), 0
-        for name, x in features.items():
-            tables[name] = feature_table(x, config, None if budget is None else budget // 2 - held)
-            if tables[name] is not x and is_mapped(x):
-                held += tables[name].nbytes
-        return cls(tables, held)
+def feature_tables(features: Mapping[str, Tensor], config: TrainConfig) -> tuple[dict[str, Tensor], int]:
+    """Returns the features as a run's layers read them, [N_t, F_t] by node type, and the bytes that
+    were read from files into memory. With a memory budget they take at most half of it."""
+    budget, tables, held = config.sampling.memory_budget, dict[str, Tensor](), 0
+    for name, x in features.items():
+        tables[name] = feature_table(x, config, None if budget is None else budget // 2 - held)
+        if tables[name] is not x and is_mapped(x):
+            held += tables[name].nbytes
+    return tables, held
 
 
 #: Numbers that an optimizer keeps for each learned number.

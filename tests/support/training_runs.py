@@ -24,7 +24,7 @@ from pyg_batchgnn.train.ranks import Ranks
 from tests.support.programs import quick_programs
 
 PROJECT = Path(__file__).resolve().parents[2]
-SMALL = ["--num-layers", "2", "--fanout", "4,3", "--hidden", "16", "--threads", "1"]
+SMALL = ["--num-layers", "2", "--fanout", "4,3", "--test-fanout", "5,5", "--hidden", "16", "--threads", "1"]
 SMALL += ["--set", "run.malloc=default"]
 
 

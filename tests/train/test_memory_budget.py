@@ -36,7 +36,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import WholeGraph
 from pyg_batchgnn.train.progress import DISK_FIGURES
 from pyg_batchgnn.train.trainer import train_step
-from pyg_batchgnn.train.training_data import FeatureTables, fingerprint_dataset
+from pyg_batchgnn.train.training_data import feature_tables, fingerprint_dataset
 from tests.data.test_edges import by_destination
 from tests.support.tiers import all_only, in_all
 from tests.support.tiny_datasets import changed, equal, tiny_dataset
@@ -133,19 +133,19 @@ def test_links(ask: str, graph_folder: Path, tmp_path: Path, files: list[str]) -
         assert path.read_bytes() == (tmp_path / "files" / path.name).read_bytes(), path.name
 
 
-def tables(data: Dataset, budget: str | None) -> FeatureTables:
+def tables(data: Dataset, budget: str | None) -> tuple[dict[str, torch.Tensor], int]:
     found = {one.name: one.tables["x"] for one in data.node_sets}
-    return FeatureTables.of(found, assign(TrainConfig(), [f"sampling.memory_budget={budget}"]))
+    return feature_tables(found, assign(TrainConfig(), [f"sampling.memory_budget={budget}"]))
 
 
 def test_features_that_fit_half_of_the_budget_are_held(graph_folder: Path) -> None:
     data = load_dataset(graph_folder)
     assert is_mapped(data.nodes.tables["x"])
-    small = tables(data, "255000")
-    assert small.held == 0 and small.tables["node"] is data.nodes.tables["x"]
-    large = tables(data, "256000")
-    assert large.held == 128_000 and not is_mapped(large.tables["node"])
-    assert tables(data, "none").held == 128_000
+    small, held = tables(data, "255000")
+    assert held == 0 and small["node"] is data.nodes.tables["x"]
+    large, held = tables(data, "256000")
+    assert held == 128_000 and not is_mapped(large["node"])
+    assert tables(data, "none")[1] == 128_000
 
 
 def test_the_budget_of_the_loader_is_what_features_leave(graph_folder: Path) -> None:
@@ -160,7 +160,7 @@ def test_the_budget_of_the_loader_is_what_features_leave(graph_folder: Path) -> 
 def test_float64_that_stays_on_disk_is_refused(small_graph: Dataset, tmp_path: Path) -> None:
     wide = changed(small_graph, {"nodes/x": small_graph.nodes.tables["x"].double()})
     data = load_dataset(write_folder(wide, tmp_path / "wide"))
-    assert tables(data, "1000000").tables["node"].dtype is torch.float32
+    assert tables(data, "1000000")[0]["node"].dtype is torch.float32
     with pytest.raises(TrainError, match="the features are float64 and stay on disk"):
         tables(data, "100000")
 
