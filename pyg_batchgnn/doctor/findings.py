@@ -67,8 +67,6 @@ def broken(name: str, seen: str, remedy: str = "", needed: bool = False) -> Find
     return Finding(name, FindingState.BROKEN, seen, remedy, needed)
 
 
-# One of two ranks #################################################################################
-
 _SECONDS = 0.4  # about the length of each measurement
 _RANK_LIMIT = timedelta(seconds=20)
 
@@ -102,8 +100,6 @@ def _seconds(words: int) -> float:
     dist.broadcast(first, 0)
     return repeat(max(5, min(1000, int(_SECONDS / float(first)))))
 
-
-# Backends #########################################################################################
 
 BACKENDS = ("gloo", "ccl", "mpi")
 #: Seconds that both processes may take, including the import of torch.
@@ -191,8 +187,6 @@ def _end(process: subprocess.Popen[str]) -> str:
         raise RuntimeError(last[0])
     return out
 
-
-# Machine ##########################################################################################
 
 #: The instruction sets that kernels or torch's products use, the oldest first.
 _SETS = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16", "amx_bf16")
@@ -312,8 +306,6 @@ def _size(count: int) -> str:
     return f"{count / 2**30:.1f} GiB"
 
 
-# Packages #########################################################################################
-
 #: Seconds that importing a package may take, in a process of its own.
 _IMPORT_SECONDS = 60.0
 
@@ -428,9 +420,6 @@ def _import_error(module: str) -> str:
     return said[-1] if ran.returncode > 0 and said else f"the process ended with {ran.returncode}"
 
 
-# GPUs #############################################################################################
-
-
 def check_gpus() -> list[Finding]:
     """Checks what a loader's ``device`` needs: CUDA, Triton and pages that may be locked."""
     return [_cuda(), _triton(torch.cuda.is_available()), locked_memory(*getrlimit(RLIMIT_MEMLOCK))]
@@ -470,8 +459,6 @@ def locked_memory(soft: int, hard: int) -> Finding:
     )
     return works("locked memory", seen, remedy)
 
-
-# The table ########################################################################################
 
 _COLOURS = {FindingState.WORKS: "green", FindingState.ABSENT: "yellow", FindingState.BROKEN: "bold red"}
 

@@ -29,8 +29,6 @@ from pyg_batchgnn.sample import SampledMinibatch
 from pyg_batchgnn.store import DistFeatureStore, internal_ids
 from pyg_batchgnn.types import FEATURES, Schema
 
-# Embedding ########################################################################################
-
 #: Batches that are read without an update before those that nobody uses any more are dropped.
 _READ_LIMIT = 64
 
@@ -174,8 +172,6 @@ class Embedding:
         )
         return f"{type(self).__name__}({sizes}; {self.comm!r})"
 
-    # Macrobatches #################################################################################
-
     def plan(
         self,
         minibatches: Sequence[Sequence[Tensor]],
@@ -202,8 +198,6 @@ class Embedding:
         """Notes that another batch, made of the first one, has its step."""
         if other is not batch and batch in self._steps:
             self._steps[other] = self._steps[batch]
-
-    # Steps ########################################################################################
 
     def __call__(self, batch: Any) -> dict[str, Tensor]:
         """Returns the rows of a batch's nodes by node type, [N_t, F_t] each. Collective, one round.
@@ -275,8 +269,6 @@ class Embedding:
         if taken:
             self.steps += 1
             self._order.update(taken, self._last, weight, rule.at(self.steps))
-
-    # Rows by id, in files, as features ###########################################################
 
     def rows(self, node: Tensor, node_type: str | None = None) -> Tensor:
         """Returns the rows of nodes by original id, for evaluation and predictions. Collective.
@@ -419,9 +411,6 @@ def _columns_by_type(columns: int | Mapping[str, int], schema: Schema) -> dict[i
     return dict(sorted((schema.type_number(name), count) for name, count in columns.items()))
 
 
-# Optimizer ########################################################################################
-
-
 class EmbeddingOptimizer:
     """Updates the rows that were read, by the gradients of all ranks.
 
@@ -470,9 +459,6 @@ class EmbeddingOptimizer:
         self.embedding.update(self.rule, weight)
 
 
-# Batches ##########################################################################################
-
-
 def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
     """Returns the node ids of a batch as it holds them, [N_t] int64 by number of the type."""
     if isinstance(batch, SampledMinibatch):
@@ -487,9 +473,6 @@ def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
             f"batch must be one that a loader of this package handed out, got {type(batch).__name__} without "
             "n_id"
         ) from None
-
-
-# Features #########################################################################################
 
 
 def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:

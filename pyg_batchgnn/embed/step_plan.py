@@ -88,8 +88,6 @@ class StepPlanner:
         stops = torch.tensor([book.nodes_of(part, node_type).stop for part in range(book.parts)])
         return _Asked(unique, place, torch.searchsorted(unique, stops).tolist())
 
-    # The exchange of ids ##########################################################################
-
     def _exchange(
         self, asked: Sequence[Sequence[_Asked]], header: Header, comm: Communicator | None
     ) -> list[list[list[Tensor]]]:
@@ -124,8 +122,6 @@ class StepPlanner:
             return [torch.empty(0, dtype=torch.int64)] * lists
         counts = message[:lists].tolist()
         return [rows.to(torch.int64) for rows in message[lists:].split(counts)]
-
-    # The plan of one table ########################################################################
 
     def _table(self, node_type: int, asked: _Asked, served: Sequence[Tensor]) -> TableExchange:
         rank, own = self._owners.rank, asked.of(self._owners.rank)

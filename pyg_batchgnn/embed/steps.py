@@ -25,9 +25,6 @@ from pyg_batchgnn.embed.step_plan import StepExchange, TableExchange
 from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.ops import RowChanges, RowGradients, RowStep
 
-# Steps ############################################################################################
-
-
 T = TypeVar("T")
 
 
@@ -159,8 +156,6 @@ class StepOrder:
 
         return self._comm.start_job(job)
 
-
-# Messages #########################################################################################
 
 # The two exchanges of a step: rows go to the ranks that need them, gradients come back.
 #

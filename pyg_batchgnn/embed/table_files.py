@@ -32,8 +32,6 @@ from pyg_batchgnn.data.files import (
 from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.partition import with_files
 
-# Loading ##########################################################################################
-
 #: Rows that are copied at once.
 _ROWS = 1 << 16
 
@@ -116,9 +114,6 @@ def _common(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
     return order[place[hit]], hit
 
 
-# Saving ###########################################################################################
-
-
 def save_tables(
     tables: Sequence[EmbeddingTable],
     num_nodes: Sequence[int],
@@ -167,8 +162,6 @@ def _write(tables: Sequence[EmbeddingTable], folder: Path, rank: int) -> Iterato
             yield f"{own.name}/{array}", write_tensor(file, column)
     sync_tree(own)
 
-
-# META.json ########################################################################################
 
 # META.json of a folder of tables.
 #
@@ -222,8 +215,6 @@ class EmbeddingMeta:
                 arrays=promises(content["arrays"]),
             )
 
-
-# One file for all rows ############################################################################
 
 #: Bytes of rows that the first rank receives at once.
 _PIECE = 16 << 20

@@ -17,8 +17,6 @@ from pyg_batchgnn.history.embedding_cache import EmbeddingCache, FoundRows
 from pyg_batchgnn.history.halo import Halo, HaloFeatures
 from pyg_batchgnn.store import DistGraphStore
 
-# Settings #########################################################################################
-
 
 @dataclass(frozen=True)
 class HistoricalSettings:
@@ -56,9 +54,6 @@ def _check_settings(name: str, value: Any, optional: bool) -> None:
     if value < 1:
         without = "; None sets no bound" if optional else ""
         raise ValueError(f"{name} must be at least 1, got {value}{without}")
-
-
-# Caches ###########################################################################################
 
 
 _PUSH = int.from_bytes(b"push", "little")
@@ -108,8 +103,6 @@ class HistoricalCaches:
         self._pending: list[list[PushedRows]] = []
         self._is_pushed = True
 
-    # Steps #######################################################################################
-
     def begin_step(self, epoch: int, step: int, key: int) -> None:
         """Begins a step of every rank: stores what was pushed ``delay`` steps ago.
 
@@ -144,8 +137,6 @@ class HistoricalCaches:
                 node, rows = torch.cat([one.node for one in given]), torch.cat([one.rows for one in given])
                 self._cache(layer + 1).store(node, rows, self._step)
 
-    # Rows of halo nodes ##########################################################################
-
     def search_features(self, number: Tensor) -> FoundRows:
         """Finds the features of halo nodes, the input of layer 0. ``number``: [n] int64, their
         numbers among the halo nodes of the part."""
@@ -171,8 +162,6 @@ class HistoricalCaches:
             lines = self.halo.num_halo if self.settings.lines is None else self.settings.lines
             self._caches.append(EmbeddingCache(min(lines, self.halo.num_halo), self.settings.life_span))
         return self._caches[layer - 1]
-
-    # Rows of own nodes ###########################################################################
 
     def wants_rows(self, key: int) -> bool:
         """Returns whether the step has this minibatch and has not pushed its rows."""
@@ -215,8 +204,6 @@ class HistoricalCaches:
         for word in (seed, *self._place, layer):
             key = ops.fold_key(key, word % (1 << 64))
         return ops.to_signed(ops.fold_key(key, _PUSH))
-
-    # State #######################################################################################
 
     def stats(self) -> HistoricalStats:
         """Returns the counts since the caches were made."""
@@ -288,9 +275,6 @@ def _check(graph: DistGraphStore, comm: Communicator) -> None:
         )
 
 
-# Stats ############################################################################################
-
-
 @dataclass
 class LayerCounts:
     """The counts of one layer's cache, or of the rows that were pushed for it."""
@@ -342,9 +326,6 @@ def hit_rates(stats: Sequence[HistoricalStats]) -> list[float]:
     searched = [sum(one.layer(at).searched for one in stats) for at in range(layers)]
     found = [sum(one.layer(at).found for one in stats) for at in range(layers)]
     return [hits / all_ if all_ else 1.0 for hits, all_ in zip(found, searched, strict=True)]
-
-
-# Pushes ###########################################################################################
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,8 +106,6 @@ def _put_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
     return value
 
 
-# Checkpoint #######################################################################################
-
 _KIND = "pyg_batchgnn checkpoint"
 _VERSION = 3
 
@@ -259,9 +257,6 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
         "exchange_seconds": sum(one.exchange_seconds for one in every) / len(every),
         "waited_seconds": sum(one.waited_seconds for one in every) / len(every),
     }
-
-
-# State ############################################################################################
 
 
 @dataclass(eq=False)

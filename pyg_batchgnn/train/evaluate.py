@@ -9,11 +9,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.cache import AllNodes
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.nn import ModelOutput
-from pyg_batchgnn.store import OwnRows, SortedNodes
+from pyg_batchgnn.store import SortedNodes
 from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
@@ -68,49 +67,28 @@ def evaluate(
     return scoring.result(ranks)
 
 
-@dataclass(frozen=True, eq=False)
-class NodeOutputs:
-    """The outputs of the nodes that a rank owns."""
-
-    nodes: AllNodes  # the nodes, which read rows that lie in a file
-    sorted: SortedNodes  # their original ids
-    logits: Tensor  # [n, columns] float32
-    hidden: Tensor  # [n, hidden], the input of the last layer
-
-    def find(self, ids: Tensor) -> OwnRows:
-        """Finds the nodes of a list, [m] int64 original ids, that the rank owns."""
-        return self.sorted.find(ids)
-
-    def logits_of(self, row: Tensor) -> Tensor:
-        """Returns a copy of some rows of the logits. ``row``: [k] int64, in any order."""
-        return self.nodes.gather(self.logits, row)
-
-    def hidden_of(self, row: Tensor) -> Tensor:
-        """Returns a copy of some rows of the last layer's input, likewise."""
-        return self.nodes.gather(self.hidden, row)
-
-
 #: Rows of outputs that are worked on together.
 ROWS = 1 << 16
 
 
 def score_nodes(
-    outputs: NodeOutputs, graph: RunGraph, nodes: Tensor, task: NodeTask, ranks: Ranks
+    own: SortedNodes, logits: EmbeddedNodes, graph: RunGraph, nodes: Tensor, task: NodeTask, ranks: Ranks
 ) -> Evaluation | None:
     """Returns loss and metrics of nodes [m] int64, original ids, the same on every rank;
     collective."""
     scoring, labels = Scoring(task), graph.owned_labels()
-    for row in outputs.find(nodes).row.split(ROWS):
-        scoring.add(outputs.logits_of(row), labels[row])
+    for row in own.find(nodes).row.split(ROWS):
+        scoring.add(logits.at(row), labels[row])
     return scoring.result(ranks)
 
 
-def infer_all(network: GraphNetwork, graph: RunGraph) -> NodeOutputs:
-    """Computes all nodes with the model in evaluation mode; collective."""
+def infer_all(network: GraphNetwork, graph: RunGraph) -> tuple[SortedNodes, EmbeddedNodes, EmbeddedNodes]:
+    """Computes all nodes with the model in evaluation mode; collective. Returns the nodes that this
+    rank owns, their logits and the input of the last layer."""
     nodes = graph.all_nodes()
-    output = network.infer(nodes)
-    own = SortedNodes.of(nodes.node_of(graph.inputs.node_type))
-    return NodeOutputs(nodes, own, output.logits, output.hidden)
+    output, own = network.infer(nodes), nodes.node_of(graph.inputs.node_type)
+    logits, hidden = (EmbeddedNodes(own, rows, nodes) for rows in (output.logits, output.hidden))
+    return SortedNodes.of(own), logits, hidden
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +112,7 @@ class MeasuredNodes:
         outputs = infer_all(self.network, self.graph) if len(self) else None
         if outputs is None or stop():
             return None
-        return score_nodes(outputs, self.graph, self.nodes, self.task, ranks)
+        return score_nodes(*outputs[:2], self.graph, self.nodes, self.task, ranks)
 
 
 #: The most numbers in the rows of targets that are fetched together.
@@ -254,9 +232,6 @@ def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
     longest = -(-count // ranks.size)
     for start in range(begin, begin + max(1, longest), size):
         yield slice(min(start, end), min(start + size, end))
-
-
-# Links at their times #############################################################################
 
 
 @dataclass(frozen=True, eq=False)

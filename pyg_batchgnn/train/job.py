@@ -60,8 +60,6 @@ def _row_rate(config: TrainConfig) -> float:
     return config.optimiser.learning_rate if own is None else own
 
 
-# Optimiser ########################################################################################
-
 #: Classes that take functions, other schedules, sparse gradients or several passes per step.
 _REFUSED = ("LBFGS", "SparseAdam", "LambdaLR", "MultiplicativeLR", "SequentialLR", "ChainedScheduler")
 #: So few numbers have their norm taken by one thread, so that its bits are always the same.

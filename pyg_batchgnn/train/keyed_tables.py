@@ -39,8 +39,6 @@ _TIME = "time"
 #: Rows of a row group.
 _ROWS = 1 << 17
 
-# Keys #############################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class DatasetKeys:
@@ -81,9 +79,6 @@ class DatasetKeys:
         source, _, target = links.relation
         ends = read_ids(file, [self.table(source), self.table(target)], ["source_", "target_"])
         return np.stack(ends, axis=1)
-
-
-# Files ############################################################################################
 
 
 def write_nodes(
@@ -190,9 +185,6 @@ def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_
             file.write_table(first)
             for begin in range(size, num_rows, size):
                 file.write_table(group(begin))
-
-
-# Columns ##########################################################################################
 
 
 def _keys_of_pairs(

@@ -53,8 +53,6 @@ def hits(above: Tensor, at_least: Tensor, k: int, own: bool) -> Tensor:
     return mean_rank(above, at_least) <= k if own else at_least < k
 
 
-# Link task ########################################################################################
-
 #: The K of each metric Hits@K.
 HITS = {one: int(one.value.partition("@")[2]) for one in Metric if one.value.startswith("hits@")}
 
@@ -155,8 +153,6 @@ class LinkRanking:
         return Evaluation.of(loss / max(weight, 1.0), scores, count, not_finite)
 
 
-# Ranked links #####################################################################################
-
 #: The words that one step of the generator's counter gives.
 _WORDS = 4
 
@@ -237,9 +233,6 @@ class RankedLinks:
 
     def __len__(self) -> int:
         return int(self.index.size(1))
-
-
-# Predicted links ##################################################################################
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,8 +32,6 @@ from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
 from pyg_batchgnn.types import Relation, Schema
 
-# Inputs ###########################################################################################
-
 
 @dataclass(frozen=True)
 class ModelInputs:
@@ -64,9 +62,6 @@ class ModelInputs:
     def first_columns(self, hidden: int) -> int:
         """Returns the columns that the first layer reads. ``hidden``: of the layers behind it."""
         return self.features[self.node_type] if self.is_homogeneous else hidden
-
-
-# A model of several types #########################################################################
 
 
 class TypedNet(nn.Module):
@@ -129,9 +124,6 @@ def _joined(x: Rows, learned: Tensor | None) -> Rows:
         return x
     values = x if isinstance(x, Tensor) else x.gather()
     return torch.cat([values, learned.to(values.dtype)], dim=1)
-
-
-# Network ##########################################################################################
 
 
 class NativeNetwork:
@@ -242,8 +234,6 @@ class TypedNetwork(NativeNetwork):
         return {} if self._embedding is None else self._embedding(batch)
 
 
-# Link network #####################################################################################
-
 PairDecoder = DotProductDecoder | MLPDecoder
 
 
@@ -338,8 +328,6 @@ def pyg_files_removed() -> Iterator[None]:
         finally:
             tempfile.tempdir = before
 
-
-# Build ############################################################################################
 
 _NATIVE: Mapping[ModelKind, Callable[..., native.NativeModel]] = {
     ModelKind.SAGE: native.SAGE,

@@ -73,8 +73,6 @@ def _node_type(dataset: Dataset, wanted: str | None) -> str:
     return wanted
 
 
-# Class weights ####################################################################################
-
 Wanted: TypeAlias = Literal["balanced"] | tuple[float, ...] | None
 
 
@@ -100,8 +98,6 @@ def class_weights(wanted: Wanted, labels: Tensor, columns: int, what: str) -> Te
         )
     return torch.tensor(wanted, dtype=torch.float32)
 
-
-# Checks of labels #################################################################################
 
 _ROWS_AT_A_TIME = 1 << 16
 _NAMES = {"train": "training", "val": "validation", "test": "test"}
@@ -135,9 +131,6 @@ def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
                 f"{nodes.dataset}: the node labels 'y' hold {other[0].item()}, but a task that predicts "
                 "labels needs 0 or 1 for each; choose another --task"
             )
-
-
-# Class task #######################################################################################
 
 
 class ClassTask(NodeTask):
@@ -205,8 +198,6 @@ class _ClassTally(Tally):
             Metric.MACRO_F1: float(f1_score(true, false, missed)[occurs].mean()),
         }
 
-
-# Label task #######################################################################################
 
 #: The metrics that rank the nodes of one label.
 _RANKED = {Metric.ROC_AUC: roc_auc, Metric.AVERAGE_PRECISION: average_precision}
@@ -297,9 +288,6 @@ def _counts(outputs: Tensor, targets: Tensor) -> Tensor:
     return torch.stack([(found & targets).sum(0), (found & ~targets).sum(0), (~found & targets).sum(0)])
 
 
-# Value task #######################################################################################
-
-
 class ValueTask(NodeTask):
     """Predicts one or several numbers, with the mean of squared or of absolute errors."""
 
@@ -353,8 +341,6 @@ class _ValueTally(Tally):
         absolute, squared, count = ranks.table(self._sums).sum(dim=0).tolist()
         return {Metric.MAE: absolute / count, Metric.RMSE: math.sqrt(squared / count)}
 
-
-# The choice of a task #############################################################################
 
 #: The metrics of each kind of task, by the name of the kind.
 _METRICS = {

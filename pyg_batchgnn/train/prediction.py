@@ -35,8 +35,6 @@ from pyg_batchgnn.train.tasks import Scoring, count_not_finite
 from pyg_batchgnn.train.times import latest_time
 from pyg_batchgnn.types import Group, RowKind
 
-# Node ids #########################################################################################
-
 
 def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor:
     """Returns [m] int64, m > 0, the node ids that a text stands for."""
@@ -80,9 +78,6 @@ def check_range(path: Path, ids: Tensor, node_type: str, count: int) -> None:
     outside = (ids < 0) | (ids >= count)
     if bool(outside.any()):
         raise TrainError(f"{path}: {node_type} {int(ids[outside][0])} is not in 0..{count - 1}")
-
-
-# Arrays ###########################################################################################
 
 
 class PredictionArrays:
@@ -150,9 +145,6 @@ class PredictionArrays:
         return self._folder / f"{name}.npy"
 
 
-# New folder #######################################################################################
-
-
 @contextlib.contextmanager
 def appearing_whole(out: Path, ranks: Ranks) -> Iterator[Path]:
     """Gives a temporary folder, which becomes ``out`` if the block ends without an error."""
@@ -187,8 +179,6 @@ def refuse_existing(out: Path) -> None:
     if out.exists():
         raise TrainError(f"{out} exists; give a new folder with --out")
 
-
-# Prediction #######################################################################################
 
 _FORMAT_VERSION = 1
 
@@ -304,11 +294,11 @@ def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[Predic
 
 def _exact(run: RestoredNodeRun, ids: Tensor, with_hidden: bool) -> Iterator[PredictedRows]:
     """Yields the nodes that this rank owns, each computed from all its neighbours."""
-    outputs, labels = infer_all(run.network, run.graph), run.graph.owned_labels()
+    (own, logits, rows), labels = infer_all(run.network, run.graph), run.graph.owned_labels()
     for begin in range(0, len(ids), ROWS):
-        found = outputs.find(ids[begin : begin + ROWS])
-        hidden = outputs.hidden_of(found.row) if with_hidden else None
-        yield PredictedRows(begin + found.position, outputs.logits_of(found.row), hidden, labels[found.row])
+        found = own.find(ids[begin : begin + ROWS])
+        hidden = rows.at(found.row) if with_hidden else None
+        yield PredictedRows(begin + found.position, logits.at(found.row), hidden, labels[found.row])
 
 
 def meta_of(
@@ -321,9 +311,6 @@ def meta_of(
         "epoch": run.epoch,
         "dataset": {"name": dataset, **run.checkpoint.dataset},
     }
-
-
-# Embeddings #######################################################################################
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def _nodes(run: RestoredNodeRun, splits: tuple[str, ...], ranks: Ranks) -> dict[
     for name in splits:
         ids = run.nodes.split(name)
         if outputs is not None:
-            found = score_nodes(outputs, run.graph, ids, run.task, ranks)
+            found = score_nodes(*outputs[:2], run.graph, ids, run.task, ranks)
         else:
             found = evaluate(run.network, run.graph.evaluation_loader(ids), run.graph, run.task, ranks)
         measured[name] = len(ids), found

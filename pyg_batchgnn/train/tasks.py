@@ -161,17 +161,10 @@ def count_not_finite(outputs: Tensor) -> int:
 
 
 def roc_auc(scores: Tensor, positive: Tensor) -> float | None:
-    """Returns the area under the ROC curve of one label.
+    """Returns the area under the ROC curve of one label: the probability that a positive node has a
+    higher score than a negative one, where equal scores count half. None unless there are both.
 
-    It is the probability that a positive node has a higher score than a negative one. Equal scores
-    count half.
-
-    Args:
-        scores: [n] floating-point, higher for positive nodes.
-        positive: [n] bool.
-
-    Returns:
-        The area, or None unless there are positive and negative nodes.
+    ``scores``: [n] floating-point, higher for positive nodes. ``positive``: [n] bool.
     """
     true, false = _curve(scores, positive)
     if not len(true) or not true[-1] or not false[-1]:
@@ -183,15 +176,8 @@ def roc_auc(scores: Tensor, positive: Tensor) -> float | None:
 
 
 def average_precision(scores: Tensor, positive: Tensor) -> float | None:
-    """Returns the average precision of one label: the mean of precision over recall's steps.
-
-    Args:
-        scores: [n] floating-point, higher for positive nodes.
-        positive: [n] bool.
-
-    Returns:
-        The average, or None if there are no positive nodes.
-    """
+    """Returns the average precision of one label: the mean of precision over recall's steps. None
+    without positive nodes. ``scores``: [n] floating-point. ``positive``: [n] bool."""
     true, false = _curve(scores, positive)
     if not len(true) or not true[-1]:
         return None
@@ -202,13 +188,9 @@ def average_precision(scores: Tensor, positive: Tensor) -> float | None:
 
 
 def f1_score(true: Tensor, false: Tensor, missed: Tensor) -> Tensor:
-    """Returns the F1 score of each class or label, float64. It is 0 where all counts are 0.
-
-    Args:
-        true: the number of nodes that were rightly predicted to have it.
-        false: the number of nodes that were wrongly predicted to have it.
-        missed: the number of nodes that have it and were predicted not to.
-    """
+    """Returns the F1 score of each class or label, float64; 0 where all counts are 0. ``true``,
+    ``false``: the nodes that were rightly and wrongly predicted to have it. ``missed``: those that
+    have it and were predicted not to."""
     twice = 2 * true.double()
     return twice / (twice + false + missed).clamp(min=1)
 

@@ -60,9 +60,6 @@ def _of_type(dataset: Dataset, name: str) -> str:
     return f" of type {name!r}" if dataset.has_names else ""
 
 
-# Links ############################################################################################
-
-
 def link_times(dataset: Dataset, links: PredictedLinks, split: str, name: str) -> Tensor:
     """Returns [n] int64, the times of the links of a split: its attribute of that name, else those
     of the edges. Raises `TrainError` if there are none, or a link is no edge or several ones."""

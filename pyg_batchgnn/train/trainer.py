@@ -32,8 +32,6 @@ from pyg_batchgnn.train.run_folder import (
 from pyg_batchgnn.train.run_log import RunLog
 from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
 
-# Step #############################################################################################
-
 
 def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunProgress) -> StepFigures:
     """Runs forward pass, backward pass and update on this rank's minibatch; collective."""
@@ -66,9 +64,6 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
     )
 
 
-# Best epoch #######################################################################################
-
-
 def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -> bool:
     """Notes the validation of the current epoch, or that there was none. Returns true if the
     weights of the epoch are the best so far. Until the first validation the last epoch is the best.
@@ -93,28 +88,17 @@ def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -
     return True
 
 
-# Observer #########################################################################################
-
-
 class RunObserver(Protocol):
-    """An object that the trainer informs. The trainer itself prints nothing."""
+    """An object that the trainer informs. The trainer itself prints nothing. Epochs count from 1;
+    ``step`` of the ``steps`` of an epoch are done when it begins."""
 
-    def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
-        """Handles the start of an epoch."""
-
-    def step_done(self, loss: float) -> None:
-        """Handles the end of a step. `loss` is the epoch's mean loss so far."""
-
-    def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
-        """Handles the end of an epoch, which is trained and evaluated."""
-
-    def stopped_early(self, validations: int) -> None:
-        """Handles the end of a run after this many validations without a better result."""
+    def epoch_begins(self, epoch: int, step: int, steps: int) -> None: ...
+    def step_done(self, loss: float) -> None: ...  # the epoch's mean loss so far
+    def epoch_done(self, record: EpochRecord, is_best: bool) -> None: ...  # it is evaluated, too
+    def stopped_early(self, validations: int) -> None: ...  # after so many without a better result
 
 
-class RunOutcome(Enum):
-    """The way in which a run ended."""
-
+class RunOutcome(Enum):  # the way in which a run ended
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
 
@@ -161,9 +145,6 @@ class AgreedStop:
         """Returns whether any rank was asked to stop; collective."""
         self.seen = self.seen or self._ranks.any(bool(self.request))
         return self.seen
-
-
-# Trainer ##########################################################################################
 
 
 class Trainer:

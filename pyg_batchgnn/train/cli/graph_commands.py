@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.partition import PolicyLike
 
 
-# Data commands ####################################################################################
-
 #: The most edges whose directions are compared, which takes some seconds.
 _COMPARED = 1 << 26
 
@@ -369,8 +367,6 @@ def _refuse_what_has_no_checksums(path: Path) -> None:
             f"read, as by batchgnn evaluate {path}"
         )
 
-
-# Partition command ################################################################################
 
 #: The most parts. Their folders are numbered with five digits.
 _MOST = 100_000

@@ -75,8 +75,6 @@ def parse_size(text: str) -> int:
         return parse_bytes(text)
 
 
-# Saved runs #######################################################################################
-
 Run = Annotated[Path, typer.Argument(help="Run folder with a checkpoint, as train writes it.")]
 Exact = Annotated[
     bool | None,

@@ -38,8 +38,6 @@ from pyg_batchgnn.train.config.table import (
 )
 from pyg_batchgnn.train.errors import TrainError
 
-# Train config #####################################################################################
-
 #: The fields that mean nothing unless links are predicted, without a cache, and without times.
 _OF_LINKS = (
     "task.edge_type",
@@ -240,8 +238,6 @@ def _check_cache(config: TrainConfig) -> None:
         raise TrainError(f"sampling.cache is {cache.value}, which is not possible: {because}")
 
 
-# Json values ######################################################################################
-
 T = TypeVar("T")
 
 #: The ready configurations: experiments of the BatchGNN paper (appendix E, tables 2 and 3). The
@@ -424,9 +420,6 @@ def _name(option: Any) -> str:
         return " or ".join(map(repr, typing.get_args(option)))
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
     return names.get(option, str(option))
-
-
-# Resuming #########################################################################################
 
 
 def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
