@@ -55,7 +55,6 @@ STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
 #: unequal work, caches and pushes that are under way.
 RESUMED = [
     *in_all((2, 1, ["--model", "gin", "--schedule", "balanced", "--prefetch", 1])),
-    (2, 1, ["--model", "gin", "--schedule", "local", "--partition", "contiguous", "--prefetch", 1]),
     *in_all((3, 2, ["--model", "gin", "--schedule", "local", "--partition", "contiguous"])),
     *in_all((4, 0, ["--model", "sage", "--schedule", "global", "--hybrid"])),
     (2, 1, ["--model", "gat", "--remote", "historical", "--push", 40, "--life-span", 3, "--delay", 2]),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,11 +19,13 @@ import torch
 from pyg_batchgnn import ops
 from pyg_batchgnn.train import decisions
 from pyg_batchgnn.train.checkpoint import Checkpoint
+from tests.support.launched_runs import RUN as PROGRAM
 from tests.support.launched_runs import assert_same_tensors, launch, train
 from tests.support.leftovers import nothing_is_left
 from tests.support.programs import quick_programs, real_programs
-from tests.support.tiers import ALL, in_all
-from tests.support.training_runs import SMALL, batchgnn, mistake, records, run_signalled, weights
+from tests.support.ranks import run_ranks
+from tests.support.tiers import ALL, all_only, in_all
+from tests.support.training_runs import SMALL, batchgnn, mistake, records, weights
 
 EPOCHS = 3
 STEPS = 18
@@ -55,6 +58,12 @@ def undisturbed(undisturbed_runs: Callable[[str], Path]) -> Path:
     return undisturbed_runs("sage")
 
 
+def stopped(name: str, *arguments: object) -> list[dict[str, Any]]:
+    """Runs a command in a process that gets a signal in the middle of the second epoch."""
+    (seen,) = launch(1, {"arguments": [*map(str, arguments)], "fault": [0, MIDDLE, name]})
+    return seen
+
+
 def _assert_same_run(left: Path, right: Path) -> None:
     expected, found = weights(left), weights(right)
     assert expected.keys() == found.keys()
@@ -82,10 +91,9 @@ def test_stopped_in_the_middle_of_an_epoch(
 ) -> None:
     expected = undisturbed_runs(kind)
     run = tmp_path / "run"
-    ended = run_signalled(signal_name, MIDDLE, "train", graph_folder, "--run", run, *RUN, *KINDS[kind])
-    assert ended.returncode == 130, ended.stderr
-    assert ended.stderr == ""
-    assert f"continue with: batchgnn train --resume {run}" in ended.stdout
+    (ended,) = stopped(signal_name, "train", graph_folder, "--run", run, *RUN, *KINDS[kind])
+    assert (ended["status"], ended["err"]) == (130, "")
+    assert f"continue with: batchgnn train --resume {run}" in ended["out"]
 
     progress = Checkpoint.load(run / "checkpoint.safetensors").progress
     assert 0 < progress.step < STEPS, "the signal was meant to come in the middle of an epoch"
@@ -98,8 +106,10 @@ def test_killed_and_resumed_from_the_last_epoch(
     undisturbed: Path, graph_folder: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    ended = run_signalled("SIGKILL", MIDDLE, "train", graph_folder, "--run", run, *RUN)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    command = {"arguments": [*map(str, ["train", graph_folder, "--run", run, *RUN])]}
+    given = {"commands": [{**command, "fault": [0, MIDDLE, "SIGKILL"]}]}
+    (ended,) = run_ranks(PROGRAM, 1, given, check=False)
+    assert ended.code == -signal.SIGKILL, ended.stderr
     assert batchgnn("train", "--resume", run) == 0
     _assert_same_run(undisturbed, run)
 
@@ -126,8 +136,8 @@ def test_a_schedule_goes_on(moves: list[str], graph_folder: Path, tmp_path: Path
     whole, run = tmp_path / "whole", tmp_path / "run"
     chosen = [*RUN, "--optimizer", "adamw", "--clip-norm", 0.1, "--threads", 1, "--lr-schedule", *moves]
     assert batchgnn("train", graph_folder, "--run", whole, *chosen) == 0
-    ended = run_signalled("SIGINT", MIDDLE, "train", graph_folder, "--run", run, *chosen)
-    assert ended.returncode == 130, ended.stderr
+    (ended,) = stopped("SIGINT", "train", graph_folder, "--run", run, *chosen)
+    assert ended["status"] == 130, ended["err"]
     assert batchgnn("train", "--resume", run, "--threads", 2) == 0
     _assert_same_run(whole, run)
 
@@ -259,7 +269,8 @@ def undisturbed_restart(graph_folder: Path, tmp_path_factory: pytest.TempPathFac
     return run
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", *in_all("SIGSTOP")])
+@all_only
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSTOP"])
 def test_a_lost_rank_costs_no_bit(
     restarted: dict[str, Restarted], undisturbed_restart: Path, name: str
 ) -> None:
