@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -30,7 +29,6 @@ from pyg_batchgnn.disk import DiskReader, ScratchTable, is_mapped
 from pyg_batchgnn.loader import local_setup
 from pyg_batchgnn.partition import partition_parts
 from pyg_batchgnn.train import evaluate, prediction, trainer, training_data
-from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import WholeGraph
@@ -38,9 +36,9 @@ from pyg_batchgnn.train.progress import DISK_FIGURES
 from pyg_batchgnn.train.trainer import train_step
 from pyg_batchgnn.train.training_data import feature_tables, fingerprint_dataset
 from tests.data.test_edges import by_destination
-from tests.support.tiers import all_only, in_all
+from tests.support.tiers import in_all
 from tests.support.tiny_datasets import changed, equal, tiny_dataset
-from tests.support.training_runs import SMALL, batchgnn, mistake, records, run_signalled, weights
+from tests.support.training_runs import SMALL, batchgnn, mistake, records, weights
 from tests.support.typed_datasets import CASES, typed_dataset
 
 #: The features take 128,000 bytes.
@@ -276,19 +274,6 @@ def test_edges_in_files_too(
     assert re.search(r"The edges, [67]\d\d\.\d kB, do not fit either", shown)
     larger = r"A larger --memory-budget: [78]\d\d\.\d kB hold the edges in memory, 3\.1 MB hold everything\."
     assert re.search(larger, " ".join(shown.split()))
-
-
-@all_only
-def test_killed_in_the_middle_of_an_epoch(in_memory: Path, wide_folder: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    disk = [*LESS, "--prefetch", 1, "--set", "run.checkpoint_seconds=0"]
-    ended = run_signalled("SIGKILL", STEPS + 20, "train", wide_folder, "--run", run, *RUN, *disk)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    progress = Checkpoint.load(run / "checkpoint.safetensors").progress
-    assert progress.epoch == 1 and 0 < progress.step < STEPS
-    assert batchgnn("train", "--resume", run) == 0
-    assert_same(in_memory, run)
-    assert all(epoch["bytes"] for epoch in disk_figures(run))
 
 
 def test_a_file_that_shrinks_ends_the_run(
