@@ -41,7 +41,7 @@ def load_tables(tables: Sequence[EmbeddingTable], folder: str | Path, comm: Comm
     path = Path(folder).expanduser()
     meta = with_files(comm, lambda: _checked(EmbeddingMeta.read(path), tables, path))
     comm.check_agreement({"columns": dict(meta.columns), "steps": meta.steps, "parts": meta.parts})
-    with_files(comm, lambda: _Reader(path, meta).read_all(tables))
+    with_files(comm, lambda: [_read(path, meta, table) for table in tables])
     return meta.steps
 
 
@@ -59,48 +59,42 @@ def _checked(meta: EmbeddingMeta, tables: Sequence[EmbeddingTable], path: Path) 
     return meta
 
 
-class _Reader:
-    def __init__(self, path: Path, meta: EmbeddingMeta) -> None:
-        self._path, self._meta = path, meta
-
-    def read_all(self, tables: Sequence[EmbeddingTable]) -> None:
-        for table in tables:
-            if not table.state:
-                table.state = tuple(torch.empty_like(table.weight) for _ in range(self._meta.state))
-            frozen = torch.zeros(len(table.node), dtype=torch.bool)
-            found = sum(self._part(table, number, frozen) for number in range(self._meta.parts))
-            if found != len(table.node):
-                fact = f"has rows for {found} of the {len(table.node)} nodes that this rank holds"
-                raise broken(self._path, str(table.group.name), fact, "give the tables of this graph")
-            table.frozen = frozen if bool(frozen.any()) else None
-
-    def _part(self, table: EmbeddingTable, number: int, frozen: Tensor) -> int:
-        """Copies the rows that a saved part shares with this rank, and returns their number."""
-        node = self._array(table, number, "node")
+def _read(path: Path, meta: EmbeddingMeta, table: EmbeddingTable) -> None:
+    """Copies the rows that the saved parts share with this rank."""
+    if not table.state:
+        table.state = tuple(torch.empty_like(table.weight) for _ in range(meta.state))
+    frozen, found = torch.zeros(len(table.node), dtype=torch.bool), 0
+    columns = {"weight": table.weight, "frozen": frozen}
+    columns |= {f"state{at}": state for at, state in enumerate(table.state)}
+    for part in map(part_name, range(meta.parts)):
+        node = _array(path, meta, table, part, "node")
         assert node is not None
         here, there = _common(table.node, node)
-        columns = {"weight": table.weight, "frozen": frozen}
-        columns |= {f"state{at}": state for at, state in enumerate(table.state)}
+        found += len(here)
         for name, column in columns.items():
-            saved = self._array(table, number, name)
+            saved = _array(path, meta, table, part, name)
             if saved is None:
                 continue
             shape = [len(node), *column.shape[1:]]
             if list(saved.shape) != shape or saved.dtype != column.dtype:
                 fact = f"is {saved.dtype} {list(saved.shape)}, expected {column.dtype} {shape}"
-                raise broken(self._path, f"{part_name(number)}/{name}", fact, REMEDY)
+                raise broken(path, f"{part}/{name}", fact, REMEDY)
             for to, source in zip(here.split(_ROWS), there.split(_ROWS), strict=True):
                 column[to] = saved[source]
-        return len(here)
+    if found != len(table.node):
+        fact = f"has rows for {found} of the {len(table.node)} nodes that this rank holds"
+        raise broken(path, str(table.group.name), fact, "give the tables of this graph")
+    table.frozen = frozen if bool(frozen.any()) else None
 
-    def _array(self, table: EmbeddingTable, number: int, name: str) -> Tensor | None:
-        array = f"{part_name(number)}/{attribute_array(table.group, name)}"
-        promise = self._meta.arrays.get(array)
-        if promise is None:
-            if name == "frozen":
-                return None
-            raise broken(self._path / META_FILE, array, "is not among the arrays", REMEDY)
-        return map_tensor(self._path / f"{array}.npy", array, promise)
+
+def _array(path: Path, meta: EmbeddingMeta, table: EmbeddingTable, part: str, name: str) -> Tensor | None:
+    array = f"{part}/{attribute_array(table.group, name)}"
+    promise = meta.arrays.get(array)
+    if promise is not None:
+        return map_tensor(path / f"{array}.npy", array, promise)
+    if name == "frozen":
+        return None
+    raise broken(path / META_FILE, array, "is not among the arrays", REMEDY)
 
 
 def _common(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
@@ -192,14 +186,9 @@ class EmbeddingMeta:
     arrays: Mapping[str, ArrayPromise]  # what is promised of each array, by part and name
 
     def write(self, folder: Path) -> None:
-        content = {
-            "columns": dict(self.columns),
-            "num_nodes": dict(self.num_nodes),
-            "state": self.state,
-            "steps": self.steps,
-            "parts": self.parts,
-        }
-        FORMAT.write(folder, VERSION, content, self.arrays)
+        counts = {"columns": dict(self.columns), "num_nodes": dict(self.num_nodes)}
+        numbers = {"state": self.state, "steps": self.steps, "parts": self.parts}
+        FORMAT.write(folder, VERSION, {**counts, **numbers}, self.arrays)
 
     @classmethod
     def read(cls, folder: Path) -> EmbeddingMeta:

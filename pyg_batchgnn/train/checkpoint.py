@@ -140,19 +140,9 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Writes the checkpoint to `path`, which it replaces."""
-        values = {
-            "config": config_to_dict(self.config),
-            "dataset": self.dataset,
-            "progress": asdict(self.progress),
-            "model": self.model,
-            "best": self.best,
-            "optimiser": self.optimiser,
-            "schedule": self.schedule,
-            "ranks": [asdict(state) for state in self.ranks],
-            "rows": self.rows,
-            "best_rows": self.best_rows,
-        }
-        save_values(path, _KIND, _VERSION, values)
+        ranks = [asdict(state) for state in self.ranks]
+        plain = {"config": config_to_dict(self.config), "progress": asdict(self.progress), "ranks": ranks}
+        save_values(path, _KIND, _VERSION, {**vars(self), **plain})
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
@@ -164,18 +154,9 @@ class Checkpoint:
         """Reads a checkpoint from a file's bytes. `path` is for messages."""
         values = parse_values(path, data, _KIND, _VERSION)
         try:
-            return cls(
-                config=config_from_dict(values["config"]),
-                dataset=values["dataset"],
-                progress=RunProgress(**values["progress"]),
-                model=values["model"],
-                best=values["best"],
-                optimiser=values["optimiser"],
-                ranks=[RankCheckpoint(**state) for state in values["ranks"]],
-                rows=values["rows"],
-                best_rows=values["best_rows"],
-                schedule=values.get("schedule", {}),
-            )
+            config, progress = config_from_dict(values["config"]), RunProgress(**values["progress"])
+            ranks = [RankCheckpoint(**state) for state in values["ranks"]]
+            return cls(**{**values, "config": config, "progress": progress, "ranks": ranks})
         except TrainError as error:
             raise TrainError(f"{path}: {error}") from None
         except (KeyError, TypeError) as error:

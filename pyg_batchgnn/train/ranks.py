@@ -136,11 +136,7 @@ class Ranks(contextlib.ExitStack):
         """Returns every rank's bytes on the first rank, and none on the others; collective."""
         if self.is_alone:
             return [data]
-        mine = (
-            torch.frombuffer(bytearray(data), dtype=torch.uint8)
-            if data
-            else torch.empty(0, dtype=torch.uint8)
-        )
+        mine = torch.frombuffer(bytearray(data or b"0"), dtype=torch.uint8)[: len(data)]
         counts = [len(mine), *[0] * (self.size - 1)]
         received = self.training.exchange(mine, counts, comm.MessageKind.CONTROL)
         return [part.numpy().tobytes() for part in received.split()] if self.is_first else []

@@ -19,12 +19,7 @@ from pyg_batchgnn.train.evaluate import (
     score_nodes,
 )
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.restored import (
-    RestoredLinkRun,
-    RestoredNodeRun,
-    RestoreRequest,
-    restore_run,
-)
+from pyg_batchgnn.train.restored import RestoredLinkRun, RestoredNodeRun, RestoreRequest, restore_run
 from pyg_batchgnn.train.run_folder import write_json
 from pyg_batchgnn.train.tasks import Evaluation
 
