@@ -41,7 +41,12 @@ def load_tables(tables: Sequence[EmbeddingTable], folder: str | Path, comm: Comm
     path = Path(folder).expanduser()
     meta = with_files(comm, lambda: _checked(EmbeddingMeta.read(path), tables, path))
     comm.check_agreement({"columns": dict(meta.columns), "steps": meta.steps, "parts": meta.parts})
-    with_files(comm, lambda: [_read(path, meta, table) for table in tables])
+
+    def read() -> None:
+        for table in tables:
+            _read(path, meta, table)
+
+    with_files(comm, read)
     return meta.steps
 
 
