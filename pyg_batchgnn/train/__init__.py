@@ -59,3 +59,7 @@ __all__ = [
     "start_or_resume_run",
     "start_run",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
