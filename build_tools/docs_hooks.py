@@ -59,7 +59,7 @@ def command_line() -> str:
 
 def _configuration() -> str:
     """Returns the section about the fields of ``config.json``, which `--set` reaches."""
-    from pyg_batchgnn.train.config import FIELDS
+    from pyg_batchgnn.train.config.table import FIELDS
 
     rows = [
         f"| `{path}` | {', '.join(f'`{flag}`' for flag in row.flags) or _cell(row.help)} | "

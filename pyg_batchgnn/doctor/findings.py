@@ -46,33 +46,33 @@ class FindingState(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor's table.
+    """One line of the doctor's table."""
 
-    Attributes:
-        name: the thing that was checked.
-        state: its state.
-        seen: its version or size, or what a test measured.
-        remedy: what to do, or what the thing is used for. Empty where nothing is to be done.
-        needed: whether the package cannot work without it.
-    """
-
-    name: str
+    name: str  # the thing that was checked
     state: FindingState
-    seen: str = ""
-    remedy: str = ""
-    needed: bool = False
+    seen: str = ""  # its version or size, or what a test measured
+    remedy: str = ""  # what to do, or what the thing is used for; empty where nothing is to be done
+    needed: bool = False  # whether the package cannot work without it
 
 
-# One of two ranks #################################################################################
+def works(name: str, seen: str, remedy: str = "", needed: bool = False) -> Finding:
+    return Finding(name, FindingState.WORKS, seen, remedy, needed)
+
+
+def absent(name: str, seen: str, remedy: str = "") -> Finding:
+    return Finding(name, FindingState.ABSENT, seen, remedy)
+
+
+def broken(name: str, seen: str, remedy: str = "", needed: bool = False) -> Finding:
+    return Finding(name, FindingState.BROKEN, seen, remedy, needed)
+
 
 _SECONDS = 0.4  # about the length of each measurement
 _RANK_LIMIT = timedelta(seconds=20)
 
 
 def exchange_rows(backend: str) -> None:
-    """Exchanges uneven numbers of rows as one of two ranks, checks them, and measures. Prints one
-    line of JSON: the microseconds of a small all-to-all, and the GB/s that a rank sends in a large
-    one. Raises `AssertionError` if the rows that came are not those that were sent."""
+    """Exchanges uneven numbers of rows as one of two ranks, checks them, and measures."""
     dist.init_process_group(backend, timeout=_RANK_LIMIT)
     rank, size = dist.get_rank(), dist.get_world_size()
     sent, received = [rank + to for to in range(size)], [source + rank for source in range(size)]
@@ -101,8 +101,6 @@ def _seconds(words: int) -> float:
     return repeat(max(5, min(1000, int(_SECONDS / float(first)))))
 
 
-# Backends #########################################################################################
-
 BACKENDS = ("gloo", "ccl", "mpi")
 #: Seconds that both processes may take, including the import of torch.
 LIMIT = 60.0
@@ -124,29 +122,23 @@ def check_backend_works(name: str) -> Finding:
     title, needed = f"backend {name}", name == "gloo"
     if problem := why_unavailable(name):
         what, _, remedy = problem.partition("; ")
-        return Finding(
-            title,
-            FindingState.BROKEN if needed else FindingState.ABSENT,
-            what,
-            remedy or _REMEDIES[name],
-            needed,
-        )
+        state = FindingState.BROKEN if needed else FindingState.ABSENT
+        return Finding(title, state, what, remedy or _REMEDIES[name], needed)
     if name == "mpi" and not shutil.which("mpirun"):
-        return Finding(title, FindingState.ABSENT, "no mpirun here", "add MPI's bin folder to PATH")
+        return absent(title, "no mpirun here", "add MPI's bin folder to PATH")
     try:
         command = ["mpirun", "-np", "2", *_program("mpi")]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         output = _end(subprocess.Popen(command, **pipes)) if name == "mpi" else _exchange(name)
         seen = json.loads(output.strip().splitlines()[-1])
     except (RuntimeError, ValueError, IndexError) as error:
-        return Finding(title, FindingState.BROKEN, str(error), _REMEDIES[name], needed)
+        return broken(title, str(error), _REMEDIES[name], needed)
     speed = f"{seen['microseconds']:.0f} us, {seen['gigabytes']:.1f} GB/s between two processes"
-    return Finding(title, FindingState.WORKS, speed, needed=needed)
+    return works(title, speed, needed=needed)
 
 
 def _exchange(name: str) -> str:
-    """Returns the output of the first of two processes. Raises `RuntimeError` if one of them
-    failed, or they did not end."""
+    """Returns the output of the first of two processes."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=LIMIT))
     common = {
         **os.environ,
@@ -196,8 +188,6 @@ def _end(process: subprocess.Popen[str]) -> str:
     return out
 
 
-# Machine ##########################################################################################
-
 #: The instruction sets that kernels or torch's products use, the oldest first.
 _SETS = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16", "amx_bf16")
 _LEVELS = {512: "AVX-512", 256: "AVX2", 0: "none (baseline)"}
@@ -221,16 +211,14 @@ def check_machine() -> list[Finding]:
 
 
 def cores(seen: int, usable: int, environment: Mapping[str, str]) -> Finding:
-    """Checks whether this process may use all the cores that torch sees. ``seen``: the cores that
-    torch makes threads for. ``usable``: those that may work at once; fewer in a container with a
-    limit. ``environment``: OMP_NUM_THREADS in it bounds torch's threads."""
+    """Checks whether this process may use all the cores that torch sees."""
     model = re.search(r"model name\s*: (.*)", _text(Path("/proc/cpuinfo")))
     name = model[1] if model else platform.machine()
     if usable == seen:
-        return Finding("processor", FindingState.WORKS, f"{seen} cores, {name}")
+        return works("processor", f"{seen} cores, {name}")
     shown = f"{usable} of {seen} cores, by the limit of this container or job; {name}"
     remedy = f"batchgnn's commands use {usable} threads; for scripts export OMP_NUM_THREADS={usable}"
-    return Finding("processor", FindingState.WORKS, shown, "" if "OMP_NUM_THREADS" in environment else remedy)
+    return works("processor", shown, "" if "OMP_NUM_THREADS" in environment else remedy)
 
 
 def _instructions() -> Finding:
@@ -243,29 +231,26 @@ def _instructions() -> Finding:
     remedy = f"PYG_BATCHGNN_SIMD={limit} limits it; unset it" if limit else ""
     if not limit and level == 0:
         remedy = "kernels are several times slower without AVX2"
-    return Finding("instructions", FindingState.WORKS, seen, remedy)
+    return works("instructions", seen, remedy)
 
 
 def waiting_threads(chosen: Mapping[str, str]) -> Finding:
-    """Checks whether the threads of scripts soon sleep when they wait. Those of commands do.
-    ``chosen``: the variables that the user has set, with their values."""
+    """Checks whether the threads of scripts soon sleep when they wait. Those of commands do."""
     shown = ", ".join(f"{name}={value}" for name, value in chosen.items())
     if is_bounded(chosen):
-        return Finding("waiting threads", FindingState.WORKS, shown)
+        return works("waiting threads", shown)
     remedy = (
         f"batchgnn's commands bound it; scripts on a machine with other work are 2 to 8 times slower: "
         f"export GOMP_SPINCOUNT={TURNS} before python starts"
     )
-    return Finding(
-        "waiting threads", FindingState.ABSENT, shown or "spin for milliseconds in scripts", remedy
-    )
+    return absent("waiting threads", shown or "spin for milliseconds in scripts", remedy)
 
 
 def _memory() -> Finding:
     memory, host = machine.memory(), psutil.virtual_memory().total
     limit = f", the limit of this container or job; the host has {_size(host)}" if memory.total < host else ""
     seen = f"{_size(memory.available)} free of {_size(memory.total)}{limit}"
-    return Finding("memory", FindingState.WORKS, seen)
+    return works("memory", seen)
 
 
 def huge_pages(setting: Path) -> Finding:
@@ -273,26 +258,25 @@ def huge_pages(setting: Path) -> Finding:
     chosen = re.search(r"\[(\w+)\]", _text(setting))
     mode = chosen[1] if chosen else "unknown"
     if mode in ("always", "madvise"):
-        return Finding("huge pages", FindingState.WORKS, mode)
+        return works("huge pages", mode)
     remedy = f"random reads are slower without them: echo madvise > {setting} (as root)"
-    return Finding("huge pages", FindingState.ABSENT, mode, remedy)
+    return absent("huge pages", mode, remedy)
 
 
 def shared_memory(folder: Path) -> Finding:
-    """Checks the room in /dev/shm. Loader workers and oneCCL need it. Tables that ranks share do
-    not, because they have no name."""
+    """Checks the room in /dev/shm. Loader workers and oneCCL need it."""
     if not folder.is_dir():
         remedy = "loader workers need it: mount a tmpfs there"
-        return Finding("shared memory", FindingState.ABSENT, f"no {folder}", remedy)
+        return absent("shared memory", f"no {folder}", remedy)
     usage = shutil.disk_usage(folder)
     seen = f"{_size(usage.free)} free of {_size(usage.total)} in {folder}"
     if usage.free >= _ROOM:
-        return Finding("shared memory", FindingState.WORKS, seen)
+        return works("shared memory", seen)
     remedy = (
         "little room for loader workers and oneCCL; in a container start with --shm-size=2g, "
         f"otherwise remount {folder}"
     )
-    return Finding("shared memory", FindingState.BROKEN, seen, remedy)
+    return broken("shared memory", seen, remedy)
 
 
 def host_name() -> Finding:
@@ -304,11 +288,11 @@ def host_name() -> Finding:
         remedy = (
             "several hosts cannot meet by it: enter it in the name service, or in /etc/hosts of each host"
         )
-        return Finding("host name", FindingState.ABSENT, f"{name} has no address", remedy)
+        return absent("host name", f"{name} has no address", remedy)
     if not address.startswith("127."):
-        return Finding("host name", FindingState.WORKS, f"{name}, {address}")
+        return works("host name", f"{name}, {address}")
     remedy = "for several hosts name the network device: export GLOO_SOCKET_IFNAME=eth0"
-    return Finding("host name", FindingState.ABSENT, f"{name}, {address}: this host alone", remedy)
+    return absent("host name", f"{name}, {address}: this host alone", remedy)
 
 
 def _text(path: Path) -> str:
@@ -321,8 +305,6 @@ def _text(path: Path) -> str:
 def _size(count: int) -> str:
     return f"{count / 2**30:.1f} GiB"
 
-
-# Packages #########################################################################################
 
 #: Seconds that importing a package may take, in a process of its own.
 _IMPORT_SECONDS = 60.0
@@ -383,19 +365,19 @@ def check_package(package: Package) -> Finding:
     version = _version(package)
     if package.least and _numbers(version) < package.least:
         least = ".".join(map(str, package.least))
-        return Finding(package.name, FindingState.BROKEN, f"{version}, not {least}", package.remedy, True)
+        return broken(package.name, f"{version}, not {least}", package.remedy, True)
     if problem := _import_error(package.module):
         seen = f"{version} cannot be imported: {problem}"
-        return Finding(package.name, FindingState.BROKEN, seen, package.remedy, package.needed)
-    return Finding(package.name, FindingState.WORKS, version, needed=package.needed)
+        return broken(package.name, seen, package.remedy, package.needed)
+    return works(package.name, version, needed=package.needed)
 
 
 def check_metis() -> Finding:
     """Checks for the library that the policy "metis" calls. The package pymetis has none."""
     if has_metis():
-        return Finding("METIS", FindingState.WORKS, "the library of METIS")
+        return works("METIS", "the library of METIS")
     remedy = "only for partitions by --policy metis: pip install cmeel-metis"
-    return Finding("METIS", FindingState.ABSENT, "not installed", remedy)
+    return absent("METIS", "not installed", remedy)
 
 
 def check_oneccl() -> Finding:
@@ -404,8 +386,8 @@ def check_oneccl() -> Finding:
         libraries = find_libraries()
     except CclMissingError as error:
         what, _, remedy = str(error).partition("; ")
-        return Finding("oneCCL", FindingState.ABSENT, what, f"for --backend ccl: {remedy}")
-    return Finding("oneCCL", FindingState.WORKS, str(libraries.oneccl))
+        return absent("oneCCL", what, f"for --backend ccl: {remedy}")
+    return works("oneCCL", str(libraries.oneccl))
 
 
 def _version(package: Package) -> str:
@@ -438,9 +420,6 @@ def _import_error(module: str) -> str:
     return said[-1] if ran.returncode > 0 and said else f"the process ended with {ran.returncode}"
 
 
-# GPUs #############################################################################################
-
-
 def check_gpus() -> list[Finding]:
     """Checks what a loader's ``device`` needs: CUDA, Triton and pages that may be locked."""
     return [_cuda(), _triton(torch.cuda.is_available()), locked_memory(*getrlimit(RLIMIT_MEMLOCK))]
@@ -450,38 +429,36 @@ def _cuda() -> Finding:
     built = torch.version.cuda
     if built is None:
         remedy = "only for batches on a GPU: install a torch with CUDA"
-        return Finding("CUDA", FindingState.ABSENT, f"torch {torch.__version__} is built without it", remedy)
+        return absent("CUDA", f"torch {torch.__version__} is built without it", remedy)
     if not torch.cuda.is_available():
         remedy = "only for batches on a GPU: see what nvidia-smi says of the driver"
-        return Finding("CUDA", FindingState.ABSENT, f"{built}, but torch sees no GPU", remedy)
+        return absent("CUDA", f"{built}, but torch sees no GPU", remedy)
     names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    return Finding("CUDA", FindingState.WORKS, f"{built}, {len(names)} x {names[0]}")
+    return works("CUDA", f"{built}, {len(names)} x {names[0]}")
 
 
 def _triton(has_gpu: bool) -> Finding:
     if importlib.util.find_spec("triton") is None:
         remedy = "only for GPUs: with it they read rows of the host themselves, else the CPU gathers them"
-        return Finding("Triton", FindingState.ABSENT, "not installed", remedy)
+        return absent("Triton", "not installed", remedy)
     version = importlib.metadata.version("triton")
     if has_gpu and not any(map(shutil.which, ("cc", "gcc", "clang"))):
         remedy = "Triton compiles a small file at its first call: install gcc"
-        return Finding("Triton", FindingState.BROKEN, f"{version}, but there is no C compiler", remedy)
-    return Finding("Triton", FindingState.WORKS, version)
+        return broken("Triton", f"{version}, but there is no C compiler", remedy)
+    return works("Triton", version)
 
 
 def locked_memory(soft: int, hard: int) -> Finding:
     """Checks the limit of memory that a process may lock, in bytes, now and at most."""
     if RLIM_INFINITY in (soft, hard) and soft in (hard, RLIM_INFINITY):
-        return Finding("locked memory", FindingState.WORKS, "no limit")
+        return works("locked memory", "no limit")
     seen = f"{soft / 2**20:.1f} MiB (ulimit -l)"
     remedy = (
         "only for GPUs, whose driver may be bound by it: copies beyond it are slower; raise memlock in "
         "/etc/security/limits.conf, in a container start with --ulimit memlock=-1"
     )
-    return Finding("locked memory", FindingState.WORKS, seen, remedy)
+    return works("locked memory", seen, remedy)
 
-
-# The table ########################################################################################
 
 _COLOURS = {FindingState.WORKS: "green", FindingState.ABSENT: "yellow", FindingState.BROKEN: "bold red"}
 

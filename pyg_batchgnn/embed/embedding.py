@@ -29,8 +29,6 @@ from pyg_batchgnn.sample import SampledMinibatch
 from pyg_batchgnn.store import DistFeatureStore, internal_ids
 from pyg_batchgnn.types import FEATURES, Schema
 
-# Embedding ########################################################################################
-
 #: Batches that are read without an update before those that nobody uses any more are dropped.
 _READ_LIMIT = 64
 
@@ -174,8 +172,6 @@ class Embedding:
         )
         return f"{type(self).__name__}({sizes}; {self.comm!r})"
 
-    # Macrobatches #################################################################################
-
     def plan(
         self,
         minibatches: Sequence[Sequence[Tensor]],
@@ -203,22 +199,10 @@ class Embedding:
         if other is not batch and batch in self._steps:
             self._steps[other] = self._steps[batch]
 
-    # Steps ########################################################################################
-
     def __call__(self, batch: Any) -> dict[str, Tensor]:
         """Returns the rows of a batch's nodes by node type, [N_t, F_t] each. Collective, one round.
-
-        The only type of a homogeneous graph is called "node". If gradients are enabled, the tensors
-        are leaves that take one, for the next `EmbeddingOptimizer.step` behind the backward pass.
-        Several batches may be read before it.
-
-        Args:
-            batch: one that a loader with these tables handed out. In one process any batch of this
-                graph.
-
-        Raises:
-            ValueError: over ranks, a batch of another loader.
-        """
+        The only type of a homogeneous graph is called "node". Several batches may be read before
+        it."""
         step = self._step_of(batch)
         rows = self._order.rows(step)
         if torch.is_grad_enabled():
@@ -251,8 +235,7 @@ class Embedding:
             self._read_limit = max(_READ_LIMIT, 2 * len(self._read))
 
     def _have_gradients(self) -> list[bool]:
-        """Returns what was read and has gradients on any rank, and drops what cannot get any.
-        Collective, one round."""
+        """Returns what was read and has gradients on any rank, and drops what cannot get any."""
         flags = [[any(g is not None for g in one.gradients), one.is_used] for one in self._read]
         every = torch.tensor(flags, dtype=torch.int64)
         every = self.comm.run_job(lambda: self.comm.all_reduce(every, MessageKind.EMBEDDINGS))
@@ -286,8 +269,6 @@ class Embedding:
         if taken:
             self.steps += 1
             self._order.update(taken, self._last, weight, rule.at(self.steps))
-
-    # Rows by id, in files, as features ###########################################################
 
     def rows(self, node: Tensor, node_type: str | None = None) -> Tensor:
         """Returns the rows of nodes by original id, for evaluation and predictions. Collective.
@@ -430,9 +411,6 @@ def _columns_by_type(columns: int | Mapping[str, int], schema: Schema) -> dict[i
     return dict(sorted((schema.type_number(name), count) for name, count in columns.items()))
 
 
-# Optimizer ########################################################################################
-
-
 class EmbeddingOptimizer:
     """Updates the rows that were read, by the gradients of all ranks.
 
@@ -481,12 +459,8 @@ class EmbeddingOptimizer:
         self.embedding.update(self.rule, weight)
 
 
-# Batches ##########################################################################################
-
-
 def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
-    """Returns the node ids of a batch as it holds them, [N_t] int64 by number of the type. Raises
-    TypeError if it is neither a minibatch nor a batch of PyG's loaders."""
+    """Returns the node ids of a batch as it holds them, [N_t] int64 by number of the type."""
     if isinstance(batch, SampledMinibatch):
         return [one.node for one in batch.nodes]
     try:
@@ -501,17 +475,9 @@ def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
         ) from None
 
 
-# Features #########################################################################################
-
-
 def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
-    """Returns a graph with the rows of a table as the last columns of an attribute.
-
-    Collective if the graph is a pair of stores. The graph given is not changed.
-
-    Raises:
-        TypeError: another kind of graph.
-    """
+    """Returns a graph with the rows of a table as the last columns of an attribute. Collective if
+    the graph is a pair of stores. The graph given is not changed."""
     if isinstance(data, (tuple, list)) and isinstance(data[0], DistFeatureStore):
         features: DistFeatureStore = data[0]
         columns = _columns(table, features.own.attributes[table.group], name)
@@ -529,8 +495,7 @@ def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
 
 
 def _columns(table: EmbeddingTable, attributes: Any, name: str) -> Tensor:
-    """Returns a copy of the rows, behind the attribute's columns if there are any. Codes are
-    decoded, as learned rows are none."""
+    """Returns a copy of the rows, behind the attribute's columns if there are any."""
     held = [ops.decoded(attributes[name])] if name in attributes else []
     return torch.cat([*held, table.weight.to(held[0].dtype if held else table.weight.dtype)], dim=1)
 

@@ -62,8 +62,7 @@ class _Asked:
 
 
 class StepPlanner:
-    """Plans the steps of macrobatches. ``node_types``: the numbers of the node types that have a
-    table."""
+    """Plans the steps of macrobatches."""
 
     def __init__(self, owners: NodeOwners, node_types: Sequence[int]) -> None:
         self._owners, self._types = owners, node_types
@@ -72,8 +71,7 @@ class StepPlanner:
     def plan(
         self, minibatches: Sequence[WantedRows], header: Header, comm: Communicator | None
     ) -> list[StepExchange]:
-        """Returns the plan of each minibatch's step. Collective, one round. ``minibatches``: what
-        each minibatch needs, as many on every rank."""
+        """Returns the plan of each minibatch's step. Collective, one round."""
         asked = [[self._ask(wanted[number], number) for number in self._types] for wanted in minibatches]
         served = self._exchange(asked, header, comm)
         return [
@@ -89,8 +87,6 @@ class StepPlanner:
         unique, (place,) = ops.unique_nodes([node], book.num_nodes)
         stops = torch.tensor([book.nodes_of(part, node_type).stop for part in range(book.parts)])
         return _Asked(unique, place, torch.searchsorted(unique, stops).tolist())
-
-    # The exchange of ids ##########################################################################
 
     def _exchange(
         self, asked: Sequence[Sequence[_Asked]], header: Header, comm: Communicator | None
@@ -126,8 +122,6 @@ class StepPlanner:
             return [torch.empty(0, dtype=torch.int64)] * lists
         counts = message[:lists].tolist()
         return [rows.to(torch.int64) for rows in message[lists:].split(counts)]
-
-    # The plan of one table ########################################################################
 
     def _table(self, node_type: int, asked: _Asked, served: Sequence[Tensor]) -> TableExchange:
         rank, own = self._owners.rank, asked.of(self._owners.rank)

@@ -25,9 +25,6 @@ from pyg_batchgnn.embed.step_plan import StepExchange, TableExchange
 from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.ops import RowChanges, RowGradients, RowStep
 
-# Steps ############################################################################################
-
-
 T = TypeVar("T")
 
 
@@ -63,14 +60,8 @@ class Step:
 
 
 class Leaves:
-    """The rows of a step as they were handed out, until an update takes their gradients.
-
-    Their user keeps them; this object keeps them once they have a gradient. So rows that were read
-    and given up cost no memory.
-
-    Attributes:
-        plan: that of the step.
-    """
+    """The rows of a step as they were handed out, until an update takes their gradients. Their user
+    keeps them; this object keeps them once they have a gradient."""
 
     def __init__(self, step: Step, rows: Sequence[Tensor]) -> None:
         self.plan, self._step, self._is_over = step.plan, weakref.ref(step), False
@@ -115,8 +106,7 @@ class Leaves:
 
 
 class StepOrder:
-    """Reads and updates rows, ahead of training as far as rows may be stale. ``stale_steps``: k:
-    rows may lack the updates of the k steps before theirs. With 0 they lack none."""
+    """Reads and updates rows, ahead of training as far as rows may be stale."""
 
     def __init__(self, tables: Sequence[EmbeddingTable], comm: Communicator, stale_steps: int) -> None:
         self._tables, self._comm, self._stale = tables, comm, stale_steps
@@ -124,8 +114,7 @@ class StepOrder:
         self._last: Handle[None] | None = None
 
     def rows(self, step: Step) -> list[Tensor]:
-        """Returns the rows of a step by table, [N, F] each. The first of a macrobatch starts the
-        reads of the steps that may be read now."""
+        """Returns the rows of a step by table, [N, F] each."""
         for one in step.ahead(self._stale):
             self._read(one)
         assert step.read is not None
@@ -168,8 +157,6 @@ class StepOrder:
         return self._comm.start_job(job)
 
 
-# Messages #########################################################################################
-
 # The two exchanges of a step: rows go to the ranks that need them, gradients come back.
 #
 # A message is a vector of the tables' element type: the rows of one table after the other. A
@@ -178,8 +165,7 @@ class StepOrder:
 
 
 def read_rows(tables: Sequence[EmbeddingTable], plan: StepExchange, comm: Communicator) -> list[Tensor]:
-    """Reads the rows of a step's nodes. Collective, one round. Returns by table, [N, F], one row
-    per node of the minibatch."""
+    """Reads the rows of a step's nodes. Collective, one round."""
     ranks = range(comm.size)
     lengths = [
         sum(one.served_counts[rank] * table.columns for table, one in _each(tables, plan)) for rank in ranks
@@ -209,13 +195,8 @@ def update_rows(
     step: RowStep,
     comm: Communicator,
 ) -> None:
-    """Sends gradients to the owners of the rows, who update them. Collective, one round per plan.
-
-    Args:
-        gradients: by minibatch and table, [N, F] of its nodes; None if there are none, which counts
-            as zeros.
-        weight: of this rank's gradients. They count weight / (the sum of all ranks' weights).
-    """
+    """Sends gradients to the owners of the rows, who update them. Collective, one round per
+    plan."""
     came = []
     for plan, own in zip(plans, gradients, strict=True):
         sends = [gradient if weight else None for gradient in own]
@@ -279,9 +260,7 @@ class _CameGradients:
 def _added(
     changes: Sequence[RowChanges], gradients: Sequence[RowGradients]
 ) -> tuple[RowChanges, RowGradients]:
-    """Returns the changes of several minibatches as those of one, whose gradients are added. The
-    minibatches of other ranks count as those of further ranks. Gradients of a row are added
-    minibatch by minibatch."""
+    """Returns the changes of several minibatches as those of one, whose gradients are added."""
     nears, fars = 0, 0
     rows, sources = [], []
     for change, given in zip(changes, gradients, strict=True):
@@ -361,8 +340,7 @@ def _said(message: Tensor, prefix: int, tables: int) -> list[float]:
 
 
 def _by_table(messages: Sequence[Tensor], shapes: Sequence[tuple[int, Sequence[int]]]) -> list[list[Tensor]]:
-    """Cuts the messages of all ranks into rows, [m, F] views by table and rank. ``shapes``: by
-    table, the number of columns, and the number of rows from each rank."""
+    """Cuts the messages of all ranks into rows, [m, F] views by table and rank."""
     found: list[list[Tensor]] = [[] for _ in shapes]
     for rank, message in enumerate(messages):
         left = message

@@ -32,19 +32,21 @@ from pyg_batchgnn.data.files import (
 from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.partition import with_files
 
-# Loading ##########################################################################################
-
 #: Rows that are copied at once.
 _ROWS = 1 << 16
 
 
 def load_tables(tables: Sequence[EmbeddingTable], folder: str | Path, comm: Communicator) -> int:
-    """Reads this rank's rows for `Embedding.load`. Returns the number of steps that the optimizer
-    had made."""
+    """Reads this rank's rows for `Embedding.load`."""
     path = Path(folder).expanduser()
     meta = with_files(comm, lambda: _checked(EmbeddingMeta.read(path), tables, path))
     comm.check_agreement({"columns": dict(meta.columns), "steps": meta.steps, "parts": meta.parts})
-    with_files(comm, lambda: _Reader(path, meta).read_all(tables))
+
+    def read() -> None:
+        for table in tables:
+            _read(path, meta, table)
+
+    with_files(comm, read)
     return meta.steps
 
 
@@ -62,48 +64,42 @@ def _checked(meta: EmbeddingMeta, tables: Sequence[EmbeddingTable], path: Path) 
     return meta
 
 
-class _Reader:
-    def __init__(self, path: Path, meta: EmbeddingMeta) -> None:
-        self._path, self._meta = path, meta
-
-    def read_all(self, tables: Sequence[EmbeddingTable]) -> None:
-        for table in tables:
-            if not table.state:
-                table.state = tuple(torch.empty_like(table.weight) for _ in range(self._meta.state))
-            frozen = torch.zeros(len(table.node), dtype=torch.bool)
-            found = sum(self._part(table, number, frozen) for number in range(self._meta.parts))
-            if found != len(table.node):
-                fact = f"has rows for {found} of the {len(table.node)} nodes that this rank holds"
-                raise broken(self._path, str(table.group.name), fact, "give the tables of this graph")
-            table.frozen = frozen if bool(frozen.any()) else None
-
-    def _part(self, table: EmbeddingTable, number: int, frozen: Tensor) -> int:
-        """Copies the rows that a saved part shares with this rank, and returns their number."""
-        node = self._array(table, number, "node")
+def _read(path: Path, meta: EmbeddingMeta, table: EmbeddingTable) -> None:
+    """Copies the rows that the saved parts share with this rank."""
+    if not table.state:
+        table.state = tuple(torch.empty_like(table.weight) for _ in range(meta.state))
+    frozen, found = torch.zeros(len(table.node), dtype=torch.bool), 0
+    columns = {"weight": table.weight, "frozen": frozen}
+    columns |= {f"state{at}": state for at, state in enumerate(table.state)}
+    for part in map(part_name, range(meta.parts)):
+        node = _array(path, meta, table, part, "node")
         assert node is not None
         here, there = _common(table.node, node)
-        columns = {"weight": table.weight, "frozen": frozen}
-        columns |= {f"state{at}": state for at, state in enumerate(table.state)}
+        found += len(here)
         for name, column in columns.items():
-            saved = self._array(table, number, name)
+            saved = _array(path, meta, table, part, name)
             if saved is None:
                 continue
             shape = [len(node), *column.shape[1:]]
             if list(saved.shape) != shape or saved.dtype != column.dtype:
                 fact = f"is {saved.dtype} {list(saved.shape)}, expected {column.dtype} {shape}"
-                raise broken(self._path, f"{part_name(number)}/{name}", fact, REMEDY)
+                raise broken(path, f"{part}/{name}", fact, REMEDY)
             for to, source in zip(here.split(_ROWS), there.split(_ROWS), strict=True):
                 column[to] = saved[source]
-        return len(here)
+    if found != len(table.node):
+        fact = f"has rows for {found} of the {len(table.node)} nodes that this rank holds"
+        raise broken(path, str(table.group.name), fact, "give the tables of this graph")
+    table.frozen = frozen if bool(frozen.any()) else None
 
-    def _array(self, table: EmbeddingTable, number: int, name: str) -> Tensor | None:
-        array = f"{part_name(number)}/{attribute_array(table.group, name)}"
-        promise = self._meta.arrays.get(array)
-        if promise is None:
-            if name == "frozen":
-                return None
-            raise broken(self._path / META_FILE, array, "is not among the arrays", REMEDY)
-        return map_tensor(self._path / f"{array}.npy", array, promise)
+
+def _array(path: Path, meta: EmbeddingMeta, table: EmbeddingTable, part: str, name: str) -> Tensor | None:
+    array = f"{part}/{attribute_array(table.group, name)}"
+    promise = meta.arrays.get(array)
+    if promise is not None:
+        return map_tensor(path / f"{array}.npy", array, promise)
+    if name == "frozen":
+        return None
+    raise broken(path / META_FILE, array, "is not among the arrays", REMEDY)
 
 
 def _common(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,9 +113,6 @@ def _common(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
     return order[place[hit]], hit
 
 
-# Saving ###########################################################################################
-
-
 def save_tables(
     tables: Sequence[EmbeddingTable],
     num_nodes: Sequence[int],
@@ -127,8 +120,7 @@ def save_tables(
     folder: str | Path,
     comm: Communicator,
 ) -> Path:
-    """Writes the rows of all ranks for `Embedding.save`. ``num_nodes``: by table, the number of
-    rows over all ranks. ``steps``: the number of steps that the optimizer has made."""
+    """Writes the rows of all ranks for `Embedding.save`."""
     path = Path(folder).expanduser()
     temporary = path.with_name(f".{path.name}.partial")
 
@@ -170,8 +162,6 @@ def _write(tables: Sequence[EmbeddingTable], folder: Path, rank: int) -> Iterato
     sync_tree(own)
 
 
-# META.json ########################################################################################
-
 # META.json of a folder of tables.
 #
 # A folder has META.json, and for each part its nodes, its rows and what lies beside the rows.
@@ -201,23 +191,13 @@ class EmbeddingMeta:
     arrays: Mapping[str, ArrayPromise]  # what is promised of each array, by part and name
 
     def write(self, folder: Path) -> None:
-        content = {
-            "columns": dict(self.columns),
-            "num_nodes": dict(self.num_nodes),
-            "state": self.state,
-            "steps": self.steps,
-            "parts": self.parts,
-        }
-        FORMAT.write(folder, VERSION, content, self.arrays)
+        counts = {"columns": dict(self.columns), "num_nodes": dict(self.num_nodes)}
+        numbers = {"state": self.state, "steps": self.steps, "parts": self.parts}
+        FORMAT.write(folder, VERSION, {**counts, **numbers}, self.arrays)
 
     @classmethod
     def read(cls, folder: Path) -> EmbeddingMeta:
-        """Reads and checks META.json.
-
-        Raises:
-            DatasetNotFoundError: no such file.
-            DatasetError: damaged, or of another format or version.
-        """
+        """Reads and checks META.json."""
         content, _ = FORMAT.read(folder)
         with FORMAT.parsing(folder):
             return cls(
@@ -230,16 +210,13 @@ class EmbeddingMeta:
             )
 
 
-# One file for all rows ############################################################################
-
 #: Bytes of rows that the first rank receives at once.
 _PIECE = 16 << 20
 _HEADER = Header(MessageKind.EMBEDDINGS)
 
 
 def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
-    """Writes the rows of all nodes for `Embedding.export_rows`. The first rank receives them in
-    pieces and writes. Only its file system matters."""
+    """Writes the rows of all nodes for `Embedding.export_rows`. Only its file system matters."""
     size = max(1, _PIECE // (table.columns * table.weight.element_size()))
     node, order = table.node.sort()
     temporary = path.with_name(f".{path.name}.partial")

@@ -52,8 +52,7 @@ class EmbeddingTable:
 
 @dataclass(frozen=True)
 class InitialRows:
-    """The rule of initial rows: keyed uniform numbers in [-bound, bound). A number is a function of
-    (seed, node type, original id, column). So initial rows do not depend on ranks or threads."""
+    """The rule of initial rows: keyed uniform numbers in [-bound, bound)."""
 
     seed: int  # any integer, taken modulo 2**64
     bound: float | None = None  # the largest absolute value; None is 1 / sqrt(F) of a table of F columns
@@ -76,8 +75,7 @@ def make_table(
 
 @dataclass(frozen=True, eq=False)
 class NodeOwners:
-    """The owners of all nodes, and the nodes of this rank. A graph that one process holds is one
-    part. Its internal ids are the original ids, one type after the other."""
+    """The owners of all nodes, and the nodes of this rank."""
 
     schema: Schema  # the node types and the relations
     book: PartitionBook  # the owner and the type of each internal id
@@ -86,9 +84,7 @@ class NodeOwners:
 
     @classmethod
     def of(cls, data: Any) -> NodeOwners:
-        """Returns the owners of the nodes of a graph. ``data``: what loaders take; or a `Part`, a
-        `CscGraph` or a `TypedGraph`. Raises TypeError or ValueError if there is no graph, or its
-        number of nodes is unknown."""
+        """Returns the owners of the nodes of a graph."""
         if cls.is_partitioned(data):
             data = next(one for one in data if isinstance(one, DistGraphStore)).part
         if isinstance(data, Part):

@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind, Received
+from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind
 from pyg_batchgnn.history.embedding_cache import EmbeddingCache, FoundRows
 from pyg_batchgnn.history.halo import Halo, HaloFeatures
 from pyg_batchgnn.store import DistGraphStore
-
-# Settings #########################################################################################
 
 
 @dataclass(frozen=True)
@@ -56,9 +54,6 @@ def _check_settings(name: str, value: Any, optional: bool) -> None:
     if value < 1:
         without = "; None sets no bound" if optional else ""
         raise ValueError(f"{name} must be at least 1, got {value}{without}")
-
-
-# Caches ###########################################################################################
 
 
 _PUSH = int.from_bytes(b"push", "little")
@@ -108,8 +103,6 @@ class HistoricalCaches:
         self._pending: list[list[PushedRows]] = []
         self._is_pushed = True
 
-    # Steps #######################################################################################
-
     def begin_step(self, epoch: int, step: int, key: int) -> None:
         """Begins a step of every rank: stores what was pushed ``delay`` steps ago.
 
@@ -144,8 +137,6 @@ class HistoricalCaches:
                 node, rows = torch.cat([one.node for one in given]), torch.cat([one.rows for one in given])
                 self._cache(layer + 1).store(node, rows, self._step)
 
-    # Rows of halo nodes ##########################################################################
-
     def search_features(self, number: Tensor) -> FoundRows:
         """Finds the features of halo nodes, the input of layer 0. ``number``: [n] int64, their
         numbers among the halo nodes of the part."""
@@ -171,8 +162,6 @@ class HistoricalCaches:
             lines = self.halo.num_halo if self.settings.lines is None else self.settings.lines
             self._caches.append(EmbeddingCache(min(lines, self.halo.num_halo), self.settings.life_span))
         return self._caches[layer - 1]
-
-    # Rows of own nodes ###########################################################################
 
     def wants_rows(self, key: int) -> bool:
         """Returns whether the step has this minibatch and has not pushed its rows."""
@@ -216,8 +205,6 @@ class HistoricalCaches:
             key = ops.fold_key(key, word % (1 << 64))
         return ops.to_signed(ops.fold_key(key, _PUSH))
 
-    # State #######################################################################################
-
     def stats(self) -> HistoricalStats:
         """Returns the counts since the caches were made."""
         self._stats.exchange_seconds = self._comm.counters.snapshot()[MessageKind.PUSH].seconds
@@ -258,7 +245,7 @@ class HistoricalCaches:
         pushes, number = [], 0
         while f"push {number} step" in state:
             messages = [state[f"push {number} rank {rank}"] for rank in range(self._comm.size)]
-            pushes.append(UnderWay.arrived(int(state[f"push {number} step"]), messages))
+            pushes.append(_arrived(int(state[f"push {number} step"]), messages))
             number += 1
         self._queue.restore(pushes)
 
@@ -286,9 +273,6 @@ def _check(graph: DistGraphStore, comm: Communicator) -> None:
             "the communicator is that of the graph; rows are pushed while loaders sample: make another one "
             "with Communicator.create"
         )
-
-
-# Stats ############################################################################################
 
 
 @dataclass
@@ -344,9 +328,6 @@ def hit_rates(stats: Sequence[HistoricalStats]) -> list[float]:
     return [hits / all_ if all_ else 1.0 for hits, all_ in zip(found, searched, strict=True)]
 
 
-# Pushes ###########################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class UnderWay:
     """The rows that ranks pushed to this one in a step."""
@@ -354,14 +335,9 @@ class UnderWay:
     step: int  # the number of the step
     wait: Callable[[], list[Tensor]]  # waits for the rows and returns the bytes of each rank
 
-    @classmethod
-    def arrived(cls, step: int, messages: list[Tensor]) -> UnderWay:
-        return cls(step, lambda: messages)
-
 
 class PushQueue:
-    """The pushes of the latest steps, in the order of steps. ``comm``: a communicator that nothing
-    else uses while pushes are under way."""
+    """The pushes of the latest steps, in the order of steps."""
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm
@@ -372,51 +348,43 @@ class PushQueue:
         messages = [encode(layers) for layers in rows]
         items = [sum(one.node.numel() for one in layers) for layers in rows]
         handle = self._comm.start_exchange(messages, None, header, items=items)
-        self._queue.append(UnderWay(step, lambda: _split(handle.wait())))
+        nothing = torch.empty(0, dtype=torch.uint8)
+        wait = lambda: [one if one.numel() else nothing for one in handle.wait().split()]  # noqa: E731
+        self._queue.append(UnderWay(step, wait))
 
     def sent_until(self, step: int) -> list[list[PushedRows]]:
         """Waits for what was pushed up to a step. Returns it by push and layer, and forgets it."""
         found = []
         while self._queue and self._queue[0].step <= step:
-            found.extend(self._decoded(self._queue.popleft()))
+            for rank, message in enumerate(self._queue.popleft().wait()):
+                try:
+                    found.append(decode(message))
+                except (ValueError, RuntimeError, IndexError) as error:
+                    fact = f"rank {rank} pushed rows that cannot be read: {error}"
+                    text = f"{fact}; every rank must have the same release"
+                    raise self._comm.fail(CommError(text, [rank])) from error
         return found
-
-    def _decoded(self, push: UnderWay) -> list[list[PushedRows]]:
-        layers = []
-        for rank, message in enumerate(push.wait()):
-            try:
-                layers.append(decode(message))
-            except ValueError as error:
-                text = f"rank {rank} pushed rows that cannot be read: {error}; every rank must have the same"
-                raise self._comm.fail(CommError(f"{text} release", [rank])) from error
-        return layers
 
     def arrived(self) -> list[UnderWay]:
         """Waits for all that is under way. Returns it and keeps it."""
-        self._queue = deque(UnderWay.arrived(push.step, push.wait()) for push in self._queue)
+        self.restore([_arrived(push.step, push.wait()) for push in self._queue])
         return list(self._queue)
 
     def restore(self, pushes: list[UnderWay]) -> None:
         self._queue = deque(pushes)
 
 
-def _split(received: Received) -> list[Tensor]:
-    return [message if message.numel() else torch.empty(0, dtype=torch.uint8) for message in received.split()]
+def _arrived(step: int, messages: list[Tensor]) -> UnderWay:
+    return UnderWay(step, lambda: messages)
 
 
-# Messages #########################################################################################
-
-# The message in which a rank pushes rows to a peer.
-#
-# A message is a list of bytes. It begins with numbers of 64 bits: the number of layers, and for
-# each layer the number of rows, their columns and the code of their type. The original ids of all
-# layers follow, then the rows of each layer, filled up to a multiple of eight bytes. A message
-# without rows is empty.
-
+# The message in which a rank pushes rows to a peer is a list of bytes. It begins with numbers of 64
+# bits: the number of layers, and for each layer the number of rows, their columns and the code of
+# their type. The original ids of all layers follow, then the rows of each layer, filled up to a
+# multiple of eight bytes. A message without rows is empty.
 
 _TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _WORD = 8
-_PER_LAYER = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -445,35 +413,21 @@ def encode(layers: Sequence[PushedRows]) -> Tensor:
 
 
 def decode(message: Tensor) -> list[PushedRows]:
-    """Returns the rows of each layer, as views of the message.
-
-    Args:
-        message: [bytes] uint8, at an address that is a multiple of eight.
-
-    Raises:
-        ValueError: the bytes are no message.
-    """
+    """Returns the rows of each layer, as views of a message [bytes] uint8 at an address that is a
+    multiple of eight. Raises `ValueError` if its length is not that of its rows."""
     if not message.numel():
         return []
-    if message.numel() < _WORD:
-        raise ValueError(f"{message.numel()} bytes are no message")
     layers = int(message[:_WORD].view(torch.int64))
-    head = _WORD * (1 + _PER_LAYER * layers)
-    if layers < 1 or head > message.numel():
-        raise ValueError(f"{message.numel()} bytes cannot hold rows of {layers} layers")
-    shapes = message[_WORD:head].view(torch.int64).view(layers, _PER_LAYER).tolist()
-    sizes = [_WORD * count for count, _, _ in shapes]
-    for count, columns, code in shapes:
-        if count < 0 or columns < 0 or not 0 <= code < len(_TYPES):
-            raise ValueError(f"{count} rows of {columns} columns of type {code} cannot be")
-        sizes.append(-(-count * columns * _TYPES[code].itemsize // _WORD) * _WORD)
+    head = _WORD * (1 + 3 * layers)
+    shapes = message[_WORD:head].view(torch.int64).view(layers, 3).tolist()
+    bytes_of_rows = [count * columns * _TYPES[code].itemsize for count, columns, code in shapes]
+    sizes = [_WORD * count for count, _, _ in shapes] + [-(-size // _WORD) * _WORD for size in bytes_of_rows]
     if head + sum(sizes) != message.numel():
         raise ValueError(f"{head + sum(sizes)} bytes are promised, {message.numel()} came")
     pieces = message[head:].split(sizes)
     return [
-        PushedRows(
-            node.view(torch.int64),
-            rows[: count * columns * _TYPES[code].itemsize].view(_TYPES[code]).view(count, columns),
+        PushedRows(node.view(torch.int64), rows[:size].view(_TYPES[code]).view(count, columns))
+        for node, rows, size, (count, columns, code) in zip(
+            pieces[:layers], pieces[layers:], bytes_of_rows, shapes, strict=True
         )
-        for node, rows, (count, columns, code) in zip(pieces[:layers], pieces[layers:], shapes, strict=True)
     ]

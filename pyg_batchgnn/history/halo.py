@@ -17,9 +17,6 @@ from pyg_batchgnn.sample import Layout, MacrobatchSeeds, RelayPart, SampledMinib
 from pyg_batchgnn.store import Columns, DistFeatureStore, RowRequest
 from pyg_batchgnn.types import HOMOGENEOUS, NODES
 
-# Halo #############################################################################################
-
-
 _HEADER = Header(MessageKind.LOOKUP)
 
 
@@ -90,8 +87,6 @@ def _peers(rows: Tensor, degree: Tensor, counts: list[int], nodes: int) -> HaloP
     torch.cumsum(torch.bincount(rows, minlength=nodes), 0, out=ptr[1:])
     return HaloPeers(ptr, peer[order], degree[order].to(torch.int32), len(counts))
 
-
-# Features #########################################################################################
 
 #: The attribute that layer 1 reads.
 FEATURES = "x"
@@ -177,9 +172,6 @@ class HaloFeatures:
                 f"was fetched from there, but it got other rows [{', '.join(map(str, table.shape))}]; "
                 f"change the rows of the store with put_tensor, or add a layer"
             )
-
-
-# Sampler ##########################################################################################
 
 
 class HaloSampler:

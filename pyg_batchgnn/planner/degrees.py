@@ -7,14 +7,15 @@ neighbours.
 
 from __future__ import annotations
 
-import operator
+import dataclasses
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
 
 from pyg_batchgnn.loader import ScheduleName
-from pyg_batchgnn.planner.workload import MinibatchMeans, Numbers, Overlaps, PlannerProbe, Workload
+from pyg_batchgnn.planner.workload import MinibatchMeans, Numbers, Overlap, Overlaps, PlannerProbe, Workload
 from pyg_batchgnn.sample import Replacement, taken_probability
 
 
@@ -37,37 +38,26 @@ class Degrees:
 
     @classmethod
     def lognormal(cls, nodes: float, edges: float, spread: float) -> Degrees:
-        """Returns degrees of at least 1 that have a log-normal distribution.
-
-        Args:
-            nodes, edges: N and (directed) E.
-            spread: the standard deviation of the logarithm. The mean is exp(spread**2 / 2) times
-                the median.
-        """
-        wanted, low, high = edges / nodes, -20.0, np.log(edges / nodes) + 1.0
+        """Returns degrees of at least 1 that have a log-normal distribution. ``spread``: the
+        standard deviation of the logarithm; the mean is exp(spread**2 / 2) times the median."""
+        steps = np.linspace(-5.0, 5.0, 400)
+        share = np.exp(-(steps**2) / 2)
+        share /= share.sum()
+        low, high = -20.0, float(np.log(edges / nodes)) + 1.0
         for _ in range(60):
             middle = (low + high) / 2
-            degree, share = _around(middle, spread)
-            low, high = (middle, high) if (degree * share).sum() < wanted else (low, middle)
-        degree, share = _around(high, spread)
-        return cls(degree, share * nodes)
-
-
-def _around(centre: float, spread: float) -> tuple[Numbers, Numbers]:
-    """Returns degrees, evenly spaced in their logarithm, and the share of nodes that have each.
-    Degrees below 1 count as 1."""
-    steps = np.linspace(-5.0, 5.0, 400)
-    share = np.exp(-(steps**2) / 2)
-    return np.maximum(np.exp(centre + spread * steps), 1.0), share / share.sum()
+            mean = (np.maximum(np.exp(middle + spread * steps), 1.0) * share).sum()
+            low, high = (middle, high) if mean < edges / nodes else (low, middle)
+        return cls(np.maximum(np.exp(high + spread * steps), 1.0), share * nodes)
 
 
 @dataclass(frozen=True, eq=False)
-class DegreeOverlap:
-    """The distinct nodes of minibatches (`Overlap`), from the degrees."""
+class DegreeOverlap(Overlap):
+    """The distinct nodes of minibatches, from the degrees."""
 
-    workload: Workload  # nodes and training nodes, fanouts, minibatch size
-    degrees: Degrees  # the graph's degrees
-    replacement: Replacement  # whether sampling is with replacement
+    workload: Workload
+    degrees: Degrees
+    replacement: Replacement
     share: float = 1.0  # the share of the nodes that are counted, apart from seeds: those on other hosts
     own_seeds: bool = False  # whether the seeds are left out
 
@@ -76,16 +66,7 @@ class DegreeOverlap:
         seeds = together * self.workload.batch_size if self.own_seeds else 0.0
         return max(held - seeds, 0.0) * self.share
 
-    def missed(self, together: float, kept: float) -> float:
-        likely, nodes = self._held(together), self.degrees.nodes * self.share
-        order = np.argsort(-likely)
-        before = np.concatenate([[0.0], nodes[order].cumsum()[:-1]])
-        left = nodes[order] - np.clip(kept - before, 0.0, nodes[order])
-        whole = float((likely * nodes).sum())
-        return self.distinct(together) * float((left * likely[order]).sum()) / max(whole, 1e-300)
-
     def likely(self) -> tuple[Numbers, Numbers]:
-        """Returns the probability that a minibatch holds a node of each degree, and the nodes."""
         return self._held(1), self.degrees.nodes * self.share
 
     def _held(self, together: float) -> Numbers:
@@ -103,15 +84,13 @@ class DegreeOverlap:
 
 
 @dataclass(frozen=True)
-class PowerOverlap:
-    """The distinct nodes of minibatches (`Overlap`), from two known numbers.
-
-    They grow as a power of the number of minibatches.
+class PowerOverlap(Overlap):
+    """The distinct nodes of minibatches, from two known numbers. They grow as a power of the number
+    of minibatches, and all nodes are equally likely.
 
     Attributes:
         one: distinct nodes of one minibatch.
         many: distinct nodes of ``together`` minibatches.
-        together: the number of minibatches that ``many`` is for.
         population: the number of nodes.
     """
 
@@ -126,17 +105,11 @@ class PowerOverlap:
         exponent = np.log(self.many / self.one) / np.log(self.together)
         return float(min(self.population, self.one * together**exponent))
 
-    def missed(self, together: float, kept: float) -> float:
-        """Returns the number as if all nodes were equally likely."""
-        return self.distinct(together) * max(1 - kept / self.population, 0.0)
-
     def likely(self) -> tuple[Numbers, Numbers]:
-        """Returns one probability, that of all nodes."""
         return np.array([self.one / self.population]), np.array([self.population])
 
 
 def _taken_share(degree: Numbers, fanout: int, replacement: Replacement) -> Numbers:
-    """Returns `taken_probability` of NumPy's numbers."""
     share: Numbers = taken_probability(torch.from_numpy(degree), fanout, replacement).numpy()
     return share
 
@@ -162,43 +135,33 @@ def probe_degrees(
     Every rank has a host of its own, and owns equally many seed nodes, so it trains its own with
     the balanced schedule.
     """
-    seeds = [
-        workload.training * (rank + 1) // ranks - workload.training * rank // ranks for rank in range(ranks)
-    ]
-    depths = [
-        _means(workload, degrees, hops, 1 - 1 / ranks, replacement)
+    ends = [workload.training * rank // ranks for rank in range(ranks + 1)]
+    seeds = tuple(last - first for first, last in pairwise(ends))
+    full, inner = (
+        _means(
+            dataclasses.replace(workload, fanouts=workload.fanouts[:hops]),
+            degrees,
+            1 - 1 / ranks,
+            replacement,
+        )
         for hops in (len(workload.fanouts), len(workload.fanouts) - 1)
-    ]
-    return PlannerProbe(
-        *("random", ranks, ranks, tuple(seeds), -(-workload.nodes // ranks), -(-workload.edges // ranks)),
-        *depths,
     )
+    nodes, edges = -(-workload.nodes // ranks), -(-workload.edges // ranks)
+    return PlannerProbe("random", ranks, ranks, seeds, nodes, edges, full, inner)
 
 
-def _means(
-    workload: Workload, degrees: Degrees, hops: int, away: float, replacement: Replacement
-) -> MinibatchMeans:
-    """Returns the means over minibatches of the first ``hops`` hops."""
-    work = Workload(**{**vars(workload), "fanouts": workload.fanouts[:hops]})
+def _means(work: Workload, degrees: Degrees, away: float, replacement: Replacement) -> MinibatchMeans:
+    """Returns the means over minibatches. ``away``: the share of nodes that other ranks own."""
     found = hop_probabilities(work, degrees, replacement)
     nodes = [float((part * degrees.nodes).sum()) for part in found]
     edges = []
     for part, fanout in zip(found, work.fanouts, strict=False):
         most = degrees.degree if fanout < 0 else np.full(len(degrees.degree), float(fanout))
-        picks = most if replacement is Replacement.WITH else np.minimum(most, degrees.degree)
-        edges.append(float((part * degrees.nodes * picks).sum()))
-    count, links, expanded = sum(nodes), sum(edges), sum(nodes[:-1])
-    own = workload.schedule is not ScheduleName.GLOBAL
-    theirs = [0.0 if own and hop == 0 else away for hop in range(hops)]
-    asked = tuple(map(operator.mul, theirs, nodes[:-1]))
-    return MinibatchMeans(
-        count,
-        links,
-        asked,
-        asked,
-        tuple(map(operator.mul, theirs, edges)),
-        expanded,
-        min(expanded + sum(edges[-1:]), float(workload.nodes)),
-        Overlaps((DegreeOverlap(work, degrees, replacement),)),
-        Overlaps((DegreeOverlap(work, degrees, replacement, away, own),)),
-    )
+        taken = most if replacement is Replacement.WITH else np.minimum(most, degrees.degree)
+        edges.append(float((part * degrees.nodes * taken).sum()))
+    own = work.schedule is not ScheduleName.GLOBAL
+    theirs = [0.0 if own and hop == 0 else away for hop in range(len(edges))]
+    asked = tuple(share * count for share, count in zip(theirs, nodes, strict=False))
+    answered = tuple(share * count for share, count in zip(theirs, edges, strict=True))
+    whole, remote = (Overlaps((DegreeOverlap(work, degrees, replacement, *of),)) for of in ((), (away, own)))
+    return MinibatchMeans(sum(nodes), sum(edges), asked, asked, answered, sum(nodes[:-1]), whole, remote)

@@ -45,17 +45,11 @@ ALL_TO_ALL = 0.6
 
 @dataclass(frozen=True)
 class PlannerNetwork:
-    """The links between hosts.
+    """The links between hosts."""
 
-    Attributes:
-        bandwidth: bytes per second that a host sends, and receives at the same time.
-        latency: seconds that a message takes from one host to another.
-        efficiency: the share of the bandwidth that exchanges between all hosts reach.
-    """
-
-    bandwidth: float
-    latency: float = 1e-4
-    efficiency: float = ALL_TO_ALL
+    bandwidth: float  # bytes per second that a host sends, and receives at the same time
+    latency: float = 1e-4  # seconds that a message takes from one host to another
+    efficiency: float = ALL_TO_ALL  # the share of the bandwidth that exchanges of all hosts reach
 
     @property
     def rate(self) -> float:
@@ -65,45 +59,25 @@ class PlannerNetwork:
 
 @dataclass(frozen=True)
 class PlannerMachine:
-    """The speeds of one core, and the cores and memory of one rank.
+    """The speeds of one core, and the cores and memory of one rank."""
 
-    Attributes:
-        cores: cores per rank, 0.5 where two ranks share a core.
-        memory: bytes that a rank may use, 0 for no limit.
-        relay_edge: seconds per edge to sample a minibatch over ranks.
-        local_edge: seconds per edge to sample a minibatch from the whole topology.
-        node: seconds per node of a minibatch to find the distinct nodes.
-        gather: seconds per byte of rows that are gathered at random.
-        copy: seconds per byte of rows that are copied in order.
-        export: seconds per byte of features that are copied once more for each minibatch. 0 where
-            layers read them in place, as the native layers do.
-        wire: seconds per byte that goes through a socket, at one end.
-        exchange: seconds that an exchange takes on a rank, whatever it carries.
-        macrobatch: further seconds per macrobatch.
-        forward, backward: seconds of a training step, for a minibatch of the probed size.
-        first_layer: the share of a training step that aggregating the input takes.
-        resident: bytes of a process that holds no graph.
-        parallel: the share of a linear speed-up that several cores reach.
-        memory_rate: bytes per second that all cores of a rank gather together.
-    """
-
-    cores: float = 1.0
-    memory: float = 0.0
-    relay_edge: float = 4e-8
-    local_edge: float = 6e-8
-    node: float = 1e-8
-    gather: float = 2.5e-10
-    copy: float = 1.5e-10
-    export: float = 0.0
-    wire: float = 3e-10
-    exchange: float = 1.5e-3
-    macrobatch: float = 1e-3
-    forward: float = 0.0
+    cores: float = 1.0  # cores per rank, 0.5 where two ranks share a core
+    memory: float = 0.0  # bytes that a rank may use, 0 for no limit
+    relay_edge: float = 4e-8  # seconds per edge to sample a minibatch over ranks
+    local_edge: float = 6e-8  # the same from the whole topology
+    node: float = 1e-8  # seconds per node of a minibatch to find the distinct nodes
+    gather: float = 2.5e-10  # seconds per byte of rows that are gathered at random
+    copy: float = 1.5e-10  # seconds per byte of rows that are copied in order
+    export: float = 0.0  # seconds per byte of features that are copied once more per minibatch
+    wire: float = 3e-10  # seconds per byte that goes through a socket, at one end
+    exchange: float = 1.5e-3  # seconds that an exchange takes on a rank, whatever it carries
+    macrobatch: float = 1e-3  # further seconds per macrobatch
+    forward: float = 0.0  # seconds of a training step, for a minibatch of the probed size
     backward: float = 0.0
-    first_layer: float = 0.2
-    resident: float = 3.0e8
-    parallel: float = 0.85
-    memory_rate: float = 1e12
+    first_layer: float = 0.2  # the share of a training step that aggregating the input takes
+    resident: float = 3.0e8  # bytes of a process that holds no graph
+    parallel: float = 0.85  # the share of a linear speed-up that several cores reach
+    memory_rate: float = 1e12  # bytes per second that all cores of a rank gather together
 
     def speedup(self, tasks: float) -> float:
         """Returns the speed-up of a rank over one core, for work in ``tasks`` tasks."""
@@ -131,8 +105,7 @@ def resident_bytes() -> float:
 
 
 def after_work() -> int:
-    """Trains a few steps. Returns the bytes that this process then takes. Libraries take memory
-    when they are imported, and more when they are first used."""
+    """Trains a few steps. Returns the bytes that this process then takes."""
     import torch.nn.parallel.distributed  # noqa: F401 - ranks that train have it
 
     with Communicator.create("resident") as comm:
@@ -156,14 +129,12 @@ _NETWORKS: dict[Aggregation, Callable[..., NativeModel]] = {
 
 
 def network_of(kind: Aggregation, columns: int, hidden: int, classes: int, layers: int) -> NativeModel:
-    """Returns a network whose layers aggregate by ``kind``. ``kind``: mean for SAGE, sum for GIN,
-    symmetric for GCN. ``columns``: columns of the features. ``hidden``: columns between layers."""
+    """Returns a network whose layers aggregate by ``kind``."""
     return _NETWORKS[kind](columns, hidden, layers, classes)
 
 
 class TrainingStepTimer:
-    """Times a training step on one core. ``kind``, ``columns``, ``hidden``, ``classes``,
-    ``layers``: as in `network_of`."""
+    """Times a training step of the network of `network_of` on one core."""
 
     def __init__(self, kind: Aggregation, columns: int, hidden: int, classes: int, layers: int) -> None:
         self._kind, self._columns, self._layers = kind, columns, layers
@@ -214,9 +185,8 @@ def measure_machine(
 
     Args:
         training: [s] int64, the training nodes.
-        comm: a communicator of this process alone; None: there are no other ranks to sample with,
-            and ``relay_edge`` is ``local_edge``. To measure that takes 12 bytes for each edge.
-        replacement: whether sampling is with replacement.
+        comm: a communicator of this process alone; None where there are no other ranks to sample
+            with. To measure that takes 12 bytes for each edge.
         hidden: the width of the layers whose training step is timed. 0 times none.
         kind: the layers' aggregation: mean for SAGE.
     """
@@ -274,8 +244,7 @@ def _find_distinct(sampled: Sequence[SampledMinibatch], num_nodes: Sequence[int]
 
 
 def _whole(graph: TypedGraph) -> tuple[Part, list[int]]:
-    """Returns the whole graph as the part of one rank, and the first internal id of each type. A
-    graph of one type shares its memory."""
+    """Returns the whole graph as the part of one rank, and the first internal id of each type."""
     schema, ends = graph.schema, [0, *itertools.accumulate(graph.num_nodes)]
     dtype = ops.id_dtype(ends[-1])
     relations = []

@@ -36,22 +36,14 @@ _WORTH = 0.03
 
 @dataclass(frozen=True)
 class Choices:
-    """The choices that are tried.
+    """The choices that are tried. The aggregation cache is that of the model that is trained: mean
+    for SAGE, symmetric for GCN, sum for GIN."""
 
-    Attributes:
-        macrobatches: B, 0 for all minibatches of an epoch.
-        fetches: F as a share of B.
-        hybrid: whether every host has the whole topology.
-        aggregation: the aggregation cache, None for no cache. It is the one of the model that is
-            trained: mean for SAGE, symmetric for GCN, sum for GIN.
-        feature_caches: bytes of the feature cache.
-    """
-
-    macrobatches: Sequence[int] = (1, 8, 32, 128, 0)
-    fetches: Sequence[float] = (1.0, 0.25)
-    hybrid: Sequence[bool] = (False, True)
+    macrobatches: Sequence[int] = (1, 8, 32, 128, 0)  # B, 0 for all minibatches of an epoch
+    fetches: Sequence[float] = (1.0, 0.25)  # F as a share of B
+    hybrid: Sequence[bool] = (False, True)  # whether every host has the whole topology
     aggregation: Sequence[Aggregation | None] = (None, Aggregation.MEAN)
-    feature_caches: Sequence[int] = (0,)
+    feature_caches: Sequence[int] = (0,)  # bytes
 
     def settings(self, policy: str, minibatches: int) -> list[PlannerSetting]:
         """Returns all combinations that differ if an epoch has ``minibatches`` minibatches."""
@@ -62,8 +54,7 @@ class Choices:
             macrobatch = 0 if size >= minibatches else size
             fetch = 0 if share >= 1 else max(1, round(share * (macrobatch or minibatches)))
             fetch = 0 if fetch >= (macrobatch or minibatches) else fetch
-            setting = PlannerSetting(macrobatch, fetch, policy, hybrid, aggregation, cache)
-            found[setting] = None
+            found[PlannerSetting(macrobatch, fetch, policy, hybrid, aggregation, cache)] = None
         return list(found)
 
 
@@ -74,11 +65,8 @@ def search(
     network: PlannerNetwork,
     choices: Choices,
 ) -> list[Prediction]:
-    """Predicts every choice for every policy that was probed.
-
-    Returns:
-        The predictions, the fastest first. Those that do not fit in memory come last.
-    """
+    """Predicts every choice for every policy that was probed, the fastest first. Those that do not
+    fit in memory come last."""
     found = [
         predict(workload, probe, machine, network, setting)
         for policy, probe in probes.items()
@@ -89,19 +77,15 @@ def search(
 
 
 def best(predictions: Iterable[Prediction]) -> Prediction | None:
-    """Returns the setting to recommend, or None if none fits in memory. It is the fastest that fits
-    in memory and computes the same as training without caches. Among settings that are nearly as
-    fast, the simplest is preferred."""
+    """Returns the setting to recommend, or None if none fits in memory."""
     able = [one for one in predictions if one.fits and one.setting.aggregation is None]
     if not able:
         return None
     limit = min(one.epoch for one in able) * (1 + _WORTH)
-    return min((one for one in able if one.epoch <= limit), key=_complexity)
-
-
-def _complexity(prediction: Prediction) -> tuple[bool, bool, float, float]:
-    setting = prediction.setting
-    return setting.hybrid, setting.feature_cache > 0, prediction.epoch, prediction.memory
+    return min(
+        (one for one in able if one.epoch <= limit),
+        key=lambda one: (one.setting.hybrid, one.setting.feature_cache > 0, one.epoch, one.memory),
+    )
 
 
 def describe(setting: PlannerSetting) -> str:
@@ -147,28 +131,17 @@ _LINES = 16
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Predictions for many settings.
-
-    Attributes:
-        workload: what is to be trained.
-        ranks: the number of ranks.
-        machine: the machine of one rank.
-        network: the network between hosts.
-        probes: what was found out about minibatches, by policy.
-        predictions: the fastest first.
-        historical: an epoch with historical embeddings at their default settings, by policy; empty
-            where they are not possible.
-        disk: what one process reads from files, if somebody predicted it.
-    """
+    """Predictions for many settings."""
 
     workload: Workload
     ranks: int
     machine: PlannerMachine
     network: PlannerNetwork
-    probes: dict[str, PlannerProbe]
-    predictions: list[Prediction]
+    probes: dict[str, PlannerProbe]  # what was found out about minibatches, by policy
+    predictions: list[Prediction]  # the fastest first
+    #: an epoch with historical embeddings, by policy; empty where they are not possible
     historical: dict[str, HistoricalPrediction] = field(default_factory=dict)
-    disk: DiskForecast | None = None
+    disk: DiskForecast | None = None  # what one process reads from files, if somebody predicted it
 
     @property
     def best(self) -> Prediction | None:
@@ -177,11 +150,7 @@ class Plan:
 
     def advice(self, command: Sequence[str] = ("batchgnn", "train")) -> list[str]:
         """Returns a sentence that recommends a setting, and the command that trains with it.
-
-        Args:
-            command: the words of the command that trains, which gets the options of the setting and
-                of the schedule, and the type of the training nodes if the graph has named types.
-        """
+        ``command``: its first words, behind which the options of the setting come."""
         if (found := self.best) is None:
             least = min(self.predictions, key=lambda one: one.memory)
             return [
@@ -247,7 +216,15 @@ class Plan:
             "ranks": self.ranks,
             "machine": asdict(self.machine),
             "network": asdict(self.network),
-            "minibatches": {policy: _figures(probe) for policy, probe in self.probes.items()},
+            "minibatches": {
+                policy: {
+                    "nodes": probe.full.nodes,
+                    "edges": probe.full.edges,
+                    "remote_nodes": probe.full.remote.distinct(1),
+                    "without_last_hop": probe.inner.nodes,
+                }
+                for policy, probe in self.probes.items()
+            },
             "recommended": None if recommended is None else recommended.as_dict(),
             "predictions": [one.as_dict() for one in self.predictions],
             "historical": {policy: one.as_dict() for policy, one in self.historical.items()},
@@ -262,21 +239,6 @@ class Plan:
         title = f"{self.workload.name} on {self.ranks} ranks"
         plot_predictions(self.predictions, title, picture)
         return [numbers, picture]
-
-
-def _figures(probe: PlannerProbe) -> dict[str, float]:
-    """Returns the mean sizes of the probed minibatches."""
-    full = probe.full
-    return {
-        "nodes": full.nodes,
-        "edges": full.edges,
-        "remote_nodes": full.remote.distinct(1),
-        "without_last_hop": probe.inner.nodes,
-    }
-
-
-#: Called with a few words as each stage begins.
-ProgressCallback = Callable[[str], object]
 
 
 def plan(
@@ -298,34 +260,29 @@ def plan(
     policies: Sequence[str] = ("random",),
     choices: Choices | None = None,
     samples: int = SAMPLES,
-    progress: ProgressCallback | None = None,
+    progress: Callable[[str], object] | None = None,
 ) -> Plan:
-    """Predicts an epoch of training for many settings.
-
-    The predictions come from some sampled minibatches and from short measurements of this machine.
+    """Predicts an epoch of training for many settings, from some sampled minibatches and from short
+    measurements of this machine.
 
     Args:
         dataset: the whole graph. Of a graph with named node types or without features, only the
-            preparation of minibatches is predicted, without aggregation caches and historical
-            embeddings, which are for homogeneous graphs with features. Every relation has the same
-            fanouts, and each type's ``x`` and ``y`` are fetched.
+            preparation of minibatches is predicted. Every relation has the same fanouts.
         ranks_per_host: the number of ranks that share a host's memory.
         cores: cores per rank, 0.5 where two ranks share a core.
         memory: bytes that a rank may take, 0 for no limit.
         machine: the speeds of another machine's cores. By default this machine is measured.
         fanouts: neighbours per hop, nearest to the seeds first.
         batch_size: seed nodes per minibatch of a rank.
-        replacement: whether sampling is with replacement.
-        drop_last: whether a last, smaller minibatch is left out. As in training, smaller ones are
-            kept if there are fewer training nodes than a minibatch of each rank holds.
-        schedule: the rule by which ranks share the training nodes, as the loader has it. Historical
-            embeddings are predicted with the schedule "local" only.
+        drop_last: whether a last, smaller minibatch is left out, as training does where a rank has
+            a whole one.
+        schedule: the rule by which ranks share the training nodes, as the loader has it.
         node_type: the type of the training nodes; not needed if one type has some.
         hidden: the width of the layers whose training is timed. 0 predicts only the preparation of
             minibatches.
         policies: the partitioning policies, or folders of saved partitions, that are tried.
-        choices: what else is tried, by default everything. Its aggregation cache says which layers
-            are timed, GraphSAGE's by default.
+        choices: what else is tried. Its aggregation cache says which layers are timed, GraphSAGE's
+            by default.
         samples: the number of minibatches that are sampled for each policy.
         progress: called with a few words as each stage begins.
 
@@ -334,7 +291,10 @@ def plan(
             has another number of parts.
     """
     tell = progress or (lambda _: None)
-    _check(ranks, ranks_per_host, cores, batch_size)
+    given = {"ranks": ranks, "ranks_per_host": ranks_per_host, "cores": cores, "batch_size": batch_size}
+    for name, value in given.items():
+        if not value > 0:
+            raise ValueError(f"{name} must be positive, got {value}")
     rule = ScheduleName.of(schedule) or ScheduleName.LOCAL
     seed_type_of(dataset, node_type)
     if not fanouts:
@@ -437,14 +397,8 @@ def _rows_of(nodes: NodeSet) -> TypeRows:
 
 
 def seed_type_of(dataset: Dataset, node_type: str | None) -> int:
-    """Returns the number of the type of the training nodes.
-
-    Args:
-        node_type: the name of the type; not needed if one type has training nodes.
-
-    Raises:
-        ValueError: there are none, or of several types.
-    """
+    """Returns the number of the type of the training nodes. ``node_type``: its name, not needed if
+    one type has some. Raises `ValueError` if there are none, or of several types."""
     found = [nodes.name for nodes in dataset.node_sets if len(nodes.splits.get("train", ()))]
     wanted = found if node_type is None else [name for name in found if name == node_type]
     if len(wanted) > 1:
@@ -453,10 +407,3 @@ def seed_type_of(dataset: Dataset, node_type: str | None) -> int:
         of = "" if node_type is None else f" of type {node_type!r}"
         raise ValueError(f"{dataset.name} has no training nodes{of}, so there is nothing to plan")
     return dataset.schema.type_number(wanted[0])
-
-
-def _check(ranks: int, ranks_per_host: int, cores: float, batch_size: int) -> None:
-    given = {"ranks": ranks, "ranks_per_host": ranks_per_host, "cores": cores, "batch_size": batch_size}
-    for name, value in given.items():
-        if not value > 0:
-            raise ValueError(f"{name} must be positive, got {value}")

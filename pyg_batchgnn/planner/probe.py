@@ -15,73 +15,47 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import ScheduleName, balanced_trainers
 from pyg_batchgnn.partition import load_partition, partition_parts, random_owner, read_partition_meta
-from pyg_batchgnn.planner.workload import MinibatchMeans, Numbers, Overlaps, PlannerProbe, Workload
+from pyg_batchgnn.planner.workload import MinibatchMeans, Numbers, Overlap, Overlaps, PlannerProbe, Workload
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan, Seeds
 from pyg_batchgnn.store import TypedGraph
 from pyg_batchgnn.types import Schema
-
-# The number of distinct nodes of minibatches that are fetched together (BatchGNN, appendix A).
-#
-# The probe counts how many nodes were in exactly j of m sampled minibatches. From these counts
-# follow the distinct nodes of any k <= m minibatches, without further assumptions. For more
-# minibatches, the probability that a node is in a minibatch is estimated.
-
 
 #: The number of probabilities on the estimate's grid, and of its rounds.
 _GRID, _ROUNDS = 60, 400
 
 
 @dataclass(frozen=True, eq=False)
-class Growth:
-    """The growth of the number of distinct nodes with the number of minibatches."""
+class Growth(Overlap):
+    """The growth of the number of distinct nodes with the number of minibatches (BatchGNN,
+    appendix A). The distinct nodes of k <= m of m sampled minibatches follow without further
+    assumptions. For more, the probability that a node is in a minibatch is estimated."""
 
-    #: [m], the number of nodes that were in exactly 1, 2, ..., m of m sampled minibatches. They may
-    #: be means.
-    counts: tuple[float, ...]
-    population: float  # the number of nodes that can be in a minibatch, at least the sum of ``counts``
-
-    @property
-    def samples(self) -> int:
-        """The number m of sampled minibatches."""
-        return len(self.counts)
-
-    @property
-    def seen(self) -> float:
-        """The number of distinct nodes of all samples together."""
-        return sum(self.counts)
+    counts: tuple[float, ...]  # [m], the nodes that were in exactly 1, 2, ..., m sampled minibatches
+    population: float  # the number of nodes that can be in a minibatch, at least the sum of counts
 
     @cached_property
     def mixture(self) -> tuple[Numbers, Numbers]:
         """The mixture of binomials with the maximum likelihood: probabilities, the largest first,
         and the number of nodes that have each."""
-        m = self.samples
+        m = len(self.counts)
         grid = np.concatenate([[1.0], np.geomspace(1 / (4 * m * 16), 1 - 1 / (8 * m), _GRID)[::-1], [0.0]])
-        unseen = max(self.population - self.seen, 0.0)
-        counts = np.array([unseen, *self.counts])
+        counts = np.array([max(self.population - sum(self.counts), 0.0), *self.counts])
         chance = _binomial(m, grid)
         weight = np.full(len(grid), counts.sum() / len(grid))
         for _ in range(_ROUNDS):
-            expected = chance @ weight
-            weight = weight * (chance.T @ (counts / np.maximum(expected, 1e-300)))
+            weight = weight * (chance.T @ (counts / np.maximum(chance @ weight, 1e-300)))
         return grid, weight
 
     def distinct(self, together: float) -> float:
-        """Returns the expected number of distinct nodes, interpolated between whole numbers."""
-        low = int(together)
-        if low != together:
+        low, m, seen = int(together), len(self.counts), sum(self.counts)
+        if low != together:  # interpolated between whole numbers
             share = together - low
             return (1 - share) * self.distinct(low) + share * self.distinct(low + 1)
-        if low <= self.samples:
-            return self._rarefied(low)
-        # by the mixture, shifted to give exactly what was seen at m
-        return min(self.population, self.seen + self._by_mixture(low) - self._by_mixture(self.samples))
-
-    def _rarefied(self, k: int) -> float:
-        """Returns the mean over all choices of k samples. A node in j of the m samples is missed if
-        all k are among the other m - j."""
-        m, missed, total = self.samples, 1.0, 0.0
-        for j, nodes in enumerate(self.counts, 1):
-            missed = missed * max(m - k - j + 1, 0) / (m - j + 1)
+        if low > m:  # by the mixture, shifted to give exactly what was seen at m
+            return min(self.population, seen + self._by_mixture(low) - self._by_mixture(m))
+        missed, total = 1.0, 0.0
+        for j, nodes in enumerate(self.counts, 1):  # a node in j samples is missed by C(m-j, low) choices
+            missed = missed * max(m - low - j + 1, 0) / (m - j + 1)
             total += nodes * (1 - missed)
         return total
 
@@ -90,19 +64,7 @@ class Growth:
         return float((weight * (1 - (1 - grid) ** k)).sum())
 
     def likely(self) -> tuple[Numbers, Numbers]:
-        """Returns the probabilities [c] that a minibatch holds a node, and the number of nodes [c]
-        that have each."""
         return self.mixture
-
-    def missed(self, together: float, kept: float) -> float:
-        """Returns the expected number of distinct nodes outside the ``kept`` most likely ones."""
-        if kept <= 0:
-            return self.distinct(together)
-        grid, weight = self.mixture
-        before = np.concatenate([[0.0], weight.cumsum()[:-1]])
-        left = weight - np.clip(kept - before, 0.0, weight)
-        share = (left * (1 - (1 - grid) ** together)).sum() / max(self._by_mixture(together), 1e-300)
-        return self.distinct(together) * float(share)
 
 
 def _binomial(m: int, grid: Numbers) -> Numbers:
@@ -119,22 +81,14 @@ def _binomial(m: int, grid: Numbers) -> Numbers:
 
 
 def growth_of(times: Numbers, samples: int, population: float) -> Growth:
-    """Returns the growth, given in how many samples each node was. ``times``: [n], the number of
-    samples that hold each node. ``population``: as in `Growth`."""
+    """Returns the growth, given in how many samples each node was, ``times`` [n]."""
     histogram = np.bincount(times.astype(np.int64), minlength=samples + 1)[1:]
     return Growth(tuple(float(count) for count in histogram), population)
 
 
 def owners_of(dataset: Dataset, policy: str, ranks: int, comm: Communicator) -> list[Tensor]:
-    """Returns the rank that owns each node, by node type, [N_t] int64.
-
-    Args:
-        policy: a policy's name, or the folder of a saved partition with one part per rank.
-        comm: a communicator of this process alone.
-
-    Raises:
-        ValueError: the saved partition is of another graph or has another number of parts.
-    """
+    """Returns the rank that owns each node, by node type, [N_t] int64. ``policy``: a policy's name,
+    or the folder of a saved partition with one part per rank. ``comm``: of this process alone."""
     nodes = [(one.name if dataset.schema.num_types > 1 else None, one.num_nodes) for one in dataset.node_sets]
     if policy == "random" and ranks == 1:
         return [torch.zeros(count, dtype=torch.int64) for _, count in nodes]
@@ -172,9 +126,8 @@ def _saved(dataset: Dataset, folder: str, ranks: int, comm: Communicator) -> lis
 
 
 def seed_trainers(schedule: ScheduleName, owner: Tensor, hosts: Sequence[int]) -> Tensor:
-    """Returns the rank that trains each seed node, [s] int64. With the global schedule, which deals
-    them anew in every epoch, it is the owner. ``schedule``: the rule by which ranks share the seed
-    nodes. ``owner``: [s] int64, the ranks that own them. ``hosts``: the host of each rank."""
+    """Returns the rank that trains each seed node, [s] int64, given the ranks that own them. With
+    the global schedule, which deals them anew in every epoch, it is the owner."""
     if schedule is not ScheduleName.BALANCED:
         return owner
     counts, trainer = torch.bincount(owner, minlength=len(hosts)).tolist(), owner.clone()
@@ -184,22 +137,15 @@ def seed_trainers(schedule: ScheduleName, owner: Tensor, hosts: Sequence[int]) -
 
 
 def busiest_rank(owner: Tensor, trainer: Tensor, hosts: Sequence[int]) -> int:
-    """Returns the rank that has the most work.
-
-    Of the ranks whose number of seed nodes is within 1 of the largest, it is the one that trains
-    the most seed nodes of other hosts. Where these are equal, seed nodes of other ranks decide,
-    then all seed nodes. ``owner``, ``trainer``: [s] int64, the ranks that own and train the seed
-    nodes. ``hosts``: the host of each rank.
-    """
-    ranks, host = len(hosts), torch.tensor(hosts)
-    seeds = torch.bincount(trainer, minlength=ranks)
-    remote = torch.bincount(trainer[host[owner] != host[trainer]], minlength=ranks)
-    away = torch.bincount(trainer[owner != trainer], minlength=ranks)
-    most = int(seeds.max())
-    return max(
-        (rank for rank in range(ranks) if int(seeds[rank]) >= most - 1),
-        key=lambda rank: (int(remote[rank]), int(away[rank]), int(seeds[rank])),
-    )
+    """Returns the rank with the most work: of those whose number of seed nodes is within 1 of the
+    largest, that with the most seed nodes of other hosts, then of other ranks, then of all."""
+    host, ranks = torch.tensor(hosts), len(hosts)
+    counts = [
+        torch.bincount(trainer[of], minlength=ranks).tolist()
+        for of in (host[owner] != host[trainer], owner != trainer, owner >= 0)
+    ]
+    able = [rank for rank in range(ranks) if counts[-1][rank] >= max(counts[-1]) - 1]
+    return max(able, key=lambda rank: [count[rank] for count in counts])
 
 
 #: The default number of minibatches that are sampled.
@@ -234,40 +180,29 @@ def probe_graph(
     seeds, busiest = torch.bincount(trainer, minlength=ranks), busiest_rank(seed_owner, trainer, hosts)
     own = training if workload.schedule is ScheduleName.GLOBAL else training[trainer == busiest]
     sampler = MacrobatchSampler(graph, SamplingPlan(workload.fanouts, replacement), layout=Layout.CSC)
-    lists = _seed_lists(own, workload.batch_size, samples)
+    order = torch.randperm(own.numel(), generator=torch.Generator().manual_seed(0))
+    whole = max(
+        1, min(samples, own.numel() // workload.batch_size)
+    )  # a smaller one only if it is the only one
+    lists = [part.contiguous() for part in own[order].long().split(workload.batch_size)[:whole]]
     sampled = sampler.sample(seeds_of_type(graph.schema, workload.seed_type, lists), 0)
     # Nodes of other ranks, and nodes of other hosts.
     away = [of_type != busiest for of_type in owner]
     remote = [of_type // ranks_per_host != busiest // ranks_per_host for of_type in owner]
-    hops = len(workload.fanouts)
-    nodes = sum(torch.bincount(of_type, minlength=ranks) for of_type in owner)
+    nodes = sum((torch.bincount(of_type, minlength=ranks) for of_type in owner), torch.zeros(ranks).long())
     edges = torch.zeros(ranks, dtype=torch.int64)
     for target, one in zip(graph.schema.target_types, graph.relations, strict=True):
         edges.index_add_(0, owner[target], one.degrees)
-    return PlannerProbe(
-        policy,
-        ranks,
-        hosts[-1] + 1,
-        tuple(seeds.tolist()),
-        int(torch.as_tensor(nodes).max()),
-        int(edges.max()),
-        _means(sampled, hops, away, remote),
-        _means(sampled, hops - 1, away, remote),
+    full, inner = (
+        _means(sampled, hops, away, remote) for hops in (len(workload.fanouts), len(workload.fanouts) - 1)
     )
+    part = int(nodes.max()), int(edges.max())
+    return PlannerProbe(policy, ranks, hosts[-1] + 1, tuple(seeds.tolist()), *part, full, inner)
 
 
 def seeds_of_type(schema: Schema, node_type: int, lists: Sequence[Tensor]) -> list[Seeds]:
     """Returns the seeds of minibatches whose seeds are of one type."""
-    name = schema.node_types[node_type]
-    return [Seeds.of(schema, {name: ids}) for ids in lists]
-
-
-def _seed_lists(own: Tensor, batch_size: int, samples: int) -> list[Tensor]:
-    """Returns the seeds of a rank's shuffled minibatches, a smaller one only if it is the only
-    one."""
-    order = torch.randperm(own.numel(), generator=torch.Generator().manual_seed(0))
-    whole = max(1, min(samples, own.numel() // batch_size))
-    return [part.contiguous() for part in own[order].to(torch.int64).split(batch_size)[:whole]]
+    return [Seeds.of(schema, {schema.node_types[node_type]: ids}) for ids in lists]
 
 
 def _means(
@@ -276,60 +211,36 @@ def _means(
     """Returns the means over the first hops of sampled minibatches. ``away``, ``remote``: by node
     type, [N_t], whether a node is another rank's or another host's."""
     times = [torch.zeros(of_type.numel(), dtype=torch.int64) for of_type in away]
-    population = sum(of_type.numel() for of_type in away)
-    sizes, relayed = _zeros(4), _zeros(3, hops)
+    sums, asked = np.zeros(3), np.zeros((3, hops))
     for one in sampled:
         for counts, nodes in zip(times, one.nodes, strict=True):
             counts[nodes.node[: sum(nodes.nodes_per_hop[: hops + 1])].unique()] += 1
-        sizes += _sizes(one, hops, population)
-        relayed += _relayed(one, hops, away)
+        edges = sum(sum(of.edges_per_hop[:hops]) for of in one.edges)
+        sums += [sum(sum(of.nodes_per_hop[:k]) for of in one.nodes) for k in (hops + 1, hops)] + [edges]
+        asked += _asked(one, hops, away)
     number = max(len(sampled), 1)
-    asked, sections, answered = (tuple(row) for row in (relayed / number).tolist())
-    nodes, edges, expanded, room = (sizes / number).tolist()
+    found, expanded, links = (sums / number).tolist()
     distinct = [growth_of(one.numpy(), number, float(one.numel())) for one in times]
     others = [
         growth_of(one[far].numpy(), number, float(int(far.sum())))
         for one, far in zip(times, remote, strict=True)
     ]
-    return MinibatchMeans(
-        nodes,
-        edges,
-        asked,
-        sections,
-        answered,
-        expanded,
-        room,
-        Overlaps(tuple(distinct)),
-        Overlaps(tuple(others)),
-    )
+    rows, sections, answered = (tuple(row) for row in (asked / number).tolist())
+    overlaps = Overlaps(tuple(distinct)), Overlaps(tuple(others))
+    return MinibatchMeans(found, links, rows, sections, answered, expanded, *overlaps)
 
 
-def _sizes(one: SampledMinibatch, hops: int, population: int) -> Tensor:
-    """Returns the nodes, the edges, the expanded nodes and the room of a minibatch, [4]."""
-    nodes = sum(sum(of_type.nodes_per_hop[: hops + 1]) for of_type in one.nodes)
-    edges = sum(sum(edges.edges_per_hop[:hops]) for edges in one.edges)
-    expanded = sum(sum(of_type.nodes_per_hop[:hops]) for of_type in one.nodes)
-    last = sum(sum(edges.edges_per_hop[:hops][-1:]) for edges in one.edges)
-    return torch.tensor([nodes, edges, expanded, min(expanded + last, population)], dtype=torch.float64)
-
-
-def _relayed(one: SampledMinibatch, hops: int, away: Sequence[Tensor]) -> Tensor:
-    """Returns the nodes that are asked for, the sections' nodes and the edges of each hop."""
-    found, schema = _zeros(3, hops), one.schema
+def _asked(one: SampledMinibatch, hops: int, away: Sequence[Tensor]) -> Numbers:
+    """Returns by hop the nodes of other ranks with in-edges, each of them once for each relation
+    into its type, and their in-edges, [3, hops]."""
+    found = np.zeros((3, hops))
     for number, nodes in one.reached_nodes.items():
-        into, first = schema.relations_into[number], 0
-        theirs = away[number][nodes.node]
-        for hop in range(hops):
-            rows = slice(first, first := first + nodes.nodes_per_hop[hop])
-            others = theirs[rows]
-            asked = int(others.sum()) if into else 0
-            found[0, hop] += asked
-            found[1, hop] += asked * len(into)
-            for relation in into:
-                indptr = one.edges[relation].indptr[rows.start : rows.stop + 1]
-                found[2, hop] += int(indptr.diff()[others].sum())
+        into, theirs, first = one.schema.relations_into[number], away[number][nodes.node], 0
+        for hop in range(hops if into else 0):
+            last = first + nodes.nodes_per_hop[hop]
+            others = theirs[first:last]
+            asked = int(others.sum())
+            answered = sum(int(one.edges[of].indptr[first : last + 1].diff()[others].sum()) for of in into)
+            found[:, hop] += (asked, asked * len(into), answered)
+            first = last
     return found
-
-
-def _zeros(*shape: int) -> Tensor:
-    return torch.zeros(*shape, dtype=torch.float64)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,27 +21,30 @@ Numbers = NDArray[np.float64]
 _ID_BYTES = 8
 
 
-class Overlap(Protocol):
+class Overlap(ABC):
     """The number of distinct nodes of one type in several minibatches."""
 
+    @abstractmethod
     def distinct(self, together: float) -> float:
         """Returns the expected number of distinct nodes of ``together`` minibatches."""
 
-    def missed(self, together: float, kept: float) -> float:
-        """Returns how many of them are not among the ``kept`` most likely nodes."""
-
+    @abstractmethod
     def likely(self) -> tuple[Numbers, Numbers]:
         """Returns the probabilities [c] that a minibatch holds a node, and the number of nodes [c]
         that have each."""
 
+    def missed(self, together: float, kept: float) -> float:
+        """Returns how many of the distinct nodes are not among the ``kept`` most likely nodes."""
+        likely, nodes = self.likely()
+        order = np.argsort(-likely, kind="stable")
+        found, nodes = 1 - (1 - np.minimum(likely[order], 1.0)) ** together, nodes[order]
+        left = nodes - np.clip(kept - (nodes.cumsum() - nodes), 0.0, nodes)
+        return self.distinct(together) * float((left * found).sum() / max((nodes * found).sum(), 1e-300))
+
 
 @dataclass(frozen=True)
 class Overlaps:
-    """The numbers of distinct nodes of several minibatches.
-
-    Attributes:
-        by_type: that of each node type.
-    """
+    """The numbers of distinct nodes of several minibatches, by node type."""
 
     by_type: tuple[Overlap, ...]
 
@@ -53,22 +57,13 @@ class Overlaps:
         return [one.distinct(together) for one in self.by_type]
 
     def missed(self, together: float, kept: Sequence[float]) -> list[float]:
-        """Returns how many of them are not among the most likely nodes, by type.
-
-        Args:
-            kept: the number of nodes of each type that are the most likely ones.
-        """
+        """Returns how many are not among the ``kept`` most likely nodes of each type."""
         return [one.missed(together, count) for one, count in zip(self.by_type, kept, strict=True)]
 
     def kept(self, budget: float, row_bytes: Sequence[int]) -> list[float]:
-        """Returns the number of nodes of each type whose rows a feature cache holds.
-
-        It holds those that are expected to spare the most bytes for each byte that they take.
-
-        Args:
-            budget: the bytes of rows and ids.
-            row_bytes: the bytes of a row of each type; rows of 0 bytes are not held.
-        """
+        """Returns the number of nodes of each type whose rows a feature cache of ``budget`` bytes
+        holds: those that are expected to spare the most bytes for each byte that they take. Rows of
+        0 bytes are not held."""
         found = [0.0] * len(self.by_type)
         if budget <= 0:
             return found
@@ -87,54 +82,31 @@ class Overlaps:
 
 @dataclass(frozen=True)
 class TypeRows:
-    """The nodes of one type and their rows.
-
-    Attributes:
-        name: the type.
-        nodes: the number of nodes.
-        features: bytes of a node's input features.
-        attributes: bytes of a node's other attributes that are fetched (label, masks).
-        widest: bytes of the widest number among them, to which a row is padded.
-        columns: the number of input features; 0 where it is not known: they are float32.
-    """
+    """The nodes of one type and their rows."""
 
     name: str
     nodes: int
-    features: int
-    attributes: int
-    widest: int = 8
-    columns: int = 0
+    features: int  # bytes of a node's input features
+    attributes: int  # bytes of a node's other attributes that are fetched (label, masks)
+    widest: int = 8  # bytes of the widest number among them, to which a row is padded
+    columns: int = 0  # the number of input features; 0 where it is not known: they are float32
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A graph and the way in which it is sampled.
-
-    Attributes:
-        name: the graph's name.
-        types: the nodes of each type and their rows.
-        edges: (directed) E of the whole graph, of all relations.
-        training: the number of training nodes.
-        fanouts: neighbours per hop, nearest to the seeds first.
-        batch_size: seed nodes per minibatch.
-        drop_last: whether a last, smaller minibatch is left out.
-        schedule: the rule by which ranks share the training nodes.
-        parameters: the number of the model's parameters, whose gradients are exchanged.
-        seed_type: the number of the type of the training nodes.
-        has_names: whether the user named the node types and relations (`Schema.has_names`).
-    """
+    """A graph and the way in which it is sampled."""
 
     name: str
     types: tuple[TypeRows, ...]
-    edges: int
-    training: int
-    fanouts: tuple[int, ...]
+    edges: int  # (directed) E of the whole graph, of all relations
+    training: int  # the number of training nodes
+    fanouts: tuple[int, ...]  # neighbours per hop, nearest to the seeds first
     batch_size: int = 1024
     drop_last: bool = False
-    schedule: ScheduleName = ScheduleName.LOCAL
-    parameters: int = 0
-    seed_type: int = 0
-    has_names: bool = False
+    schedule: ScheduleName = ScheduleName.LOCAL  # the rule by which ranks share the training nodes
+    parameters: int = 0  # of the model, whose gradients are exchanged
+    seed_type: int = 0  # the number of the type of the training nodes
+    has_names: bool = False  # whether the user named the node types and relations
 
     @property
     def nodes(self) -> int:
@@ -168,22 +140,13 @@ class Workload:
         return ops.id_dtype(self.edges).itemsize
 
     @property
-    def count_bytes(self) -> tuple[int, ...]:
-        """The bytes of a node's number of sampled edges in the responses of each hop."""
-        return tuple(_count_bytes(fanout, self.edges) for fanout in self.fanouts)
-
-    @property
     def first_relay(self) -> int:
         """The first hop that other ranks are asked for. No rank asks for local seeds, hop 0."""
         return int(self.schedule is ScheduleName.LOCAL)
 
     def minibatches(self, counts: Sequence[int]) -> int:
-        """Returns the number of minibatches of every rank in an epoch.
-
-        Args:
-            counts: the number of seed nodes that each rank trains, or all of them in any shares
-                with the global schedule.
-        """
+        """Returns the number of minibatches of every rank in an epoch. ``counts``: the number of
+        seed nodes that each rank trains; with the global schedule their sum counts."""
         cut = math.floor if self.drop_last else math.ceil
         if self.schedule is ScheduleName.GLOBAL:
             return cut(cut(sum(counts) / self.batch_size) / len(counts))
@@ -210,60 +173,32 @@ class Workload:
         return min(1.0, sum(counts) / (steps * self.batch_size)) if steps else 0.0
 
 
-def _count_bytes(fanout: int, edges: int) -> int:
-    """Returns the bytes of a number of edges, as csrc/kernels/relay/answer_shape.h has them."""
-    sizes, most = ((4, 8), edges) if fanout < 0 else ((1, 2, 4, 8), fanout)
-    return next(size for size in sizes if most < 256**size)
-
-
 @dataclass(frozen=True, eq=False)
 class MinibatchMeans:
-    """The means over minibatches of one rank, all with the same number of hops.
-
-    Attributes:
-        nodes, edges: the size of a minibatch.
-        asked: by hop, the nodes of other ranks of which it needs the in-edges.
-        sections: by hop, these nodes, each counted once for each relation into its type.
-        answered: by hop, the in-edges of these nodes.
-        expanded: nodes whose in-edges are in the minibatch.
-        room: nodes for which there is room during sampling: one per edge of the last hop.
-        distinct: the number of distinct nodes when minibatches are fetched together.
-        remote: the same for nodes of other hosts.
-    """
+    """The means over minibatches of one rank, all with the same number of hops."""
 
     nodes: float
     edges: float
-    asked: tuple[float, ...]
-    sections: tuple[float, ...]
-    answered: tuple[float, ...]
-    expanded: float
-    room: float
-    distinct: Overlaps
-    remote: Overlaps
+    asked: tuple[float, ...]  # by hop, the nodes of other ranks of which it needs the in-edges
+    sections: tuple[float, ...]  # these nodes, each counted once for each relation into its type
+    answered: tuple[float, ...]  # by hop, the in-edges of these nodes
+    expanded: float  # nodes whose in-edges are in the minibatch
+    distinct: Overlaps  # the distinct nodes when minibatches are fetched together
+    remote: Overlaps  # the same for nodes of other hosts
 
 
 @dataclass(frozen=True, eq=False)
 class PlannerProbe:
-    """The sizes of minibatches under one partitioning.
+    """The sizes of minibatches under one partitioning."""
 
-    Attributes:
-        policy: the partitioning policy, or the folder of a saved partition.
-        ranks, hosts: the number of ranks and of hosts.
-        seeds: the number of seed nodes that each rank trains. With the global schedule it is the
-            number that each rank owns.
-        part_nodes, part_edges: nodes and edges of the largest part.
-        full: minibatches of all hops.
-        inner: minibatches without the last hop, as the aggregation cache needs them.
-    """
-
-    policy: str
+    policy: str  # the partitioning policy, or the folder of a saved partition
     ranks: int
     hosts: int
-    seeds: tuple[int, ...]
-    part_nodes: int
+    seeds: tuple[int, ...]  # the seed nodes that each rank trains; with the global schedule, owns
+    part_nodes: int  # of the largest part
     part_edges: int
-    full: MinibatchMeans
-    inner: MinibatchMeans
+    full: MinibatchMeans  # minibatches of all hops
+    inner: MinibatchMeans  # those without the last hop, as the aggregation cache needs them
 
 
 @dataclass(frozen=True)
@@ -301,7 +236,6 @@ class Prediction:
     """A prediction for one epoch of one rank.
 
     Attributes:
-        setting: the setting.
         minibatches: the number of minibatches of a rank.
         rounds: the number of exchanges.
         rows: the distinct remote rows of all fetch groups.
@@ -358,13 +292,12 @@ def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, min
 
 
 def row_bytes(workload: Workload, setting: PlannerSetting) -> tuple[int, ...]:
-    """Returns the bytes of a node's row on the wire by node type, padded to the widest number. The
-    row holds the node's attributes, its aggregates, and its original id unless that is known. Its
-    own features are left out where the aggregates contain them."""
-    kept, found = setting.aggregation, []
-    ids = 0 if setting.hybrid else workload.id_bytes
-    for one in workload.types:
-        features = one.features * (1 if kept is None or kept.holds_own_row else 2)
-        widest = max(one.widest, ids)
-        found.append(-(-(features + one.attributes + ids) // widest) * widest)
-    return tuple(found)
+    """Returns the bytes of a node's row on the wire by node type, padded to the widest number: its
+    attributes, its aggregates, its own features unless the aggregates contain them, and its
+    original id unless that is known."""
+    kept, ids = setting.aggregation, 0 if setting.hybrid else workload.id_bytes
+    tables = 1 if kept is None or kept.holds_own_row else 2
+    return tuple(
+        -(-(tables * one.features + one.attributes + ids) // max(one.widest, ids)) * max(one.widest, ids)
+        for one in workload.types
+    )

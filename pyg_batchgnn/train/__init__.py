@@ -6,11 +6,12 @@ without waiting for torch.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.train.config import TrainConfig, assign, preset, read_config
+    from pyg_batchgnn.train.config.train_config import TrainConfig, assign, preset, read_config
     from pyg_batchgnn.train.errors import TrainError
     from pyg_batchgnn.train.link_prediction import LinkPredictRequest, LinkPredictSummary, predict_links
     from pyg_batchgnn.train.prediction import (
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pyg_batchgnn.train.start import resume_run, start_or_resume_run, start_run
     from pyg_batchgnn.train.tasks import average_precision, f1_score, roc_auc
     from pyg_batchgnn.train.trainer import RunOutcome
+else:
+    __getattr__ = late_names(__name__)
 
 __all__ = [
     "EmbedRequest",
@@ -56,42 +59,6 @@ __all__ = [
     "start_or_resume_run",
     "start_run",
 ]
-
-_PARTS = {
-    "EmbedRequest": "prediction",
-    "EmbedSummary": "prediction",
-    "EvaluateRequest": "run_metrics",
-    "EvaluateSummary": "run_metrics",
-    "LinkPredictRequest": "link_prediction",
-    "LinkPredictSummary": "link_prediction",
-    "PredictRequest": "prediction",
-    "PredictSummary": "prediction",
-    "RestoreRequest": "restored",
-    "RunLog": "run_log",
-    "RunOutcome": "trainer",
-    "TrainConfig": "config",
-    "TrainError": "errors",
-    "assign": "config",
-    "average_precision": "tasks",
-    "embed_nodes": "prediction",
-    "evaluate_run": "run_metrics",
-    "f1_score": "tasks",
-    "predict_links": "link_prediction",
-    "predict_nodes": "prediction",
-    "preset": "config",
-    "read_config": "config",
-    "resume_run": "start",
-    "roc_auc": "tasks",
-    "start_or_resume_run": "start",
-    "start_run": "start",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Imports a part of the room when it is first used."""
-    if name not in _PARTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_PARTS[name]}"), name)
 
 
 def __dir__() -> list[str]:

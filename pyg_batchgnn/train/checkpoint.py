@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,13 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pyg_batchgnn.data import fitted_encoders
 from pyg_batchgnn.history import HistoricalCaches, HistoricalStats, LayerCounts, hit_rates
-from pyg_batchgnn.train.config import ScheduleKind, TrainConfig, config_from_dict, config_to_dict
+from pyg_batchgnn.train.config.choices import ScheduleKind
+from pyg_batchgnn.train.config.train_config import TrainConfig, config_from_dict, config_to_dict
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import place_name, replacing
-from pyg_batchgnn.train.training_data import DatasetFingerprint
-
-# Tensor file ######################################################################################
 
 # A safetensors file of nested values: tensors are tensors, everything else is JSON in the header.
 #
@@ -38,8 +35,7 @@ _TENSOR = "__tensor__"
 
 
 def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
-    """Replaces `path`. ``kind`` and ``version`` are checked when it is read. ``values``: tensors,
-    JSON values, and lists and dicts (with text keys) of them."""
+    """Replaces `path`. ``kind`` and ``version`` are checked when it is read."""
     tensors: dict[str, Tensor] = {}
     plain = _take_tensors(values, "", tensors)
     checksums = {name: _checksum(tensor) for name, tensor in tensors.items()}
@@ -61,8 +57,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_values(path: Path, data: bytes, kind: str, version: int) -> dict[str, Any]:
-    """Returns the values in the bytes of a file that `save_values` wrote. `path` is for messages.
-    Raises `TrainError` if the file is truncated, altered, of another kind or of another version."""
+    """Returns the values in the bytes of a file that `save_values` wrote."""
     try:
         tensors = load(data)
         length = int.from_bytes(data[:8], "little")
@@ -111,8 +106,6 @@ def _put_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
     return value
 
 
-# Checkpoint #######################################################################################
-
 _KIND = "pyg_batchgnn checkpoint"
 _VERSION = 3
 
@@ -147,19 +140,9 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Writes the checkpoint to `path`, which it replaces."""
-        values = {
-            "config": config_to_dict(self.config),
-            "dataset": self.dataset,
-            "progress": asdict(self.progress),
-            "model": self.model,
-            "best": self.best,
-            "optimiser": self.optimiser,
-            "schedule": self.schedule,
-            "ranks": [asdict(state) for state in self.ranks],
-            "rows": self.rows,
-            "best_rows": self.best_rows,
-        }
-        save_values(path, _KIND, _VERSION, values)
+        ranks = [asdict(state) for state in self.ranks]
+        plain = {"config": config_to_dict(self.config), "progress": asdict(self.progress), "ranks": ranks}
+        save_values(path, _KIND, _VERSION, {**vars(self), **plain})
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
@@ -171,30 +154,16 @@ class Checkpoint:
         """Reads a checkpoint from a file's bytes. `path` is for messages."""
         values = parse_values(path, data, _KIND, _VERSION)
         try:
-            return cls(
-                config=config_from_dict(values["config"]),
-                dataset=values["dataset"],
-                progress=RunProgress(**values["progress"]),
-                model=values["model"],
-                best=values["best"],
-                optimiser=values["optimiser"],
-                ranks=[RankCheckpoint(**state) for state in values["ranks"]],
-                rows=values["rows"],
-                best_rows=values["best_rows"],
-                schedule=values.get("schedule", {}),
-            )
+            config, progress = config_from_dict(values["config"]), RunProgress(**values["progress"])
+            ranks = [RankCheckpoint(**state) for state in values["ranks"]]
+            return cls(**{**values, "config": config, "progress": progress, "ranks": ranks})
         except TrainError as error:
             raise TrainError(f"{path}: {error}") from None
         except (KeyError, TypeError) as error:
             raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None
 
     def state_of(self, rank: int, size: int) -> RankCheckpoint:
-        """Returns the state that a rank continues with.
-
-        If the number of ranks has changed, it is the first rank's position in the epoch, and
-        `model` has the average of all ranks' running statistics. Raises `TrainError` if the number
-        of ranks has changed, and the schedule is not global.
-        """
+        """Returns the state that a rank continues with."""
         if size == len(self.ranks):
             return self.ranks[rank]
         if self.config.ranks.schedule is not ScheduleKind.GLOBAL:
@@ -206,31 +175,25 @@ class Checkpoint:
             )
         return replace(self.ranks[0], running=self.ranks[0].running[:0])
 
-    def check_dataset(self, path: Path, found: DatasetFingerprint, name: str = "") -> None:
-        """Refuses a data set other than the one that the run has trained on.
-
-        ``found``: the fingerprint of the data set. ``name``: its name or path, where new data may
-        be predicted: tables that were encoded as those of the run were. Raises `TrainError` if a
-        count or the checksum differs; the message says which. Or the data are new, but the model
-        has learned rows of the nodes of the run.
-        """
+    def check_dataset(self, path: Path, found: dict[str, int], name: str = "") -> None:
+        """Refuses a data set with another fingerprint than that of the run. ``name``: that of new
+        data which may be predicted: tables that were encoded as those of the run were."""
         trained = self.config.run.dataset
         encoders = fitted_encoders(name) if name and trained and name != trained else None
         if encoders is not None and encoders == fitted_encoders(str(trained)):
-            if self.best_rows and found.to_dict() != self.dataset:
+            if self.best_rows and found != self.dataset:
                 raise TrainError(
                     f"{path}: the model has learned rows of the nodes of {trained}, and {name} has other "
                     f"nodes; give every type features, and train anew"
                 )
             return
-        for name, value in found.to_dict().items():
+        for name, value in found.items():
             if self.dataset.get(name) != value:
                 was = self.dataset.get(name)
                 raise TrainError(f"{path}: is of another data set: its {name} is {was}, here it is {value}")
 
     def restore_model(self, path: Path, model: nn.Module, weights: dict[str, Tensor]) -> None:
-        """Loads `weights` (``self.model`` or ``self.best``) into `model`. Raises `TrainError` if
-        names or shapes do not match the configuration's model."""
+        """Loads `weights` (``self.model`` or ``self.best``) into `model`."""
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
@@ -239,8 +202,7 @@ class Checkpoint:
     def restore_optimiser(
         self, path: Path, optimiser: Optimizer, schedule: LRScheduler | None = None
     ) -> None:
-        """Loads the state of an optimiser, and that of the schedule of its learning rate. Raises
-        `TrainError` if it belongs to other parameters."""
+        """Loads the state of an optimiser, and that of the schedule of its learning rate."""
         state = {int(index): values for index, values in self.optimiser["state"].items()}
         groups = self.optimiser["param_groups"]
         for group in groups:
@@ -253,37 +215,8 @@ class Checkpoint:
             schedule.load_state_dict({k: v for k, v in self.schedule.items() if not isinstance(v, dict)})
 
 
-# Histories ########################################################################################
-
-
-def gather_histories(history: HistoricalCaches | None, ranks: Ranks) -> list[dict[str, Tensor]]:
-    """Returns the states of all ranks' caches on the first rank, by rank; collective. On other
-    ranks, and in a run without caches, the states are empty."""
-    nothing: list[dict[str, Tensor]] = [{} for _ in range(ranks.size)]
-    if history is None:
-        return nothing
-    every = ranks.bytes_to_first(save(history.state_dict()))
-    return [load(data) for data in every] or nothing
-
-
-def restore_history(path: Path, history: HistoricalCaches | None, state: Mapping[str, Tensor]) -> None:
-    """Lets a rank's caches go on from the checkpoint at `path`. Raises `TrainError` if the
-    checkpoint has no such state."""
-    if history is None:
-        return
-    try:
-        history.load_state_dict(state)
-    except ValueError as error:
-        raise TrainError(f"{path}: does not fit the historical embeddings: {error}") from None
-
-
 def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str, Any] | None:
-    """Returns figures of the caches since this process began; collective. None without caches.
-
-    They are the hit rate of each layer's input, the share of edges that were left out of each
-    layer, the rows and bytes that all ranks fetched once and that they pushed, and the mean seconds
-    of exchange over ranks: all of them, and those in which training waited.
-    """
+    """Returns figures of the caches since this process began; collective. None without caches."""
     if history is None:
         return None
     every = [
@@ -294,9 +227,8 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
     return {
         "hit_rates": hit_rates(every),
         "edges_left_out": [
-            _share(
-                sum(one.layer(at).edges_left_out for one in every), sum(one.layer(at).edges for one in every)
-            )
+            sum(one.layer(at).edges_left_out for one in every)
+            / max(1, sum(one.layer(at).edges for one in every))
             for at in range(len(every[0].layers))
         ],
         "features_fetched": sum(one.features_fetched for one in every),
@@ -306,13 +238,6 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
         "exchange_seconds": sum(one.exchange_seconds for one in every) / len(every),
         "waited_seconds": sum(one.waited_seconds for one in every) / len(every),
     }
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
-
-
-# State ############################################################################################
 
 
 @dataclass(eq=False)
@@ -328,14 +253,17 @@ class TrainerState:
 
     @classmethod
     def restored(cls, checkpoint: Checkpoint, path: Path, job: TrainingJob, ranks: Ranks) -> TrainerState:
-        """Puts a checkpoint into the objects of a job; returns the rest of the state. Raises
-        `TrainError`, which names ``path``, if it does not fit the job or the number of ranks."""
+        """Puts a checkpoint into the objects of a job; returns the rest of the state."""
         own = checkpoint.state_of(ranks.rank, ranks.size)
         checkpoint.restore_model(path, job.network.model, checkpoint.model)
         checkpoint.restore_optimiser(path, job.optimiser, job.schedule)
         job.change_rate(checkpoint.config.optimiser.learning_rate)
         job.running.restore(own.running)
-        restore_history(path, job.graph.history, own.history)
+        if job.graph.history is not None:
+            try:
+                job.graph.history.load_state_dict(own.history)
+            except ValueError as error:
+                raise TrainError(f"{path}: does not fit the historical embeddings: {error}") from None
         clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
         progress = replace(checkpoint.progress)
         return cls(progress, checkpoint.best, clock, earlier, own.loader, checkpoint.best_rows)
@@ -345,15 +273,18 @@ class TrainerState:
         """The name of the present learned rows."""
         return place_name(self.progress.epoch, self.progress.step)
 
-    def checkpoint(self, job: TrainingJob, dataset: DatasetFingerprint, ranks: Ranks) -> Checkpoint:
+    def checkpoint(self, job: TrainingJob, dataset: dict[str, int], ranks: Ranks) -> Checkpoint:
         """Returns a checkpoint of the run; collective."""
         running = job.running.table()
         mine = [job.train_loader.state_dict(), self.clock.to_dict(), self.earlier.to_dict()]
-        histories = gather_histories(job.graph.history, ranks)
+        histories: list[dict[str, Tensor]] = [{} for _ in range(ranks.size)]
+        if job.graph.history is not None:  # the first rank writes those of all
+            every = ranks.bytes_to_first(save(job.graph.history.state_dict()))
+            histories = [load(data) for data in every] or histories
         states = zip(ranks.values(mine), running, histories, strict=True)
         return Checkpoint(
             config=job.config,
-            dataset=dataset.to_dict(),
+            dataset=dataset,
             progress=replace(self.progress),
             model=_copied({**job.network.model.state_dict(), **job.running.averaged(running)}),
             best=self.best,
@@ -368,8 +299,7 @@ class TrainerState:
         )
 
     def begin_epoch(self, job: TrainingJob, path: Path) -> int:
-        """Brings the training loader to the place of the run. Returns the epoch's remaining steps.
-        Raises `TrainError` if the place of the checkpoint at ``path`` does not fit the loader."""
+        """Brings the training loader to the place of the run."""
         loader, place, self.loader = job.train_loader, self.loader, None
         if place is None or not self.progress.step:
             loader.set_epoch(self.progress.epoch)

@@ -14,11 +14,8 @@ import torch
 from pyg_batchgnn.data import Dataset, default_dataset, load_dataset, with_reverse_relations
 from pyg_batchgnn.nn import ProductChoice, default_products, probe_products, use_products
 from pyg_batchgnn.ops import bfloat16_level, bfloat16_levels, set_bfloat16_level
-from pyg_batchgnn.train.config import (
-    BFloat16Products,
-    Malloc,
-    MatrixProduct,
-    Precision,
+from pyg_batchgnn.train.config.choices import BFloat16Products, Malloc, MatrixProduct, Precision
+from pyg_batchgnn.train.config.train_config import (
     TrainConfig,
     config_from_dict,
     config_to_dict,
@@ -27,7 +24,7 @@ from pyg_batchgnn.train.config import (
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.node_tasks import task_of
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.training_data import DatasetFingerprint, TrainingData, fingerprint_dataset
+from pyg_batchgnn.train.training_data import TrainingData, fingerprint_dataset
 
 
 def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
@@ -36,27 +33,19 @@ def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
     return with_reverse_relations(dataset) if reverse_relations else dataset
 
 
-def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, DatasetFingerprint]:
-    """Opens each rank's data set; collective. Its path may differ between ranks. Raises
-    `AgreementError` if the ranks have different data sets."""
+def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, dict[str, int]]:
+    """Opens each rank's data set; collective. Its path may differ between ranks."""
     dataset = open_dataset(config.run.dataset, config.run.reverse_relations)
     fingerprint = fingerprint_dataset(dataset)
-    ranks.agree({f"data set, {name}": value for name, value in fingerprint.to_dict().items()})
+    ranks.agree({f"data set, {name}": value for name, value in fingerprint.items()})
     return dataset, fingerprint
 
 
 def choose_product(
     config: TrainConfig, features: int, columns: int, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
-    """Decides which matrix product the run uses, and applies the decision; collective.
-
-    "auto" takes the product of the processors. "probe" lets one rank of each host probe while the
-    others wait. The run uses torch's product if that is the one of all processors or hosts.
-
-    Returns:
-        The configuration with the product, and the result of this rank's probe, or None without a
-        probe.
-    """
+    """Decides which matrix product the run uses, and applies the decision; collective. Returns the
+    configuration with the product, and the result of this rank's probe, or None without a probe."""
     choice, product = None, config.run.matrix_product
     if product in (MatrixProduct.AUTO, MatrixProduct.PROBE):
         if product is MatrixProduct.PROBE and ranks.is_first_of_host:
@@ -87,8 +76,7 @@ def apply_product(config: TrainConfig) -> None:
 
 def decide_level(config: TrainConfig, ranks: Ranks) -> TrainConfig:
     """Returns the configuration with a level of bfloat16 products that every rank has, where it
-    needs one; collective. Raises `TrainError` if this rank, or another one, has not the level that
-    is asked for."""
+    needs one; collective."""
     if not _multiplies_bfloat16(config):
         return config
     if config.run.bfloat16_products is BFloat16Products.AUTO:
@@ -106,21 +94,18 @@ def decide_level(config: TrainConfig, ranks: Ranks) -> TrainConfig:
 
 
 def _multiplies_bfloat16(config: TrainConfig) -> bool:
-    is_native = config.run.matrix_product is MatrixProduct.NATIVE
-    return is_native and config.run.precision is Precision.BFLOAT16
+    return config.run.matrix_product is MatrixProduct.NATIVE and config.run.precision is Precision.BFLOAT16
 
 
 def _common_level(of_ranks: list[list[str]]) -> str:
-    """Returns the highest level that all ranks have and that is on none above its default.
-    ``of_ranks``: of each rank the default level, and all that it has."""
+    """Returns the highest level that all ranks have and that is on none above its default."""
     order = [level.value for level in BFloat16Products][1:]
     most = min(order.index(default) for default, *_ in of_ranks)
     return [level for level in order[: most + 1] if all(level in levels for _, *levels in of_ranks)][-1]
 
 
 def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
-    """Returns the log's line about the product. ``config``: of the run, with the product decided.
-    ``choice``: the result of this rank's probe, or None without a probe."""
+    """Returns the log's line about the product."""
     name = config.run.matrix_product.value
     if choice is None:
         level = f", bfloat16 {config.run.bfloat16_products.value}" if _multiplies_bfloat16(config) else ""
@@ -145,79 +130,47 @@ def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tup
 def decide_fields(
     config: TrainConfig, dataset: Dataset, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
-    """Decides data set, threads and matrix product; collective.
+    """Decides data set, threads and matrix product, so that the configuration repeats the run;
+    collective. Returns that of this rank, and its probe of matrix products, if there was one.
 
-    The configuration alone then repeats the run.
-
-    Returns:
-        The configuration of this rank, and the result of its probe of matrix products, if there was
-        one.
-
-    Raises:
-        AgreementError: the ranks were given different numbers of threads, and results depend on it.
-    """
+    A rank may have threads of its own only if results do not depend on them: a resumed run knows
+    the first rank's number alone."""
     own_threads = config.run.threads
-    config = config_from_dict(
-        ranks.from_first(lambda: config_to_dict(_with_defaults(config, dataset, ranks)))
-    )
+
+    def decided() -> dict[str, dict[str, object]]:
+        name = config.run.dataset or dataset.name
+        name = str(Path(name).resolve()) if Path(name).is_dir() else name
+        threads = config.run.threads or ranks.threads()
+        return config_to_dict(replace(config, run=replace(config.run, dataset=name, threads=threads)))
+
+    config = config_from_dict(ranks.from_first(decided))
     torch.set_num_threads(config.run.threads or 1)
     columns = TrainingData.of(dataset, config).inputs.first_columns(config.model.hidden)
     task = task_of(dataset, config.task, config.model.hidden)
     config, choice = choose_product(config, columns, task.columns, ranks)
-    return _with_own_threads(config, own_threads, ranks), choice
-
-
-def _with_defaults(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainConfig:
-    """Returns the configuration with the name of the data set and the number of threads."""
-    name = dataset.name if config.run.dataset is None else config.run.dataset
-    if Path(name).is_dir():
-        name = str(Path(name).resolve())
-    threads = config.run.threads or ranks.threads()
-    return replace(config, run=replace(config.run, dataset=name, threads=threads))
-
-
-def _with_own_threads(config: TrainConfig, own: int | None, ranks: Ranks) -> TrainConfig:
-    """Returns the configuration with this rank's number of threads, or the first rank's if it has
-    none. The numbers may differ only if results do not depend on them: a resumed run knows the
-    first rank's number alone."""
-    config = replace(config, run=replace(config.run, threads=own or config.run.threads))
+    config = replace(config, run=replace(config.run, threads=own_threads or config.run.threads))
     if not is_thread_independent(config):
         ranks.agree({"run.threads": config.run.threads})
     torch.set_num_threads(config.run.threads or 1)
-    return config
+    return config, choice
 
 
-# A setting of the C library's allocator: it keeps the memory that training frees.
-#
 # Each step allocates and frees the same few hundred megabytes. By default glibc returns large
 # blocks to the system at once, and every step pays for the page faults again. `mallopt` changes
 # this process alone. Training and prediction call it; importing the package does not.
 
-
-# Parameter numbers from glibc's <malloc.h>.
-_M_TRIM_THRESHOLD = -1
-_M_TOP_PAD = -2
-_M_MMAP_THRESHOLD = -3
-
-_NEVER_TRIM = -1
-_LARGEST_INT = 2**31 - 1
-_TOP_PAD_BYTES = 64 * 2**20
+#: By the parameter numbers of glibc's <malloc.h>: blocks below 2 GiB come from the heap instead of
+#: a mapping of their own, which is never trimmed and grows by 64 MiB at a time.
+_MALLOPT = {"M_MMAP_THRESHOLD": (-3, 2**31 - 1), "M_TRIM_THRESHOLD": (-1, -1), "M_TOP_PAD": (-2, 64 << 20)}
 
 
 def configure_malloc(choice: Malloc) -> bool:
-    """Applies `choice` to this process. Returns whether freed memory is now kept. If it is kept,
-    blocks below 2 GiB come from the heap instead of a mapping of their own. The heap is never
-    trimmed and grows by 64 MiB at a time. On systems without glibc nothing changes."""
+    """Applies `choice` to this process. Returns whether freed memory is now kept."""
     if choice is Malloc.DEFAULT or not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
     mallopt.argtypes, mallopt.restype = [ctypes.c_int, ctypes.c_int], ctypes.c_int
-    settings = (
-        (_M_MMAP_THRESHOLD, _LARGEST_INT),
-        (_M_TRIM_THRESHOLD, _NEVER_TRIM),
-        (_M_TOP_PAD, _TOP_PAD_BYTES),
-    )
-    accepted = [mallopt(parameter, value) == 1 for parameter, value in settings]
+    accepted = [mallopt(parameter, value) == 1 for parameter, value in _MALLOPT.values()]
     return all(accepted)

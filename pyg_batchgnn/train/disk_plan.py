@@ -11,7 +11,7 @@ from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.disk import is_mapped
 from pyg_batchgnn.loader import DiskForecast
 from pyg_batchgnn.planner import Prediction
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.graphs import WholeGraph
 from pyg_batchgnn.train.node_tasks import PredictedNodes
 from pyg_batchgnn.types import FEATURES
@@ -22,35 +22,19 @@ _HELD = 0.5
 
 @dataclass(frozen=True)
 class DiskPrediction:
-    """A prediction of what an epoch of one process reads from files.
+    """A prediction of what an epoch of one process reads from files."""
 
-    Attributes:
-        forecast: of the loader that trains.
-        budget: bytes; None: the loader takes a share of the memory that is free.
-        features: the bytes of the features that stay on disk.
-        minibatches: of an epoch.
-        edges: the bytes of the edges that stay on disk.
-        all_features, all_edges: the bytes that a larger budget would hold.
-    """
-
-    forecast: DiskForecast
-    budget: int | None
-    features: int
-    minibatches: int
-    edges: int = 0
-    all_features: int = 0
+    forecast: DiskForecast  # of the loader that trains
+    budget: int | None  # bytes; None: the loader takes a share of the memory that is free
+    features: int  # the bytes of the features that stay on disk
+    minibatches: int  # of an epoch
+    edges: int = 0  # the bytes of the edges that stay on disk
+    all_features: int = 0  # the bytes that a larger budget would hold
     all_edges: int = 0
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, samples: int) -> DiskPrediction | None:
-        """Makes the loader that trains, and predicts an epoch.
-
-        Returns:
-            None if all features fit.
-
-        Raises:
-            TrainError: the data set or an option cannot be used.
-        """
+        """Makes the loader that trains, and predicts an epoch. Returns none if all features fit."""
         tables = [one.tables[FEATURES] for one in dataset.node_sets if FEATURES in one.tables]
         budget = config.sampling.memory_budget
         room = _HELD * (machine.memory().available if budget is None else budget)

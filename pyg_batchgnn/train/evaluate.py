@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.cache import AllNodes
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.nn import ModelOutput
-from pyg_batchgnn.store import OwnRows, SortedNodes
-from pyg_batchgnn.train.config import EvaluationKind, TrainConfig
+from pyg_batchgnn.store import SortedNodes
+from pyg_batchgnn.train.config.choices import EvaluationKind
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.link_tasks import ExistingTargets, LinkTask, PredictedLinks, RankedLinks
+from pyg_batchgnn.train.link_tasks import ExistingTargets, LinkRanking, LinkTask, PredictedLinks, RankedLinks
 from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, RunGraph
@@ -58,15 +58,7 @@ def evaluate(
     ranks: Ranks,
     stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation | None:
-    """Returns loss and metrics of the nodes of all ranks' loaders; collective.
-
-    Args:
-        loader: this rank's nodes. Each node is in one rank's loader.
-        stop: called after each minibatch. If it returns True, on every rank, evaluation ends early.
-
-    Returns:
-        The evaluation, or None if there are no nodes or evaluation ended early.
-    """
+    """Returns loss and metrics of the nodes of all ranks' loaders; collective."""
     scoring = Scoring(task)
     for batch, output in infer(network, loader):
         scoring.add(output.logits, graph.labels(network, batch))
@@ -75,49 +67,28 @@ def evaluate(
     return scoring.result(ranks)
 
 
-@dataclass(frozen=True, eq=False)
-class NodeOutputs:
-    """The outputs of the nodes that a rank owns."""
-
-    nodes: AllNodes  # the nodes, which read rows that lie in a file
-    sorted: SortedNodes  # their original ids
-    logits: Tensor  # [n, columns] float32
-    hidden: Tensor  # [n, hidden], the input of the last layer
-
-    def find(self, ids: Tensor) -> OwnRows:
-        """Finds the nodes of a list, [m] int64 original ids, that the rank owns."""
-        return self.sorted.find(ids)
-
-    def logits_of(self, row: Tensor) -> Tensor:
-        """Returns a copy of some rows of the logits. ``row``: [k] int64, in any order."""
-        return self.nodes.gather(self.logits, row)
-
-    def hidden_of(self, row: Tensor) -> Tensor:
-        """Returns a copy of some rows of the last layer's input, likewise."""
-        return self.nodes.gather(self.hidden, row)
-
-
 #: Rows of outputs that are worked on together.
 ROWS = 1 << 16
 
 
 def score_nodes(
-    outputs: NodeOutputs, graph: RunGraph, nodes: Tensor, task: NodeTask, ranks: Ranks
+    own: SortedNodes, logits: EmbeddedNodes, graph: RunGraph, nodes: Tensor, task: NodeTask, ranks: Ranks
 ) -> Evaluation | None:
     """Returns loss and metrics of nodes [m] int64, original ids, the same on every rank;
     collective."""
     scoring, labels = Scoring(task), graph.owned_labels()
-    for row in outputs.find(nodes).row.split(ROWS):
-        scoring.add(outputs.logits_of(row), labels[row])
+    for row in own.find(nodes).row.split(ROWS):
+        scoring.add(logits.at(row), labels[row])
     return scoring.result(ranks)
 
 
-def infer_all(network: GraphNetwork, graph: RunGraph) -> NodeOutputs:
-    """Computes all nodes with the model in evaluation mode; collective."""
+def infer_all(network: GraphNetwork, graph: RunGraph) -> tuple[SortedNodes, EmbeddedNodes, EmbeddedNodes]:
+    """Computes all nodes with the model in evaluation mode; collective. Returns the nodes that this
+    rank owns, their logits and the input of the last layer."""
     nodes = graph.all_nodes()
-    output = network.infer(nodes)
-    own = SortedNodes.of(nodes.node_of(graph.inputs.node_type))
-    return NodeOutputs(nodes, own, output.logits, output.hidden)
+    output, own = network.infer(nodes), nodes.node_of(graph.inputs.node_type)
+    logits, hidden = (EmbeddedNodes(own, rows, nodes) for rows in (output.logits, output.hidden))
+    return SortedNodes.of(own), logits, hidden
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,14 +106,13 @@ class MeasuredNodes:
         return len(self.nodes)
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics, as the run is configured; collective. The result is None if
-        there are no nodes, or if `stop` asks on every rank for an early end."""
+        """Returns loss and metrics, as the run is configured; collective."""
         if self.config.sampling.evaluation is EvaluationKind.SAMPLED:
             return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
         outputs = infer_all(self.network, self.graph) if len(self) else None
         if outputs is None or stop():
             return None
-        return score_nodes(outputs, self.graph, self.nodes, self.task, ranks)
+        return score_nodes(*outputs[:2], self.graph, self.nodes, self.task, ranks)
 
 
 #: The most numbers in the rows of targets that are fetched together.
@@ -171,12 +141,8 @@ class PairScorer:
 
     @torch.no_grad()
     def scores(self, sources: Tensor | EmbeddedNodes, source: Tensor, targets: Tensor) -> Tensor:
-        """Returns [p] float32, the scores of pairs.
-
-        Each rank fetches the row of each distinct target once. ``sources``: [n, columns], the rows
-        of sources, or nodes with their rows. ``source``: [p] int64, the row of each pair's source
-        in ``sources``. ``targets``: [p] int64, the original id of each pair's target.
-        """
+        """Returns [p] float32, the scores of pairs. Each rank fetches the row of each distinct
+        target once. ``sources``: [n, columns], the rows of sources, or nodes with their rows."""
         target_type, size = self.network.relation[2], self.rows_at_a_time
         ordered, order = targets.sort()
         distinct, number = torch.unique_consecutive(ordered, return_inverse=True)
@@ -210,8 +176,7 @@ class MeasuredLinks:
         return len(self.links)
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics; collective. Each node is computed from all its neighbours. The
-        result is None if there are no links, or if `stop` asks on every rank for an early end."""
+        """Returns loss and metrics; collective. Each node is computed from all its neighbours."""
         rows = embed_all(self.network, self.graph) if len(self) else None
         if rows is None or stop():
             return None
@@ -228,9 +193,8 @@ def embed_all(network: LinkNetwork, graph: RunGraph) -> EmbeddedRows:
 def rank_links(
     network: LinkNetwork, rows: EmbeddedRows, links: RankedLinks, task: LinkTask, ranks: Ranks
 ) -> Evaluation | None:
-    """Ranks links among their negatives; collective. Each rank takes an equal share of them.
-    ``rows``: of all nodes. ``links``: with negatives, the same on every rank."""
-    ranking, index = task.ranking(), links.index.to(torch.int64)
+    """Ranks links among their negatives; collective. Each rank takes an equal share of them."""
+    ranking, index = LinkRanking(task), links.index.to(torch.int64)
     scorer = PairScorer(network, rows, task.columns, ranks)
     others = links.negatives
     if not isinstance(others, Tensor):
@@ -238,18 +202,17 @@ def rank_links(
         for piece in shares(len(links), ranks, size):
             targets = torch.cat([index[1, piece, None], others.of(piece)], dim=1)
             scores = _scores(scorer, index[0, piece], targets)
-            ranking.add_with_own(scores[:, 0], scores[:, 1:])
+            ranking.add(scores[:, 0], scores[:, 1:])
         return ranking.result(ranks)
     negatives = _of_all_ranks(scorer, others.to(torch.int64))
     for piece in shares(len(links), ranks, scorer.rows_at_a_time):
         scores = _scores(scorer, index[0, piece], index[1, piece, None])
-        ranking.add_with_shared(scores[:, 0], negatives, piece.start)
+        ranking.add(scores[:, 0], negatives, piece.start)
     return ranking.result(ranks)
 
 
 def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
-    """Returns [n, k], the scores of pairs; collective. ``sources``: [n] int64 original ids.
-    ``targets``: [n, k] int64 original ids, k for each source."""
+    """Returns [n, k], the scores of pairs; collective. ``sources``: [n] int64 original ids."""
     source = torch.arange(len(sources)).repeat_interleave(targets.size(1))
     return scorer.scores(scorer.fetch_sources(sources), source, targets.reshape(-1)).view_as(targets)
 
@@ -263,16 +226,12 @@ def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
 
 
 def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
-    """Yields this rank's part of a list in pieces. Every rank gets the same number of pieces; its
-    last ones may be empty. ``size``: the most items of a piece."""
+    """Yields this rank's part of a list in pieces."""
     size = max(1, size)
     begin, end = (count * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
     longest = -(-count // ranks.size)
     for start in range(begin, begin + max(1, longest), size):
         yield slice(min(start, end), min(start + size, end))
-
-
-# Links at their times #############################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,8 +255,7 @@ class MeasuredTimedLinks:
         graph: RunGraph,
         task: LinkTask,
     ) -> MeasuredTimedLinks:
-        """Returns the links of a split; collective. Raises `TrainError` if links have no times, or
-        all links of the split have the same negatives."""
+        """Returns the links of a split; collective."""
         name = str(graph.config.sampling.time_attr)
         times, first = (
             link_times(dataset, links, split, name),
@@ -321,13 +279,11 @@ class MeasuredTimedLinks:
         return self.count
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics; collective. The ends of a link and its negatives are computed
-        from sampled neighbours that are not later than the link. The result is None if there are no
-        links, or if `stop` asks on every rank for an early end."""
-        ranking = self.task.ranking()
+        """Returns loss and metrics; collective."""
+        ranking = LinkRanking(self.task)
         for positions, scores in score_pairs(self.network, self.loader):
             if count := len(positions):
-                ranking.add_with_own(scores[:count], scores[count:].view(count, -1))
+                ranking.add(scores[:count], scores[count:].view(count, -1))
             if stop():
                 return None
         return ranking.result(ranks)
@@ -352,8 +308,7 @@ def rows_at(
     network: LinkNetwork, graph: RunGraph, node_type: str, nodes: Tensor, time: int, columns: int
 ) -> Iterator[EmbeddedNodes]:
     """Yields the rows of some nodes of a type, from sampled neighbours that are not later than a
-    time; collective. Each rank gets those of its minibatches, after a piece without nodes.
-    ``nodes``: [n] int64 original ids, the same on every rank."""
+    time; collective. Each rank gets those of its minibatches, after a piece without nodes."""
     yield EmbeddedNodes(torch.empty(0, dtype=torch.int64), torch.empty(0, columns))
     for batch in evaluated(network, graph.moment_loader(node_type, nodes, time)):
         reached = batch.nodes_of(node_type)

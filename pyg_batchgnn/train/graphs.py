@@ -30,17 +30,25 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.sample import PygNeighborSampler
 from pyg_batchgnn.store import CscGraph, DistFeatureStore, DistGraphStore, TypedGraph, replicate_topology
-from pyg_batchgnn.train.config import POLICIES, CacheKind, ModelKind, RemoteKind, ReplacementKind, TrainConfig
+from pyg_batchgnn.train.config.choices import (
+    POLICIES,
+    CacheKind,
+    ModelKind,
+    RemoteKind,
+    ReplacementKind,
+    ScheduleKind,
+)
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.network import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_graph import EmbeddedRows, MinibatchSettings, RowsHere, RowsOverRanks, RunGraph
+from pyg_batchgnn.train.run_graph import EmbeddedRows, RowsHere, RowsOverRanks, RunGraph
 from pyg_batchgnn.train.training_data import (
     NATIVE_TYPES,
-    FeatureTables,
     TrainingData,
     check_joined,
     check_learned_fit,
+    feature_tables,
     feature_type,
     fingerprint_dataset,
 )
@@ -57,19 +65,8 @@ AGGREGATION_OF_MODEL = {
 def aggregation_cache(
     config: TrainConfig, data: Any, exists: bool, held: int = 0
 ) -> tuple[AggregationCache | None, list[str]]:
-    """Builds or reads the run's cache; collective.
-
-    Args:
-        data: as `AggregationCache.build` takes it.
-        held: bytes of the memory budget that features take.
-        exists: True if the folder of the cache exists for the first rank.
-
-    Returns:
-        The cache, or None in a run without one, and lines about it that the user should read.
-
-    Raises:
-        DatasetError: the folder's cache is of another graph, or damaged.
-    """
+    """Builds or reads the run's cache; collective. Returns the cache, or None in a run without one,
+    and lines about it that the user should read."""
     sampling = config.sampling
     if sampling.cache is CacheKind.OFF:
         return None, []
@@ -110,15 +107,14 @@ class WholeGraph(RunGraph):
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
-        """Takes what training needs of a data set: edges, features and labels. Raises `TrainError`
-        if the data set has no features or labels that training can use."""
+        """Takes what training needs of a data set: edges, features and labels."""
         read = TrainingData.of(dataset, config)
         check_learned_fit(dataset, config, read.learned, ranks=1)
-        found = FeatureTables.of(read.features, config)
-        check_joined(config, read.learned, found.tables)
+        tables, held = feature_tables(read.features, config)
+        check_joined(config, read.learned, tables)
         topology = _topology(dataset, config.sampling.memory_budget)
-        data = _data(dataset, found.tables)
-        cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config), found.held)
+        data = _data(dataset, tables)
+        cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config), held)
         embedding = Embedding(data, read.learned, seed=config.run.seed) if read.learned else None
         return cls(
             config=config,
@@ -130,7 +126,7 @@ class WholeGraph(RunGraph):
             topology=topology,
             label=read.labels.get(read.inputs.node_type),
             times=read.times,
-            held=found.held,
+            held=held,
         )
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
@@ -152,12 +148,12 @@ class WholeGraph(RunGraph):
     def _data(self) -> Data | HeteroData:
         return self.data
 
-    def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
+    def _own_arguments(self, training: bool) -> dict[str, Any]:
         """Returns the sampler. It has all minibatches, with any schedule."""
         run, sampling = self.config.run, self.config.sampling
         sampler = PygNeighborSampler(
             self.topology,
-            list(settings.fanout),
+            list(sampling.fanout if training else self.config.test_fanout),
             replace=sampling.replacement is ReplacementKind.WITH,
             temporal_strategy=sampling.temporal_strategy.value,
             time_attr=sampling.time_attr,
@@ -173,9 +169,7 @@ def _x(data: Data | HeteroData) -> Any:
 
 
 def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:
-    """Returns the in-edges of each node, with the names of types if they have any. Edges that are
-    mapped by destination are read into memory if they take at most half of what is free, and no
-    more than the memory budget beside which they lie."""
+    """Returns the in-edges of each node, with the names of types if they have any."""
     room = machine.memory().available // 2
     dataset = dataset.read_topology(room if budget is None else min(room, budget))
     graph = TypedGraph.of_dataset(dataset).advise_huge_pages()
@@ -209,9 +203,7 @@ class PartitionedGraph(RunGraph):
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
-        """Partitions a data set, or reads its saved partition; collective. Raises `TrainError` if
-        the data set has no features or labels that training can use, or the partition is of another
-        graph. Raises `DatasetError` if a file of the saved partition is damaged or missing."""
+        """Partitions a data set, or reads its saved partition; collective."""
         read, comm = TrainingData.of(dataset, config), ranks.sampling
         check_learned_fit(dataset, config, read.learned, ranks.size)
         part = _part(dataset, read, config, comm)
@@ -226,7 +218,8 @@ class PartitionedGraph(RunGraph):
         cache, more = aggregation_cache(config, (features, topology), exists)
         history = None
         if config.ranks.remote is RemoteKind.HISTORICAL:
-            history = HistoricalCaches(topology, ranks.another("pushes"), _history_settings(config))
+            sizes = config.ranks.cache_lines, config.ranks.life_span, config.ranks.push, config.ranks.delay
+            history = HistoricalCaches(topology, ranks.another("pushes"), HistoricalSettings(*sizes))
         embedding = None
         if read.learned:
             comm = ranks.another("embeddings")
@@ -259,27 +252,27 @@ class PartitionedGraph(RunGraph):
     def _data(self) -> tuple[DistFeatureStore, DistGraphStore]:
         return self.features, self.topology
 
-    def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
-        run, sampling = self.config.run, self.config.sampling
+    def _own_arguments(self, training: bool) -> dict[str, Any]:
+        run, sampling, ranks = self.config.run, self.config.sampling, self.config.ranks
+        # The aggregates of GCN include a node's own features, so only labels travel with them.
+        are_cached = self.is_cached(training) and self.config.model.kind is ModelKind.GCN
+        features = [FEATURES] if self.inputs.features and not are_cached else []
         return {
             "replace": sampling.replacement is ReplacementKind.WITH,
             "temporal_strategy": sampling.temporal_strategy.value,
             "seed": run.seed,
             "threads": run.threads,
-            "attributes": self._attributes(settings),
-            "feature_cache": settings.feature_cache,
-            "schedule": settings.schedule.value,
+            "attributes": features if self.inputs.link is not None else [*features, LABELS],
+            "feature_cache": ranks.feature_cache if training else None,
+            "schedule": (ranks.schedule if training else ScheduleKind.GLOBAL).value,
         }
 
-    def _node_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
-        return {"history": self.history if settings.historical else None}
 
-    def _attributes(self, settings: MinibatchSettings) -> list[str]:
-        """Returns the attributes that travel. The aggregates of GCN include a node's own features,
-        so only labels travel with them."""
-        are_features_cached = settings.cached and self.config.model.kind is ModelKind.GCN
-        features = [FEATURES] if self.inputs.features and not are_features_cached else []
-        return features if self.inputs.link is not None else [*features, LABELS]
+def graph_of(dataset: Dataset, config: TrainConfig, ranks: Ranks) -> RunGraph:
+    """Returns the graph of a run, whole in one process; collective."""
+    if ranks.is_alone:
+        return WholeGraph.of(dataset, config)
+    return PartitionedGraph.of(dataset, config, ranks)
 
 
 def check_partition(source: str) -> None:
@@ -289,11 +282,6 @@ def check_partition(source: str) -> None:
             f"ranks.partition is {source!r}, which is no folder of a saved partition and none of the "
             f"policies {', '.join(POLICIES)}"
         )
-
-
-def _history_settings(config: TrainConfig) -> HistoricalSettings:
-    ranks = config.ranks
-    return HistoricalSettings(ranks.cache_lines, ranks.life_span, ranks.push, ranks.delay)
 
 
 def _held(features: DistFeatureStore) -> int:
@@ -306,8 +294,7 @@ def _held(features: DistFeatureStore) -> int:
 
 def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
     """Returns the part with features in the type of the run, and with labels of the predicted nodes
-    alone. Other attributes keep their types, and so do features that do not fit half of the memory
-    budget."""
+    alone."""
     budget = config.sampling.memory_budget
     found = dict(part.attributes)
     for group in part.schema.node_groups:
@@ -340,7 +327,7 @@ def _part(dataset: Dataset, read: TrainingData, config: TrainConfig, comm: Commu
             f"{dataset.name} has {dataset.num_nodes} and {dataset.num_edges}; partition that"
         )
     made_of = read_partition_meta(Path(source).expanduser()).origin.get("fingerprint")
-    if made_of not in (None, fingerprint_dataset(dataset).to_dict()):  # None: saved by a script
+    if made_of not in (None, fingerprint_dataset(dataset)):  # None: saved by a script
         raise TrainError(
             f"{source}: is of a graph of as many nodes and edges as {dataset.name}, but with other edges, "
             f"features, labels or splits; partition {dataset.name} anew"

@@ -12,12 +12,13 @@ from torch.optim import Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from pyg_batchgnn.data import SPLITS, Dataset
-from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, SparseAdam, UpdateRule
+from pyg_batchgnn.embed import SGD, Adagrad, EmbeddingOptimizer, SparseAdam, UpdateRule
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.train.config import EmbeddingRule, TaskKind, TrainConfig, json_or_text
+from pyg_batchgnn.train.config.choices import EmbeddingRule, TaskKind
+from pyg_batchgnn.train.config.train_config import TrainConfig, json_or_text
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import Measured, MeasuredLinks, MeasuredNodes, MeasuredTimedLinks
-from pyg_batchgnn.train.graphs import PartitionedGraph, WholeGraph
+from pyg_batchgnn.train.graphs import graph_of
 from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
 from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, build_network
 from pyg_batchgnn.train.node_tasks import PredictedNodes, task_of
@@ -29,8 +30,7 @@ from pyg_batchgnn.train.times import link_times
 
 
 def split_sizes(dataset: Dataset, config: TrainConfig) -> dict[str, int]:
-    """Returns the number of nodes or links of each split. Raises `TrainError` if there are none for
-    training, or none for the validation that the run needs."""
+    """Returns the number of nodes or links of each split."""
     is_link = config.task.kind is TaskKind.LINKS
     found: Any = (PredictedLinks if is_link else PredictedNodes).of(dataset, config.task)
     sizes = {name: len(found.split(name)) for name in SPLITS}
@@ -55,17 +55,10 @@ _RULES: Mapping[EmbeddingRule, Callable[[float], UpdateRule]] = {
 }
 
 
-def row_optimizer(config: TrainConfig, embedding: Embedding) -> EmbeddingOptimizer:
-    """Returns the optimizer of learned rows, with the rule and the step size of a run."""
-    return EmbeddingOptimizer(embedding, _RULES[config.embedding.rule](_row_rate(config)))
-
-
 def _row_rate(config: TrainConfig) -> float:
     own = config.embedding.learning_rate
     return config.optimiser.learning_rate if own is None else own
 
-
-# Optimiser ########################################################################################
 
 #: Classes that take functions, other schedules, sparse gradients or several passes per step.
 _REFUSED = ("LBFGS", "SparseAdam", "LambdaLR", "MultiplicativeLR", "SequentialLR", "ChainedScheduler")
@@ -74,8 +67,7 @@ _PIECE = 1 << 14
 
 
 def make_optimiser(config: TrainConfig, weights: Sequence[nn.Parameter], mode: str) -> tuple[Optimizer, Any]:
-    """Returns the optimiser of some weights and the schedule of its learning rate. ``mode``: "max"
-    if larger metrics are better, else "min"."""
+    """Returns the optimiser of some weights and the schedule of its learning rate."""
     chosen = config.optimiser
     decay = {"weight_decay": chosen.weight_decay} if chosen.weight_decay else {}
     # Fused, it reads and writes each number once: a fifth of the time on cora's 0.7 million.
@@ -189,16 +181,16 @@ class TrainingJob:
 
 
 def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJob:
-    """Builds graph, network, optimiser and loaders; collective. The run's seed sets the weights.
-    Raises `TrainError` if the data set lacks training nodes or links, features or labels, the
-    labels do not fit the task, or the loader refuses an option."""
+    """Builds graph, network, optimiser and loaders; collective. The run's seed sets the weights."""
     task, sizes = task_of(dataset, config.task, config.model.hidden), split_sizes(dataset, config)
-    graph: RunGraph
-    graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)
+    graph = graph_of(dataset, config, ranks)
     torch.manual_seed(config.run.seed)
     network = build_network(config, graph.inputs, task.columns, graph.embedding)
     parameters = [one for one in network.model.parameters() if one.requires_grad]
     loader, notes, val, test = _loader_and_splits(config, dataset, graph, network, task, ranks)
+    rows = None
+    if graph.embedding is not None:
+        rows = EmbeddingOptimizer(graph.embedding, _RULES[config.embedding.rule](_row_rate(config)))
     optimiser, schedule = make_optimiser(config, parameters, "min" if task.metric.is_error else "max")
     return TrainingJob(
         config=config,
@@ -208,7 +200,7 @@ def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJo
         running=BatchNormStatistics(network.model, ranks),
         optimiser=optimiser,
         schedule=schedule,
-        rows=None if graph.embedding is None else row_optimizer(config, graph.embedding),
+        rows=rows,
         train_loader=loader,
         graph=graph,
         val=val,
@@ -225,35 +217,19 @@ def _loader_and_splits(
     validations and in the test; collective."""
     val: Measured
     test: Measured
-    if isinstance(task, LinkTask):
-        assert isinstance(network, LinkNetwork), "links have a network of their own"
-        links = PredictedLinks.of(dataset, config.task)
-        if config.sampling.time_attr is not None:
-            return _timed_loader_and_splits(
-                config.sampling.time_attr, dataset, links, graph, network, task, ranks
-            )
+    if isinstance(task, NodeTask):
+        nodes = PredictedNodes.of(dataset, config.task)
+        loader, notes = graph.training_loader(nodes.split("train"), ranks.size)
+        val, test = (
+            MeasuredNodes(config, network, graph, task, ids, graph.evaluation_loader(ids))
+            for ids in (nodes.split("val"), nodes.split("test"))
+        )
+        return loader, notes, val, test
+    assert isinstance(task, LinkTask) and isinstance(network, LinkNetwork), "links have their own"
+    links, time_attr = PredictedLinks.of(dataset, config.task), config.sampling.time_attr
+    if time_attr is None:
         val, test = (MeasuredLinks(network, graph, task, links.measured(name)) for name in ("val", "test"))
         return *graph.link_training_loader(links, ranks.size), val, test
-    assert isinstance(task, NodeTask), "tasks are on nodes or on links"
-    nodes = PredictedNodes.of(dataset, config.task)
-    loader, notes = graph.training_loader(nodes.split("train"), ranks.size)
-    val, test = (
-        MeasuredNodes(config, network, graph, task, ids, graph.evaluation_loader(ids))
-        for ids in (nodes.split("val"), nodes.split("test"))
-    )
-    return loader, notes, val, test
-
-
-def _timed_loader_and_splits(
-    time_attr: str,
-    dataset: Dataset,
-    links: PredictedLinks,
-    graph: RunGraph,
-    network: LinkNetwork,
-    task: LinkTask,
-    ranks: Ranks,
-) -> tuple[MacrobatchLinkNeighborLoader, list[str], Measured, Measured]:
-    """Returns the same for links that see nothing later than themselves; collective."""
     with ranks.one_error():
         times = link_times(dataset, links, "train", time_attr)
     val, test = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from pyg_batchgnn.data import (
     read_ids,
 )
 from pyg_batchgnn.data.files import writing
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask
 from pyg_batchgnn.train.tasks import NodeTask
@@ -39,8 +39,6 @@ _TIME = "time"
 #: Rows of a row group.
 _ROWS = 1 << 17
 
-# Keys #############################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class DatasetKeys:
@@ -52,8 +50,7 @@ class DatasetKeys:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> DatasetKeys:
-        """Returns the keys of the data set that a run names. Raises `DatasetError` if it has keys,
-        but pyarrow is not installed."""
+        """Returns the keys of the data set that a run names."""
         return cls(dataset, FolderKeys.of(config.run.dataset), config.sampling.time_attr or _TIME)
 
     @property
@@ -84,158 +81,127 @@ class DatasetKeys:
         return np.stack(ends, axis=1)
 
 
-# Files ############################################################################################
-
-
 def write_nodes(
     folder: Path, keys: DatasetKeys, node_type: str, task: NodeTask, has_embeddings: bool = False
 ) -> None:
-    """Writes the predictions of nodes that lie in a folder as arrays. Raises `DatasetError` if the
-    file cannot be written, or the keys cannot be read."""
-    ids, predictions = _array(folder, "node_ids"), _array(folder, "predictions")
-    scores = _array(folder, "probabilities") if isinstance(task, (ClassTask, LabelTask)) else None
-    embeddings = _array(folder, "embeddings") if has_embeddings else None
+    """Writes the predictions of nodes that lie in a folder as arrays."""
+    (ids, (num_rows,)), (predictions, _) = _array(folder, "node_ids"), _array(folder, "predictions")
+    scores, shape = (
+        _array(folder, "probabilities") if isinstance(task, (ClassTask, LabelTask)) else (None, ())
+    )
+    embeddings = _array(folder, "embeddings")[0] if has_embeddings else None
     table, times, is_class = keys.table(node_type), keys.times(node_type), isinstance(task, ClassTask)
     classes = None if keys.folder is None or not is_class else keys.folder.classes(node_type)
-    if classes is not None and scores is not None and len(classes) < scores.shape[1]:
+    if classes is not None and len(classes) < shape[1]:
         raise DatasetError(
             f"{keys.dataset.name}: the keys name {len(classes)} classes of {node_type!r}, but the model has "
-            f"{scores.shape[1]}; make the folder again"
+            f"{shape[1]}; make the folder again"
         )
 
     def columns(rows: slice) -> _Columns:
-        some = ids[rows]
+        some = ids(rows)
         found: dict[str, Any] = {} if times is None else {_TIME: keys.clock.column(times[some])}
-        found |= _predicted(predictions[rows], task, classes)
+        found |= _predicted(predictions(rows), task, classes)
         if scores is not None:
-            found |= _split("score", scores[rows], classes)
+            found |= _split("score", scores(rows), classes)
         if embeddings is not None:
-            found["embedding"] = _lists(embeddings[rows])
-        return _Columns(_named(table.take(some)), found)
+            found["embedding"] = _lists(embeddings(rows))
+        return _named(table.take(some)), found
 
-    _write(folder / PREDICTIONS, len(ids), columns)
+    _write(folder / PREDICTIONS, num_rows, columns)
 
 
 def write_pairs(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int | None) -> None:
     """Writes the scores of pairs that lie in a folder as arrays. ``at``: the time that they hold
     for, if the run looks at times."""
-    pairs, scores = _array(folder, "pairs"), _array(folder, "scores")
-    ends = _PairKeys.named(keys, links)
+    (pairs, (num_rows, _)), (scores, _) = _array(folder, "pairs"), _array(folder, "scores")
+    ends = _keys_of_pairs(keys, links)
 
     def columns(rows: slice) -> _Columns:
-        some = pairs[rows]
-        found = {**_moment(keys, at, len(some)), "score": scores[rows]}
-        return _Columns(ends.of(some[:, 0], some[:, 1]), found)
+        some = pairs(rows)
+        return ends(some[:, 0], some[:, 1]), {**_moment(keys, at, len(some)), "score": scores(rows)}
 
-    _write(folder / PREDICTIONS, len(pairs), columns)
+    _write(folder / PREDICTIONS, num_rows, columns)
 
 
 def write_partners(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int | None) -> None:
-    """Writes the best partners of nodes that lie in a folder as arrays, a row for each partner.
-    ``at``: as of `write_pairs`."""
-    ids, partners, scores = (_array(folder, name) for name in ("node_ids", "partners", "scores"))
-    ends, top = _PairKeys.named(keys, links), partners.shape[1]
+    """Writes the best partners of nodes that lie in a folder as arrays, a row for each partner."""
+    (ids, _), (partners, (num_rows, top)) = _array(folder, "node_ids"), _array(folder, "partners")
+    (scores, _), ends = _array(folder, "scores"), _keys_of_pairs(keys, links)
 
     def columns(rows: slice) -> _Columns:
-        count = len(ids[rows])
+        some = ids(rows)
         found = {
-            **_moment(keys, at, count * top),
-            "rank": np.tile(np.arange(1, top + 1, dtype=np.int32), count),
-            "score": scores[rows].reshape(-1),
+            **_moment(keys, at, len(some) * top),
+            "rank": np.tile(np.arange(1, top + 1, dtype=np.int32), len(some)),
+            "score": scores(rows).reshape(-1),
         }
-        return _Columns(ends.of(np.repeat(ids[rows], top), partners[rows].reshape(-1)), found)
+        return ends(np.repeat(some, top), partners(rows).reshape(-1)), found
 
-    _write(folder / PREDICTIONS, len(ids), columns, per_row=top)
+    _write(folder / PREDICTIONS, num_rows, columns, per_row=top)
 
 
 def write_embeddings(folder: Path, keys: DatasetKeys, node_type: str, at: int | None) -> None:
     """Writes the embeddings of all nodes of a type from an array. ``at``: as of `write_pairs`."""
     name = group_folder(Group(RowKind.NODE, node_type))
-    rows_of, table = _array(folder, name), keys.table(node_type)
+    (rows_of, (num_rows, _)), table = _array(folder, name), keys.table(node_type)
 
     def columns(rows: slice) -> _Columns:
-        found = rows_of[rows]
+        found = rows_of(rows)
         ids = np.arange(rows.start, rows.start + len(found))
-        return _Columns(
-            _named(table.take(ids)), {**_moment(keys, at, len(found)), "embedding": _lists(found)}
-        )
+        return _named(table.take(ids)), {**_moment(keys, at, len(found)), "embedding": _lists(found)}
 
-    _write(folder / f"{name}.parquet", len(rows_of), columns)
+    _write(folder / f"{name}.parquet", num_rows, columns)
 
 
-class _ArrayRows:
-    """The rows of a .npy file. No more than are asked for are in memory at a time."""
+#: The columns of some rows of a file: those of the keys, and those behind them.
+_Columns: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.shape = self._mapped().shape
 
-    def __len__(self) -> int:
-        return self.shape[0]
+def _array(folder: Path, name: str) -> tuple[Callable[[slice], np.ndarray], tuple[int, ...]]:
+    """Returns what reads rows of a .npy file, no more of them than are asked for, and its shape."""
 
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        return np.array(self._mapped()[rows])
-
-    def _mapped(self) -> np.ndarray:
-        array: np.ndarray = np.load(self._path, mmap_mode="r", allow_pickle=False)
+    def mapped() -> np.ndarray:
+        array: np.ndarray = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
         return array
 
-
-def _array(folder: Path, name: str) -> _ArrayRows:
-    return _ArrayRows(folder / f"{name}.npy")
+    return lambda rows: np.array(mapped()[rows]), mapped().shape
 
 
 def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_row: int = 1) -> None:
-    """Writes a file of some rows, one row group after the other. ``columns``: returns the columns
-    of some rows. It is called once even for no rows. ``per_row``: rows of the file for each row."""
+    """Writes a file of some rows, one row group after the other. A column that has the name of a
+    key gets an underscore. ``per_row``: rows of the file for each row of ``columns``."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
+
+    def group(begin: int) -> Any:
+        own, others = columns(slice(begin, min(begin + size, num_rows)))
+        return pa.table(own | {f"{name}_" if name in own else name: one for name, one in others.items()})
 
     size = max(1, _ROWS // per_row)
     with writing(path):
-        first = columns(slice(0, min(size, num_rows))).table()
+        first = group(0)
         with pq.ParquetWriter(path, first.schema) as file:
             file.write_table(first)
             for begin in range(size, num_rows, size):
-                file.write_table(columns(slice(begin, min(begin + size, num_rows))).table())
+                file.write_table(group(begin))
 
 
-# Columns ##########################################################################################
+def _keys_of_pairs(
+    keys: DatasetKeys, links: PredictedLinks
+) -> Callable[[np.ndarray, np.ndarray], dict[str, Any]]:
+    """Returns what gives the key columns of pairs of ids, [n] int64 each."""
+    tables = [keys.table(links.relation[end]) for end in (0, 2)]
+    names = named_apart(tables, ["source_", "target_"])
 
-
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """The columns of some rows of a file."""
-
-    keys: dict[str, Any]  # those of the keys, by name
-    others: dict[str, Any]  # those behind them. One that has the name of a key gets an underscore.
-
-    def table(self) -> Any:
-        import pyarrow as pa
-
-        others = {f"{name}_" if name in self.keys else name: one for name, one in self.others.items()}
-        return pa.table({**self.keys, **others})
-
-
-@dataclass(frozen=True, eq=False)
-class _PairKeys:
-    """The keys of the ends of pairs, and the names of their columns."""
-
-    tables: tuple[KeyTable, KeyTable]
-    names: list[dict[str, str]]
-
-    @classmethod
-    def named(cls, keys: DatasetKeys, links: PredictedLinks) -> _PairKeys:
-        source, _, target = links.relation
-        tables = keys.table(source), keys.table(target)
-        return cls(tables, named_apart(tables, ["source_", "target_"]))
-
-    def of(self, sources: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
-        """Returns the key columns of pairs of ids, [n] int64 each."""
+    def of(*ends: np.ndarray) -> dict[str, Any]:
         return {
-            names[name]: column
-            for table, names, ids in zip(self.tables, self.names, (sources, targets), strict=True)
+            by[name]: column
+            for table, by, ids in zip(tables, names, ends, strict=True)
             for name, column in _named(table.take(np.asarray(ids))).items()
         }
+
+    return of
 
 
 def _named(table: Any) -> dict[str, Any]:
@@ -268,8 +234,7 @@ def _values_of(classes: list[Any]) -> Any:
 
 
 def _split(name: str, values: np.ndarray, classes: list[Any] | None) -> dict[str, Any]:
-    """Returns a column for each class or label of values [n] or [n, C]; one alone has no suffix.
-    ``classes``: the values of the classes, which name the columns; None names them by number."""
+    """Returns a column for each class or label of values [n] or [n, C]; one alone has no suffix."""
     if values.ndim == 1 or (values.shape[1] == 1 and classes is None):
         return {name: values.reshape(-1)}
     names = range(values.shape[1]) if classes is None else classes[: values.shape[1]]

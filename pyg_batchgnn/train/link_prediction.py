@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import DatasetError
-from pyg_batchgnn.train.config import EvaluationKind
+from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 from pyg_batchgnn.train.evaluate import PairScorer, embed_all, rows_at, score_pairs
 from pyg_batchgnn.train.keyed_tables import KEY_FILES, DatasetKeys, write_pairs, write_partners
@@ -22,12 +22,13 @@ from pyg_batchgnn.train.prediction import (
     PredictionArrays,
     appearing_whole,
     check_range,
+    meta_of,
     moment_of,
     read_integers,
     refuse_existing,
 )
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.restored import RestoredLinkRun, RestoredRun, RestoreRequest, restore_run
+from pyg_batchgnn.train.restored import RestoredLinkRun, RestoreRequest, restore_run
 from pyg_batchgnn.train.run_folder import write_json
 from pyg_batchgnn.train.run_graph import EmbeddedNodes, OwnedRows, SampledRows
 from pyg_batchgnn.train.times import first_times_of
@@ -35,8 +36,7 @@ from pyg_batchgnn.train.times import first_times_of
 
 def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
     """Returns [P, 2] int64, P > 0, the pairs of source and target in a .npy file, or in a Parquet
-    or CSV file of their keys. Raises `TrainError` if there is no such file, or it holds no pairs of
-    the relation's nodes. Raises `DatasetError` if the file names no nodes by their keys."""
+    or CSV file of their keys."""
     if path.suffix in KEY_FILES:
         return _some(path, torch.from_numpy(keys.read_pairs(path, links)))
     pairs = _some(path, read_integers(path, "integers, pairs of ids [P, 2]", 2))
@@ -50,20 +50,12 @@ def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
 
 def read_sources(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
     """Returns [n] int64, n > 0, the nodes of the source type in a .npy file, or in a Parquet or CSV
-    file of their keys. Raises `TrainError` if there is no such file, or it holds no nodes of the
-    source type. Raises `DatasetError` if the file names no nodes by their keys."""
+    file of their keys."""
     if path.suffix in KEY_FILES:
         return _some(path, torch.from_numpy(keys.read_nodes(path, links.relation[0])))
     nodes = _some(path, read_integers(path, "integers, ids of nodes [n]", 1))
     check_range(path, nodes, links.relation[0], links.num_sources)
     return nodes
-
-
-def _check_top(top: int, links: PredictedLinks, targets: int) -> None:
-    """Raises TrainError if nodes have fewer partners than wanted. ``targets``: those there are."""
-    others = targets - (links.relation[0] == links.relation[2])
-    if not 1 <= top <= others:
-        raise TrainError(f"--top {top}: a node has {others} possible partners; give 1..{others}")
 
 
 def _some(path: Path, ids: Tensor) -> Tensor:
@@ -82,23 +74,15 @@ _LOW = (1 << 32) - 1
 
 
 class BestPartners:
-    """The best partners so far of each node of a list.
-
-    Of equal scores, those of lower ids come first. So the result does not depend on the pieces in
-    which partners are offered, nor on their order.
-
-    Attributes:
-        scores: [num_nodes, top] float32, descending.
-        partners: [num_nodes, top] int64, their ids.
-    """
+    """The best partners so far of each node of a list. Of equal scores, those of lower ids come
+    first."""
 
     def __init__(self, num_nodes: int, top: int) -> None:
         self.scores = torch.full((num_nodes, top), -math.inf)
         self.partners = torch.full((num_nodes, top), _NOBODY)
 
     def offer(self, nodes: slice, scores: Tensor, ids: Tensor) -> None:
-        """Offers partners to some nodes. ``nodes``: places in the list. ``scores``: [n, m] float32.
-        ``ids``: [m] int64, the partners, ascending and new to these nodes."""
+        """Offers partners to some nodes. ``scores``: [n, m] float32."""
         known, partners = self.scores[nodes], self.partners[nodes]
         better = (~(scores.amax(dim=1) < known[:, -1])).nonzero().view(-1)
         offered = scores[better]
@@ -111,9 +95,7 @@ class BestPartners:
 
 
 def best_columns(scores: Tensor, count: int) -> Tensor:
-    """Returns [n, count] int64, the columns with the highest scores of each row, descending. Of
-    equal scores, the lower columns come first. NaN comes last, behind minus infinity. ``scores``:
-    [n, m] float32. ``count``: at most m."""
+    """Returns [n, count] int64, the columns with the highest scores of each row, descending."""
     bits = (scores + 0.0).view(torch.int32)  # of no negative zeros
     bits ^= (bits >> 31) & torch.iinfo(torch.int32).max  # now in the order of the scores
     bits.masked_fill_(scores.isnan(), torch.iinfo(torch.int32).min)
@@ -124,17 +106,9 @@ def best_columns(scores: Tensor, count: int) -> Tensor:
 
 @torch.no_grad()
 def find_partners(network: LinkNetwork, rows: OwnedRows, nodes: Tensor, top: int) -> BestPartners:
-    """Finds the partners of some nodes with the highest scores; collective over ranks.
-
-    The rows of all targets pass by, a piece at a time, so that no rank holds them all.
-
-    Args:
-        network: gives the decoder and the relation.
-        rows: of all nodes that may be partners, and of `nodes`.
-        nodes: [n] int64, the nodes of the source type by their rows in ``rows.own``.
-        top: the number of partners per node, at most the number of its possible ones. A node is no
-            partner of itself.
-    """
+    """Finds the partners of some nodes with the highest scores; collective over ranks. The rows of
+    all targets pass by, a piece at a time, so that no rank holds them all. ``nodes``: [n] int64,
+    the nodes of the source type by their rows in ``rows.own``."""
     source_type, _, target_type = network.relation
     own, found = rows.own(source_type), BestPartners(len(nodes), top)
     size = min(_TARGETS, max(1, _NUMBERS // max(1, own.rows.size(1))))
@@ -148,9 +122,6 @@ def find_partners(network: LinkNetwork, rows: OwnedRows, nodes: Tensor, top: int
                 scores[selves.position, selves.row] = -math.inf
             found.offer(slice(begin, begin + side), scores, targets.node)
     return found
-
-
-_FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -202,16 +173,19 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
     given = {"ids": str(request.ids), "top": request.top, "out": str(request.out), "at": request.at}
     ranks.agree({"command": f"predict {request.restore.run}", **given})
     ranks.from_first(lambda: refuse_existing(request.out))
-    restored = restore_run(request.restore, ranks)
+    run = restore_run(request.restore, ranks)
     with ranks.any_error():
-        run = _checked(restored, request)
+        if not isinstance(run, RestoredLinkRun):
+            raise TrainError(f"{request.restore.run}: this run predicts nodes; leave --pairs and --top out")
         with as_train_error(DatasetError):
             keys = DatasetKeys.of(run.dataset, run.config)
             at = moment_of(run, request.at, keys)
-            ids = _ids(request, run, keys)
+            read = read_pairs if request.top is None else read_sources
+            ids = read(request.ids, run.links, keys)
         targets = _existing_targets(run, at)
-        if request.top is not None:
-            _check_top(request.top, run.links, len(targets))
+        others = len(targets) - (run.links.relation[0] == run.links.relation[2])
+        if request.top is not None and not 1 <= request.top <= others:
+            raise TrainError(f"--top {request.top}: a node has {others} possible partners; give 1..{others}")
     ranks.agree({f"ids in {request.ids}": zlib.crc32(ids.numpy().tobytes())})
     with appearing_whole(request.out, ranks) as temporary:
         name = "pairs" if request.top is None else "node_ids"
@@ -226,21 +200,18 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
             if keys.folder is not None:
                 write = write_pairs if request.top is None else write_partners
                 write(temporary, keys, run.links, at)
-            write_json(temporary / "META.json", _meta(request, run, arrays, at))
+            about = {
+                "relation": list(run.links.relation),
+                "top": request.top,
+                "evaluation": (EvaluationKind.EXACT if at is None else EvaluationKind.SAMPLED).value,
+                "time": at,
+                "arrays": arrays.described(),
+            }
+            meta = meta_of(run, request.restore, run.links.dataset)
+            write_json(temporary / "META.json", {**meta, **about})
 
         ranks.from_first(finish)
     return LinkPredictSummary(len(ids), run.epoch)
-
-
-def _checked(run: RestoredRun, request: LinkPredictRequest) -> RestoredLinkRun:
-    if not isinstance(run, RestoredLinkRun):
-        raise TrainError(f"{request.restore.run}: the run predicts nodes; --pairs and --top are for links")
-    return run
-
-
-def _ids(request: LinkPredictRequest, run: RestoredLinkRun, keys: DatasetKeys) -> Tensor:
-    read = read_pairs if request.top is None else read_sources
-    return read(request.ids, run.links, keys)
 
 
 def _existing_targets(run: RestoredLinkRun, at: int | None) -> Tensor:
@@ -277,8 +248,7 @@ def _fill_at(
     targets: Tensor,
     ranks: Ranks,
 ) -> None:
-    """Fills in the scores that hold for a time, and with `top` the partners; collective.
-    ``targets``: [m] int64, the possible partners."""
+    """Fills in the scores that hold for a time, and with `top` the partners; collective."""
     if top is None:
         times = torch.full((len(ids),), at)
         loader = run.graph.link_evaluation_loader(run.links, ids.t(), times, excludes=False)
@@ -300,19 +270,3 @@ def _fill_at(
 def _joined(pieces: Iterable[EmbeddedNodes]) -> EmbeddedNodes:
     every = list(pieces)
     return EmbeddedNodes(torch.cat([one.node for one in every]), torch.cat([one.rows for one in every]))
-
-
-def _meta(
-    request: LinkPredictRequest, run: RestoredLinkRun, arrays: PredictionArrays, at: int | None
-) -> dict[str, object]:
-    return {
-        "format": _FORMAT_VERSION,
-        "run": str(request.restore.run.resolve()),
-        "epoch": run.epoch,
-        "dataset": {"name": run.links.dataset, **run.checkpoint.dataset},
-        "relation": list(run.links.relation),
-        "top": request.top,
-        "evaluation": (EvaluationKind.EXACT if at is None else EvaluationKind.SAMPLED).value,
-        "time": at,
-        "arrays": arrays.described(),
-    }

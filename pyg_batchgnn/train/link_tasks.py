@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,76 +14,47 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pyg_batchgnn.data import Dataset, LinkSplit
-from pyg_batchgnn.train.config import Metric, TaskConfig, TaskLoss
+from pyg_batchgnn.train.config.choices import Metric, TaskLoss
+from pyg_batchgnn.train.config.table import TaskConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
 from pyg_batchgnn.types import Relation, stored_reverse
 
-# Link metrics #####################################################################################
-
 # Ranks of links among pairs that are none, and the metrics of ranks as OGB's evaluator defines
-# them.
-#
-# Scores that are not finite never help a link. A NaN, of the link or of a negative, counts as a
-# negative with a higher score. Infinite scores compare as numbers do: a negative of minus
+# them. Scores that are not finite never help a link. A NaN, of the link or of a negative, counts as
+# a negative with a higher score. Infinite scores compare as numbers do: a negative of minus
 # infinity, as of a masked candidate, lies below every finite score. But where link and negative
 # have the same infinite score, the negative counts as higher.
 
 
-@dataclass(frozen=True, eq=False)
-class RankCounts:
-    """The place of links among negatives, by score."""
-
-    above: Tensor  # [n] int64, the number of negatives with a higher score than each link
-    at_least: Tensor  # [n] int64, the number of negatives with at least the score of each link
-
-    @classmethod
-    def among_own(cls, links: Tensor, negatives: Tensor) -> RankCounts:
-        """Counts for each link [n] its own negatives [n, k], all by scores."""
+def rank_counts(links: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns, [n] int64 each, how many negatives have a higher score than each link [n], and how
+    many have at least its score: of its own negatives [n, k], or of those of all links, [m]."""
+    if negatives.dim() == 2:
         own = links.unsqueeze(1)
         at_least = ~(negatives < own)
         above = at_least & ~((negatives == own) & own.isfinite())
-        return cls(above.sum(dim=1), at_least.sum(dim=1))
-
-    @classmethod
-    def among_all(cls, links: Tensor, negatives: Tensor) -> RankCounts:
-        """Counts the same negatives [m] for all links [n], all by scores."""
-        ordered = negatives.masked_fill(negatives.isnan(), math.inf).sort().values
-        below, up_to = (torch.searchsorted(ordered, links, right=right) for right in (False, True))
-        below = torch.where(links.isnan(), 0, below)
-        return cls(len(ordered) - torch.where(links.isfinite(), up_to, below), len(ordered) - below)
-
-    @property
-    def rank(self) -> Tensor:
-        """[n] float64, the mean of the best and the worst rank that equal scores allow, from 1."""
-        return 0.5 * (self.above + self.at_least).double() + 1.0
-
-    def reciprocal(self) -> Tensor:
-        """Returns [n] float64, one over the rank of each link. Their mean is the MRR."""
-        return 1.0 / self.rank
-
-    def hits_among_own(self, k: int) -> Tensor:
-        """Returns [n] bool, whether the rank of each link is at most k."""
-        return self.rank <= k
-
-    def hits_among_all(self, k: int) -> Tensor:
-        """Returns [n] bool, whether the score of each link is above the k-th highest negative. All
-        are if there are fewer than k negatives."""
-        return self.at_least < k
+        return above.sum(dim=1), at_least.sum(dim=1)
+    ordered = negatives.masked_fill(negatives.isnan(), math.inf).sort().values
+    below, up_to = (torch.searchsorted(ordered, links, right=right) for right in (False, True))
+    below = torch.where(links.isnan(), 0, below)
+    return len(ordered) - torch.where(links.isfinite(), up_to, below), len(ordered) - below
 
 
-# Link task ########################################################################################
+def mean_rank(above: Tensor, at_least: Tensor) -> Tensor:
+    """Returns [n] float64, the mean of the best and the worst rank that equal scores allow."""
+    return 0.5 * (above + at_least).double() + 1.0
+
+
+def hits(above: Tensor, at_least: Tensor, k: int, own: bool) -> Tensor:
+    """Returns [n] bool, whether the rank of each link among its own negatives is at most k, or its
+    score is above the k-th highest of those of all links."""
+    return mean_rank(above, at_least) <= k if own else at_least < k
+
 
 #: The K of each metric Hits@K.
-HITS = {
-    Metric.HITS_1: 1,
-    Metric.HITS_3: 3,
-    Metric.HITS_10: 10,
-    Metric.HITS_20: 20,
-    Metric.HITS_50: 50,
-    Metric.HITS_100: 100,
-}
+HITS = {one: int(one.value.partition("@")[2]) for one in Metric if one.value.startswith("hits@")}
 
 
 class LinkTask(Task):
@@ -130,10 +101,6 @@ class LinkTask(Task):
         right = _margins(outputs, targets) > 0 if self.is_pairwise else (outputs > 0) == targets
         return float(right.sum()), float(right.numel())
 
-    def ranking(self) -> LinkRanking:
-        """Returns a ranking without links."""
-        return LinkRanking(self)
-
 
 def _margins(outputs: Tensor, targets: Tensor) -> Tensor:
     """Returns [P, K], how much higher each link scores than each of its negatives."""
@@ -150,73 +117,49 @@ class LinkRanking:
         self._among = 0
         self._sums = torch.zeros(2 + len(HITS), dtype=torch.float64)
 
-    def add_with_own(self, links: Tensor, negatives: Tensor) -> None:
-        """Adds links that are ranked among negatives of their own. ``links``: [n] scores.
-        ``negatives``: [n, k] scores."""
-        counts = RankCounts.among_own(links, negatives)
-        self._not_finite += count_not_finite(torch.cat([links.unsqueeze(1), negatives], dim=1))
-        self._among = negatives.size(1)
-        self._add(counts, counts.hits_among_own)
-        self._add_loss(links, negatives)
-
-    def add_with_shared(self, links: Tensor, negatives: Tensor, first: int) -> None:
-        """Adds links that are ranked among the same negatives. In the loss, link i is compared with
-        negative i, and with the first one again when there are no more. ``links``: [n] scores.
-        ``negatives``: [m] scores. ``first``: the number of the first link in its split."""
-        counts = RankCounts.among_all(links, negatives)
-        self._not_finite += count_not_finite(links) if negatives.isfinite().all() else len(links)
-        self._add(counts, counts.hits_among_all)
-        self._among = len(negatives)
-        if len(negatives):
-            own = negatives[torch.arange(first, first + len(links)) % len(negatives)]
-            self._add_loss(links, own.unsqueeze(1))
-
-    def result(self, ranks: Ranks) -> Evaluation | None:
-        """Returns loss and metrics of the links of all ranks, or None if there are none;
-        collective. Hits@K is left out if all links have fewer negatives than K."""
-        table = ranks.table([self._loss, self._weight, self._not_finite, *self._sums.tolist(), self._among])
-        loss, weight, not_finite, count, reciprocal, *hits, _ = table.sum(dim=0).tolist()
-        if not count:
-            return None
-        scores = {Metric.MRR: reciprocal / count}
-        reached = zip(HITS.items(), hits, strict=True)
-        scores |= {metric: found / count for (metric, k), found in reached if k <= table[:, -1].max()}
-        return Evaluation.of(loss / max(weight, 1.0), scores, count, not_finite)
-
-    def _add(self, counts: RankCounts, hits: Callable[[int], Tensor]) -> None:
-        reached = [float(hits(k).sum()) for k in HITS.values()]
-        found = [float(len(counts.above)), float(counts.reciprocal().sum()), *reached]
+    def add(self, links: Tensor, negatives: Tensor, first: int = 0) -> None:
+        """Adds links, [n] scores, with their own negatives, [n, k] scores, or with those of all
+        links, [m]. Of these, the loss compares link i of the split with negative i, and with the
+        first one again when there are no more. ``first``: the number of the first link."""
+        counts, own = rank_counts(links, negatives), negatives.dim() == 2
+        found = [float(len(links)), float((1.0 / mean_rank(*counts)).sum())]
+        found += [float(hits(*counts, k, own).sum()) for k in HITS.values()]
         self._sums += torch.tensor(found, dtype=torch.float64)
-
-    def _add_loss(self, links: Tensor, negatives: Tensor) -> None:
-        """Adds links [n] with as many negatives each, [n, k]."""
+        self._among = negatives.size(-1)
+        if own:
+            self._not_finite += count_not_finite(torch.cat([links.unsqueeze(1), negatives], dim=1))
+        else:
+            self._not_finite += count_not_finite(links) if negatives.isfinite().all() else len(links)
+            if not len(negatives):
+                return
+            negatives = negatives[torch.arange(first, first + len(links)) % len(negatives)]
         outputs = torch.cat([links, negatives.reshape(-1)])
         targets = torch.arange(len(outputs)) < len(links)
         if weight := self._task.weight(targets):
             self._loss += float(self._task.loss(outputs, targets)) * weight
             self._weight += weight
 
+    def result(self, ranks: Ranks) -> Evaluation | None:
+        """Returns loss and metrics of the links of all ranks, or None if there are none;
+        collective. Hits@K is left out if all links have fewer negatives than K."""
+        table = ranks.table([self._loss, self._weight, self._not_finite, *self._sums.tolist(), self._among])
+        loss, weight, not_finite, count, reciprocal, *reached, _ = table.sum(dim=0).tolist()
+        if not count:
+            return None
+        scores = {Metric.MRR: reciprocal / count}
+        for (metric, k), found in zip(HITS.items(), reached, strict=True):
+            if k <= table[:, -1].max():
+                scores[metric] = found / count
+        return Evaluation.of(loss / max(weight, 1.0), scores, count, not_finite)
 
-# Ranked links #####################################################################################
 
 #: The words that one step of the generator's counter gives.
 _WORDS = 4
 
 
-class NegativeTargets(Protocol):
-    """The targets that each link of a split is ranked among."""
-
-    @property
-    def per_link(self) -> int:
-        """The number k of targets for each link."""
-
-    def of(self, piece: slice) -> Tensor:
-        """Returns [n, k] int64, the targets of some links. ``piece``: their numbers."""
-
-
 @dataclass(frozen=True, eq=False)
 class GivenTargets:
-    """Targets that came with the links."""
+    """Targets that came with the links, which each link of a split is ranked among."""
 
     table: Tensor  # [n, k] int32 or int64
 
@@ -225,18 +168,15 @@ class GivenTargets:
         return int(self.table.size(1))
 
     def of(self, piece: slice) -> Tensor:
+        """Returns [n, k] int64, the targets of some links. ``piece``: their numbers."""
         return self.table[piece].to(torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnTargets:
-    """Targets that are drawn at random when they are asked for, evenly from all others.
-
-    Those of a link depend only on the name of the split and the number of the link. Thus they are
-    the same in every run, on every rank and in pieces of any size. With times a target that is
-    drawn exists at the time of the link; if there is none beside the link's own, it is an earliest
-    one.
-    """
+    """Targets that are drawn at random when they are asked for, evenly from all others. Those of a
+    link depend only on the name of the split and the number of the link. Thus they are the same in
+    every run, on every rank and in pieces of any size."""
 
     split: str  # names the relation and the split
     targets: Tensor  # [n] int32 or int64, the target of each link
@@ -246,6 +186,7 @@ class DrawnTargets:
     existing: ExistingTargets | None = None
 
     def of(self, piece: slice) -> Tensor:
+        """Returns [n, k] int64, the targets of some links. ``piece``: their numbers."""
         own = self.targets[piece].to(torch.int64)
         steps_per_link = -(-self.per_link // _WORDS)
         words = np.random.Philox(key=zlib.crc32(self.split.encode()), counter=piece.start * steps_per_link)
@@ -274,8 +215,7 @@ class ExistingTargets:
         return cls(order, place, torch.searchsorted(moments, times, right=True).clamp(min=2))
 
     def others(self, own: Tensor, piece: slice, drawn: np.ndarray) -> Tensor:
-        """Returns [n, k] int64, targets other than a link's own. ``own``: [n] int64, the links'
-        targets. ``piece``: the links' numbers. ``drawn``: [n, k] uint64, random words."""
+        """Returns [n, k] int64, targets other than a link's own."""
         count, place = self.count[piece], self.place[own]
         is_there = place < count
         steps = drawn % (count - is_there.long()).numpy().astype(np.uint64)[:, None]
@@ -289,13 +229,10 @@ class RankedLinks:
 
     index: Tensor  # [2, n] int32 or int64, sources above targets
     #: [2, m] pairs that all links are ranked among, or the targets that each link has of its own
-    negatives: Tensor | NegativeTargets
+    negatives: Tensor | GivenTargets | DrawnTargets
 
     def __len__(self) -> int:
         return int(self.index.size(1))
-
-
-# Predicted links ##################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,8 +249,7 @@ class PredictedLinks:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedLinks:
-        """Returns the links that a configuration names. Raises `TrainError` if it names no relation
-        and the data set has several, or the data set has no such relation."""
+        """Returns the links that a configuration names."""
         relation = _relation(dataset, config.edge_type, "task.edge_type")
         sources, targets = (dataset.nodes_of(relation[end]).num_nodes for end in (0, 2))
         reverse = _reverse(dataset, relation, config)
@@ -325,9 +261,7 @@ class PredictedLinks:
         return self.splits.get(name, LinkSplit(torch.empty(2, 0, dtype=torch.int64)))
 
     def measured(self, name: str, existing: ExistingTargets | None = None) -> RankedLinks:
-        """Returns the links of a split with negatives. Links that come without are ranked among
-        other targets, drawn at random. They are the same in every run and on every rank.
-        ``existing``: tells which targets exist at the time of each link; None if all do."""
+        """Returns the links of a split with negatives."""
         links = self.split(name)
         if links.negative_targets is not None:
             return RankedLinks(links.index, GivenTargets(links.negative_targets))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -27,11 +26,11 @@ from pyg_batchgnn.nn import (
     to_hetero,
 )
 from pyg_batchgnn.nn import models as native
-from pyg_batchgnn.train.config import Decoder, ModelConfig, ModelKind, Precision, TrainConfig
+from pyg_batchgnn.train.config.choices import Decoder, ModelKind, Precision
+from pyg_batchgnn.train.config.table import ModelConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
 from pyg_batchgnn.types import Relation, Schema
-
-# Inputs ###########################################################################################
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,7 @@ class ModelInputs:
         return not self.schema.has_names and not self.learned
 
     def projected(self, hidden: int) -> dict[str, int]:
-        """Returns the number of columns of each type that is projected to the hidden columns.
-        Learned rows without features are not, if they have that many columns already."""
+        """Returns the number of columns of each type that is projected to the hidden columns."""
         both = {name: count + self.learned.get(name, 0) for name, count in self.features.items()}
         alone = {name: count for name, count in self.learned.items() if name not in both}
         return {**both, **{name: count for name, count in alone.items() if count != hidden}}
@@ -66,29 +64,9 @@ class ModelInputs:
         return self.features[self.node_type] if self.is_homogeneous else hidden
 
 
-# A model of several types #########################################################################
-
-
 class TypedNet(nn.Module):
-    """A model with a convolution per relation, on inputs of one width.
-
-    The features of each type, with its learned rows behind them, are projected to the model's
-    columns. Learned rows of a type without features are read as they are, or projected likewise if
-    they have another number of columns.
-
-    Parameters that the predicted nodes do not depend on are frozen: those of relations that cannot
-    reach them in the layers that are left.
-
-    Args:
-        model: the model to make a typed one of; its input has the hidden columns.
-
-    Raises:
-        TrainError: the model cannot be used with these types and relations.
-
-    Attributes:
-        project: the projections.
-        layers: the typed model.
-    """
+    """A model with a convolution per relation, on inputs of one width. The features of each type,
+    with its learned rows behind them, are projected to the model's columns."""
 
     def __init__(self, inputs: ModelInputs, model: NativeModel) -> None:
         super().__init__()
@@ -99,21 +77,18 @@ class TypedNet(nn.Module):
         self._freeze_unread(inputs.output_types)
 
     def outputs(self, batch: Any, learned: Mapping[str, Tensor]) -> dict[str, ModelOutput]:
-        """Returns the outputs of the seed nodes of a minibatch, by node type. ``learned``: [N_t,
-        F_t] by node type, the learned rows of its nodes."""
+        """Returns the outputs of the seed nodes of a minibatch, by node type."""
         return self.layers.outputs(batch, x=self.inputs(features_by_type(batch), learned))
 
     def infer(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
-        """Returns the outputs of the nodes of some types that a process owns; collective. The
-        features of ``nodes`` have the learned rows behind them."""
+        """Returns the outputs of the nodes of some types that a process owns; collective."""
         return self.layers.infer(nodes, node_types, self._projected)
 
     def infer_hidden(
         self, nodes: OwnedNodes, node_types: Collection[str], hidden_types: Collection[str]
     ) -> dict[str, Tensor]:
         """Returns the input of the last layer, by type, of the nodes that a process owns;
-        collective. ``nodes``: as of `infer`. ``node_types``: the types that the last layer would
-        compute. ``hidden_types``: the types that are wanted, of those that it reads."""
+        collective."""
         return self.layers.infer_hidden(nodes, node_types, self._projected, hidden_types=hidden_types)
 
     def read_by_last_layer(self, node_type: str) -> set[str]:
@@ -124,8 +99,7 @@ class TypedNet(nn.Module):
         return {**rows, **self.project(rows)}
 
     def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
-        """Returns the first layer's input, [N_t, hidden] by node type. ``features``: [N_t, F_t] by
-        node type, if it has some. ``learned``: the learned rows of the same nodes, likewise."""
+        """Returns the first layer's input, [N_t, hidden] by node type."""
         rows = {name: _joined(x, learned.get(name)) for name, x in features.items()}
         rows |= {name: x for name, x in learned.items() if name not in features}
         return {**rows, **self.project(rows)}
@@ -152,67 +126,19 @@ def _joined(x: Rows, learned: Tensor | None) -> Rows:
     return torch.cat([values, learned.to(values.dtype)], dim=1)
 
 
-# Network ##########################################################################################
-
-
-class GraphNetwork(ABC):
-    """A graph neural network and the way it is applied to a minibatch of its loader.
-
-    Attributes:
-        model: holds parameters, buffers and the training mode.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-
-    @abstractmethod
-    def outputs(self, batch: Any) -> ModelOutput:
-        """Runs the forward pass. Rows are of the seed nodes, or of the targets of pairs."""
-
-    @abstractmethod
-    def infer(self, nodes: OwnedNodes) -> ModelOutput:
-        """Returns the output of all own nodes, from all their neighbours; collective."""
-
-    @property
-    @abstractmethod
-    def embedded_types(self) -> list[str]:
-        """The node types that the model has embeddings of."""
-
-    @abstractmethod
-    def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
-        """Returns the embeddings, [n, columns] by type, of all nodes of some types that this rank
-        owns; collective. They are the input of the last layer. Those of a network that scores pairs
-        are its output, which the decoder reads."""
-
-    @abstractmethod
-    def seeds(self, batch: Any) -> Tensor:
-        """Returns [S] int64, the ids of the seed nodes, in the order of the output's rows."""
-
-    @abstractmethod
-    def sampled(self, batch: Any) -> tuple[int, int]:
-        """Returns the numbers of nodes and edges of the minibatch."""
-
-    @abstractmethod
-    def fetched(self, batch: Any, name: str) -> Tensor:
-        """Returns [S, ...], the seed nodes' rows of an attribute that came with the minibatch."""
-
-    def leave_out(self, batch: Any) -> None:  # noqa: B027
-        """Takes part in what is collective in `outputs`, for a minibatch without seed nodes."""
-
-
-class NativeNetwork(GraphNetwork):
-    """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout. ``model``:
-    reads the features of a minibatch itself. ``precision``: of activations and products. Weights
-    and logits are float32. ``node_type``: the type of the seed nodes."""
+class NativeNetwork:
+    """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout. Weights and
+    logits are float32. ``model``: holds parameters, buffers and the training mode."""
 
     model: NativeModel
 
-    def __init__(self, model: nn.Module, precision: Precision, node_type: str) -> None:
-        super().__init__(model)
+    def __init__(self, model: Any, precision: Precision, node_type: str) -> None:
+        self.model = model
         self.precision = precision
-        self.node_type = node_type
+        self.node_type = node_type  # of the seed nodes
 
     def outputs(self, batch: Any) -> ModelOutput:
+        """Runs the forward pass. Rows are of the seed nodes, or of the targets of pairs."""
         with self._autocast():
             return self.model.outputs(batch)
 
@@ -221,6 +147,7 @@ class NativeNetwork(GraphNetwork):
         return {self.node_type: self.outputs(batch).logits}
 
     def infer(self, nodes: OwnedNodes) -> ModelOutput:
+        """Returns the output of all own nodes, from all their neighbours; collective."""
         with self._autocast():
             return self.model.infer(nodes)
 
@@ -230,9 +157,12 @@ class NativeNetwork(GraphNetwork):
 
     @property
     def embedded_types(self) -> list[str]:
+        """The node types that the model has embeddings of."""
         return [self.node_type]
 
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        """Returns the input of the last layer, [n, columns] by type, of this rank's nodes of some
+        types; collective. A network that scores pairs gives the rows that its decoder reads."""
         return {name: self.infer(nodes).hidden for name in node_types}
 
     def _autocast(self) -> torch.autocast:
@@ -240,27 +170,26 @@ class NativeNetwork(GraphNetwork):
         return torch.autocast("cpu", torch.bfloat16, enabled=half)
 
     def seeds(self, batch: Any) -> Tensor:
+        """Returns [S] int64, the ids of the seed nodes, in the order of the output's rows."""
         nodes = batch.nodes_of(self.node_type)
         seeds: Tensor = nodes.node[: nodes.nodes_per_hop[0]]
         return seeds
 
     def sampled(self, batch: Any) -> tuple[int, int]:
+        """Returns the numbers of nodes and edges of the minibatch."""
         return batch.num_nodes, batch.num_edges
 
+    def leave_out(self, batch: Any) -> None:
+        """Takes part in what is collective in `outputs`, for a minibatch without seed nodes."""
+
     def fetched(self, batch: Any, name: str) -> Tensor:
+        """Returns [S, ...], the seed nodes' rows of an attribute that came with the minibatch."""
         rows: Tensor = batch.attributes_of(self.node_type).gather(name, len(self.seeds(batch)))
         return rows
 
 
 class TypedNetwork(NativeNetwork):
-    """The native layers on a `Minibatch` of named node types, or with learned rows.
-
-    Args:
-        model: reads features and learned rows.
-        precision: of activations and products. Weights and logits are float32.
-        node_type: the type of the seed nodes.
-        embedding: the learned rows; None without.
-    """
+    """The native layers on a `Minibatch` of named node types, or with learned rows."""
 
     model: TypedNet  # type: ignore[assignment]
 
@@ -305,23 +234,16 @@ class TypedNetwork(NativeNetwork):
         return {} if self._embedding is None else self._embedding(batch)
 
 
-# Link network #####################################################################################
-
 PairDecoder = DotProductDecoder | MLPDecoder
 
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """The pairs of a minibatch, links first.
+    """The pairs of a minibatch, links first."""
 
-    Attributes:
-        source, target: [S] int64, the rows of their ends among the seeds of each type.
-        links: the number of links.
-    """
-
-    source: Tensor
+    source: Tensor  # [S] int64, the rows of their ends among the seeds of each type
     target: Tensor
-    links: int
+    links: int  # the number of links
 
     @classmethod
     def of(cls, batch: Any) -> _Pairs:
@@ -342,11 +264,11 @@ class _Pairs:
         )
 
 
-class LinkNetwork(GraphNetwork):
-    """A network with a decoder of pairs behind it."""
+class LinkNetwork:
+    """A network with a decoder of pairs behind it. Its methods are those of `NativeNetwork`."""
 
     def __init__(self, encoder: NativeNetwork, decoder: PairDecoder, relation: Relation) -> None:
-        super().__init__(nn.ModuleDict({"encoder": encoder.model, "decoder": decoder}))
+        self.model = nn.ModuleDict({"encoder": encoder.model, "decoder": decoder})
         self.encoder = encoder
         self.decoder = decoder
         self.relation = relation
@@ -387,15 +309,10 @@ class LinkNetwork(GraphNetwork):
         self.encoder.leave_out(batch)
 
 
-def build_decoder(kind: Decoder, columns: int) -> PairDecoder:
-    """Returns a decoder with new weights. ``columns``: of the rows that it reads."""
-    return DotProductDecoder() if kind is Decoder.DOT else MLPDecoder(columns)
+#: A graph neural network and the way it is applied to a minibatch of its loader.
+GraphNetwork: TypeAlias = NativeNetwork | LinkNetwork
 
 
-# Files that PyG leaves ############################################################################
-
-# A guard against files that PyG leaves behind.
-#
 # For every class of convolution PyG writes a Python module to the folder of temporary files, in
 # every process, and does not remove it.
 
@@ -412,8 +329,6 @@ def pyg_files_removed() -> Iterator[None]:
             tempfile.tempdir = before
 
 
-# Build ############################################################################################
-
 _NATIVE: Mapping[ModelKind, Callable[..., native.NativeModel]] = {
     ModelKind.SAGE: native.SAGE,
     ModelKind.GCN: native.GCN,
@@ -425,12 +340,7 @@ _NATIVE: Mapping[ModelKind, Callable[..., native.NativeModel]] = {
 def build_network(
     config: TrainConfig, inputs: ModelInputs, columns: int, embedding: Embedding | None = None
 ) -> GraphNetwork:
-    """Returns a network with new weights from torch's default generator.
-
-    ``inputs``: what the model reads of the nodes of each type. ``columns``: of the output.
-    ``embedding``: the learned rows, if the model reads some. Raises `TrainError` if the model
-    cannot be used with these types and relations.
-    """
+    """Returns a network with new weights from torch's default generator."""
     model, precision = config.model, config.run.precision
     shape = (inputs.first_columns(model.hidden), model.hidden, model.num_layers, columns)
     options = _options(model) if inputs.is_homogeneous else _typed_options(model)
@@ -442,7 +352,8 @@ def build_network(
             network = TypedNetwork(TypedNet(inputs, native_model), precision, inputs.node_type, embedding)
         if inputs.link is None:
             return network
-        return LinkNetwork(network, build_decoder(config.task.decoder, columns), inputs.link)
+        decoder = DotProductDecoder() if config.task.decoder is Decoder.DOT else MLPDecoder(columns)
+        return LinkNetwork(network, decoder, inputs.link)
 
 
 def _options(model: ModelConfig) -> dict[str, Any]:
@@ -455,7 +366,6 @@ def _options(model: ModelConfig) -> dict[str, Any]:
 
 
 def _typed_options(model: ModelConfig) -> dict[str, Any]:
-    """Returns the options of a model that gets a convolution per relation. Attention between two
-    types has no loops, so a node reads its own row by a product."""
+    """Returns the options of a model that gets a convolution per relation."""
     attention = {"add_self_loops": False, "residual": True} if model.kind is ModelKind.GAT else {}
     return {**_options(model), **attention}

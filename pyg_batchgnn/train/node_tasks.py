@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pyg_batchgnn.data import SPLITS, Dataset, class_numbers, narrow_class_numbers
-from pyg_batchgnn.train.config import Metric, TaskConfig, TaskKind, TaskLoss
+from pyg_batchgnn.train.config.choices import Metric, TaskKind, TaskLoss
+from pyg_batchgnn.train.config.table import TaskConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import LinkTask
 from pyg_batchgnn.train.ranks import Ranks
@@ -33,8 +34,7 @@ class PredictedNodes:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedNodes:
-        """Returns the nodes that a configuration names. Raises `TrainError` if it names no type and
-        the data set has several, the data set has no such type, or the nodes have no labels."""
+        """Returns the nodes that a configuration names."""
         nodes = dataset.nodes_of(_node_type(dataset, config.node_type))
         if LABELS not in nodes.tables:
             of_type = f" of type {nodes.name!r}" if dataset.has_names else ""
@@ -73,40 +73,24 @@ def _node_type(dataset: Dataset, wanted: str | None) -> str:
     return wanted
 
 
-# Class weights ####################################################################################
-
 Wanted: TypeAlias = Literal["balanced"] | tuple[float, ...] | None
 
 
-def class_weights(wanted: Wanted, labels: Tensor, classes: int) -> Tensor | None:
-    """Returns [C] float32, the weight of each class in the loss, or None if all weigh the same.
+def class_weights(wanted: Wanted, labels: Tensor, columns: int, what: str) -> Tensor | None:
+    """Returns [C] float32, the weights of classes, or of the positive nodes of labels; None if all
+    weigh the same. ``labels``: those of the training nodes, [n] or [n, C].
 
-    Balanced weights are n / (C * the number of nodes of the class), as scikit-learn's are.
-    ``labels``: [n] class numbers of the training nodes. Raises `TrainError` if there is another
-    number of weights.
+    Balanced weights are as scikit-learn's: n / (C * the number of nodes of the class). Of labels
+    they are the number of negative nodes over that of positive ones.
     """
-    if wanted != "balanced":
-        return _given(wanted, classes, "classes")
-    counts = torch.bincount(labels.flatten().long().clamp(min=0), minlength=classes)
-    return (len(labels) / (classes * counts.clamp(min=1).double())).float()
-
-
-def label_weights(wanted: Wanted, labels: Tensor, columns: int) -> Tensor | None:
-    """Returns [C] float32, the weight of positive nodes of each label, or None if they weigh as
-    much as negative ones.
-
-    Balanced weights are the number of negative nodes over that of positive ones. ``labels``: [n, C]
-    labels of the training nodes. Raises `TrainError` if there is another number of weights.
-    """
-    if wanted != "balanced":
-        return _given(wanted, columns, "labels")
-    positive = (labels.reshape(len(labels), columns) > 0).sum(dim=0)
-    return ((len(labels) - positive).clamp(min=1).double() / positive.clamp(min=1)).float()
-
-
-def _given(wanted: tuple[float, ...] | None, columns: int, what: str) -> Tensor | None:
     if wanted is None:
         return None
+    if wanted == "balanced" and what == "classes":
+        counts = torch.bincount(labels.flatten().long().clamp(min=0), minlength=columns)
+        return (len(labels) / (columns * counts.clamp(min=1).double())).float()
+    if wanted == "balanced":
+        positive = (labels.reshape(len(labels), columns) > 0).sum(dim=0)
+        return ((len(labels) - positive).clamp(min=1).double() / positive.clamp(min=1)).float()
     if len(wanted) != columns:
         raise TrainError(
             f"task.class_weights has {len(wanted)} numbers, but there are {columns} {what}; "
@@ -115,15 +99,12 @@ def _given(wanted: tuple[float, ...] | None, columns: int, what: str) -> Tensor 
     return torch.tensor(wanted, dtype=torch.float32)
 
 
-# Checks of labels #################################################################################
-
 _ROWS_AT_A_TIME = 1 << 16
 _NAMES = {"train": "training", "val": "validation", "test": "test"}
 
 
 def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
-    """Checks that every node of a split has a label. Raises `TrainError` if a node has none. The
-    message has the counts of each split."""
+    """Checks that every node of a split has a label. The message has the counts of each split."""
     found = []
     for name in SPLITS:
         split = nodes.split(name)
@@ -152,12 +133,8 @@ def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
             )
 
 
-# Class task #######################################################################################
-
-
 class ClassTask(NodeTask):
-    """Predicts one of C classes, with cross entropy. ``metric``: decides which epoch is the best.
-    ``weights``: [C] float32, weights of the classes in the loss, or None."""
+    """Predicts one of C classes, with cross entropy."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.ACCURACY, Metric.MACRO_F1)
     train_metric: ClassVar[Metric] = Metric.ACCURACY
@@ -222,19 +199,15 @@ class _ClassTally(Tally):
         }
 
 
-# Label task #######################################################################################
-
+#: The metrics that rank the nodes of one label.
+_RANKED = {Metric.ROC_AUC: roc_auc, Metric.AVERAGE_PRECISION: average_precision}
 #: The elements of one label's scores that are exchanged between ranks at a time.
 _ELEMENTS = 1 << 24
 
 
 class LabelTask(NodeTask):
-    """Predicts which of C labels a node has, with binary cross entropy.
-
-    A node is predicted to have a label if its output is positive: a probability above one half.
-    ``metric``: decides which epoch is the best. ``weights``: [C] float32, weights of the positive
-    nodes of each label in the loss, or None.
-    """
+    """Predicts which of C labels a node has, with binary cross entropy. A node is predicted to have
+    a label if its output is positive: a probability above one half."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric.ROC_AUC,
@@ -294,19 +267,18 @@ class _LabelTally(Tally):
         counts = ranks.table(_counts(outputs, targets).flatten().tolist()).sum(dim=0).view(3, -1)
         total = int(ranks.table([len(outputs)]).sum())
         band = max(1, _ELEMENTS // max(1, total))
-        areas, precisions = [], []
-        for some_outputs, some_targets in zip(outputs.split(band, 1), targets.split(band, 1), strict=True):
-            scores, positive = _of_all_ranks(some_outputs, ranks), _of_all_ranks(some_targets, ranks)
-            for score, hit in zip(scores.unbind(1), positive.unbind(1), strict=True):
-                areas.append(roc_auc(score, hit))
-                precisions.append(average_precision(score, hit))
-        found = {
-            Metric.ROC_AUC: _mean(areas),
-            Metric.AVERAGE_PRECISION: _mean(precisions),
-            Metric.MICRO_F1: float(f1_score(*counts.sum(dim=1))),
-            Metric.MACRO_F1: float(f1_score(*counts).mean()),
-        }
-        return {metric: score for metric, score in found.items() if score is not None}
+        ranked: dict[Metric, list[float]] = {}  # of the labels for which a metric is defined
+        for pair in zip(outputs.split(band, 1), targets.split(band, 1), strict=True):
+            every = (
+                pair if ranks.is_alone else [ranks.training.all_gather(one.contiguous()).rows for one in pair]
+            )
+            for score, hit in zip(*(rows.unbind(1) for rows in every), strict=True):
+                for metric, measure in _RANKED.items():
+                    if (value := measure(score, hit)) is not None:
+                        ranked.setdefault(metric, []).append(value)
+        means = {metric: sum(values) / len(values) for metric, values in ranked.items()}
+        micro, macro = f1_score(*counts.sum(dim=1)), f1_score(*counts).mean()
+        return {**means, Metric.MICRO_F1: float(micro), Metric.MACRO_F1: float(macro)}
 
 
 def _counts(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -316,23 +288,8 @@ def _counts(outputs: Tensor, targets: Tensor) -> Tensor:
     return torch.stack([(found & targets).sum(0), (found & ~targets).sum(0), (~found & targets).sum(0)])
 
 
-def _of_all_ranks(rows: Tensor, ranks: Ranks) -> Tensor:
-    """Returns the rows of all ranks; collective."""
-    return rows if ranks.is_alone else ranks.training.all_gather(rows.contiguous()).rows
-
-
-def _mean(values: list[float | None]) -> float | None:
-    """Returns the mean over labels for which the metric is defined; None if there is none."""
-    defined = [value for value in values if value is not None]
-    return sum(defined) / len(defined) if defined else None
-
-
-# Value task #######################################################################################
-
-
 class ValueTask(NodeTask):
-    """Predicts one or several numbers, with the mean of squared or of absolute errors. ``shape``:
-    of a node's target: () or (C,). ``metric``: decides which epoch is the best."""
+    """Predicts one or several numbers, with the mean of squared or of absolute errors."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MAE, Metric.RMSE)
     train_metric: ClassVar[Metric] = Metric.MAE
@@ -385,8 +342,6 @@ class _ValueTally(Tally):
         return {Metric.MAE: absolute / count, Metric.RMSE: math.sqrt(squared / count)}
 
 
-# The choice of a task #############################################################################
-
 #: The metrics of each kind of task, by the name of the kind.
 _METRICS = {
     TaskKind.CLASSES.value: ClassTask.metrics,
@@ -397,8 +352,7 @@ _METRICS = {
 
 
 def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
-    """Returns the task of a run. ``hidden``: columns of a node's row, from which links are scored.
-    Raises `TrainError` as `node_task_of`, and for a loss or a metric that links do not have."""
+    """Returns the task of a run."""
     if config.kind is not TaskKind.LINKS:
         return node_task_of(dataset, config)
     loss = config.loss or TaskLoss.BCE
@@ -408,8 +362,7 @@ def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
 
 
 def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
-    """Returns the task of learning the labels "y" of nodes. Raises `TrainError` if labels are
-    missing, also of a node in a split, or labels or an option do not fit the task."""
+    """Returns the task of learning the labels "y" of nodes."""
     nodes = PredictedNodes.of(dataset, config)
     y = nodes.labels
     kind = _kind(nodes, y) if config.kind is TaskKind.AUTO else config.kind
@@ -428,7 +381,7 @@ def _class_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTas
     if narrow_class_numbers(nodes.tables) is None:
         raise _unfit(nodes, y, "classes are integers [N]")
     metric = _metric(config, ClassTask.metrics, Metric.ACCURACY, "classes")
-    weights = class_weights(config.class_weights, y[nodes.split("train")], nodes.num_classes)
+    weights = class_weights(config.class_weights, y[nodes.split("train")], nodes.num_classes, "classes")
     return ClassTask(nodes.num_classes, metric, weights)
 
 
@@ -438,7 +391,7 @@ def _label_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTas
     check_binary(nodes, y)
     metric = _metric(config, LabelTask.metrics, Metric.ROC_AUC, "labels")
     labels = y.shape[1] if y.dim() == 2 else 1
-    weights = label_weights(config.class_weights, y[nodes.split("train")], labels)
+    weights = class_weights(config.class_weights, y[nodes.split("train")], labels, "labels")
     return LabelTask(labels, metric, weights)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import DatasetError, group_folder
-from pyg_batchgnn.data.files import rename_whole, sync_tree, writing
-from pyg_batchgnn.train.config import EvaluationKind
+from pyg_batchgnn.data.files import rename_whole, sync_file, sync_tree, writing
+from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 from pyg_batchgnn.train.evaluate import ROWS, infer, infer_all, rows_at
 from pyg_batchgnn.train.keyed_tables import KEY_FILES, DatasetKeys, write_embeddings, write_nodes
@@ -35,37 +35,31 @@ from pyg_batchgnn.train.tasks import Scoring, count_not_finite
 from pyg_batchgnn.train.times import latest_time
 from pyg_batchgnn.types import Group, RowKind
 
-# Node ids #########################################################################################
-
 
 def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor:
-    """Returns [m] int64, m > 0, the node ids that a text stands for.
-
-    ``nodes``: "all", "train", "val", "test" or the path of a .npy file of node ids, or of a Parquet
-    or CSV file of keys. ``predicted``: the nodes that the model predicts. Raises `TrainError` if
-    there is no such file, or it holds no ids of nodes. Raises `DatasetError` if the file names no
-    nodes by their keys.
-    """
+    """Returns [m] int64, m > 0, the node ids that a text stands for."""
     named = {
         "all": lambda: torch.arange(predicted.num_nodes),
         "train": lambda: predicted.split("train"),
         "val": lambda: predicted.split("val"),
         "test": lambda: predicted.split("test"),
     }
+    path = Path(nodes)
     if nodes in named:
         ids = named[nodes]()
+    elif path.suffix in KEY_FILES and path.is_file():
+        ids = torch.from_numpy(keys.read_nodes(path, predicted.node_type))
     else:
-        path = Path(nodes)
         if not path.is_file():
             raise TrainError(
                 f"--nodes {nodes}: no such file; give a .npy file of ids, a .parquet or .csv file of keys, "
                 f"or {', '.join(named)}"
             )
-        if path.suffix in KEY_FILES:
-            return _some(nodes, torch.from_numpy(keys.read_nodes(path, predicted.node_type)))
         ids = read_integers(path, "a one-dimensional array of integers, the node ids", 1)
         check_range(path, ids, "node", predicted.num_nodes)
-    return _some(nodes, ids.to(torch.int64))
+    if not len(ids):
+        raise TrainError(f"--nodes {nodes}: no nodes to predict")
+    return ids.to(torch.int64)
 
 
 def read_integers(path: Path, what: str, dimensions: int) -> Tensor:
@@ -86,46 +80,6 @@ def check_range(path: Path, ids: Tensor, node_type: str, count: int) -> None:
         raise TrainError(f"{path}: {node_type} {int(ids[outside][0])} is not in 0..{count - 1}")
 
 
-def _some(nodes: str, ids: Tensor) -> Tensor:
-    if len(ids) == 0:
-        raise TrainError(f"--nodes {nodes}: no nodes to predict")
-    return ids
-
-
-# Arrays ###########################################################################################
-
-
-class _ArrayFile:
-    """A .npy file that exists, of which this rank writes some rows. No row stays in memory once it
-    is written, but in the system's page cache."""
-
-    def __init__(self, path: Path) -> None:
-        like = np.lib.format.open_memmap(path, "r+")
-        self.shape, self.dtype, self._begin = like.shape, like.dtype, like.offset
-        self._path, self._file = path, path.open("r+b", buffering=0)
-
-    def write(self, positions: np.ndarray, rows: np.ndarray) -> None:
-        """Writes rows [k, ...] to some positions, [k] int64."""
-        if not rows.size:
-            return
-        first, last = int(positions[0]), int(positions[-1])
-        if last - first + 1 != len(positions) or (np.diff(positions) != 1).any():
-            np.lib.format.open_memmap(self._path, "r+")[positions] = rows
-            return
-        data = np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data
-        row_bytes, done = len(data) // len(positions), 0
-        with writing(self._path):
-            while done < len(data):
-                offset = self._begin + first * row_bytes + done
-                done += os.pwrite(self._file.fileno(), data[done:], offset)
-
-    def sync(self) -> None:
-        """Waits until the rows are on disk, and closes the file."""
-        with writing(self._path):
-            os.fsync(self._file.fileno())
-            self._file.close()
-
-
 class PredictionArrays:
     """Arrays with equal numbers of rows, which all ranks fill. The first rank makes the files.
 
@@ -138,78 +92,62 @@ class PredictionArrays:
         self, folder: Path, num_rows: int, ranks: Ranks, given: Mapping[str, Tensor] | None = None
     ) -> None:
         self.num_rows = num_rows
-        self._folder, self._ranks = folder, ranks
-        self._given = given or {}
-        self._arrays: dict[str, _ArrayFile] = {}
+        self._folder, self._ranks, self._given = folder, ranks, given or {}
+        self._names: list[str] = []
         self._not_finite = 0
 
     def add(self, positions: Tensor, rows: Mapping[str, Tensor], outputs: Tensor) -> None:
-        """Fills some rows. The first call is collective. ``positions``: [S] int64, the positions of
-        the rows in the arrays. ``rows``: [S, ...] by the name of the array, the same names in every
-        call. ``outputs``: [S, ...], the model's outputs, from which the rows come."""
+        """Fills some rows; the first call is collective. ``positions``: [S] int64, their places in
+        the arrays. ``rows``: [S, ...] by name, the same names in every call. ``outputs``: [S, ...],
+        the model's outputs, from which the rows come."""
         self._not_finite += count_not_finite(outputs)
-        if not self._arrays:
-            self._open(rows)
+        if not self._names:
+            self._names = [*self._given, *rows]
+            self._ranks.from_first(lambda: self._make(rows))
         for name, values in rows.items():
-            self._arrays[name].write(positions.numpy(), values.numpy())
+            self._write(name, positions.numpy(), values)
 
     def described(self) -> dict[str, dict[str, object]]:
         """Returns the shape and dtype of each array by its name."""
-        return {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in self._arrays.items()}
+        arrays = {name: np.load(self._path(name), mmap_mode="r") for name in self._names}
+        return {name: {"shape": list(one.shape), "dtype": str(one.dtype)} for name, one in arrays.items()}
 
     def flush(self) -> None:
-        """Writes the rest to disk; collective. Raises `TrainError` if an output is not finite."""
-        for array in self._arrays.values():
-            array.sync()
-        bad = int(self._ranks.table([self._not_finite]).sum())
-        if bad:
+        """Waits until all is on disk; collective. Refuses outputs that are not finite."""
+        for name in self._names:
+            sync_file(self._path(name))
+        if bad := int(self._ranks.table([self._not_finite]).sum()):
             with self._ranks.one_error():
                 raise TrainError(
                     f"outputs of {bad:,} of {self.num_rows:,} rows are not finite, so nothing is written; "
                     f"look for NaN and huge values in the features, or train with a lower --lr"
                 )
 
-    def _open(self, rows: Mapping[str, Tensor]) -> None:
-        like = {**self._given, **rows}
+    def _make(self, rows: Mapping[str, Tensor]) -> None:
+        """Makes the files with their room: a full disk would else end the process with a signal."""
+        for name, values in {**self._given, **rows}.items():
+            shape, path = (self.num_rows, *values.shape[1:]), self._path(name)
+            with writing(path):
+                np.lib.format.open_memmap(path, "w+", values.numpy().dtype, shape)
+                with path.open("r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        for name, values in self._given.items():
+            for begin in range(0, self.num_rows, ROWS):
+                some = values[begin : begin + ROWS]
+                self._write(name, np.arange(begin, begin + len(some)), some)
 
-        def make() -> None:
-            for name, values in like.items():
-                shape, path = (self.num_rows, *values.shape[1:]), self._path(name)
-                with writing(path):
-                    np.lib.format.open_memmap(path, "w+", values.numpy().dtype, shape)
-                    _take_room(path)
-                if name in self._given:
-                    self._give(path, values)
-
-        self._ranks.from_first(make)
-        for name in like:
-            self._arrays[name] = _ArrayFile(self._path(name))
-
-    def _give(self, path: Path, values: Tensor) -> None:
-        file = _ArrayFile(path)
-        for begin in range(0, self.num_rows, ROWS):
-            rows = values[begin : begin + ROWS].numpy()
-            file.write(np.arange(begin, begin + len(rows)), rows)
-        file.sync()
+    def _write(self, name: str, positions: np.ndarray, rows: Tensor) -> None:
+        """Writes rows through a new mapping, so that no page stays in this process."""
+        if len(positions):
+            np.lib.format.open_memmap(self._path(name), "r+")[positions] = rows.numpy()
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.npy"
 
 
-def _take_room(path: Path) -> None:
-    """Takes the room of a file on disk. A full disk would else end the process with a signal."""
-    with path.open("r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-
-
-# New folder #######################################################################################
-
-
 @contextlib.contextmanager
 def appearing_whole(out: Path, ranks: Ranks) -> Iterator[Path]:
-    """Gives a temporary folder, which becomes ``out`` if the block ends without an error.
-    Collective. The first rank makes the folder, and all ranks see it. What they wrote is on disk
-    before the folder gets its name. Raises `TrainError` if ``out`` exists."""
+    """Gives a temporary folder, which becomes ``out`` if the block ends without an error."""
     temporary = out.with_name(f".{out.name}.partial")
 
     def begin() -> None:
@@ -241,8 +179,6 @@ def refuse_existing(out: Path) -> None:
     if out.exists():
         raise TrainError(f"{out} exists; give a new folder with --out")
 
-
-# Prediction #######################################################################################
 
 _FORMAT_VERSION = 1
 
@@ -303,9 +239,12 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     given = {"nodes": request.nodes, "out": str(request.out), "embeddings": request.embeddings}
     ranks.agree({"command": f"predict {request.restore.run}", **given})
     ranks.from_first(lambda: refuse_existing(request.out))
-    restored = restore_run(request.restore, ranks)
+    run = restore_run(request.restore, ranks)
     with ranks.any_error():
-        run = _checked(restored, request)
+        if not isinstance(run, RestoredNodeRun):
+            raise TrainError(
+                f"{request.restore.run}: this run predicts links; give --pairs, or --top and --nodes FILE.npy"
+            )
         with as_train_error(DatasetError):
             keys = DatasetKeys.of(run.dataset, run.config)
             ids = node_ids(request.nodes, run.nodes, keys)
@@ -327,18 +266,19 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
         def finish() -> None:
             if keys.folder is not None:
                 write_nodes(temporary, keys, run.nodes.node_type, run.task, request.embeddings)
-            write_json(temporary / "META.json", _meta(request, run, scores, arrays))
+            about = {
+                "nodes": request.nodes,
+                "evaluation": run.config.sampling.evaluation.value,
+                "fanout": None if run.is_exact else list(run.config.test_fanout),
+                "seed": run.config.run.seed,
+                "scores": scores,
+                "arrays": arrays.described(),
+            }
+            meta = meta_of(run, request.restore, run.nodes.dataset)
+            write_json(temporary / "META.json", {**meta, **about})
 
         ranks.from_first(finish)
     return PredictSummary(len(ids), run.epoch, scores)
-
-
-def _checked(run: RestoredRun, request: PredictRequest) -> RestoredNodeRun:
-    if not isinstance(run, RestoredNodeRun):
-        raise TrainError(
-            f"{request.restore.run}: this run predicts links; give --pairs, or --top with --nodes FILE.npy"
-        )
-    return run
 
 
 def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[PredictedRows]:
@@ -354,31 +294,23 @@ def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[Predic
 
 def _exact(run: RestoredNodeRun, ids: Tensor, with_hidden: bool) -> Iterator[PredictedRows]:
     """Yields the nodes that this rank owns, each computed from all its neighbours."""
-    outputs, labels = infer_all(run.network, run.graph), run.graph.owned_labels()
+    (own, logits, rows), labels = infer_all(run.network, run.graph), run.graph.owned_labels()
     for begin in range(0, len(ids), ROWS):
-        found = outputs.find(ids[begin : begin + ROWS])
-        hidden = outputs.hidden_of(found.row) if with_hidden else None
-        yield PredictedRows(begin + found.position, outputs.logits_of(found.row), hidden, labels[found.row])
+        found = own.find(ids[begin : begin + ROWS])
+        hidden = rows.at(found.row) if with_hidden else None
+        yield PredictedRows(begin + found.position, logits.at(found.row), hidden, labels[found.row])
 
 
-def _meta(
-    request: PredictRequest, run: RestoredNodeRun, scores: dict[str, float] | None, arrays: PredictionArrays
+def meta_of(
+    run: RestoredNodeRun | RestoredLinkRun, request: RestoreRequest, dataset: str
 ) -> dict[str, object]:
+    """Returns what META.json says of every prediction. ``dataset``: the name of its data set."""
     return {
         "format": _FORMAT_VERSION,
-        "run": str(request.restore.run.resolve()),
+        "run": str(request.run.resolve()),
         "epoch": run.epoch,
-        "dataset": {"name": run.nodes.dataset, **run.checkpoint.dataset},
-        "nodes": request.nodes,
-        "evaluation": run.config.sampling.evaluation.value,
-        "fanout": None if run.is_exact else list(run.config.test_fanout),
-        "seed": run.config.run.seed,
-        "scores": scores,
-        "arrays": arrays.described(),
+        "dataset": {"name": dataset, **run.checkpoint.dataset},
     }
-
-
-# Embeddings #######################################################################################
 
 
 @dataclass(frozen=True)
@@ -441,13 +373,23 @@ def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
     with appearing_whole(request.out, ranks) as temporary:
         arrays = {}
         for name, pieces in _embedded(run, types, at).items():
-            num_rows = run.dataset.nodes_of(name).num_nodes
-            arrays[name] = _write(temporary, name, num_rows, pieces, ranks)
+            arrays[name] = PredictionArrays(temporary, run.dataset.nodes_of(name).num_nodes, ranks)
+            file = group_folder(Group(RowKind.NODE, name))
+            for one in pieces:
+                arrays[name].add(one.node, {file: one.rows.float()}, one.rows)
+            arrays[name].flush()
 
         def finish() -> None:
             for name in types if keys.folder is not None else ():
                 write_embeddings(temporary, keys, name, at)
-            write_json(temporary / "META.json", _embedding_meta(request, run, arrays, at))
+            dataset = run.links.dataset if isinstance(run, RestoredLinkRun) else run.nodes.dataset
+            about = {
+                "node_types": list(arrays),
+                "evaluation": (EvaluationKind.EXACT if at is None else EvaluationKind.SAMPLED).value,
+                "time": at,
+                "arrays": {file: one for each in arrays.values() for file, one in each.described().items()},
+            }
+            write_json(temporary / "META.json", {**meta_of(run, request.restore, dataset), **about})
 
         ranks.from_first(finish)
     return EmbedSummary({name: one.num_rows for name, one in arrays.items()}, run.epoch)
@@ -472,12 +414,7 @@ def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[st
 
 def moment_of(run: RestoredRun, at: str | None, keys: DatasetKeys) -> int | None:
     """Returns the time that embeddings, scores of pairs or partners hold for; None in a run that
-    does not look at times.
-
-    ``at``: as the user gave it: an integer, a date, or None for the latest time in the data.
-    ``keys``: of the data set, which say what its times mean. Raises `TrainError` if the run does
-    not look at times, or predicts nodes. Raises `DatasetError` if the text is no time.
-    """
+    does not look at times."""
     name = run.config.sampling.time_attr
     if name is None:
         if at is not None:
@@ -504,35 +441,3 @@ def _chosen(wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
             f"those of {', '.join(known)}"
         )
     return list(dict.fromkeys(wanted))
-
-
-def _write(
-    folder: Path, node_type: str, num_rows: int, pieces: Iterable[EmbeddedNodes], ranks: Ranks
-) -> PredictionArrays:
-    """Writes the rows of all ranks' nodes of a type, piece by piece; collective. ``num_rows``: the
-    number of nodes of the type. ``pieces``: the embeddings of this rank's nodes."""
-    arrays = PredictionArrays(folder, num_rows, ranks)
-    name = group_folder(Group(RowKind.NODE, node_type))
-    for one in pieces:
-        arrays.add(one.node, {name: one.rows.float()}, one.rows)
-    arrays.flush()
-    return arrays
-
-
-def _embedding_meta(
-    request: EmbedRequest,
-    run: RestoredNodeRun | RestoredLinkRun,
-    arrays: dict[str, PredictionArrays],
-    at: int | None,
-) -> dict[str, object]:
-    name = run.links.dataset if isinstance(run, RestoredLinkRun) else run.nodes.dataset
-    return {
-        "format": _FORMAT_VERSION,
-        "run": str(request.restore.run.resolve()),
-        "epoch": run.epoch,
-        "dataset": {"name": name, **run.checkpoint.dataset},
-        "node_types": list(arrays),
-        "evaluation": (EvaluationKind.EXACT if at is None else EvaluationKind.SAMPLED).value,
-        "time": at,
-        "arrays": {file: one for each in arrays.values() for file, one in each.described().items()},
-    }

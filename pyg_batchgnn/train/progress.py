@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
+import torch
 from torch import Tensor
 
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
@@ -16,33 +17,26 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class Phase(str, Enum):
-    """The phases of a step, in their order. The loader measures the first three. With prefetching
-    they run during training."""
+    """The phases of a step, in their order, with their names for people. The loader measures the
+    first three. With prefetching they run during training."""
 
-    SAMPLE = "sample"
-    FETCH = "fetch"
-    EXPORT = "export"
-    WAIT = "wait"
-    FORWARD = "forward"
-    BACKWARD = "backward"
-    EXCHANGE = "exchange"
-    OPTIMISER = "optimiser"
-    EVALUATION = "evaluation"
-    CHECKPOINT = "checkpoint"
+    label: str
 
+    def __new__(cls, value: str, label: str) -> Phase:
+        one = str.__new__(cls, value)
+        one._value_, one.label = value, label
+        return one
 
-PHASE_LABELS: Mapping[Phase, str] = {
-    Phase.SAMPLE: "sampling",
-    Phase.FETCH: "fetching features",
-    Phase.EXPORT: "exporting minibatches",
-    Phase.WAIT: "waiting for the loader",
-    Phase.FORWARD: "forward",
-    Phase.BACKWARD: "backward",
-    Phase.EXCHANGE: "summing over ranks",
-    Phase.OPTIMISER: "optimiser",
-    Phase.EVALUATION: "evaluation",
-    Phase.CHECKPOINT: "checkpoints",
-}
+    SAMPLE = "sample", "sampling"
+    FETCH = "fetch", "fetching features"
+    EXPORT = "export", "exporting minibatches"
+    WAIT = "wait", "waiting for the loader"
+    FORWARD = "forward", "forward"
+    BACKWARD = "backward", "backward"
+    EXCHANGE = "exchange", "summing over ranks"
+    OPTIMISER = "optimiser", "optimiser"
+    EVALUATION = "evaluation", "evaluation"
+    CHECKPOINT = "checkpoint", "checkpoints"
 
 
 class PhaseClock:
@@ -51,7 +45,7 @@ class PhaseClock:
     def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
         self._seconds = dict.fromkeys(Phase, 0.0)
         for name, value in (seconds or {}).items():
-            self._seconds[Phase(name)] = float(value)
+            self._seconds[Phase[name.upper()]] = float(value)
 
     @contextmanager
     def measure(self, phase: Phase) -> Iterator[None]:
@@ -79,9 +73,6 @@ class PhaseClock:
     def work(self) -> float:
         """Returns the seconds of computing: forward, backward and optimiser."""
         return sum(self._seconds[phase] for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISER))
-
-    def __getitem__(self, phase: Phase) -> float:
-        return self._seconds[phase]
 
     def to_dict(self) -> dict[str, float]:
         """Returns the seconds by the phases' names."""
@@ -154,14 +145,12 @@ class RunProgress:
         self.most_seconds += most_of.seconds
 
     def imbalance(self, ranks: int) -> dict[str, float]:
-        """Returns the imbalance of the epoch: the rank with most over the mean of all ranks. It is
-        given for edges and for seconds of computing, and is empty with one rank."""
+        """Returns the imbalance of the epoch: the rank with most over the mean of all ranks."""
         if ranks == 1:
             return {}
-        return {
-            "edges": ranks * self.most_edges / self.edges if self.edges else 1.0,
-            "seconds": ranks * self.most_seconds / self.seconds if self.seconds else 1.0,
-        }
+        edges, seconds = (self.most_edges, self.edges), (self.most_seconds, self.seconds)
+        shares = {"edges": edges, "seconds": seconds}
+        return {name: ranks * most / total if total else 1.0 for name, (most, total) in shares.items()}
 
     def next_epoch(self) -> None:
         """Finishes the current epoch. Its sums start again at zero."""
@@ -173,93 +162,43 @@ class RunProgress:
         self.most_edges = 0
 
 
-@dataclass(frozen=True)
-class PhaseSpread:
-    """The mean and the range of each phase's seconds over the ranks."""
-
-    mean: dict[str, float]  # seconds of each phase by its name, the mean over ranks
-    ranks: int  # the number of ranks
-    ranges: dict[str, list[float]]  # least and most seconds of a rank by phase; empty with one rank
-
-
-def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> PhaseSpread:
-    """Returns the spread of all ranks' clocks; collective."""
+def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Returns the seconds of each phase, the mean over ranks, and their range, which is empty with
+    one rank; collective."""
     seconds = clock.to_dict()
     table = ranks.table(list(seconds.values()))
     mean = dict(zip(seconds, table.mean(dim=0).tolist(), strict=True))
-    if ranks.is_alone:
-        return PhaseSpread(mean, 1, {})
-    least, most = table.amin(dim=0).tolist(), table.amax(dim=0).tolist()
-    ranges = {name: list(ends) for name, *ends in zip(seconds, least, most, strict=True)}
-    return PhaseSpread(mean, ranks.size, ranges)
+    ends = torch.stack([table.amin(dim=0), table.amax(dim=0)], dim=1).tolist()
+    return mean, {} if ranks.is_alone else dict(zip(seconds, ends, strict=True))
 
 
-class DiskFigure(str, Enum):
-    """The figures of reading features and edges from files."""
-
-    BYTES = "bytes"
-    USEFUL = "useful_bytes"
-    ROWS = "rows"
-    NEEDED = "needed_rows"
-    OPERATIONS = "operations"
-    READING = "reading_seconds"
-    AHEAD = "ahead_seconds"
-    EDGES = "edges"
-    EDGE_BYTES = "edge_bytes"
-    EDGE_OPERATIONS = "edge_operations"
-    EDGE_READING = "edge_reading_seconds"
-
-
-class DiskAccount:
-    """An account of what a loader reads from files, epoch by epoch."""
-
-    def __init__(self, loader: MacrobatchNeighborLoader) -> None:
-        self._loader = loader
-        self._before = self._total()
-
-    def since_last(self, ranks: Ranks) -> dict[str, float]:
-        """Returns what was read since the last call; collective.
-
-        Returns:
-            The figures by their names, the sums over ranks; empty if nothing was read.
-        """
-        total = self._total()
-        own = [now - before for now, before in zip(total, self._before, strict=True)]
-        self._before = total
-        sums = ranks.table(own).sum(dim=0).tolist()
-        found = {figure.value: value for figure, value in zip(DiskFigure, sums, strict=True)}
-        return found if found[DiskFigure.BYTES.value] or found[DiskFigure.EDGE_BYTES.value] else {}
-
-    def _total(self) -> list[float]:
-        total = self._loader.stats().total
-        return [
-            total.disk_bytes,
-            total.disk_useful,
-            total.disk_rows,
-            total.disk_hits,
-            total.disk_operations,
-            total.disk_seconds,
-            total.ahead_seconds,
-            total.topology_edges,
-            total.topology_bytes,
-            total.topology_operations,
-            total.topology_seconds,
-        ]
-
-
+#: The figures of reading features and edges from files, by their names in metrics.jsonl, and the
+#: statistics of a loader that they are.
+DISK_FIGURES = {
+    "bytes": "disk_bytes",
+    "useful_bytes": "disk_useful",
+    "rows": "disk_rows",
+    "needed_rows": "disk_hits",
+    "operations": "disk_operations",
+    "reading_seconds": "disk_seconds",
+    "ahead_seconds": "ahead_seconds",
+    "edges": "topology_edges",
+    "edge_bytes": "topology_bytes",
+    "edge_operations": "topology_operations",
+    "edge_reading_seconds": "topology_seconds",
+}
 T = TypeVar("T")
 
 
-class LoaderClock:
-    """Splits the time that training spends in a loader, by the loader's own statistics.
-    ``prefetches``: True if the loader works during training. The time that it works is then no part
-    of the time that training waits for it."""
+class LoaderAccount:
+    """What training's loader does, by its own statistics: the time that training spends in it, and
+    what it reads from files. If it prefetches, the time that it works is no part of the time that
+    training waits for it."""
 
     def __init__(self, loader: MacrobatchNeighborLoader, prefetches: bool) -> None:
-        self._loader = loader
-        self._prefetches = prefetches
+        self._loader, self._prefetches = loader, prefetches
         self._waited = 0.0
-        self._charged = self._account()
+        self._charged, self._read = self._seconds(), self._figures()
 
     def timed(self, batches: Iterator[T]) -> Iterator[T]:
         """Yields what `batches` yields, and measures the time that it takes."""
@@ -274,19 +213,27 @@ class LoaderClock:
             yield batch
 
     def charge(self, clock: PhaseClock) -> None:
-        """Adds what was measured since the last call to `clock`."""
-        account = self._account()
-        inside = 0.0
-        for phase, seconds in account.items():
+        """Adds the seconds since the last call to `clock`."""
+        now, inside = self._seconds(), 0.0
+        for phase, seconds in now.items():
             clock.add(phase, seconds - self._charged[phase])
             inside += seconds - self._charged[phase]
         clock.add(Phase.WAIT, self._waited if self._prefetches else max(0.0, self._waited - inside))
-        self._charged, self._waited = account, 0.0
+        self._charged, self._waited = now, 0.0
 
-    def _account(self) -> dict[Phase, float]:
+    def read_since_last(self, ranks: Ranks) -> dict[str, float]:
+        """Returns what was read since the last call by the names of `DISK_FIGURES`, sums over
+        ranks; empty if nothing was. Collective."""
+        before, self._read = self._read, self._figures()
+        own = [now - then for now, then in zip(self._read, before, strict=True)]
+        found = dict(zip(DISK_FIGURES, ranks.table(own).sum(dim=0).tolist(), strict=True))
+        return found if found["bytes"] or found["edge_bytes"] else {}
+
+    def _seconds(self) -> dict[Phase, float]:
         total = self._loader.stats().total
-        return {
-            Phase.SAMPLE: total.sample_seconds,
-            Phase.FETCH: total.fetch_seconds,
-            Phase.EXPORT: total.export_seconds,
-        }
+        times = total.sample_seconds, total.fetch_seconds, total.export_seconds
+        return dict(zip((Phase.SAMPLE, Phase.FETCH, Phase.EXPORT), times, strict=True))
+
+    def _figures(self) -> list[float]:
+        total = self._loader.stats().total
+        return [getattr(total, name) for name in DISK_FIGURES.values()]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn import comm, machine
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.train.config import RanksConfig
+from pyg_batchgnn.train.config.table import RanksConfig
 from pyg_batchgnn.train.errors import FirstRankError, TrainError, as_train_error
 
 T = TypeVar("T")
@@ -28,17 +28,7 @@ def check_backend(backend: str) -> None:
 
 class Ranks(contextlib.ExitStack):
     """The processes that a launcher started for a run. Without a launcher it is this process alone.
-
-    It is a context manager. If the block ends with an error, the other ranks are told which.
-
-    Attributes:
-        rank: of this process.
-        size: the number of ranks R.
-        sampling: the communicator of partitioning and the loaders. Their thread may work during
-            training.
-        training: the communicator of gradients and of all that the trainer agrees on. The main
-            thread uses it.
-    """
+    It is a context manager. If the block ends with an error, the other ranks are told which."""
 
     def __init__(self, sampling: Communicator, training: Communicator) -> None:
         super().__init__()
@@ -49,9 +39,7 @@ class Ranks(contextlib.ExitStack):
 
     @classmethod
     def join(cls, config: RanksConfig) -> Ranks:
-        """Joins the other ranks. Call it on the main thread. Raises `TrainError` if the backend
-        does not work here, or the launcher's environment is incomplete. Raises `CommError` if the
-        other ranks did not come in time, or run something else."""
+        """Joins the other ranks. Call it on the main thread."""
         check_backend(config.backend)
         with as_train_error(ValueError):
             sampling = Communicator.create("sampling", backend=config.backend, timeout=config.timeout)
@@ -78,16 +66,14 @@ class Ranks(contextlib.ExitStack):
         return self.training.ranks_of_host[0] == self.rank
 
     def threads(self) -> int:
-        """Returns the threads per rank that use all cores of this host; alone, torch's number. In a
-        container, only the cores that it may use count, unless OMP_NUM_THREADS is set."""
+        """Returns the threads per rank that use all cores of this host; alone, torch's number."""
         if not self.is_alone:
             return max(1, machine.processors() // len(self.training.ranks_of_host))
         chosen = "OMP_NUM_THREADS" in os.environ
         return torch.get_num_threads() if chosen else min(torch.get_num_threads(), machine.processors())
 
     def agree(self, arguments: Mapping[str, Any]) -> None:
-        """Checks that every rank has the same arguments; collective. Raises `AgreementError` on
-        every rank, with names and values."""
+        """Checks that every rank has the same arguments; collective."""
         self.training.check_agreement(arguments)
 
     def table(self, row: Sequence[float]) -> Tensor:
@@ -105,8 +91,7 @@ class Ranks(contextlib.ExitStack):
 
     @contextlib.contextmanager
     def one_error(self) -> Iterator[None]:
-        """Lets the first rank alone report a `TrainError` that the block raises on every rank.
-        Raises `FirstRankError` on the other ranks, instead of the TrainError."""
+        """Lets the first rank alone report a `TrainError` that the block raises on every rank."""
         try:
             yield
         except TrainError:
@@ -116,9 +101,8 @@ class Ranks(contextlib.ExitStack):
 
     @contextlib.contextmanager
     def any_error(self) -> Iterator[None]:
-        """Lets the first rank report a `TrainError` that the block raises on any rank; collective.
-        Raises `TrainError` on the first rank, its own error, or else that of another rank. Raises
-        `FirstRankError` on the other ranks."""
+        """Lets the first rank report a `TrainError` that the block raises on any rank;
+        collective."""
         error = None
         try:
             yield
@@ -134,9 +118,7 @@ class Ranks(contextlib.ExitStack):
             raise TrainError(f"rank {failed[0]}: {messages[failed[0]]}")
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """Calls `make` on the first rank, and returns its JSON value on every rank; collective.
-        Raises `Exception` on the first rank, the exception of `make`. Raises `FirstRankError` on
-        the other ranks, if `make` raised a ValueError or an OSError."""
+        """Calls `make` on the first rank, and returns its JSON value on every rank; collective."""
         value, error = None, None
         if self.is_first:
             try:
@@ -154,11 +136,7 @@ class Ranks(contextlib.ExitStack):
         """Returns every rank's bytes on the first rank, and none on the others; collective."""
         if self.is_alone:
             return [data]
-        mine = (
-            torch.frombuffer(bytearray(data), dtype=torch.uint8)
-            if data
-            else torch.empty(0, dtype=torch.uint8)
-        )
+        mine = torch.frombuffer(bytearray(data or b"0"), dtype=torch.uint8)[: len(data)]
         counts = [len(mine), *[0] * (self.size - 1)]
         received = self.training.exchange(mine, counts, comm.MessageKind.CONTROL)
         return [part.numpy().tobytes() for part in received.split()] if self.is_first else []

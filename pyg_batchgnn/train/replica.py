@@ -28,8 +28,8 @@ _SYNC_NOTHING: dict[str, Any] = {
 @dataclass
 class _Step:
     """The values that the hook of gradients reads: the weight of this rank in a step, and the step.
-    The hook must not reach the replica. DistributedDataParallel holds the hook where Python's
-    garbage collector does not look, so neither it nor its process group would ever be freed."""
+    The hook must not reach the replica: DistributedDataParallel holds it where Python's garbage
+    collector does not look, so neither would ever be freed."""
 
     weight: float = 0.0
     header: Header = field(default_factory=lambda: Header(MessageKind.GRADIENTS))
@@ -37,12 +37,8 @@ class _Step:
 
 class Replica:
     """Computes logits. Their backward pass gives the gradient of the mean over all ranks' seed
-    nodes.
-
-    Each rank's loss is the mean over its own minibatch. The communicator weighs it by the weight of
-    its seed nodes, which is their number unless classes have weights. With one rank nothing is
-    added to the network. ``network``: its parameters are set to those of rank 0; collective.
-    """
+    nodes. Each rank's loss is the mean over its own minibatch. The communicator weighs it by the
+    weight of its seed nodes, which is their number unless classes have weights."""
 
     def __init__(self, network: GraphNetwork, ranks: Ranks) -> None:
         self._network = network
@@ -53,9 +49,7 @@ class Replica:
             self._forward = self._distributed(self._forward)
 
     def logits(self, batch: Any, weight: float, epoch: int, step: int) -> Tensor:
-        """Returns [S, classes] float32, the logits of the seed nodes. An empty minibatch gives [0,
-        1], whose sum has a zero gradient for every parameter. ``weight``: of its seed nodes
-        together."""
+        """Returns [S, classes] float32, the logits of the seed nodes."""
         self._step.weight = weight
         self._step.header = Header(MessageKind.GRADIENTS, epoch, step)
         result: Tensor = self._forward(batch)
@@ -100,8 +94,7 @@ _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 
 class BatchNormStatistics:
     """The running statistics of a model on this rank, and the rows seen since the last averaging.
-    With one rank there is nothing to average, and no row is counted. ``model``: its BatchNorm
-    layers are observed."""
+    With one rank there is nothing to average, and no row is counted."""
 
     def __init__(self, model: nn.Module, ranks: Ranks) -> None:
         self._ranks = ranks
@@ -127,9 +120,7 @@ class BatchNormStatistics:
         return self._ranks.training.all_gather(mine).rows
 
     def averaged(self, table: Tensor) -> dict[str, Tensor]:
-        """Returns the averaged statistics by their names in ``state_dict``. ``table``: as `table`
-        returns it. Each rank weighs as much as the rows that it has seen. If no rank has seen any,
-        the statistics are those of the first rank."""
+        """Returns the averaged statistics by their names in ``state_dict``."""
         result: dict[str, Tensor] = {}
         parts = table.split(self._widths(), dim=1) if self._buffers else ()
         for (name, buffers), part in zip(self._buffers.items(), parts, strict=True):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -29,19 +27,19 @@ from rich.text import Text
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import describe_backend
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.config import (
+from pyg_batchgnn.train.config.choices import (
     CacheKind,
     EvaluationKind,
     Metric,
     ModelKind,
-    RanksConfig,
     RemoteKind,
     TaskKind,
     TimeStrategy,
-    TrainConfig,
 )
+from pyg_batchgnn.train.config.table import RanksConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.network import ModelInputs
-from pyg_batchgnn.train.progress import PHASE_LABELS, DiskFigure, Phase
+from pyg_batchgnn.train.progress import DISK_FIGURES, Phase
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, replacing
 from pyg_batchgnn.train.tasks import Task
@@ -67,9 +65,7 @@ class _AheadColumn(ProgressColumn):
 
 
 class TerminalReport:
-    """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end.
-    ``ahead``: returns how many minibatches the loader has sampled ahead since it was made, which an
-    epoch begins with where features are read from files."""
+    """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end."""
 
     def __init__(self, console: Console, epochs: int, task: Task, ahead: Callable[[], int]) -> None:
         self._console = console
@@ -93,16 +89,13 @@ class TerminalReport:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
     def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
         """Starts the bar."""
-        fields: dict[str, Any] = {"epoch": f"{epoch}/{self._epochs}", "loss": "-"}
-        fields["begun"] = step, self._ahead()
-        self._bar.reset(self._bar_task, total=steps, completed=step, visible=True, **fields)
+        fields: dict[str, Any] = {"epoch": f"{epoch}/{self._epochs}", "begun": (step, self._ahead())}
+        self._bar.reset(self._bar_task, total=steps, completed=step, visible=True, loss="-", **fields)
 
     def step_done(self, loss: float) -> None:
         """Moves the bar."""
@@ -110,23 +103,17 @@ class TerminalReport:
 
     def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
         """Prints the epoch's line."""
-        self._console.print(
-            epoch_line(record, self._epochs, self._task, is_best), highlight=False, soft_wrap=True
-        )
+        line = epoch_line(record, self._epochs, self._task, is_best)
+        self._console.print(line, highlight=False, soft_wrap=True)
 
     def stopped_early(self, validations: int) -> None:
         """Prints why no more epochs follow."""
-        metric = self._task.metric.label
-        self._console.print(
-            f"stopped early: the last {validations} validations had no better {metric}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        line = f"stopped early: the last {validations} validations had no better {self._task.metric.label}"
+        self._console.print(line, highlight=False, soft_wrap=True)
 
 
 def epoch_line(record: EpochRecord, epochs: int, task: Task, is_best: bool) -> str:
-    """Returns the line of an epoch, which fits 80 columns. The metric of training minibatches is
-    left out if there is no room for it."""
+    """Returns the line of an epoch, which fits 80 columns."""
     train, metric = task.train_metric, task.metric
     what = "" if train is metric else f" {train.label}"  # the name is said once
     val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
@@ -135,24 +122,16 @@ def epoch_line(record: EpochRecord, epochs: int, task: Task, is_best: bool) -> s
     parts = [
         f"epoch {record.epoch:>{len(str(epochs))}}/{epochs}  loss {record.train['loss']:.4f}",
         f"train{what} {record.train[train.value]:.4f}",
-        f"val {_short(metric)} {val}  {seconds} s",
+        f"val {'AP' if metric is Metric.AVERAGE_PRECISION else metric.label} {val}  {seconds} s",
     ]
     if len("  ".join(parts) + best) > _COLUMNS:
         del parts[1]
     return "  ".join(parts) + (best if is_best else "")
 
 
-def _short(metric: Metric) -> str:
-    return "AP" if metric is Metric.AVERAGE_PRECISION else metric.label
-
-
 def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
-    """Returns the table of results.
-
-    It has the metrics of the best epoch, and the seconds of each phase with their share. With
-    several ranks the seconds are the mean over ranks, with their range and the imbalance of the
-    work. ``records``: of all epochs, for the imbalance and for what was read from files.
-    """
+    """Returns the table of results. It has the metrics of the best epoch, and the seconds of each
+    phase with their share."""
     table = Table(title="Result", title_justify="left")
     several = result.ranks > 1
     table.add_column("what")
@@ -160,9 +139,9 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
     table.add_column("share", justify="right")
     if several:
         table.add_column("range over ranks", justify="right")
-    for metric in _in_order(result):
-        table.add_row(f"test {metric.label}", _shown(result.test, metric))
     best = Metric(result.metric)
+    for metric in [best, *(one for one in Metric if one.value in (result.test or {}) and one is not best)]:
+        table.add_row(f"test {metric.label}", _shown(result.test, metric))
     table.add_row(f"validation {best.label} (best, epoch {result.best_epoch})", _shown(result.val, best))
     table.add_section()
     total = sum(result.phases.values())
@@ -170,7 +149,7 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
         if phase is Phase.EXCHANGE and not several:
             continue
         seconds = result.phases.get(phase.value, 0.0)
-        row = [PHASE_LABELS[phase], f"{seconds:.2f} s", f"{seconds / total:.1%}" if total else ""]
+        row = [phase.label, f"{seconds:.2f} s", f"{seconds / total:.1%}" if total else ""]
         if several:
             row.append(" - ".join(f"{end:.2f}" for end in result.phase_ranges.get(phase.value, [])))
         table.add_row(*row)
@@ -190,26 +169,23 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
 
 def _add_disk(table: Table, records: Sequence[EpochRecord]) -> None:
     """Adds the rows about features and edges in files, if any: sums over ranks and epochs."""
-    figures = {figure: sum(record.disk.get(figure.value, 0.0) for record in records) for figure in DiskFigure}
-    if figures[DiskFigure.EDGE_BYTES]:
+    found = {name: sum(record.disk.get(name, 0.0) for record in records) for name in DISK_FIGURES}
+    if found["edge_bytes"]:
         table.add_section()
-        table.add_row("edges read from files", decimal(int(figures[DiskFigure.EDGE_BYTES])))
-        table.add_row("  edges that were picked", f"{figures[DiskFigure.EDGES]:,.0f}")
-        table.add_row("  operations", f"{figures[DiskFigure.EDGE_OPERATIONS]:,.0f}")
-        table.add_row("  seconds of reading", f"{figures[DiskFigure.EDGE_READING]:.2f} s")
-    if not figures[DiskFigure.BYTES]:
-        return
-    useful = figures[DiskFigure.USEFUL] / figures[DiskFigure.BYTES]
-    table.add_section()
-    table.add_row("features read from files", decimal(int(figures[DiskFigure.BYTES])))
-    table.add_row(
-        "  of which rows that were wanted", decimal(int(figures[DiskFigure.USEFUL])), f"{useful:.1%}"
-    )
-    table.add_row("  rows read", f"{figures[DiskFigure.ROWS]:,.0f}")
-    table.add_row("  rows found in memory", f"{figures[DiskFigure.NEEDED]:,.0f}")
-    table.add_row("  operations", f"{figures[DiskFigure.OPERATIONS]:,.0f}")
-    table.add_row("  seconds of reading", f"{figures[DiskFigure.READING]:.2f} s")
-    table.add_row("  seconds of looking ahead", f"{figures[DiskFigure.AHEAD]:.2f} s")
+        table.add_row("edges read from files", decimal(int(found["edge_bytes"])))
+        table.add_row("  edges that were picked", f"{found['edges']:,.0f}")
+        table.add_row("  operations", f"{found['edge_operations']:,.0f}")
+        table.add_row("  seconds of reading", f"{found['edge_reading_seconds']:.2f} s")
+    if found["bytes"]:
+        table.add_section()
+        table.add_row("features read from files", decimal(int(found["bytes"])))
+        share = f"{found['useful_bytes'] / found['bytes']:.1%}"
+        table.add_row("  of which rows that were wanted", decimal(int(found["useful_bytes"])), share)
+        table.add_row("  rows read", f"{found['rows']:,.0f}")
+        table.add_row("  rows found in memory", f"{found['needed_rows']:,.0f}")
+        table.add_row("  operations", f"{found['operations']:,.0f}")
+        table.add_row("  seconds of reading", f"{found['reading_seconds']:.2f} s")
+        table.add_row("  seconds of looking ahead", f"{found['ahead_seconds']:.2f} s")
 
 
 def _add_historical(table: Table, result: RunResult) -> None:
@@ -229,15 +205,6 @@ def _add_historical(table: Table, result: RunResult) -> None:
     table.add_row("rows pushed", f"{figures['rows_pushed']:,}", decimal(figures["bytes_pushed"]))
     table.add_row("exchange of pushed rows", f"{figures['exchange_seconds']:.2f} s")
     table.add_row("waited for pushed rows", f"{figures['waited_seconds']:.2f} s")
-
-
-def _in_order(result: RunResult) -> list[Metric]:
-    """Returns the metrics of the test nodes, the one that chose the epoch first."""
-    best = Metric(result.metric)
-    return [
-        best,
-        *(metric for metric in Metric if metric.value in (result.test or {}) and metric is not best),
-    ]
 
 
 def _shown(scores: dict[str, float] | None, metric: Metric) -> str:
@@ -352,34 +319,25 @@ _MARKED = 60
 _TRAINING, _VALIDATION, _BEST = "training minibatches", "validation", "best epoch"
 
 
-@dataclass(frozen=True)
-class _Abscissa:
-    """The horizontal axis of a row of panels."""
-
-    label: str
-    of: Callable[[EpochRecord], float]
-    is_count: bool
-
-
-_ROWS = (
-    _Abscissa("epoch", lambda record: record.epoch, is_count=True),
-    _Abscissa("wall time since the start (s)", lambda record: record.elapsed_seconds, is_count=False),
-)
+#: The horizontal axes: their labels, and their values of a record.
+_AXES: dict[str, Callable[[EpochRecord], float]] = {
+    "epoch": lambda record: record.epoch,
+    "wall time since the start (s)": lambda record: record.elapsed_seconds,
+}
 
 
 def plot_learning(
     records: Sequence[EpochRecord], task: Task, title: str, best_epoch: int, path: Path
 ) -> None:
-    """Plots the loss and the metrics of the task, by epoch above and over wall time below. Each
-    epoch is a point, and the best epoch is marked. The legend lies below the panels."""
+    """Plots the loss and the metrics of the task, by epoch above and over wall time below."""
     shown = list(dict.fromkeys([task.train_metric, task.metric]))
     panels = [("loss", "Loss", task.loss_label), *((m.value, *_metric_labels(m)) for m in shown)]
     figure = _figure(1.6 + 4.2 * len(panels), 7.4)
-    grid = figure.subplots(len(_ROWS), len(panels), squeeze=False)
-    for row, abscissa in zip(grid, _ROWS, strict=True):
+    grid = figure.subplots(len(_AXES), len(panels), squeeze=False)
+    for row, abscissa in zip(grid, _AXES, strict=True):
         for axes, (name, heading, unit) in zip(row, panels, strict=True):
             _plot_curves(axes, records, name, abscissa, best_epoch)
-            axes.set_title(heading if abscissa is _ROWS[0] else "")
+            axes.set_title(heading if abscissa == "epoch" else "")
             axes.set_ylabel(unit)
     legends = [axes.get_legend_handles_labels() for axes in grid.flat]
     handles = {label: handle for legend in legends for handle, label in zip(*legend, strict=True)}
@@ -395,7 +353,7 @@ def plot_phases(phases: Mapping[str, float], title: str, path: Path) -> None:
     total = sum(seconds) or 1.0
     figure = _figure(8, 1.4 + 0.42 * max(3, len(shown)))
     axes = figure.subplots()
-    bars = axes.barh([PHASE_LABELS[phase] for phase in shown], seconds, color="tab:blue")
+    bars = axes.barh([phase.label for phase in shown], seconds, color="tab:blue")
     axes.bar_label(bars, [f"{value:.2f} s ({value / total:.0%})" for value in seconds], padding=4, fontsize=9)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.25 * max(seconds, default=1.0))
@@ -406,7 +364,7 @@ def plot_phases(phases: Mapping[str, float], title: str, path: Path) -> None:
 
 
 def _plot_curves(
-    axes: Axes, records: Sequence[EpochRecord], name: str, abscissa: _Abscissa, best_epoch: int
+    axes: Axes, records: Sequence[EpochRecord], name: str, abscissa: str, best_epoch: int
 ) -> None:
     """Plots one figure of the records: of training minibatches and of validation nodes."""
     marker = "o" if len(records) <= _MARKED else None
@@ -415,16 +373,16 @@ def _plot_curves(
         (_VALIDATION, "tab:orange", [(r, r.val) for r in records if r.val is not None]),
     )
     for label, color, found in sources:
-        points = [(abscissa.of(record), values[name]) for record, values in found if name in values]
+        points = [(_AXES[abscissa](record), values[name]) for record, values in found if name in values]
         if points:
             axes.plot(*zip(*points, strict=True), marker=marker, markersize=4, label=label, color=color)
     for record in records:
         if record.epoch == best_epoch and record.val is not None:
-            x = abscissa.of(record)
+            x = _AXES[abscissa](record)
             axes.axvline(x, color="0.5", linestyle="--", linewidth=1, label=f"{_BEST} ({best_epoch})")
-    axes.set_xlabel(abscissa.label)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=abscissa.is_count, min_n_ticks=1))
-    if abscissa.is_count:
+    axes.set_xlabel(abscissa)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=abscissa == "epoch", min_n_ticks=1))
+    if abscissa == "epoch":
         axes.set_xlim(0.5, max(record.epoch for record in records) + 0.5)
     else:
         axes.set_xlim(left=0)

@@ -9,10 +9,12 @@ import torch
 
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.checkpoint import Checkpoint
-from pyg_batchgnn.train.config import EvaluationKind, RanksConfig, TaskKind, TrainConfig, assign
+from pyg_batchgnn.train.config.choices import EvaluationKind, TaskKind
+from pyg_batchgnn.train.config.table import RanksConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.decisions import apply_product, configure_malloc, open_on_all_ranks
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graphs import PartitionedGraph, WholeGraph
+from pyg_batchgnn.train.graphs import graph_of
 from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
 from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, build_network
 from pyg_batchgnn.train.node_tasks import PredictedNodes, task_of
@@ -118,8 +120,7 @@ class RestoredNodeRun(RestoredRun):
 
 @dataclass(frozen=True)
 class RestoredLinkRun(RestoredRun):
-    """A run that predicts links. Its nodes are computed from all their neighbours, unless it looks
-    at times."""
+    """A run that predicts links."""
 
     network: LinkNetwork  # the model, which scores pairs
     links: PredictedLinks  # the links that it predicts
@@ -133,13 +134,7 @@ class RestoredLinkRun(RestoredRun):
 def restore_run(
     request: RestoreRequest, ranks: Ranks, *, for_all_nodes: bool = False
 ) -> RestoredNodeRun | RestoredLinkRun:
-    """Restores a run; collective.
-
-    ``for_all_nodes``: True to compute nodes from all neighbours, unless the run looks at times.
-    Raises `TrainError` if the run folder, the request or the data set cannot be used. Raises
-    `DatasetError` if the data set cannot be read. Raises `AgreementError` if the ranks have
-    different data sets.
-    """
+    """Restores a run; collective."""
     path = RunFolder(request.run).checkpoint
     checkpoint = _checkpoint(request.run, ranks)
     if for_all_nodes and not checkpoint.config.is_timed:
@@ -153,8 +148,7 @@ def restore_run(
     with ranks.one_error():
         checkpoint.check_dataset(path, fingerprint, request.dataset or "")
         task = task_of(dataset, config.task, config.model.hidden)
-    graph: RunGraph
-    graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)
+    graph = graph_of(dataset, config, ranks)
     network = build_network(config, graph.inputs, task.columns, graph.embedding)
     with ranks.one_error():
         checkpoint.restore_model(path, network.model, checkpoint.best)

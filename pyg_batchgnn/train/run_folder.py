@@ -16,7 +16,6 @@ from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.data.files import sync_file, sync_folder, writing
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.progress import PhaseSpread, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
 
 
@@ -27,9 +26,7 @@ def place_name(epoch: int, step: int) -> str:
 
 @dataclass(frozen=True)
 class RowFolders:
-    """The learned rows that a run has saved, which all ranks must see. A checkpoint names the
-    folder of its rows and that of the best epoch, so one that is cut off leaves the one before
-    intact."""
+    """The learned rows that a run has saved, which all ranks must see."""
 
     path: Path
 
@@ -44,8 +41,7 @@ class RowFolders:
         embedding.save(self.path / name)
 
     def load(self, embedding: Embedding, name: str) -> None:
-        """Reads the rows of that name, which any number of ranks wrote; collective. Raises
-        `DatasetError` if a file is damaged or missing, or of other tables."""
+        """Reads the rows of that name, which any number of ranks wrote; collective."""
         embedding.load(self.path / name)
 
     def keep(self, names: Iterable[str], ranks: Ranks) -> None:
@@ -60,41 +56,20 @@ class RowFolders:
         ranks.from_first(remove)
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """A run folder, which has fixed file names."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """The configuration as JSON."""
-        return self.path / "config.json"
-
-    @property
-    def metrics(self) -> Path:
-        """The records of epochs: one JSON object per line and epoch."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def result(self) -> Path:
-        """The final figures as JSON. It exists once the run has finished."""
-        return self.path / "result.json"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The state of the run, from which it can be resumed, and the best model."""
-        return self.path / "checkpoint.safetensors"
-
-    @property
-    def rows(self) -> RowFolders:
-        """The learned rows of the checkpoint and of the best model."""
-        return RowFolders(self.path / "embeddings")
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.json"  # the configuration
+        self.metrics = path / "metrics.jsonl"  # the records of epochs: one JSON object per line and epoch
+        self.result = path / "result.json"  # the final figures; it exists once the run has finished
+        self.checkpoint = path / "checkpoint.safetensors"  # the state of the run, and the best model
+        self.rows = RowFolders(path / "embeddings")  # the learned rows of both
 
     @classmethod
     def create(cls, path: Path | None, name: str) -> RunFolder:
-        """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n. Raises
-        `TrainError` if `path` exists and is not empty, and `DatasetError` if it cannot be made."""
+        """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n."""
         if path is not None:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise TrainError(
@@ -105,17 +80,17 @@ class RunFolder:
                 path.mkdir(parents=True, exist_ok=True)
             return cls(path)
         safe = re.sub(r"[^\w.-]+", "_", name)
-        number = 1
         with writing(Path("runs")):
             Path("runs").mkdir(exist_ok=True)
+        number = 1
         while True:
-            path = Path("runs") / f"{safe}-{number}"
+            folder = cls(Path("runs") / f"{safe}-{number}")
             try:
-                path.mkdir()
+                folder.path.mkdir()
             except FileExistsError:
                 number += 1
             else:
-                return cls(path)
+                return folder
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -130,8 +105,7 @@ class RunFolder:
         return folder
 
     def clear(self) -> None:
-        """Empties the folder of a run that was killed before its first checkpoint. Other folders,
-        and those that do not exist, are left as they are."""
+        """Empties the folder of a run that was killed before its first checkpoint."""
         leftovers = self._leftovers()
         begun = self.config.is_file() and not self.checkpoint.exists()
         if begun or (leftovers and set(leftovers) == set(self.path.iterdir())):
@@ -153,11 +127,7 @@ class RunFolder:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Gives a temporary path to write, which replaces `path` if the block ends without an error.
-
-    The contents are on disk before `path` is replaced. Raises `DatasetError` if `path` is a folder,
-    or a device such as /dev/null, which a file must not replace; or writing failed, for instance on
-    a full disk. It names `path`, which is left as it was.
-    """
+    The contents are on disk before `path` is replaced. An error leaves `path` as it was."""
     if path.exists() and not path.is_file():
         raise DatasetError(f"{path}: is no ordinary file, and stays as it is; give another path")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -198,34 +168,9 @@ class EpochRecord:
     #: for "edges" and for "seconds" of computing, the rank with most in each step over the mean of
     #: all ranks; empty with one rank
     imbalance: dict[str, float] = field(default_factory=dict)
-    #: what training read from files, by the names of `DiskFigure`, the sums over ranks; empty if
+    #: what training read from files, by the names of `DISK_FIGURES`, the sums over ranks; empty if
     #: features are in memory. Of an epoch that was resumed, what was read since then.
     disk: dict[str, float] = field(default_factory=dict)
-
-
-def epoch_record(
-    progress: RunProgress,
-    train_metric: str,
-    val: dict[str, float] | None,
-    spread: PhaseSpread,
-    disk: dict[str, float],
-) -> EpochRecord:
-    """Returns the record of the epoch that `progress` is at the end of."""
-    return EpochRecord(
-        epoch=progress.epoch + 1,
-        train={"loss": progress.mean_loss, train_metric: progress.train_score},
-        val=val,
-        seconds=progress.epoch_seconds,
-        elapsed_seconds=progress.elapsed_seconds + progress.epoch_seconds,
-        minibatches=progress.minibatches,
-        nodes=progress.nodes,
-        edges=progress.edges,
-        phases=spread.mean,
-        ranks=spread.ranks,
-        phase_ranges=spread.ranges,
-        imbalance=progress.imbalance(spread.ranks),
-        disk=disk,
-    )
 
 
 def append_record(path: Path, record: EpochRecord) -> None:
@@ -235,8 +180,7 @@ def append_record(path: Path, record: EpochRecord) -> None:
 
 
 def read_records(path: Path) -> list[EpochRecord]:
-    """Returns all records. A last line that a crash cut off is left out. Raises `TrainError` if
-    another line is not a record."""
+    """Returns all records. A last line that a crash cut off is left out."""
     if not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")

@@ -17,14 +17,8 @@ from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.store import DistFeatureStore, OwnRows, SortedNodes
-from pyg_batchgnn.train.config import (
-    CacheKind,
-    LastMinibatch,
-    RemoteKind,
-    ScheduleKind,
-    TaskLoss,
-    TrainConfig,
-)
+from pyg_batchgnn.train.config.choices import CacheKind, LastMinibatch, TaskLoss
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import GraphNetwork, ModelInputs
@@ -75,17 +69,14 @@ class OwnedRows(Protocol):
         """Returns the rows of the nodes of a type that this rank holds."""
 
     def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
-        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective. Each
-        node is in one piece. Pieces are the same on every rank, with ascending ids in each.
-        ``size``: the most nodes of a piece, but at least one of each rank."""
+        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective."""
 
 
 class EmbeddedRows(OwnedRows, Protocol):
     """The rows of all nodes of a graph. A rank holds those of the nodes that it owns."""
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
-        """Returns [n, columns], the rows of some nodes of a type; collective over ranks. ``ids``:
-        [n] int64, original ids. Each rank gives some of its own choice, possibly none."""
+        """Returns [n, columns], the rows of some nodes of a type; collective over ranks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +105,7 @@ class RowsOverRanks:
 
     @classmethod
     def beside(cls, features: DistFeatureStore, rows: Mapping[str, Tensor]) -> RowsOverRanks:
-        """Returns the rows of all ranks; collective. ``features``: the attributes of the same
-        nodes. ``rows``: [n_t, columns] by node type, those of this rank's own nodes."""
+        """Returns the rows of all ranks; collective."""
         schema = features.part.schema
         tables: dict[Group, dict[str, Tensor]] = {
             group: {} for group in (*schema.node_groups, *schema.edge_groups)
@@ -170,44 +160,6 @@ class SampledRows:
         yield from own.split(size)
 
 
-@dataclass(frozen=True)
-class MinibatchSettings:
-    """The minibatches that a loader makes."""
-
-    fanout: tuple[int, ...]  # neighbours per node at each hop
-    size: int  # seed nodes per minibatch
-    shuffle: bool  # True if each epoch visits the nodes in another order
-    last: LastMinibatch  # the treatment of nodes that do not fill a minibatch
-    schedule: ScheduleKind  # the assignment of minibatches to ranks
-    cached: bool  # True if the run's aggregates replace the last hop
-    #: bytes per rank for rows of other hosts; None means no cache. Ignored with one rank.
-    feature_cache: int | None = None
-    #: True if rows of halo nodes come from the run's historical embeddings. Ignored with one rank.
-    historical: bool = False
-
-    @classmethod
-    def of_training(cls, config: TrainConfig, last: LastMinibatch) -> MinibatchSettings:
-        """Returns the settings of training, with shuffled nodes."""
-        sampling, ranks = config.sampling, config.ranks
-        return cls(
-            sampling.fanout,
-            sampling.batch_size,
-            True,
-            last,
-            ranks.schedule,
-            cached=sampling.cache is CacheKind.AGGREGATION,
-            feature_cache=ranks.feature_cache,
-            historical=ranks.remote is RemoteKind.HISTORICAL,
-        )
-
-    @classmethod
-    def of_evaluation(cls, config: TrainConfig) -> MinibatchSettings:
-        """Returns the settings of evaluation. Every node is in one minibatch. The minibatches are
-        the same in every evaluation and on any number of ranks."""
-        fanout, size, cached = config.test_fanout, config.test_batch_size, config.evaluates_with_cache
-        return cls(fanout, size, False, LastMinibatch.KEEP, ScheduleKind.GLOBAL, cached)
-
-
 @dataclass(eq=False, kw_only=True)
 class RunGraph(ABC):
     """A graph that is held whole, or in parts over the ranks. All loaders of a run share it."""
@@ -227,44 +179,30 @@ class RunGraph(ABC):
         return None if budget is None else max(1, budget - self.held)
 
     def training_loader(self, nodes: Tensor, ranks: int = 1) -> tuple[MacrobatchNeighborLoader, list[str]]:
-        """Makes the shuffled loader of training minibatches; collective.
-
-        Args:
-            nodes: [n] original ids, of the predicted type.
-
-        Returns:
-            The loader, and lines that the user should read.
-
-        Raises:
-            TrainError: the loader refuses an option.
-        """
+        """Makes the shuffled loader of training nodes, [n] original ids of the predicted type, and
+        returns lines that the user should read; collective."""
         last, notes = self._last_minibatch(len(nodes), ranks, "nodes")
-        return self._loader(nodes, MinibatchSettings.of_training(self.config, last)), notes
+        return self._loader(nodes, last), notes
 
     def evaluation_loader(self, nodes: Tensor) -> MacrobatchNeighborLoader:
-        """Makes a loader of `nodes` in order, with evaluation's fanout; collective."""
-        return self._loader(nodes, MinibatchSettings.of_evaluation(self.config))
+        """Makes a loader of `nodes` in order, with evaluation's fanout; collective. Minibatches are
+        the same in every evaluation and on any number of ranks."""
+        return self._loader(nodes, None)
 
     def moment_loader(self, node_type: str, nodes: Tensor, time: int) -> MacrobatchNeighborLoader:
         """Makes a loader of nodes [n] int64, original ids of a type, as they are at a time in the
         run's unit, with the fanout of evaluation; collective."""
-        times = torch.full((len(nodes),), time)
-        return self._loader(nodes, MinibatchSettings.of_evaluation(self.config), node_type, times)
+        return self._loader(nodes, None, node_type, torch.full((len(nodes),), time))
 
     def link_training_loader(
         self, links: PredictedLinks, ranks: int = 1, times: Tensor | None = None
     ) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
-        """Makes the shuffled loader of training links with their negatives; collective.
-
-        A minibatch does not see the edges of its own links, nor their reverses. Result and errors
-        are as of `training_loader`. ``times``: [n] int64, the times of the links, in a run that
-        looks at times.
-        """
+        """Makes the shuffled loader of training links, at times [n] int64 if the run looks at them,
+        with their negatives; collective. A minibatch does not see the edges of its own links."""
         task, index = self.config.task, links.split("train").index
         last, notes = self._last_minibatch(index.size(1), ranks, "links")
-        settings = MinibatchSettings.of_training(self.config, last)
         negatives = ("triplet" if task.loss is TaskLoss.BPR else "binary", task.negatives)
-        return self._link_loader(links, index, times, settings, negatives, excludes=True), notes
+        return self._link_loader(links, index, times, negatives, True, self._arguments(last)), notes
 
     def link_evaluation_loader(
         self,
@@ -275,28 +213,22 @@ class RunGraph(ABC):
         *,
         excludes: bool,
     ) -> MacrobatchLinkNeighborLoader:
-        """Makes a loader of pairs at their times, in their order, with the fanout of evaluation;
-        collective.
-
-        Args:
-            index: [2, n] original ids, sources above targets.
-            times: [n] int64.
-            negatives: [n, k] int64, the targets that each pair is ranked among.
-            excludes: True if a pair does not see its own edges, as in training.
-        """
-        settings = MinibatchSettings.of_evaluation(self.config)
+        """Makes a loader of pairs [2, n] at their times [n], in their order, with the fanout of
+        evaluation; collective. ``negatives``: [n, k] int64, the targets that each is ranked among.
+        ``excludes``: whether a pair does not see its own edges, as in training."""
+        arguments = self._arguments(None)
         if negatives is not None:  # as many pairs in a minibatch as without
-            settings = replace(settings, size=max(1, settings.size // (1 + negatives.size(1))))
-        return self._link_loader(links, index, times, settings, negatives, excludes)
+            arguments["batch_size"] = max(1, arguments["batch_size"] // (1 + negatives.size(1)))
+        return self._link_loader(links, index, times, negatives, excludes, arguments)
 
     def _link_loader(
         self,
         links: PredictedLinks,
         index: Tensor,
         times: Tensor | None,
-        settings: MinibatchSettings,
         negatives: Tensor | tuple[str, int] | None,
         excludes: bool,
+        arguments: dict[str, Any],
     ) -> MacrobatchLinkNeighborLoader:
         index, is_named = index.to(torch.int64), self.inputs.schema.has_names
         excluded: Any = "reverse"
@@ -309,7 +241,7 @@ class RunGraph(ABC):
                 edge_label_time=times,
                 neg_sampling=negatives,
                 exclude_seed_edges=excluded if excludes else False,
-                **self._loader_arguments(settings),
+                **arguments,
             )
 
     def _last_minibatch(self, count: int, ranks: int, unit: str) -> tuple[LastMinibatch, list[str]]:
@@ -324,7 +256,7 @@ class RunGraph(ABC):
     def _loader(
         self,
         nodes: Tensor,
-        settings: MinibatchSettings,
+        last: LastMinibatch | None,
         node_type: str | None = None,
         times: Tensor | None = None,
     ) -> MacrobatchNeighborLoader:
@@ -334,41 +266,38 @@ class RunGraph(ABC):
                 self._data(),
                 input_nodes=(node_type, nodes) if self.inputs.schema.has_names else nodes,
                 input_time=times,
-                aggregation_cache=self.cache if settings.cached else None,
-                **self._loader_arguments(settings),
-                **self._node_arguments(settings),
+                aggregation_cache=self.cache if self.is_cached(last is not None) else None,
+                history=self.history if last is not None else None,
+                **self._arguments(last),
             )
 
-    def _loader_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
-        """Returns the arguments that loaders of nodes and of links share."""
-        sampling = self.config.sampling
+    def is_cached(self, training: bool) -> bool:
+        """Returns whether the aggregates replace the last hop, in training or in evaluation."""
+        config = self.config
+        return config.sampling.cache is CacheKind.AGGREGATION if training else config.evaluates_with_cache
+
+    def _arguments(self, last: LastMinibatch | None) -> dict[str, Any]:
+        """Returns the arguments that loaders of nodes and of links share. ``last``: what becomes of
+        a smaller minibatch in training; None: evaluation, which has every node in order."""
+        config, sampling, training = self.config, self.config.sampling, last is not None
         return {
-            "num_neighbors": list(settings.fanout),
+            "num_neighbors": list(sampling.fanout if training else config.test_fanout),
             "time_attr": sampling.time_attr,
-            "batch_size": settings.size,
-            "shuffle": settings.shuffle,
-            "drop_last": settings.last is LastMinibatch.DROP,
+            "batch_size": sampling.batch_size if training else config.test_batch_size,
+            "shuffle": training,
+            "drop_last": last is LastMinibatch.DROP,
             "macrobatch_size": sampling.macrobatch_size,
             "fetch_size": sampling.fetch_size,
             "memory_budget": self.memory_budget,
             "prefetch": sampling.prefetch,
             "embedding": self.embedding,
             "export": "native",
-            **self._arguments(settings),
+            **self._own_arguments(training),
         }
-
-    def _node_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:  # noqa: ARG002
-        """Returns the arguments that only a loader of nodes has."""
-        return {}
-
-    @abstractmethod
-    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
-        """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes."""
 
     def all_nodes(self) -> AllNodes:
         """Returns the nodes that this rank owns, for the inference of all nodes; collective."""
-        config = self.config
-        return AllNodes(self._whole_data(), config.run.threads, self.memory_budget)
+        return AllNodes(self._whole_data(), self.config.run.threads, self.memory_budget)
 
     def _with_learned_rows(self, data: Any) -> Any:
         """Returns a graph whose features have the present learned rows behind them; collective."""
@@ -376,6 +305,10 @@ class RunGraph(ABC):
             assert self.embedding is not None, "there are learned rows"
             data = self.embedding.as_features(data, node_type=name)
         return data
+
+    @abstractmethod
+    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
+        """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes."""
 
     @abstractmethod
     def owned_labels(self) -> Tensor:
@@ -395,5 +328,5 @@ class RunGraph(ABC):
         """Returns the loader's first argument."""
 
     @abstractmethod
-    def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
+    def _own_arguments(self, training: bool) -> dict[str, Any]:
         """Returns the loader's other arguments that depend on where the graph lies."""

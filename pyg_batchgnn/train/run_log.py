@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
-from pyg_batchgnn.train.config import LogKind
+from pyg_batchgnn.train.config.choices import LogKind
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.run_folder import EpochRecord, write_json
 
@@ -68,27 +67,28 @@ class RunLog:
             raise TrainError(f"--log {kind.value}: it did not start: {error}") from error
 
     def write(self, figures: Mapping[str, float], step: int) -> None:
-        """Writes figures by their names, such as "train/loss".
-
-        Training goes on where the program does not take them, as when its server is down.
+        """Writes figures by their names, such as "train/loss". Training goes on where the program
+        does not take them, as when its server is down.
 
         Warns:
             UserWarning: the program raised an error. It receives nothing any more.
         """
-        if self._sink is None:
-            return
-        try:
-            self._sink.write(figures, step)
-        except Exception as error:  # of whatever kind the program has
-            self._sink = None
-            warnings.warn(f"the log is lost from step {step} on: {error}", UserWarning, stacklevel=2)
+        if self._sink is not None:
+            try:
+                self._sink.write(figures, step)
+            except Exception as error:  # of whatever kind the program has
+                self._sink = None
+                warnings.warn(f"the log is lost from step {step} on: {error}", UserWarning, stacklevel=2)
 
     def write_epoch(self, record: EpochRecord) -> None:
         """Writes the figures of an epoch, as metrics.jsonl has them."""
-        figures = {f"train/{name}": value for name, value in record.train.items()}
-        figures |= {f"val/{name}": value for name, value in (record.val or {}).items()}
-        figures |= {f"seconds/{name}": value for name, value in record.phases.items()}
-        figures |= {f"disk/{name}": value for name, value in record.disk.items()}
+        parts = {
+            "train": record.train,
+            "val": record.val or {},
+            "seconds": record.phases,
+            "disk": record.disk,
+        }
+        figures = {f"{part}/{name}": value for part, of in parts.items() for name, value in of.items()}
         self.write({**figures, "seconds/epoch": record.seconds}, record.epoch)
 
     def close(self) -> None:
@@ -98,19 +98,16 @@ class RunLog:
             UserWarning: the program raised an error. The run folder is not affected.
         """
         sink, self._sink = self._sink, None
-        if sink is None:
-            return
         try:
-            sink.close()
+            if sink is not None:
+                sink.close()
         except Exception as error:  # as of `write`: it must not cost the result of a run
             warnings.warn(f"the log did not end well: {error}", UserWarning, stacklevel=2)
 
     def __enter__(self) -> RunLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -184,15 +181,13 @@ _SINKS: Mapping[LogKind, Callable[[Path, Mapping[str, Any], int], _Sink]] = {
 }
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Returns the values of nested mappings under names with points."""
-    found = []
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the values of nested mappings under names with points."""
     for name, value in config.items():
         if isinstance(value, Mapping):
-            found += _flat(value, f"{prefix}{name}.")
+            yield from _flat(value, f"{prefix}{name}.")
         else:
-            found.append((f"{prefix}{name}", value))
-    return found
+            yield f"{prefix}{name}", value
 
 
 def _read_number(folder: Path, kind: str) -> str | None:

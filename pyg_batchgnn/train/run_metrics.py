@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pyg_batchgnn.data import SPLITS
-from pyg_batchgnn.train.config import EvaluationKind
+from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import (
     MeasuredTimedLinks,
@@ -19,13 +19,7 @@ from pyg_batchgnn.train.evaluate import (
     score_nodes,
 )
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.restored import (
-    RestoredLinkRun,
-    RestoredNodeRun,
-    RestoredRun,
-    RestoreRequest,
-    restore_run,
-)
+from pyg_batchgnn.train.restored import RestoredLinkRun, RestoredNodeRun, RestoreRequest, restore_run
 from pyg_batchgnn.train.run_folder import write_json
 from pyg_batchgnn.train.tasks import Evaluation
 
@@ -75,10 +69,12 @@ def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
         DatasetError: the data set cannot be read.
         CommError: another rank failed, or was given other arguments.
     """
-    given = {"splits": list(request.splits), "out": str(request.out)}
-    ranks.agree({"command": f"evaluate {request.restore.run}", **given})
+    command = f"evaluate {request.restore.run}"
+    ranks.agree({"command": command, "splits": list(request.splits), "out": str(request.out)})
     with ranks.one_error():
-        _check_splits(request.splits)
+        if not request.splits or not set(request.splits) <= set(SPLITS):
+            given = ",".join(request.splits)
+            raise TrainError(f"--splits {given}: give one or more of {', '.join(SPLITS)}")
     if (out := request.out) is not None:
         ranks.from_first(lambda: _check_out(out))
     run = restore_run(request.restore, ranks)
@@ -95,14 +91,20 @@ def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
         problems={name: one.problem(unit) for name, one in found.items() if one and not one.is_finite},
     )
     if out is not None:
-        ranks.from_first(lambda: write_json(out, _content(run, summary)))
+        content = {
+            "epoch": summary.epoch,
+            "evaluation": (EvaluationKind.EXACT if run.is_exact else EvaluationKind.SAMPLED).value,
+            "fanout": None if run.is_exact else list(run.config.test_fanout),
+            unit: summary.sizes,
+            "scores": {  # JSON has neither NaN nor infinity
+                split: None
+                if scores is None
+                else {name: one if math.isfinite(one) else None for name, one in scores.items()}
+                for split, scores in summary.scores.items()
+            },
+        }
+        ranks.from_first(lambda: write_json(out, content))
     return summary
-
-
-def _check_splits(splits: tuple[str, ...]) -> None:
-    unknown = [name for name in splits if name not in SPLITS]
-    if unknown or not splits:
-        raise TrainError(f"--splits {','.join(splits)}: give one or more of {', '.join(SPLITS)}")
 
 
 def _check_out(out: Path) -> None:
@@ -121,7 +123,7 @@ def _nodes(run: RestoredNodeRun, splits: tuple[str, ...], ranks: Ranks) -> dict[
     for name in splits:
         ids = run.nodes.split(name)
         if outputs is not None:
-            found = score_nodes(outputs, run.graph, ids, run.task, ranks)
+            found = score_nodes(*outputs[:2], run.graph, ids, run.task, ranks)
         else:
             found = evaluate(run.network, run.graph.evaluation_loader(ids), run.graph, run.task, ranks)
         measured[name] = len(ids), found
@@ -143,20 +145,3 @@ def _links(run: RestoredLinkRun, splits: tuple[str, ...], ranks: Ranks) -> dict[
         found = rank_links(run.network, rows, some, run.task, ranks) if len(some) else None
         measured[name] = len(some), found
     return measured
-
-
-def _content(run: RestoredRun, summary: EvaluateSummary) -> dict[str, object]:
-    return {
-        "epoch": summary.epoch,
-        "evaluation": (EvaluationKind.EXACT if run.is_exact else EvaluationKind.SAMPLED).value,
-        "fanout": None if run.is_exact else list(run.config.test_fanout),
-        summary.unit: summary.sizes,
-        "scores": {name: _finite(scores) for name, scores in summary.scores.items()},
-    }
-
-
-def _finite(scores: dict[str, float] | None) -> dict[str, float | None] | None:
-    """Returns the scores with None for NaN and infinity, which JSON does not have."""
-    if scores is None:
-        return None
-    return {name: score if math.isfinite(score) else None for name, score in scores.items()}

@@ -12,7 +12,7 @@ from rich.console import Console
 from pyg_batchgnn.data import EDGE_FEATURES, Dataset
 from pyg_batchgnn.nn import ProductChoice
 from pyg_batchgnn.train.checkpoint import Checkpoint
-from pyg_batchgnn.train.config import (
+from pyg_batchgnn.train.config.train_config import (
     TrainConfig,
     agreed_fields,
     assign,
@@ -109,17 +109,13 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     job = build_job(config, dataset, ranks)
     folder = RunFolder(Path(ranks.from_first(lambda: _new_folder(config, dataset, path))))
     _print_opening(console, job, dataset, folder, choice, ranks)
-    with StopRequest() as stop, _report(console, job) as report, _open_log(config, folder, ranks) as log:
-        trainer = Trainer(job, ranks, folder, fingerprint, stop, report, log)
-        result = _train(trainer, log)
-    return _end(ranks, folder, result, job.task, dataset.name, console)
+    return _run(ranks, job, dataset, fingerprint, folder, console)
 
 
 def _resume(
     ranks: Ranks, path: Path, written: TrainConfig, config: TrainConfig, console: Console
 ) -> RunOutcome:
-    """Continues a run. ``written``: the configuration in the run folder. ``config``: the
-    configuration to continue with."""
+    """Continues a run. ``written``: the configuration in the run folder."""
     folder = RunFolder(path)
     data = ranks.bytes_from_first(folder.checkpoint.read_bytes() if ranks.is_first else b"")
     checkpoint = Checkpoint.parse(folder.checkpoint, data)
@@ -132,29 +128,51 @@ def _resume(
     apply_product(config)
     job = build_job(config, dataset, ranks)
     _print_opening(console, job, dataset, folder, None, ranks)
-    changed = []
     before, now = (one.run.bfloat16_products.value for one in (written, config))
     if now not in (before, "auto") and before != "auto":
-        changed.append(
-            f"products of bfloat16 were {before} and are {now} now: the run goes on with other bits"
-        )
+        goes_on = "the run goes on with other bits"
+        _note(console, f"products of bfloat16 were {before} and are {now} now: {goes_on}")
     rate, new = (one.optimiser.learning_rate for one in (checkpoint.config, config))
-    changed += [f"the learning rate was {rate:g} and is {new:g} from here on"] if rate != new else []
-    for line in changed:
-        console.print(f"note    {line}", highlight=False, soft_wrap=True)
-    with (
-        StopRequest() as stop,
-        _report(console, job) as report,
-        _open_log(config, folder, ranks, checkpoint.progress.epoch) as log,
-    ):
+    if rate != new:
+        _note(console, f"the learning rate was {rate:g} and is {new:g} from here on")
+    return _run(ranks, job, dataset, fingerprint, folder, console, checkpoint)
+
+
+def _run(
+    ranks: Ranks,
+    job: TrainingJob,
+    dataset: Dataset,
+    fingerprint: dict[str, int],
+    folder: RunFolder,
+    console: Console,
+    checkpoint: Checkpoint | None = None,
+) -> RunOutcome:
+    """Trains and tests, from a checkpoint if there is one."""
+    kept = 0 if checkpoint is None else checkpoint.progress.epoch
+    with ranks.any_error():  # other ranks than the first have a log that receives nothing
+        kind = job.config.run.log if ranks.is_first else None
+        opened = RunLog(kind, folder.path, config_to_dict(job.config), kept)
+    report = TerminalReport(
+        console,
+        job.config.run.epochs,
+        job.task,
+        ahead=lambda: job.train_loader.stats().total.minibatches_ahead,
+    )
+    with StopRequest() as stop, report, opened as log:
         trainer = Trainer(job, ranks, folder, fingerprint, stop, report, log)
-        trainer.resume(checkpoint)
-        ranks.from_first(lambda: write_json(folder.config, config_to_dict(config)))
-        progress = checkpoint.progress
-        step = f", minibatch {progress.step}" if progress.step else ""
-        console.print(f"resumed after {progress.epoch} epochs{step}", highlight=False)
-        result = _train(trainer, log)
+        if checkpoint is not None:
+            trainer.resume(checkpoint)
+            ranks.from_first(lambda: write_json(folder.config, config_to_dict(job.config)))
+            step = f", minibatch {checkpoint.progress.step}" if checkpoint.progress.step else ""
+            console.print(f"resumed after {kept} epochs{step}", highlight=False)
+        result = None if trainer.fit() is RunOutcome.INTERRUPTED else trainer.test()
+        if result is not None and result.test is not None:
+            log.write({f"test/{name}": value for name, value in result.test.items()}, result.best_epoch)
     return _end(ranks, folder, result, job.task, dataset.name, console)
+
+
+def _note(console: Console, text: str) -> None:
+    console.print(f"note    {text}", highlight=False, soft_wrap=True)
 
 
 def _first_console(ranks: Ranks, console: Console) -> Console:
@@ -185,28 +203,6 @@ def _new_folder(config: TrainConfig, dataset: Dataset, path: Path | None) -> str
     return str(folder.path)
 
 
-def _open_log(config: TrainConfig, folder: RunFolder, ranks: Ranks, resumed: int = 0) -> RunLog:
-    """Returns the log of a run; on other ranks than the first it receives nothing. Collective."""
-    kind = config.run.log if ranks.is_first else None
-    with ranks.any_error():
-        return RunLog(kind, folder.path, config_to_dict(config), resumed)
-
-
-def _train(trainer: Trainer, log: RunLog) -> RunResult | None:
-    """Trains and tests. The result is None if the run was interrupted."""
-    result = None if trainer.fit() is RunOutcome.INTERRUPTED else trainer.test()
-    if result is not None and result.test is not None:
-        log.write({f"test/{name}": value for name, value in result.test.items()}, result.best_epoch)
-    return result
-
-
-def _report(console: Console, job: TrainingJob) -> TerminalReport:
-    def ahead() -> int:
-        return job.train_loader.stats().total.minibatches_ahead
-
-    return TerminalReport(console, job.config.run.epochs, job.task, ahead)
-
-
 def _print_opening(
     console: Console,
     job: TrainingJob,
@@ -228,8 +224,7 @@ def _print_opening(
 def _end(
     ranks: Ranks, folder: RunFolder, result: RunResult | None, task: Task, dataset: str, console: Console
 ) -> RunOutcome:
-    """Writes the result and the plots to the run folder, and prints the table of results.
-    ``result``: None if the run was interrupted."""
+    """Writes the result and the plots to the run folder, and prints the table of results."""
     outcome = RunOutcome.INTERRUPTED if result is None else RunOutcome.FINISHED
     if not ranks.is_first:
         return outcome

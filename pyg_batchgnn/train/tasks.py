@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.train.config import Metric
+from pyg_batchgnn.train.config.choices import Metric
 from pyg_batchgnn.train.ranks import Ranks
 
 
@@ -31,8 +31,7 @@ class Task(ABC):
 
     @abstractmethod
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns the targets of a minibatch, as `loss` takes them. ``labels``: [S, ...], as the
-        run's source of labels gives them."""
+        """Returns the targets of a minibatch, as `loss` takes them."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -47,8 +46,7 @@ class Task(ABC):
         """Returns numerator and denominator of `train_metric`, to be summed over minibatches."""
 
     def improves(self, score: float, best: float | None) -> bool:
-        """Returns whether a score of `metric` is better than the best one before, if any. A score
-        that is not finite is never better, and any finite one is better than it."""
+        """Returns whether a score of `metric` is better than the best one before, if any."""
         if not math.isfinite(score):
             return False
         if best is None or not math.isfinite(best):
@@ -98,8 +96,7 @@ class Evaluation:
 
     @classmethod
     def of(cls, loss: float, scores: dict[Metric, float], count: float, not_finite: float) -> Evaluation:
-        """Makes the result of some outputs. If an output or the loss is not finite, neither loss
-        nor metrics say anything: metrics are NaN then, and so is a finite loss."""
+        """Makes the result of some outputs."""
         if not_finite or not math.isfinite(loss):
             loss = math.nan if math.isfinite(loss) else loss
             scores = dict.fromkeys(scores, math.nan)
@@ -133,8 +130,7 @@ class Scoring:
         self._count = self._not_finite = 0
 
     def add(self, outputs: Tensor, labels: Tensor) -> None:
-        """Adds nodes. Those without a label are left out. ``outputs``: [S, columns] float32, of the
-        model. ``labels``: [S, ...], the nodes' rows of the labels "y"."""
+        """Adds nodes. Those without a label are left out."""
         known = self._task.labelled(labels)
         outputs, targets = outputs[known], self._task.targets(labels[known])
         if not len(targets):
@@ -165,17 +161,10 @@ def count_not_finite(outputs: Tensor) -> int:
 
 
 def roc_auc(scores: Tensor, positive: Tensor) -> float | None:
-    """Returns the area under the ROC curve of one label.
+    """Returns the area under the ROC curve of one label: the probability that a positive node has a
+    higher score than a negative one, where equal scores count half. None unless there are both.
 
-    It is the probability that a positive node has a higher score than a negative one. Equal scores
-    count half.
-
-    Args:
-        scores: [n] floating-point, higher for positive nodes.
-        positive: [n] bool.
-
-    Returns:
-        The area, or None unless there are positive and negative nodes.
+    ``scores``: [n] floating-point, higher for positive nodes. ``positive``: [n] bool.
     """
     true, false = _curve(scores, positive)
     if not len(true) or not true[-1] or not false[-1]:
@@ -187,15 +176,8 @@ def roc_auc(scores: Tensor, positive: Tensor) -> float | None:
 
 
 def average_precision(scores: Tensor, positive: Tensor) -> float | None:
-    """Returns the average precision of one label: the mean of precision over recall's steps.
-
-    Args:
-        scores: [n] floating-point, higher for positive nodes.
-        positive: [n] bool.
-
-    Returns:
-        The average, or None if there are no positive nodes.
-    """
+    """Returns the average precision of one label: the mean of precision over recall's steps. None
+    without positive nodes. ``scores``: [n] floating-point. ``positive``: [n] bool."""
     true, false = _curve(scores, positive)
     if not len(true) or not true[-1]:
         return None
@@ -206,20 +188,15 @@ def average_precision(scores: Tensor, positive: Tensor) -> float | None:
 
 
 def f1_score(true: Tensor, false: Tensor, missed: Tensor) -> Tensor:
-    """Returns the F1 score of each class or label, float64. It is 0 where all counts are 0.
-
-    Args:
-        true: the number of nodes that were rightly predicted to have it.
-        false: the number of nodes that were wrongly predicted to have it.
-        missed: the number of nodes that have it and were predicted not to.
-    """
+    """Returns the F1 score of each class or label, float64; 0 where all counts are 0. ``true``,
+    ``false``: the nodes that were rightly and wrongly predicted to have it. ``missed``: those that
+    have it and were predicted not to."""
     twice = 2 * true.double()
     return twice / (twice + false + missed).clamp(min=1)
 
 
 def _curve(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the counts of positive and of negative nodes at or above each distinct score. Both
-    are float64, from the highest score to the lowest."""
+    """Returns the counts of positive and of negative nodes at or above each distinct score."""
     ordered, order = scores.sort(descending=True)
     hits = positive[order]
     last = torch.ones(len(ordered), dtype=torch.bool)

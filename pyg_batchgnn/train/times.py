@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Dataset, EdgeSet
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.types import Group
@@ -58,9 +58,6 @@ def check_seed_times(dataset: Dataset, times: Mapping[Group, Tensor], node_type:
 
 def _of_type(dataset: Dataset, name: str) -> str:
     return f" of type {name!r}" if dataset.has_names else ""
-
-
-# Links ############################################################################################
 
 
 def link_times(dataset: Dataset, links: PredictedLinks, split: str, name: str) -> Tensor:

@@ -7,17 +7,14 @@ import signal
 import time
 from collections.abc import Iterator
 from enum import Enum
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NoReturn, Protocol
-
-from torch import Tensor
 
 from pyg_batchgnn.train.checkpoint import Checkpoint, TrainerState, history_figures, weights_of
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import (
-    DiskAccount,
-    LoaderClock,
+    LoaderAccount,
     Phase,
     PhaseClock,
     RunProgress,
@@ -25,25 +22,13 @@ from pyg_batchgnn.train.progress import (
     spread_over_ranks,
 )
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_folder import (
-    EpochRecord,
-    RunFolder,
-    RunResult,
-    append_record,
-    epoch_record,
-    keep_epochs,
-)
+from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, append_record, keep_epochs
 from pyg_batchgnn.train.run_log import RunLog
 from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
-from pyg_batchgnn.train.training_data import DatasetFingerprint
-
-# Step #############################################################################################
 
 
 def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunProgress) -> StepFigures:
-    """Runs forward pass, backward pass and update on this rank's minibatch; collective. Time in
-    which the backward pass waits for other ranks counts as exchange. ``clock``: receives the
-    seconds."""
+    """Runs forward pass, backward pass and update on this rank's minibatch; collective."""
     before, waited = clock.work(), job.replica.waited()
     with clock.measure(Phase.FORWARD):
         targets = job.task.targets(job.labels(batch))
@@ -73,20 +58,10 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
     )
 
 
-# Best epoch #######################################################################################
-
-
 def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -> bool:
-    """Notes the validation of the current epoch, or that there was none.
-
-    Until the first validation the last epoch is the best. The validation is finite.
-
-    Returns:
-        True if the weights of the epoch are the best so far.
-
-    Raises:
-        TrainError: the metric that decides is not defined for the validation nodes.
-    """
+    """Notes the validation of the current epoch, or that there was none. Returns true if the
+    weights of the epoch are the best so far. Until the first validation the last epoch is the best.
+    The validation is finite."""
     if val is None:
         if progress.best is None:
             progress.best_epoch = progress.epoch + 1
@@ -107,46 +82,27 @@ def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -
     return True
 
 
-# Observer #########################################################################################
-
-
 class RunObserver(Protocol):
-    """An object that the trainer informs. The trainer itself prints nothing."""
+    """An object that the trainer informs. The trainer itself prints nothing. Epochs count from 1;
+    ``step`` of the ``steps`` of an epoch are done when it begins."""
 
-    def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
-        """Handles the start of an epoch. ``epoch``: counted from 1. ``step``: steps of the epoch
-        that are done already. ``steps``: all steps of the epoch."""
-
-    def step_done(self, loss: float) -> None:
-        """Handles the end of a step. `loss` is the epoch's mean loss so far."""
-
-    def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
-        """Handles the end of an epoch, which is trained and evaluated."""
-
-    def stopped_early(self, validations: int) -> None:
-        """Handles the end of a run after this many validations without a better result."""
+    def epoch_begins(self, epoch: int, step: int, steps: int) -> None: ...
+    def step_done(self, loss: float) -> None: ...  # the epoch's mean loss so far
+    def epoch_done(self, record: EpochRecord, is_best: bool) -> None: ...  # it is evaluated, too
+    def stopped_early(self, validations: int) -> None: ...  # after so many without a better result
 
 
-class RunOutcome(Enum):
-    """The way in which a run ended."""
-
+class RunOutcome(Enum):  # the way in which a run ended
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
 
 
-# Stop #############################################################################################
-
-# Ctrl-C and SIGTERM as requests to stop, which all ranks notice between the same two minibatches.
+# Ctrl-C and SIGTERM are requests to stop, which all ranks notice between the same two minibatches.
 
 
 class StopRequest:
-    """A context in which the first SIGINT or SIGTERM only sets `signal`.
-
-    A second SIGINT interrupts at once.
-
-    Attributes:
-        signal: the received signal, or None.
-    """
+    """A context in which the first SIGINT or SIGTERM only sets `signal`. A second SIGINT interrupts
+    at once."""
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -162,9 +118,7 @@ class StopRequest:
             self._previous[number] = signal.signal(number, self._on_signal)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
@@ -175,52 +129,28 @@ class StopRequest:
 
 
 class AgreedStop:
-    """A request to any rank, which all ranks see at the same step.
-
-    Attributes:
-        seen: True if all ranks know of a request.
-    """
+    """A request to any rank, which all ranks see at the same step."""
 
     def __init__(self, request: StopRequest, ranks: Ranks) -> None:
-        self._request = request
-        self._ranks = ranks
-        self.seen = False
-
-    @property
-    def asked(self) -> bool:
-        """True if this rank was asked to stop."""
-        return bool(self._request)
-
-    def hear(self, asked: Tensor) -> None:
-        """Takes note of the requests to all ranks. ``asked``: [R], `asked` of each rank."""
-        self.seen = self.seen or bool(asked.any())
+        self.request, self._ranks = request, ranks
+        self.seen = False  # True if all ranks know of a request
 
     def __call__(self) -> bool:
         """Returns whether any rank was asked to stop; collective."""
-        self.seen = self.seen or self._ranks.any(self.asked)
+        self.seen = self.seen or self._ranks.any(bool(self.request))
         return self.seen
-
-
-# Trainer ##########################################################################################
 
 
 class Trainer:
     """Runs a job. Every rank has a trainer; the first rank's writes metrics and checkpoints.
-
-    Args:
-        job: to train. Its model and optimiser change in place.
-        folder: receives metrics and checkpoints.
-        dataset: the data set's fingerprint, for the checkpoint.
-        stop: looked at between two minibatches.
-        log: receives the figures of each epoch, on the first rank.
-    """
+    ``dataset``: the fingerprint of the data set."""
 
     def __init__(
         self,
         job: TrainingJob,
         ranks: Ranks,
         folder: RunFolder,
-        dataset: DatasetFingerprint,
+        dataset: dict[str, int],
         stop: StopRequest,
         observer: RunObserver,
         log: RunLog,
@@ -233,8 +163,7 @@ class Trainer:
         self._observer = observer
         self._log = log
         self._state = TrainerState()
-        self._loader_clock = LoaderClock(job.train_loader, prefetches=job.config.sampling.prefetch > 0)
-        self._disk = DiskAccount(job.train_loader)
+        self._loading = LoaderAccount(job.train_loader, prefetches=job.config.sampling.prefetch > 0)
         job.train_loader.epochs = job.config.run.epochs
         self._last_checkpoint = time.perf_counter()
         self._saved_rows = ""
@@ -250,12 +179,8 @@ class Trainer:
             keep_epochs(self._folder.metrics, self._state.progress.epoch)
 
     def fit(self) -> RunOutcome:
-        """Trains the configured number of epochs, or until validations are no longer better.
-
-        If asked to stop, saves a checkpoint and returns. A loss, weight or score that is not finite
-        ends the run. No checkpoint is written then: the last one stays. Raises `TrainError` if a
-        number is not finite, or the metric of the task is not defined.
-        """
+        """Trains the configured number of epochs, or until validations are no longer better. If
+        asked to stop, saves a checkpoint and returns."""
         while self._state.progress.epoch < self._job.config.run.epochs and not self._is_patience_over():
             begin, before = time.perf_counter(), self._state.progress.epoch_seconds
             for loss in self._steps():
@@ -276,8 +201,7 @@ class Trainer:
         return RunOutcome.FINISHED
 
     def test(self) -> RunResult | None:
-        """Tests the weights of the best epoch. Returns None if asked to stop meanwhile. Raises
-        `TrainError` if an output is not finite."""
+        """Tests the weights of the best epoch. Returns None if asked to stop meanwhile."""
         job, progress = self._job, self._state.progress
         model = job.network.model
         clock, last = PhaseClock(self._state.earlier.to_dict()), weights_of(model)
@@ -290,16 +214,16 @@ class Trainer:
         if self._stop.seen:
             return None
         self._refuse_scores(f"the test of epoch {progress.best_epoch}", test)
-        spread = spread_over_ranks(clock, self._ranks)
+        phases, ranges = spread_over_ranks(clock, self._ranks)
         return RunResult(
             metric=job.task.metric.value,
             best_epoch=progress.best_epoch,
             val=progress.best,
             test=None if test is None else test.to_dict(),
             seconds=progress.elapsed_seconds,
-            phases=spread.mean,
+            phases=phases,
             ranks=self._ranks.size,
-            phase_ranges=spread.ranges,
+            phase_ranges=ranges,
             historical=history_figures(job.graph.history, self._ranks),
         )
 
@@ -334,9 +258,9 @@ class Trainer:
         self._observer.epoch_begins(progress.epoch + 1, progress.step, progress.step + left)
         if not left:
             return
-        for batch in self._loader_clock.timed(iter(job.train_loader)):
+        for batch in self._loading.timed(iter(job.train_loader)):
             figures = train_step(job, batch, self._state.clock, progress)
-            self._loader_clock.charge(self._state.clock)
+            self._loading.charge(self._state.clock)
             due = self._agree(figures)
             yield progress.mean_loss
             if due:
@@ -344,21 +268,18 @@ class Trainer:
 
     def _agree(self, figures: StepFigures) -> bool:
         """Adds a step of all ranks to the progress, and hears of requests to stop; collective.
-
-        Returns:
-            True if a checkpoint is due.
-        """
+        Returns true if a checkpoint is due."""
         late = time.perf_counter() - self._last_checkpoint
         due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds
         with self._state.clock.measure(Phase.EXCHANGE):
-            table = self._ranks.table([*figures, self._stop.asked, due])
+            table = self._ranks.table([*figures, bool(self._stop.request), due])
         self._state.progress.add(table[:, :-2])
         if not math.isfinite(self._state.progress.loss):
             progress = self._state.progress
             self._diverged(
                 f"the loss is {progress.loss} at epoch {progress.epoch + 1}, minibatch {progress.step}"
             )
-        self._stop.hear(table[:, -2])
+        self._stop.seen = self._stop.seen or bool(table[:, -2].any())
         return bool(table[:, -1].any())
 
     def _refuse_weights(self) -> None:
@@ -404,12 +325,25 @@ class Trainer:
             is_best = note_validation(progress, val, task)
         if is_best:
             self._state.best = weights_of(self._job.network.model)
-        scores = None if val is None else val.to_dict()
-        spread = spread_over_ranks(self._state.clock, self._ranks)
-        disk = self._disk.since_last(self._ranks)
-        record = epoch_record(progress, task.train_metric.value, scores, spread, disk)
+        train = {"loss": progress.mean_loss, task.train_metric.value: progress.train_score}
         if self._job.schedule is not None:
-            record.train["learning_rate"] = self._job.optimiser.param_groups[0]["lr"]
+            train["learning_rate"] = self._job.optimiser.param_groups[0]["lr"]
+        phases, ranges = spread_over_ranks(self._state.clock, self._ranks)
+        record = EpochRecord(
+            epoch=progress.epoch + 1,
+            train=train,
+            val=None if val is None else val.to_dict(),
+            seconds=progress.epoch_seconds,
+            elapsed_seconds=progress.elapsed_seconds + progress.epoch_seconds,
+            minibatches=progress.minibatches,
+            nodes=progress.nodes,
+            edges=progress.edges,
+            phases=phases,
+            ranks=self._ranks.size,
+            phase_ranges=ranges,
+            imbalance=progress.imbalance(self._ranks.size),
+            disk=self._loading.read_since_last(self._ranks),
+        )
         self._job.move_rate("epoch", None if val is None else val.scores[task.metric])
         self._state.end_epoch()
         if is_best and self._job.rows is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,16 +13,15 @@ from pyg_batchgnn import machine, ops
 from pyg_batchgnn.data import SPLITS, Dataset, NodeSet
 from pyg_batchgnn.disk import DiskReader, DiskTable, is_mapped
 from pyg_batchgnn.embed import SGD, Adagrad, SparseAdam
-from pyg_batchgnn.train.config import (
+from pyg_batchgnn.train.config.choices import (
     CacheKind,
     EmbeddingRule,
     EvaluationKind,
     Precision,
     RemoteKind,
     TaskKind,
-    TrainConfig,
-    refuse_given,
 )
+from pyg_batchgnn.train.config.train_config import TrainConfig, refuse_given
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs
@@ -52,9 +50,7 @@ class TrainingData:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> TrainingData:
-        """Takes what a run reads from a data set. Raises `TrainError` if the features have a type
-        or shape that models cannot read, the labels are missing, a type has neither features nor
-        learned rows, there are no such times, or an option is not for this graph."""
+        """Takes what a run reads from a data set."""
         link, labels = None, dict[str, Tensor]()
         if config.task.kind is TaskKind.LINKS:
             link = PredictedLinks.of(dataset, config.task).relation
@@ -88,16 +84,18 @@ class TrainingData:
 
 def _check_features(dataset: Dataset, nodes: NodeSet) -> None:
     x = nodes.tables.get(FEATURES)
-    if x is not None and (not x.is_floating_point() or x.dim() != 2):
-        found = f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}"
+    if x is None:
+        return
+    name = f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)}"
+    if not x.is_floating_point() or x.dim() != 2:
         raise TrainError(
-            f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)} are {found}, but models "
-            "need floating-point numbers [N, F]; convert 'x' to float32"
+            f"{name} are {str(x.dtype).removeprefix('torch.')} {list(x.shape)}, but models need "
+            f"floating-point numbers [N, F]; convert 'x' to float32"
         )
-    if x is not None and not x.shape[1]:
+    if not x.shape[1]:
         raise TrainError(
-            f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)} are {list(x.shape)}, with "
-            "no column that a model could read; leave 'x' out, then nodes have learned rows"
+            f"{name} are {list(x.shape)}, with no column that a model could read; leave 'x' out, then nodes "
+            f"have learned rows"
         )
 
 
@@ -136,8 +134,7 @@ def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
 
 
 def _check_reached(dataset: Dataset, config: TrainConfig, inputs: ModelInputs) -> None:
-    """Checks that relations lead to every type that a layer computes rows of. The last layer
-    computes rows of the predicted types, the other layers of every type."""
+    """Checks that relations lead to every type that a layer computes rows of."""
     reached = {target for _, _, target in dataset.schema.relations}
     others = [name for name in dataset.schema.node_types if name not in reached]
     because = "no layer but the first can read them"
@@ -163,23 +160,15 @@ _CHUNK = 1 << 16
 NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureTables:
-    """The features as a run's layers read them."""
-
-    tables: dict[str, Tensor]  # [N_t, F_t] by node type
-    held: int  # the bytes that were read from files into memory
-
-    @classmethod
-    def of(cls, features: Mapping[str, Tensor], config: TrainConfig) -> FeatureTables:
-        """Reads the features of files into memory where they fit; see `feature_table`. With a
-        memory budget all of them together take at most half of it."""
-        budget, tables, held = config.sampling.memory_budget, dict[str, Tensor](), 0
-        for name, x in features.items():
-            tables[name] = feature_table(x, config, None if budget is None else budget // 2 - held)
-            if tables[name] is not x and is_mapped(x):
-                held += tables[name].nbytes
-        return cls(tables, held)
+def feature_tables(features: Mapping[str, Tensor], config: TrainConfig) -> tuple[dict[str, Tensor], int]:
+    """Returns the features as a run's layers read them, [N_t, F_t] by node type, and the bytes that
+    were read from files into memory. With a memory budget they take at most half of it."""
+    budget, tables, held = config.sampling.memory_budget, dict[str, Tensor](), 0
+    for name, x in features.items():
+        tables[name] = feature_table(x, config, None if budget is None else budget // 2 - held)
+        if tables[name] is not x and is_mapped(x):
+            held += tables[name].nbytes
+    return tables, held
 
 
 #: Numbers that an optimizer keeps for each learned number.
@@ -191,8 +180,7 @@ _STATE = {
 
 
 def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[str, int], ranks: int) -> None:
-    """Refuses learned rows that do not fit the memory budget with the state of their optimizer.
-    ``learned``: the number of columns by node type. Raises `TrainError` if they do not fit."""
+    """Refuses learned rows that do not fit the memory budget with the state of their optimizer."""
     numbers = sum(dataset.nodes_of(name).num_nodes * columns for name, columns in learned.items())
     size = 4 * numbers * (1 + _STATE[config.embedding.rule]) // ranks
     budget = config.sampling.memory_budget
@@ -220,26 +208,10 @@ def check_joined(config: TrainConfig, learned: Mapping[str, int], tables: Mappin
 
 
 def feature_table(x: Tensor, config: TrainConfig, room: int | None = None) -> Tensor:
-    """Returns the features as the run's layers read them, on huge pages if in memory.
-
-    A table that is mapped from a file is read into memory if it takes at most half of the free
-    memory, and at most ``room`` bytes. Otherwise it stays on disk in its own type, and the loader
-    copies the rows that each fetch group needs. Where the type has to change, results differ in
-    their last bits between the two. So half of the host's memory decides then, however much of it
-    is free.
-
-    Args:
-        x: [N, F] of a floating-point type. It is never changed.
-        room: bytes; None for any number.
-
-    Returns:
-        [N, F]; `x` itself if nothing has to change. Codes stay codes, which are decoded into the
-        type.
-
-    Raises:
-        TrainError: the type has to change, and the memory for it is taken by others; or the table
-            stays on disk in a type that layers cannot read.
-    """
+    """Returns the features as the run's layers read them, on huge pages if in memory. A table that
+    is mapped from a file is read into memory if it takes at most half of the free memory, and at
+    most ``room`` bytes; where its type has to change, half of all memory counts, so that results do
+    not depend on what is free."""
     dtype = feature_type(x, config)
     if isinstance(x, ops.QuantizedTensor):
         return _code_table(ops.QuantizedTensor(x.codes, x.decoding, dtype), room)
@@ -309,42 +281,33 @@ _LARGE = 1 << 30
 _LARGE_CSC = 256 << 20
 
 
-@dataclass(frozen=True)
-class DatasetFingerprint:
-    """The counts of a data set, and a checksum of at most a million evenly spaced elements per
-    array, 4,096 of arrays of more than 4 GiB."""
-
-    num_nodes: int
-    num_edges: int
-    num_features: int
-    num_classes: int
-    checksum: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the JSON values by their names."""
-        return asdict(self)
-
-
-def fingerprint_dataset(dataset: Dataset) -> DatasetFingerprint:
-    """Returns the fingerprint of a data set, whatever the integer types of its arrays."""
+def fingerprint_dataset(dataset: Dataset) -> dict[str, int]:
+    """Returns the counts of a data set, and a checksum of at most a million evenly spaced elements
+    per array, 4,096 of arrays of more than 4 GiB, whatever the types of its integers."""
     checksum, columns = 0, 0
     for array in _arrays(dataset):
         checksum = zlib.crc32(_evenly_spaced(array).numpy().tobytes(), checksum)
     for nodes in dataset.node_sets:
         x = nodes.tables.get(FEATURES)
         columns += int(x.shape[1]) if x is not None and x.dim() == 2 else 0
-    classes = sum(nodes.num_classes for nodes in dataset.node_sets)
-    return DatasetFingerprint(dataset.num_nodes, dataset.num_edges, columns, classes, checksum)
+    return {
+        "num_nodes": dataset.num_nodes,
+        "num_edges": dataset.num_edges,
+        "num_features": columns,
+        "num_classes": sum(nodes.num_classes for nodes in dataset.node_sets),
+        "checksum": checksum,
+    }
 
 
 def _arrays(dataset: Dataset) -> Iterator[Tensor]:
     """Yields edges and links of every relation; features, labels and splits of every type."""
     for edges in dataset.edge_sets:
-        if edges.csc is None:
+        if (csc := edges.csc) is None:
             yield from edges.edge_index
-        else:
-            csc = edges.csc
-            yield from (_thinned(one) for one in (csc.indptr, csc.indices, csc.edge_ids) if one is not None)
+            continue
+        for one in (csc.indptr, csc.indices, csc.edge_ids):
+            if one is not None:  # of large ones few pages are read
+                yield one[:: -(-one.numel() // _FEW_SAMPLES)] if one.nbytes > _LARGE_CSC else one
     for nodes in dataset.node_sets:
         if FEATURES in nodes.tables:
             x = nodes.tables[FEATURES]
@@ -354,12 +317,6 @@ def _arrays(dataset: Dataset) -> Iterator[Tensor]:
     for edges in dataset.edge_sets:
         for _, links in sorted(edges.links.items()):
             yield from (array for _, array in sorted(links.arrays().items()))
-
-
-def _thinned(array: Tensor) -> Tensor:
-    """Returns an array or, if it is large, 4,096 elements of it, so that few pages are read."""
-    step = -(-array.numel() // _FEW_SAMPLES)
-    return array[::step] if array.nbytes > _LARGE_CSC else array
 
 
 def _evenly_spaced(array: Tensor) -> Tensor:

@@ -12,9 +12,14 @@ import pytest
 from pyg_batchgnn.doctor import Finding, FindingState, as_json, as_table, findings, is_healthy
 from pyg_batchgnn.doctor.findings import Package
 from pyg_batchgnn.train.cli import main
+from tests.support.tiers import ALL
 
 
-def test_it_prints_what_works_here(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_what_works_here(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not ALL:  # this process has imported both
+        monkeypatch.setattr(findings, "_import_error", lambda _: "")
     with pytest.raises(SystemExit) as ended:
         main(["doctor", "--json"])
     said = json.loads(capsys.readouterr().out)

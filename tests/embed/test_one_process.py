@@ -23,7 +23,7 @@ from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, Spar
 from pyg_batchgnn.store import graph_from_pyg
 from tests.support.hetero_cases import make_hetero
 from tests.support.partitioned_graphs import CASES, whole
-from tests.support.tiers import examples
+from tests.support.tiers import each, examples
 
 RULES: dict[str, tuple[UpdateRule, Any]] = {
     "sgd": (SGD(lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
@@ -45,6 +45,7 @@ def torchs(embedding: Embedding, node_type: str | None = None) -> torch.nn.Embed
     return torch.nn.Embedding.from_pretrained(weight, freeze=False, sparse=True)
 
 
+@each
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @examples(25)
@@ -84,6 +85,7 @@ ORDERS = {
 }
 
 
+@each
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 @pytest.mark.parametrize("name", [*RULES, "dense sgd"])
 def test_gradients_of_several_batches_are_added_as_torch_does(

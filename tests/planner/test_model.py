@@ -92,23 +92,21 @@ def test_a_larger_macrobatch_never_moves_more(
     assert found[1].memory >= found[0].memory * 0.9
 
 
-@pytest.mark.parametrize(("fanout", "wide"), [(255, 1), (256, 2), (65_536, 4), (-1, 4)])
-def test_answers_have_a_number_of_picks_for_each_section(fanout: int, wide: int) -> None:
-    """In the bytes that are sent and in the memory that answers take."""
-    work = dataclasses.replace(WORK, fanouts=(2, fanout), types=(TypeRows("node", 100_000, 0, 0, 1),))
-    assert work.count_bytes == (1, wide)
-    one = probe(work)
-    means = dataclasses.replace(
-        one.full, nodes=10.0, asked=(100.0, 1e5), sections=(100.0, 1e5), answered=(0.0, 0.0)
-    )
-    thrice = dataclasses.replace(means, sections=(300.0, 3e5))
-    found = [
-        predict(work, dataclasses.replace(one, full=each), MACHINE, NETWORK, PlannerSetting(0))
-        for each in (means, thrice)
-    ]
-    minibatches = work.minibatches(one.seeds) * work.fullness(one.seeds)
-    assert found[1].topology_bytes - found[0].topology_bytes == pytest.approx(minibatches * 2e5 * wide)
-    assert found[1].memory > found[0].memory + minibatches * 2e5 * wide
+def test_responses_have_a_number_of_edges_for_each_section() -> None:
+    """In the bytes that are sent and in the memory that responses take."""
+    for fanout, wide in ((255, 1), (256, 4), (-1, 4)):
+        work = dataclasses.replace(WORK, fanouts=(2, fanout), types=(TypeRows("node", 100_000, 0, 0, 1),))
+        one = probe(work)
+        empty = dataclasses.replace(
+            one.full, nodes=10.0, asked=(100.0, 1e5), sections=(100.0, 1e5), answered=(0.0, 0.0)
+        )
+        found = [
+            predict(work, dataclasses.replace(one, full=each), MACHINE, NETWORK, PlannerSetting(0))
+            for each in (empty, dataclasses.replace(empty, sections=(300.0, 3e5)))
+        ]
+        more = work.minibatches(one.seeds) * work.fullness(one.seeds) * 2e5 * wide
+        assert found[1].topology_bytes - found[0].topology_bytes == pytest.approx(more)
+        assert found[1].memory > found[0].memory + more
 
 
 def test_rows_of_one_type_are_padded_to_their_own_width() -> None:

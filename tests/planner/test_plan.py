@@ -42,23 +42,27 @@ from tests.planner.job_planned import first_trained
 from tests.support.bare_graphs import without_features
 from tests.support.programs import quick_programs
 from tests.support.ranks import run_ranks
-from tests.support.tiers import each, in_all
+from tests.support.tiers import ALL, all_only, in_all
 from tests.support.training_runs import batchgnn, figures_drawn, mistake
 from tests.support.typed_datasets import CASES as TYPED_CASES
 from tests.support.typed_datasets import typed_dataset
 
 GRAPH = "generated:nodes=6000,features=32,classes=4,seed=3"
 SETTINGS = [
-    PlannerSetting(1),
     PlannerSetting(4, 2),
-    PlannerSetting(0),
     PlannerSetting(2, hybrid=True),
     PlannerSetting(1, feature_cache=60_000),
-    PlannerSetting(1, aggregation=Aggregation.MEAN),
     PlannerSetting(0, aggregation=Aggregation.MEAN),
+]
+MORE = [
+    PlannerSetting(1),
+    PlannerSetting(0),
+    PlannerSetting(1, aggregation=Aggregation.MEAN),
     PlannerSetting(0, aggregation=Aggregation.SYMMETRIC),
     PlannerSetting(2, hybrid=True, aggregation=Aggregation.SUM),
 ]
+SETTINGS += MORE if ALL else []
+RANKS = 4 if ALL else 2
 
 
 TYPED = "generated-typed:papers=4000,features=16,seed=3"
@@ -97,26 +101,31 @@ def rounds_of(found: Prediction) -> list[int]:
     return [found.rounds.topology, found.rounds.features, found.rounds.lookup]
 
 
-@each
 @pytest.mark.parametrize(
-    ("schedule", "replacement"),
-    [(ScheduleName.LOCAL, Replacement.WITH), (ScheduleName.GLOBAL, Replacement.WITHOUT)],
+    ("graph", "schedule", "replacement"),
+    [
+        (GRAPH, ScheduleName.LOCAL, Replacement.WITH),
+        *in_all(
+            (GRAPH, ScheduleName.GLOBAL, Replacement.WITHOUT),
+            (TYPED, ScheduleName.LOCAL, Replacement.WITH),
+            (TYPED, ScheduleName.GLOBAL, Replacement.WITHOUT),
+        ),
+    ],
 )
-@pytest.mark.parametrize("graph", [GRAPH, TYPED], ids=["one type", "several types"])
 def test_ranks_count_what_was_predicted(graph: str, schedule: ScheduleName, replacement: Replacement) -> None:
     tried = SETTINGS if graph == GRAPH else [one for one in SETTINGS if one.aggregation is None]
-    found = planned(4, schedule, replacement, graph, None if graph == GRAPH else "paper")
+    found = planned(RANKS, schedule, replacement, graph, None if graph == GRAPH else "paper")
     probe = found.probes["random"]
     arguments = {**ARGUMENTS, "replace": replacement is Replacement.WITH, "schedule": schedule.value}
     given = {"dataset": graph, "settings": [vars(one) for one in tried], "arguments": arguments}
-    results = run_ranks("tests.planner.job_planned:prepare", 4, given, hosts=[0, 1, 2, 3])
+    results = run_ranks("tests.planner.job_planned:prepare", RANKS, given, hosts=list(range(RANKS)))
     for at, setting in enumerate(tried):
         predicted = predict(found.workload, probe, found.machine, found.network, setting)
         seen = [result.value[at] for result in results]
         assert {one["minibatches"] for one in seen} == {predicted.minibatches}
         assert all(one["rounds"] == rounds_of(predicted) for one in seen)
-        assert predicted.rows == pytest.approx(sum(one["rows"] for one in seen) / 4, rel=0.1)
-        received = [sum(one["bytes"][kind] for one in seen) / 4 for kind in (0, 1)]
+        assert predicted.rows == pytest.approx(sum(one["rows"] for one in seen) / RANKS, rel=0.1)
+        received = [sum(one["bytes"][kind] for one in seen) / RANKS for kind in (0, 1)]
         assert [predicted.topology_bytes, predicted.feature_bytes] == pytest.approx(received, rel=0.1)
         without = predict(found.workload, probe, replace(found.machine, resident=0.0), found.network, setting)
         assert max(one["memory"] for one in seen) < without.memory, "the margin holds what blocks are kept"
@@ -126,19 +135,21 @@ def test_ranks_count_what_was_predicted_of_seeds_that_they_do_not_own() -> None:
     """The balanced schedule where the first ranks own all training nodes. Rows are those of the
     rank that fetches the most.
     """
-    tried, graphs = SETTINGS[:4], ((GRAPH, None, 1800), (TYPED, "paper", 1200))
+    tried, graphs = SETTINGS[:3], [(TYPED, "paper", 1200), *([(GRAPH, None, 1800)] if ALL else [])]
     given = {
         "settings": [vars(one) for one in tried],
         "arguments": {**ARGUMENTS, "schedule": "balanced"},
         "policy": "contiguous",
     }
     cases = [{**given, "dataset": graph, "first": first} for graph, _, first in graphs]
-    results = run_ranks("tests.planner.job_planned:prepare_all", 4, {"cases": cases}, hosts=[0, 1, 2, 3])
+    results = run_ranks(
+        "tests.planner.job_planned:prepare_all", RANKS, {"cases": cases}, hosts=list(range(RANKS))
+    )
     for case, (graph, node_type, first) in enumerate(graphs):
         dataset = first_trained(load_dataset(graph), first)
-        found = planned(4, ScheduleName.BALANCED, graph=dataset, node_type=node_type, policy="contiguous")
+        found = planned(RANKS, ScheduleName.BALANCED, graph=dataset, node_type=node_type, policy="contiguous")
         probe = found.probes["contiguous"]
-        assert probe.seeds == (first // 4,) * 4
+        assert probe.seeds == (first // RANKS,) * RANKS
         for at, setting in enumerate(tried):
             predicted = predict(found.workload, probe, found.machine, found.network, setting)
             seen = [result.value[case][at] for result in results]
@@ -225,13 +236,15 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     usual = ["plan", GRAPH, "--ranks", "4", "--machine", speeds, "--batch-size", "64", "--samples", "4"]
     assert batchgnn(*usual, "--memory", "8GiB", "--feature-cache", "1MB", "--out", tmp_path / "out") == 0
     printed = capsys.readouterr().out
-    assert "Recommended: " in printed and "train " + GRAPH in printed
+    assert "Recommended: " in printed
+    assert "torchrun --nnodes=4 --nproc-per-node=1 " in printed and f" train {GRAPH} " in printed
     assert json.loads((tmp_path / "out" / "plan.json").read_text())["machine"]["forward"] == 0.5
     assert batchgnn(*usual, "--memory", "1MB") == 0
     assert "Nothing fits" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("ranks", [*in_all(1), 2])
+@all_only
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_the_printed_command_trains_what_was_planned(
     ranks: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

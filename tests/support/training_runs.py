@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,12 @@ from torch import Tensor
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train import start
 from pyg_batchgnn.train.cli import main
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.job import TrainingJob, build_job
 from pyg_batchgnn.train.ranks import Ranks
-from tests.support.programs import quick_programs
 
 PROJECT = Path(__file__).resolve().parents[2]
-SMALL = ["--num-layers", "2", "--fanout", "4,3", "--hidden", "16", "--threads", "1"]
+SMALL = ["--num-layers", "2", "--fanout", "4,3", "--test-fanout", "5,5", "--hidden", "16", "--threads", "1"]
 SMALL += ["--set", "run.malloc=default"]
 
 
@@ -70,15 +67,6 @@ def figures_drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(Figure, "savefig", savefig)
     return drawn
-
-
-def run_signalled(name: str, step: int, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Runs the command line in a process that a signal reaches during a step (from 0)."""
-    environment = {**os.environ, **quick_programs()}
-    command = ["python", "-m", "tests.support.signalled_run", name, str(step), "0", *map(str, arguments)]
-    return subprocess.run(
-        command, env=environment, cwd=PROJECT, capture_output=True, text=True, timeout=240, check=False
-    )
 
 
 def weights(run: Path) -> dict[str, Tensor]:

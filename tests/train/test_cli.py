@@ -34,13 +34,11 @@ from pyg_batchgnn.train.cli.graph_commands import generate
 from pyg_batchgnn.train.cli.options import parse_size
 from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.train_command import train
-from pyg_batchgnn.train.config import (
+from pyg_batchgnn.train.config.choices import ReplacementKind, ScheduleKind
+from pyg_batchgnn.train.config.table import FIELDS, OPTIONS
+from pyg_batchgnn.train.config.train_config import (
     DEFAULT_PRESET,
-    FIELDS,
-    OPTIONS,
     PRESETS,
-    ReplacementKind,
-    ScheduleKind,
     TrainConfig,
     config_to_dict,
     read_config,
@@ -48,6 +46,7 @@ from pyg_batchgnn.train.config import (
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.progress import Phase
 from pyg_batchgnn.train.run_folder import write_json
+from tests.support.tiers import in_all
 from tests.support.training_runs import SMALL, batchgnn, mistake, records, without_plots
 
 
@@ -279,7 +278,7 @@ def test_help_shows_all_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["-h"], ["--help"], ["train", "-h"], ["plan", "--help"], ["--version"]]
+    "arguments", [*in_all(["-h"], ["--help"], ["plan", "--help"]), ["train", "-h"], ["--version"]]
 )
 def test_help_and_version_do_not_wait_for_torch(arguments: list[str]) -> None:
     program = (

@@ -15,17 +15,18 @@ import pytest
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.nn import ProductChoice, current_products
 from pyg_batchgnn.train import decisions as product
-from pyg_batchgnn.train.config import (
-    DEFAULT_PRESET,
-    PRESETS,
+from pyg_batchgnn.train.config.choices import (
     LastMinibatch,
     Malloc,
     MatrixProduct,
-    ModelConfig,
     ModelKind,
     Precision,
     ReplacementKind,
-    SamplingConfig,
+)
+from pyg_batchgnn.train.config.table import ModelConfig, SamplingConfig
+from pyg_batchgnn.train.config.train_config import (
+    DEFAULT_PRESET,
+    PRESETS,
     TrainConfig,
     assign,
     config_to_dict,
@@ -270,8 +271,7 @@ def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: p
 
 _PROBE = """
 import os, resource, torch
-import pyg_batchgnn.train.trainer
-from pyg_batchgnn.train.config import Malloc
+from pyg_batchgnn.train.config.choices import (Malloc)
 from pyg_batchgnn.train.decisions import configure_malloc
 for choice in Malloc:  # each in a process of its own
     if os.fork() == 0:

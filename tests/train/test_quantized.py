@@ -26,10 +26,11 @@ from pyg_batchgnn.train.cli.plan_command import _code_lines
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import _check_codes
 from pyg_batchgnn.train.training_data import fingerprint_dataset
+from tests.support.tiers import each, in_all
 from tests.support.training_runs import SMALL, batchgnn, mistake, records
 
 pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves")
-RUN = [*SMALL, "--batch-size", 64, "--epochs", 2, "--seed", 5]
+RUN = [*SMALL, "--batch-size", 64, "--epochs", 1, "--seed", 5]
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +54,14 @@ def decoded(dataset: Dataset) -> Dataset:
     "options",
     [
         [],
-        ["--model", "gcn"],
-        ["--model", "gat"],
-        ["--model", "gin", "--evaluation", "exact"],
+        *in_all(
+            (["--model", "gcn"],),
+            (["--model", "gat"],),
+            (["--model", "gin", "--evaluation", "exact"],),
+            (["--cache", "aggregation"],),
+        ),
         ["--precision", "bfloat16"],
-        ["--cache", "aggregation"],
-        ["--memory-budget", "16KB", "--evaluation", "exact", "--prefetch", 1],
+        ["--memory-budget", "30KB", "--evaluation", "exact", "--prefetch", 1],
         ["--embed", "all", "--evaluation", "exact"],
     ],
     ids=lambda options: " ".join(map(str, options)) or "plain",
@@ -79,6 +82,7 @@ def test_a_run_is_the_one_of_the_decoded_features(
     assert batchgnn("evaluate", tmp_path / "narrow") == 0
 
 
+@each
 @pytest.mark.parametrize("kind", ["mean", "sum", "symmetric"])
 @pytest.mark.parametrize("budget", [None, 1])
 def test_aggregates_are_those_of_the_decoded_features(
@@ -159,16 +163,20 @@ def test_codes_and_numbers_are_not_mixed(folders: Path) -> None:
     other = QuantizedTensor(x.codes, x.decoding * 2)
     with pytest.raises(TrainError, match="other scales or offsets"):
         _check_codes("parts", "x", x, other, narrow)
-    found = {fingerprint_dataset(one).checksum for one in (wide, narrow, decoded(narrow))}
+    found = {fingerprint_dataset(one)["checksum"] for one in (wide, narrow, decoded(narrow))}
     assert len(found) == 3, "another storage is another graph"
 
 
-def test_a_plan_counts_bytes_of_codes(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_counts_bytes_of_codes(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     wide, narrow = (read_folder(folders / name) for name in ("wide", "narrow"))
     rows = [workload_of(one, (4, 3), 32).types[0] for one in (wide, narrow)]
     assert [one.features for one in rows] == [128, 32] and [one.columns for one in rows] == [32, 32]
     assert workload_of(narrow, (4, 3), 32).columns == 32
-    assert batchgnn("plan", folders / "narrow", "--ranks", 2, "--fanout", "3,2", "--batch-size", 64) == 0
+    (tmp_path / "speeds.json").write_text("{}")
+    options = ["--ranks", 2, "--fanout", "3,2", "--batch-size", 64, "--machine", tmp_path / "speeds.json"]
+    assert batchgnn("plan", folders / "narrow", *options) == 0
     assert "Features: 600 x 32 int8 codes, 19.2 kB." in capsys.readouterr().out
 
 

@@ -12,10 +12,10 @@ import matplotlib
 import pytest
 from rich.console import Console
 
-from pyg_batchgnn.train.config import Metric, TaskLoss
+from pyg_batchgnn.train.config.choices import Metric, TaskLoss
 from pyg_batchgnn.train.link_tasks import LinkTask
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask
-from pyg_batchgnn.train.progress import DiskFigure, Phase
+from pyg_batchgnn.train.progress import DISK_FIGURES, Phase
 from pyg_batchgnn.train.report import TerminalReport, final_table, plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord, RunResult
 from pyg_batchgnn.train.tasks import NodeTask
@@ -74,7 +74,7 @@ def test_historical_embeddings_have_rows_of_their_own() -> None:
 
 
 def test_reads_of_files_are_added_up() -> None:
-    out, names = io.StringIO(), [figure.value for figure in DiskFigure]
+    out, names = io.StringIO(), [*DISK_FIGURES]
     first = dict(zip(names, (4e9, 1e9, 1000, 3000, 70, 1.5, 0.25, 40, 2e6, 9, 0.5), strict=True))
     second = dict(zip(names, (6e9, 1e9, 500, 2000, 30, 0.5, 0.25, 20, 1e6, 3, 0.25), strict=True))
     records = [replace(record(1), disk=first), record(2), replace(record(3), disk=second)]

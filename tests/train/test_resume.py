@@ -8,9 +8,8 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,16 +17,18 @@ import torch
 from pyg_batchgnn import ops
 from pyg_batchgnn.train import decisions
 from pyg_batchgnn.train.checkpoint import Checkpoint
+from tests.support.launched_runs import RUN as PROGRAM
 from tests.support.launched_runs import assert_same_tensors, launch, train
 from tests.support.leftovers import nothing_is_left
-from tests.support.programs import quick_programs, real_programs
-from tests.support.tiers import ALL, in_all
-from tests.support.training_runs import SMALL, batchgnn, mistake, records, run_signalled, weights
+from tests.support.programs import real_programs
+from tests.support.ranks import run_ranks
+from tests.support.tiers import all_only, in_all
+from tests.support.training_runs import SMALL, batchgnn, mistake, records, weights
 
 EPOCHS = 3
-STEPS = 74
-MIDDLE = STEPS + 20  # of the second epoch, counted from the first
-RUN = [*SMALL, "--batch-size", "16", "--epochs", str(EPOCHS), "--seed", "5", "--macrobatch", "8"]
+STEPS = 18
+MIDDLE = STEPS + 5  # of the second epoch, counted from the first
+RUN = [*SMALL, "--batch-size", "64", "--epochs", str(EPOCHS), "--seed", "5", "--macrobatch", "8"]
 RUN += ["--set", "run.matrix_product=native"]
 KINDS = {
     "sage": ["--model", "sage"],
@@ -55,6 +56,12 @@ def undisturbed(undisturbed_runs: Callable[[str], Path]) -> Path:
     return undisturbed_runs("sage")
 
 
+def stopped(name: str, *arguments: object) -> list[dict[str, Any]]:
+    """Runs a command in a process that gets a signal in the middle of the second epoch."""
+    (seen,) = launch(1, {"arguments": [*map(str, arguments)], "fault": [0, MIDDLE, name]})
+    return seen
+
+
 def _assert_same_run(left: Path, right: Path) -> None:
     expected, found = weights(left), weights(right)
     assert expected.keys() == found.keys()
@@ -68,11 +75,9 @@ def _assert_same_run(left: Path, right: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "signal_name", "changes"),
     [
-        ("sage", "SIGINT", ["--threads", 2]),  # native layers: the same bits on any number
-        ("gin", "SIGTERM", []),
-        ("torch", "SIGINT", []),
+        ("gin", "SIGTERM", ["--threads", 2]),  # native layers: the same bits on any number
+        *in_all(("sage", "SIGINT", []), ("torch", "SIGINT", [])),
     ],
-    ids=["SIGINT, other threads", "SIGTERM", "PyG's layers"],
 )
 def test_stopped_in_the_middle_of_an_epoch(
     undisturbed_runs: Callable[[str], Path],
@@ -84,10 +89,9 @@ def test_stopped_in_the_middle_of_an_epoch(
 ) -> None:
     expected = undisturbed_runs(kind)
     run = tmp_path / "run"
-    ended = run_signalled(signal_name, MIDDLE, "train", graph_folder, "--run", run, *RUN, *KINDS[kind])
-    assert ended.returncode == 130, ended.stderr
-    assert ended.stderr == ""
-    assert f"continue with: batchgnn train --resume {run}" in ended.stdout
+    (ended,) = stopped(signal_name, "train", graph_folder, "--run", run, *RUN, *KINDS[kind])
+    assert (ended["status"], ended["err"]) == (130, "")
+    assert f"continue with: batchgnn train --resume {run}" in ended["out"]
 
     progress = Checkpoint.load(run / "checkpoint.safetensors").progress
     assert 0 < progress.step < STEPS, "the signal was meant to come in the middle of an epoch"
@@ -100,8 +104,10 @@ def test_killed_and_resumed_from_the_last_epoch(
     undisturbed: Path, graph_folder: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    ended = run_signalled("SIGKILL", MIDDLE, "train", graph_folder, "--run", run, *RUN)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    command = {"arguments": [*map(str, ["train", graph_folder, "--run", run, *RUN])]}
+    given = {"commands": [{**command, "fault": [0, MIDDLE, "SIGKILL"]}]}
+    (ended,) = run_ranks(PROGRAM, 1, given, check=False)
+    assert ended.code == -signal.SIGKILL, ended.stderr
     assert batchgnn("train", "--resume", run) == 0
     _assert_same_run(undisturbed, run)
 
@@ -120,17 +126,16 @@ def test_resuming_may_lengthen_a_run_and_change_its_resources(
 @pytest.mark.parametrize(
     "moves",
     [
-        ["multisteplr", "--lr-schedule-options", "milestones=20:90,gamma=0.5", "--lr-schedule-every", "step"],
-        ["onecyclelr", "--lr-schedule-options", "max_lr=0.01,total_steps=3"],
+        ["multisteplr", "--lr-schedule-options", "milestones=5:30,gamma=0.5", "--lr-schedule-every", "step"],
+        *in_all(["onecyclelr", "--lr-schedule-options", "max_lr=0.01,total_steps=3"]),
     ],
-    ids=["steps", "epochs"],
 )
 def test_a_schedule_goes_on(moves: list[str], graph_folder: Path, tmp_path: Path) -> None:
     whole, run = tmp_path / "whole", tmp_path / "run"
     chosen = [*RUN, "--optimizer", "adamw", "--clip-norm", 0.1, "--threads", 1, "--lr-schedule", *moves]
     assert batchgnn("train", graph_folder, "--run", whole, *chosen) == 0
-    ended = run_signalled("SIGINT", MIDDLE, "train", graph_folder, "--run", run, *chosen)
-    assert ended.returncode == 130, ended.stderr
+    (ended,) = stopped("SIGINT", "train", graph_folder, "--run", run, *chosen)
+    assert ended["status"] == 130, ended["err"]
     assert batchgnn("train", "--resume", run, "--threads", 2) == 0
     _assert_same_run(whole, run)
 
@@ -211,69 +216,34 @@ def test_a_level_of_products_that_a_processor_has_not(
         ops.set_bfloat16_level(before)
 
 
-RESTARTS_RUN = ["--epochs", 3, "--batch-size", 16]
-RESTARTS_STEPS = 38  # of an epoch
-#: What becomes of a rank, and what the others say.
-LOST = {"SIGKILL": "no longer exists", "SIGSTOP": "is stopped"}
-#: Those that are launched. Half a minute is waited for a rank that is stopped.
-LAUNCHED = [*LOST] if ALL else ["SIGKILL"]
+RESTARTS_RUN = ["--epochs", 3, "--batch-size", 64]
+RESTARTS_STEPS = 9  # of an epoch
 
 
-@dataclass(frozen=True)
-class Restarted:
-    """A launch by torchrun whose second rank was lost in the middle of the second epoch."""
-
-    folder: Path
-    ended: subprocess.CompletedProcess[str]
-
-
-@pytest.fixture(scope="module")
-def restarted(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Restarted]:
-    """The launches, by signal. They run at the same time: torchrun asks a stopped rank to end, and
-    kills it after half a minute."""
-
-    def launched(name: str) -> Restarted:
-        folder = tmp_path_factory.mktemp(name)
-        arguments = train(graph_folder, folder / "run", *RESTARTS_RUN, "--resume", "auto")
-        arguments[arguments.index("--run")] = "--run-folder"
-        if name == "SIGSTOP":
-            arguments += ["--timeout", "6"]
-        command = ["torchrun", "--nproc-per-node=2", "--max-restarts=1", "--standalone"]
-        command += ["--monitor-interval=0.1", "-m", "tests.support.signalled_run"]
-        command += [name, str(RESTARTS_STEPS + 10), "1", *arguments]
-        for part in ("temporary", "pids"):
-            (folder / part).mkdir()
-        # Real ones start slowly while others do, which a short timeout would take for a lost rank.
-        programs = real_programs() if ALL and name == "SIGKILL" else quick_programs()
-        folders = {"TMPDIR": str(folder / "temporary"), "PIDS": str(folder / "pids")}
-        environment = {**os.environ, **programs, **folders}
-        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
-        return Restarted(folder, ended)
-
-    with nothing_is_left(), ThreadPoolExecutor(len(LAUNCHED)) as pool:
-        return dict(zip(LAUNCHED, pool.map(launched, LAUNCHED), strict=True))
-
-
-@pytest.fixture(scope="module")
-def undisturbed_restart(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("undisturbed") / "run"
-    (seen,) = launch(2, {"arguments": train(graph_folder, run, *RESTARTS_RUN)})
+@all_only
+def test_a_lost_rank_costs_no_bit(graph_folder: Path, tmp_path: Path) -> None:
+    """torchrun starts the ranks again when the second one was killed in the second epoch."""
+    straight, run = tmp_path / "straight", tmp_path / "run"
+    (seen,) = launch(2, {"arguments": train(graph_folder, straight, *RESTARTS_RUN)})
     assert {one["status"] for one in seen} == {0}
-    return run
-
-
-@pytest.mark.parametrize("name", ["SIGKILL", *in_all("SIGSTOP")])
-def test_a_lost_rank_costs_no_bit(
-    restarted: dict[str, Restarted], undisturbed_restart: Path, name: str
-) -> None:
-    folder, ended = restarted[name].folder, restarted[name].ended
+    arguments = train(graph_folder, run, *RESTARTS_RUN, "--resume", "auto")
+    arguments[arguments.index("--run")] = "--run-folder"
+    command = ["torchrun", "--nproc-per-node=2", "--max-restarts=1", "--standalone"]
+    command += ["--monitor-interval=0.1", "-m", "tests.support.signalled_run"]
+    command += ["SIGKILL", str(RESTARTS_STEPS + 4), "1", *arguments]
+    folders = {name: str(tmp_path / name) for name in ("TMPDIR", "PIDS")}
+    for folder in folders.values():
+        Path(folder).mkdir()
+    environment = {**os.environ, **real_programs(), **folders}
+    with nothing_is_left():
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert ended.returncode == 0, ended.stderr
-    assert re.search(rf"batchgnn: rank 0: .*{LOST[name]}", ended.stderr), ended.stderr
+    assert re.search(r"batchgnn: rank 0: .*no longer exists", ended.stderr), ended.stderr
     assert "resumed after" in ended.stdout
     assert "Traceback" not in ended.stderr.split("torch/distributed/elastic")[0]
-    workers = [path.name for path in (folder / "pids").iterdir()]
+    workers = [path.name for path in (tmp_path / "PIDS").iterdir()]
     assert len(workers) == 4 and not any(Path("/proc", pid).exists() for pid in workers)
-    temporary = [path.name for path in (folder / "temporary").iterdir()]
+    temporary = [path.name for path in (tmp_path / "TMPDIR").iterdir()]
     left = [name for name in temporary if not name.startswith("torchelastic_")]
     assert not left, "all temporary files but torchrun's own folder of logs are removed"
-    assert_same_tensors(undisturbed_restart, folder / "run")
+    assert_same_tensors(straight, run)

@@ -18,7 +18,8 @@ from torch import nn
 from pyg_batchgnn.data import Dataset, DatasetError
 from pyg_batchgnn.train import RunLog, run_log
 from pyg_batchgnn.train.checkpoint import Checkpoint, RankCheckpoint, parse_values, read_bytes, save_values
-from pyg_batchgnn.train.config import LogKind, TrainConfig
+from pyg_batchgnn.train.config.choices import LogKind
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.progress import RunProgress
 from pyg_batchgnn.train.run_folder import (
@@ -176,7 +177,7 @@ def _checkpoint(dataset: Dataset) -> Checkpoint:
     progress = RunProgress(epoch=2, step=7, loss=0.1 + 0.2, best_epoch=1)
     places = [{"epoch": 2, "batches": 7}, {"epoch": 2, "batches": 7}]
     ranks = [RankCheckpoint(place, torch.arange(3.0).double() / 7, {"forward": 1.5}, {}) for place in places]
-    found = fingerprint_dataset(dataset).to_dict()
+    found = fingerprint_dataset(dataset)
     return Checkpoint(TrainConfig(), found, progress, weights, weights, optimiser.state_dict(), ranks)
 
 
@@ -218,8 +219,8 @@ def test_contents_of_another_shape_are_refused(small_graph: Dataset, tmp_path: P
 def test_another_data_set_is_refused(small_graph: Dataset, tmp_path: Path) -> None:
     checkpoint = _checkpoint(small_graph)
     found = fingerprint_dataset(small_graph)
-    for name in found.to_dict():
-        changed = type(found)(**{**found.to_dict(), name: -1})
+    for name in found:
+        changed = {**found, name: -1}
         with pytest.raises(TrainError, match=f"another data set: its {name} is"):
             checkpoint.check_dataset(tmp_path, changed)
 

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.config import Metric, RanksConfig, TaskConfig, TaskKind, TaskLoss
+from pyg_batchgnn.train.config.choices import Metric, TaskKind, TaskLoss
+from pyg_batchgnn.train.config.table import RanksConfig, TaskConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.link_tasks import RankCounts
+from pyg_batchgnn.train.link_tasks import hits, mean_rank, rank_counts
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask, node_task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import NodeTask, Scoring, average_precision, f1_score, roc_auc
@@ -253,18 +254,17 @@ def test_ranks_among_negatives_of_each_link(rows: list[list[float]]) -> None:
     links = [row[0] for row in rows]
     negatives = [row[1:] for row in rows]
     width = len(negatives[0]) if rows else 0
-    counts = RankCounts.among_own(torch.tensor(links), torch.tensor(negatives).view(len(rows), width))
+    counts = rank_counts(torch.tensor(links), torch.tensor(negatives).view(len(rows), width))
     ranks = [slow_rank(*pair) for pair in zip(links, negatives, strict=True)]
-    assert equal(counts.rank, ranks)
-    assert equal(counts.reciprocal(), [1 / rank for rank in ranks])
+    assert equal(mean_rank(*counts), ranks)
     for k in (1, 2, 3):
-        assert equal(counts.hits_among_own(k), [rank <= k for rank in ranks])
+        assert equal(hits(*counts, k, True), [rank <= k for rank in ranks])
 
 
 @examples(80)
 @given(st.lists(SCORES), st.lists(SCORES))
 def test_ranks_among_the_same_negatives(links: list[float], negatives: list[float]) -> None:
-    counts = RankCounts.among_all(torch.tensor(links), torch.tensor(negatives))
-    assert equal(counts.rank, [slow_rank(link, negatives) for link in links])
+    counts = rank_counts(torch.tensor(links), torch.tensor(negatives))
+    assert equal(mean_rank(*counts), [slow_rank(link, negatives) for link in links])
     for k in (1, 2, 5):
-        assert equal(counts.hits_among_all(k), hits_of_list(links, negatives, k))
+        assert equal(hits(*counts, k, False), hits_of_list(links, negatives, k))

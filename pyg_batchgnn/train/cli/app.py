@@ -22,7 +22,7 @@ from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.saved_run_commands import evaluate, predict
 from pyg_batchgnn.train.cli.tables_commands import tables_app
 from pyg_batchgnn.train.cli.train_command import INTERRUPTED, train
-from pyg_batchgnn.train.config import OPTIONS
+from pyg_batchgnn.train.config.table import OPTIONS
 from pyg_batchgnn.train.errors import FirstRankError, TrainError
 
 USER_MISTAKE, PEER_FAILED = 2, 3
@@ -175,8 +175,7 @@ def _as_typed(message: str, arguments: list[str]) -> str:
 
 
 def _complain(message: str, status: int) -> int:
-    """Prints one line to the standard error, and returns `status`. With the debug variable set,
-    raises the error that is being handled."""
+    """Prints one line to the standard error, and returns `status`."""
     if os.environ.get(DEBUG_VARIABLE):
         raise
     who = f"rank {_rank()}: " if _rank() else ""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.train.cli.options import parse_size
-from pyg_batchgnn.train.config import POLICIES
+from pyg_batchgnn.train.cli.options import opt, parse_size
+from pyg_batchgnn.train.config.choices import POLICIES
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data import ConvertedFolder
     from pyg_batchgnn.partition import PolicyLike
 
-
-# Data commands ####################################################################################
 
 #: The most edges whose directions are compared, which takes some seconds.
 _COMPARED = 1 << 26
@@ -95,32 +93,23 @@ def _storage(table: Tensor | None) -> str:
 def generate(
     ctx: typer.Context,
     folder: Annotated[Path, typer.Argument(help="New folder for the graph.")],
-    nodes: Annotated[int, typer.Option(help="Number of nodes.")] = 100_000,
-    seed: Annotated[int, typer.Option(help="Seed; the same seed gives the same graph.")] = 0,
-    degree: Annotated[float, typer.Option(help="Mean number of neighbours per node.")] = 16.0,
-    classes: Annotated[int, typer.Option(help="Number of classes.")] = 16,
-    features: Annotated[int, typer.Option(help="Number of features per node.")] = 64,
-    signal: Annotated[
-        float, typer.Option(help="How well features tell the class: 0 not at all; higher is easier.")
-    ] = 1.5,
-    label_noise: Annotated[
-        float, typer.Option(help="Share of nodes with a wrong label, from 0 to 1.")
-    ] = 0.05,
-    half: Annotated[
-        bool, typer.Option("--half", help="Store features as float16, in half the space.")
-    ] = False,
+    nodes: Annotated[int, opt("Number of nodes.")] = 100_000,
+    seed: Annotated[int, opt("Seed; the same seed gives the same graph.")] = 0,
+    degree: Annotated[float, opt("Mean number of neighbours per node.")] = 16.0,
+    classes: Annotated[int, opt("Number of classes.")] = 16,
+    features: Annotated[int, opt("Number of features per node.")] = 64,
+    signal: Annotated[float, opt("How well features tell the class: 0 not at all; higher is easier.")] = 1.5,
+    label_noise: Annotated[float, opt("Share of nodes with a wrong label, from 0 to 1.")] = 0.05,
+    half: Annotated[bool, opt("Store features as float16, in half the space.", "--half")] = False,
     typed: Annotated[
-        bool,
-        typer.Option(
-            "--typed", help="Make authors, fields and institutions too; --nodes is the number of papers."
-        ),
+        bool, opt("Make authors, fields and institutions too; --nodes is the number of papers.", "--typed")
     ] = False,
     papers_like: Annotated[
         bool,
-        typer.Option(
-            "--papers-like",
-            help="Make a graph in the shape of papers100M instead, written by destination. Defaults are then "
+        opt(
+            "Make a graph in the shape of papers100M instead, written by destination. Defaults are then "
             "111,059,956 nodes, 14.5 in-edges each, 172 classes and 128 features in bfloat16: 36 GB.",
+            "--papers-like",
         ),
     ] = False,
 ) -> None:
@@ -184,22 +173,21 @@ def convert(
     folder: Annotated[Path, typer.Argument(help="New data folder.")],
     memory_budget: Annotated[
         str | None,
-        typer.Option(
-            help="Memory for sorting, as in 4GiB, beside the 400 MB of the program itself. Default: a "
+        opt(
+            "Memory for sorting, as in 4GiB, beside the 400 MB of the program itself. Default: a "
             "quarter of what is free."
         ),
     ] = None,
     edge_ids: Annotated[
         bool,
-        typer.Option(
-            "--edge-ids",
-            help="Keep the ids of edges also where edges have no attributes; 4 bytes per edge. Positions "
+        opt(
+            "Keep the ids of edges also where edges have no attributes; 4 bytes per edge. Positions "
             "become ids otherwise.",
+            "--edge-ids",
         ),
     ] = False,
     copy: Annotated[
-        bool,
-        typer.Option("--copy", help="Copy files that stay as they are. Default: hard links where possible."),
+        bool, opt("Copy files that stay as they are. Default: hard links where possible.", "--copy")
     ] = False,
 ) -> None:
     """Writes a data folder whose edges lie by destination, from one with lists of edges.
@@ -273,22 +261,20 @@ def quantize(
     folder: Annotated[Path, typer.Argument(help="New folder.")],
     attributes: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Attribute of nodes or edges to quantise, of every type that has it; may be repeated. "
-            "Default: x."
+        opt(
+            "Attribute of nodes or edges to quantise, of every type that has it; may be repeated. Default: x."
         ),
     ] = None,
     percentile: Annotated[
         float | None,
-        typer.Option(
-            help="As 99.9: the range of a column leaves out at most 0.05 % of its values at either end, "
+        opt(
+            "As 99.9: the range of a column leaves out at most 0.05 % of its values at either end, "
             "which are clamped. Default: from the least value to the largest."
         ),
     ] = None,
-    bits: Annotated[int, typer.Option(help="Bits of a code; 8.")] = 8,
+    bits: Annotated[int, opt("Bits of a code; 8.")] = 8,
     copy: Annotated[
-        bool,
-        typer.Option("--copy", help="Copy files that stay as they are. Default: hard links where possible."),
+        bool, opt("Copy files that stay as they are. Default: hard links where possible.", "--copy")
     ] = False,
 ) -> None:
     """Writes a folder whose features are int8 codes, in a quarter of float32's bytes.
@@ -370,8 +356,6 @@ def _refuse_what_has_no_checksums(path: Path) -> None:
         )
 
 
-# Partition command ################################################################################
-
 #: The most parts. Their folders are numbered with five digits.
 _MOST = 100_000
 #: A part gets at most this many times the mean of a load, where the user gives no number.
@@ -416,42 +400,39 @@ def _load_and_slack(text: str) -> tuple[str, float]:
 
 def partition(
     dataset: Annotated[str, typer.Argument(help="Name or folder of a data set, as for train.")],
-    out: Annotated[Path, typer.Option("--out", help="New folder for the partition.")],
+    out: Annotated[Path, opt("New folder for the partition.", "--out")],
     parts: Annotated[
-        int | None,
-        typer.Option(help="Number of parts. Default: one per rank of this command.", min=1, max=_MOST),
+        int | None, opt("Number of parts. Default: one per rank of this command.", min=1, max=_MOST)
     ] = None,
     policy: Annotated[
-        str, typer.Option(help="Decides which part gets which node; see above.", callback=_checked_policy)
+        str, opt("Decides which part gets which node; see above.", callback=_checked_policy)
     ] = POLICIES[0],
     hosts: Annotated[
         int | None,
-        typer.Option(
-            help="Number of hosts that will train, with as many parts each. Default: those of this "
+        opt(
+            "Number of hosts that will train, with as many parts each. Default: those of this "
             "command's ranks, if there is a part per rank.",
             min=1,
         ),
     ] = None,
     balance: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Load that ldg, fennel, multilevel or metis balance, as in train or train=1.1: nodes, "
+        opt(
+            "Load that ldg, fennel, multilevel or metis balance, as in train or train=1.1: nodes, "
             "edges, train, val, test, or a node attribute with one weight per node, and how many times the "
             "mean a part may have. May be repeated. Default: nodes, edges and train, 1.05 each."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the policy's random choices.")] = 0,
+    seed: Annotated[int, opt("Seed of the policy's random choices.")] = 0,
     reverse: Annotated[
         bool,
-        typer.Option(
-            "--reverse",
-            help="Add the reverse of every relation, for train --reverse. Every process copies all edges; "
+        opt(
+            "Add the reverse of every relation, for train --reverse. Every process copies all edges; "
             "write the folder of a large graph with its reverse relations instead.",
+            "--reverse",
         ),
     ] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Picture of balance, cut and halo to write (.png, .svg, .pdf).")
-    ] = None,
+    plot: Annotated[Path | None, opt("Picture of balance, cut and halo to write (.png, .svg, .pdf).")] = None,
 ) -> None:
     """Cuts a graph into parts, one for each rank that will train, and writes them to a folder.
 
@@ -526,7 +507,7 @@ def partition(
                 found = partition_parts(graph, chosen, count, comm=comm, seed=seed, progress=progress)
             origin = {
                 "dataset": dataset,
-                "fingerprint": fingerprint_dataset(graph).to_dict(),
+                "fingerprint": fingerprint_dataset(graph),
                 "policy": policy,
                 "balance": balance,
                 "seed": seed,

@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyg_batchgnn.train.config import OPTIONS
+from pyg_batchgnn.train.config.table import OPTIONS
 from pyg_batchgnn.train.errors import as_train_error
 
 if TYPE_CHECKING:
     from pyg_batchgnn.train.restored import RestoreRequest
+
+
+def opt(text: str, *flags: str, **more: Any) -> Any:
+    """Returns an option as typer takes it, of its help text."""
+    return typer.Option(*flags, help=text, **more)
 
 
 def option(name: str) -> Any:
@@ -75,23 +80,21 @@ def parse_size(text: str) -> int:
         return parse_bytes(text)
 
 
-# Saved runs #######################################################################################
-
 Run = Annotated[Path, typer.Argument(help="Run folder with a checkpoint, as train writes it.")]
 Exact = Annotated[
     bool | None,
-    typer.Option(
-        "--exact/--sampled",
-        help="Compute every node from all its neighbours, layer by layer and with native layers, or sample "
+    opt(
+        "Compute every node from all its neighbours, layer by layer and with native layers, or sample "
         "neighbours as the run does. Default: as the run evaluates.",
+        "--exact/--sampled",
     ),
 ]
 DatasetName = Annotated[
     str | None,
-    typer.Option(
-        "--dataset",
-        help="Name or folder of the data set, if it has moved since the run; or a folder of new tables, as "
+    opt(
+        "Name or folder of the data set, if it has moved since the run; or a folder of new tables, as "
         "tables apply writes it.",
+        "--dataset",
     ),
 ]
 Threads = Annotated[int | None, option("threads")]
@@ -100,11 +103,11 @@ Backend = Annotated[str | None, option("backend")]
 Timeout = Annotated[float | None, option("timeout")]
 MemoryBudget = Annotated[
     str | None,
-    typer.Option(
-        "--memory-budget",
-        help="Memory that a rank may use beside the topology, the model and labels, as in 2GiB. "
+    opt(
+        "Memory that a rank may use beside the topology, the model and labels, as in 2GiB. "
         "Features of files are held if they fit half of it. In one process, rows of all nodes lie in files "
         "if they do not fit. Default: that of the run.",
+        "--memory-budget",
     ),
 ]
 
@@ -120,7 +123,7 @@ def restore_request(
     memory_budget: str | None,
 ) -> RestoreRequest:
     """Returns the request that the options of a saved run make."""
-    from pyg_batchgnn.train.config import EvaluationKind
+    from pyg_batchgnn.train.config.choices import EvaluationKind
     from pyg_batchgnn.train.restored import RestoreRequest
 
     evaluation = None

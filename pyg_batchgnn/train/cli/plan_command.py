@@ -6,14 +6,16 @@ import contextlib
 import dataclasses
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from pyg_batchgnn.train.cli.options import assignments, option, parse_size
-from pyg_batchgnn.train.config import ModelKind, ReplacementKind, ScheduleKind, TrainConfig, assign
+from pyg_batchgnn.train.config.choices import ModelKind, ReplacementKind, ScheduleKind
+from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 
 if TYPE_CHECKING:
@@ -25,114 +27,75 @@ if TYPE_CHECKING:
 #: Minibatches that are sampled at least to predict what is read from files.
 _DISK_SAMPLES = 128
 
-_CLUSTER, _TRAINING, _TRIED = "The cluster", "The training", "The settings to compare"
+
+def _panel(title: str) -> Callable[..., Any]:
+    """Returns what makes an option of a panel of the help, of a help text and bounds."""
+    return lambda text, **more: typer.Option(help=text, rich_help_panel=title, **more)
+
+
+_cluster, _training = _panel("The cluster"), _panel("The training")
+_tried = _panel("The settings to compare")
 
 
 def plan_command(
     dataset: Annotated[str, typer.Argument(help="Name or folder of a data set, as for train.")],
-    ranks: Annotated[
-        int, typer.Option(help="Number of ranks that will train.", min=1, rich_help_panel=_CLUSTER)
-    ],
-    bandwidth: Annotated[
-        str,
-        typer.Option(help="Bandwidth of each host's link, as in 1gbit or 1.25GB.", rich_help_panel=_CLUSTER),
-    ] = "10gbit",
-    latency: Annotated[
-        float, typer.Option(help="Microseconds between two hosts.", min=0, rich_help_panel=_CLUSTER)
-    ] = 100.0,
-    ranks_per_host: Annotated[
-        int, typer.Option(help="Ranks on each host; they share its memory.", min=1, rich_help_panel=_CLUSTER)
-    ] = 1,
-    cores: Annotated[
-        float, typer.Option(help="Cores of each rank; 0.5 if two ranks share one.", rich_help_panel=_CLUSTER)
-    ] = 1.0,
+    ranks: Annotated[int, _cluster("Number of ranks that will train.", min=1)],
+    bandwidth: Annotated[str, _cluster("Bandwidth of each host's link, as in 1gbit or 1.25GB.")] = "10gbit",
+    latency: Annotated[float, _cluster("Microseconds between two hosts.", min=0)] = 100.0,
+    ranks_per_host: Annotated[int, _cluster("Ranks on each host; they share its memory.", min=1)] = 1,
+    cores: Annotated[float, _cluster("Cores of each rank; 0.5 if two ranks share one.")] = 1.0,
     memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Memory that each rank may use, as in 32GiB. Default: no limit.", rich_help_panel=_CLUSTER
-        ),
+        str | None, _cluster("Memory that each rank may use, as in 32GiB. Default: no limit.")
     ] = None,
     memory_budget: Annotated[
         str | None,
-        typer.Option(
-            help="Memory budget of training in one process, as for train: it decides which features are "
-            "read from their files.",
-            rich_help_panel=_CLUSTER,
+        _cluster(
+            "Memory budget of training in one process, as for train: it decides which features are "
+            "read from their files."
         ),
     ] = None,
     machine: Annotated[
         Path | None,
-        typer.Option(
-            help='JSON file with the speeds of the cluster\'s cores, as "machine" in a plan.json that was '
-            "written there. Default: measure this machine.",
-            rich_help_panel=_CLUSTER,
+        _cluster(
+            'JSON file with the speeds of the cluster\'s cores, as "machine" in a plan.json that was '
+            "written there. Default: measure this machine."
         ),
     ] = None,
-    fanout: Annotated[
-        str, typer.Option(help="Neighbours to sample per node at each hop.", rich_help_panel=_TRAINING)
-    ] = "15,10,5",
-    batch_size: Annotated[
-        int, typer.Option(help="Training nodes per minibatch on each rank.", min=1, rich_help_panel=_TRAINING)
-    ] = 1024,
+    fanout: Annotated[str, _training("Neighbours to sample per node at each hop.")] = "15,10,5",
+    batch_size: Annotated[int, _training("Training nodes per minibatch on each rank.", min=1)] = 1024,
     replacement: Annotated[
-        ReplacementKind,
-        typer.Option(help="Sample neighbours with or without replacement.", rich_help_panel=_TRAINING),
+        ReplacementKind, _training("Sample neighbours with or without replacement.")
     ] = ReplacementKind.WITH,
-    model: Annotated[
-        ModelKind, typer.Option(help="Kind of model; gat cannot be planned.", rich_help_panel=_TRAINING)
-    ] = ModelKind.SAGE,
+    model: Annotated[ModelKind, _training("Kind of model; gat cannot be planned.")] = ModelKind.SAGE,
     hidden: Annotated[
-        int,
-        typer.Option(
-            help="Columns between two layers; 0 leaves the layers out of the prediction.",
-            min=0,
-            rich_help_panel=_TRAINING,
-        ),
+        int, _training("Columns between two layers; 0 leaves the layers out of the prediction.", min=0)
     ] = 256,
     schedule: Annotated[
         ScheduleKind,
-        typer.Option(
-            help="Rule by which ranks share training nodes, as for train. Historical embeddings are "
-            "predicted for local only.",
-            rich_help_panel=_TRAINING,
+        _training(
+            "Rule by which ranks share training nodes, as for train. Historical embeddings are "
+            "predicted for local only."
         ),
     ] = ScheduleKind.LOCAL,
     node_type: Annotated[
-        str | None,
-        typer.Option(
-            help="Type of the training nodes, where several types have some.", rich_help_panel=_TRAINING
-        ),
+        str | None, _training("Type of the training nodes, where several types have some.")
     ] = None,
     reverse: Annotated[bool | None, option("reverse")] = None,
     partition: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Policy, or folder of a saved partition; may be repeated. Default: random.",
-            rich_help_panel=_TRIED,
-        ),
+        list[str] | None, _tried("Policy, or folder of a saved partition; may be repeated. Default: random.")
     ] = None,
     macrobatch: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Macrobatch size B, or all for a whole epoch; may be repeated. Default: 1, 8, 32, 128 and "
-            "all.",
-            rich_help_panel=_TRIED,
+        _tried(
+            "Macrobatch size B, or all for a whole epoch; may be repeated. Default: 1, 8, 32, 128 and all."
         ),
     ] = None,
     feature_cache: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Size of the feature cache, as in 512MiB, compared with none; may be repeated.",
-            rich_help_panel=_TRIED,
-        ),
+        _tried("Size of the feature cache, as in 512MiB, compared with none; may be repeated."),
     ] = None,
     samples: Annotated[
-        int,
-        typer.Option(
-            help="Minibatches to sample for the prediction; more are slower and more exact.",
-            min=1,
-            rich_help_panel=_TRIED,
-        ),
+        int, _tried("Minibatches to sample for the prediction; more are slower and more exact.", min=1)
     ] = 32,
     out: Annotated[Path | None, typer.Option("--out", help="New folder for plan.json and plan.png.")] = None,
 ) -> None:
@@ -266,9 +229,7 @@ def _check_hosts(ranks: int, ranks_per_host: int) -> None:
 
 
 def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> TrainConfig:
-    """Refuses a graph as ``train`` with the same options would. Returns the configuration.
-    ``node_type``: the type of the training nodes; not needed if one type has some. ``given``:
-    options of ``train`` by name; None where it takes its default."""
+    """Refuses a graph as ``train`` with the same options would. Returns the configuration."""
     from pyg_batchgnn.planner import seed_type_of
     from pyg_batchgnn.train.network import build_network
     from pyg_batchgnn.train.node_tasks import task_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyg_batchgnn.train.cli import options
-from pyg_batchgnn.train.cli.options import restore_request
+from pyg_batchgnn.train.cli.options import opt, restore_request
 from pyg_batchgnn.train.errors import TrainError
 
 if TYPE_CHECKING:
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
 
 def predict(
     run: options.Run,
-    out: Annotated[Path, typer.Option(help="New folder for the predictions. All ranks must see it.")],
+    out: Annotated[Path, opt("New folder for the predictions. All ranks must see it.")],
     nodes: Annotated[
         str,
-        typer.Option(
-            help="Nodes to predict: all, train, val, test, a .npy file of node ids, or a .parquet or .csv "
+        opt(
+            "Nodes to predict: all, train, val, test, a .npy file of node ids, or a .parquet or .csv "
             "file of their keys."
         ),
     ] = "all",
     embeddings: Annotated[
-        bool, typer.Option("--embeddings", help="Write the last hidden layer too, one row per node.")
+        bool, opt("Write the last hidden layer too, one row per node.", "--embeddings")
     ] = False,
     pairs: Annotated[
         Path | None,
-        typer.Option(
-            help="Links: .npy file [P, 2] of node ids, source and target, to score, or a .parquet or .csv "
+        opt(
+            "Links: .npy file [P, 2] of node ids, source and target, to score, or a .parquet or .csv "
             "file of their keys."
         ),
     ] = None,
     top: Annotated[
-        int | None, typer.Option(help="Links: number of best partners to find for each node of --nodes FILE.")
+        int | None, opt("Links: number of best partners to find for each node of --nodes FILE.")
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(
-            help="Links of a run with --time-attr: the time that scores, partners or embeddings hold for, an "
+        opt(
+            "Links of a run with --time-attr: the time that scores, partners or embeddings hold for, an "
             "integer or a date such as 2024-03-01. Default: the latest time in the data."
         ),
     ] = None,
     embeddings_of: Annotated[
         str | None,
-        typer.Option(
-            help="Write the embeddings of all nodes of these types instead, separated by commas; all stands "
+        opt(
+            "Write the embeddings of all nodes of these types instead, separated by commas; all stands "
             "for every type that the model has embeddings of."
         ),
     ] = None,
@@ -140,8 +140,7 @@ def predict(
 
 
 def _of_types(restore: RestoreRequest, out: Path, types: str, predicts: bool, at: str | None) -> EmbedRequest:
-    """Returns the request for embeddings that the options make. ``predicts``: options of
-    predictions are given too."""
+    """Returns the request for embeddings that the options make."""
     from pyg_batchgnn.train.errors import TrainError
     from pyg_batchgnn.train.prediction import EmbedRequest
 
@@ -181,7 +180,7 @@ def _of_links(
 
 
 def _shown(scores: dict[str, float] | None) -> str:
-    from pyg_batchgnn.train.config import Metric
+    from pyg_batchgnn.train.config.choices import Metric
 
     if scores is None:
         return "no labels"
@@ -191,12 +190,8 @@ def _shown(scores: dict[str, float] | None) -> str:
 
 def evaluate(
     run: options.Run,
-    splits: Annotated[
-        str, typer.Option(help="Splits to evaluate, separated by commas: train, val, test.")
-    ] = "val,test",
-    out: Annotated[
-        Path | None, typer.Option(help="JSON file for the metrics. Default: they are printed only.")
-    ] = None,
+    splits: Annotated[str, opt("Splits to evaluate, separated by commas: train, val, test.")] = "val,test",
+    out: Annotated[Path | None, opt("JSON file for the metrics. Default: they are printed only.")] = None,
     exact: options.Exact = None,
     dataset: options.DatasetName = None,
     threads: options.Threads = None,
@@ -242,7 +237,7 @@ def evaluate(
 
 
 def _line(split: str, found: EvaluateSummary) -> str:
-    from pyg_batchgnn.train.config import Metric
+    from pyg_batchgnn.train.config.choices import Metric
 
     scores = found.scores[split]
     if scores is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.train.cli.options import parse_size
+from pyg_batchgnn.train.cli.options import opt, parse_size
 
 if TYPE_CHECKING:
     from pyg_batchgnn.tables import Conversion
@@ -28,28 +28,22 @@ tables_app = typer.Typer(
 _Tables = Annotated[
     Path, typer.Argument(help="Description of the tables: a graph.toml, or the folder that it lies in.")
 ]
-_Out = Annotated[Path, typer.Option("--out", help="New data folder.")]
+_Out = Annotated[Path, opt("New data folder.", "--out")]
 _Memory = Annotated[
     str | None,
-    typer.Option(
+    opt(
+        "Memory for the whole process, 1GiB or more, as in 8GiB. Default: 4GiB, or half of what is free.",
         "--memory-limit",
-        help="Memory for the whole process, 1GiB or more, as in 8GiB. Default: 4GiB, or half of what is "
-        "free.",
     ),
 ]
-_Threads = Annotated[
-    int | None, typer.Option(help="Threads of the joins. Default: one per processor.", min=1)
-]
+_Threads = Annotated[int | None, opt("Threads of the joins. Default: one per processor.", min=1)]
 
 
 def describe(
     folder: Annotated[Path, typer.Argument(help="Folder with Parquet or CSV files.")],
-    out: Annotated[
-        Path | None, typer.Option(help="File for the description. Default: graph.toml in the folder.")
-    ] = None,
+    out: Annotated[Path | None, opt("File for the description. Default: graph.toml in the folder.")] = None,
     convert_to: Annotated[
-        Path | None,
-        typer.Option("--convert", help="New data folder: convert the tables at once, by the draft as it is."),
+        Path | None, opt("New data folder: convert the tables at once, by the draft as it is.", "--convert")
     ] = None,
 ) -> None:
     """Writes a first draft of a description of tables, for you to edit.

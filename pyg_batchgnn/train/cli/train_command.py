@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.train.cli.options import assignments, with_table
-from pyg_batchgnn.train.config import (
+from pyg_batchgnn.train.cli.options import assignments, opt, with_table
+from pyg_batchgnn.train.config.table import OPTIONS
+from pyg_batchgnn.train.config.train_config import (
     DEFAULT_PRESET,
-    OPTIONS,
     PRESETS,
     TrainConfig,
     assign,
@@ -38,35 +38,32 @@ def train(
     ] = None,
     preset_name: Annotated[
         str,
-        typer.Option(
-            "--preset",
-            help=f"Ready configuration to start from: {', '.join(PRESETS)}. Other options change it.",
-        ),
+        opt(f"Ready configuration to start from: {', '.join(PRESETS)}. Other options change it.", "--preset"),
     ] = DEFAULT_PRESET,
     config: Annotated[
-        Path | None, typer.Option(help="config.json to start from, as in a run folder, instead of a preset.")
+        Path | None, opt("config.json to start from, as in a run folder, instead of a preset.")
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            help="Run folder to continue exactly where it stopped. "
+        opt(
+            "Run folder to continue exactly where it stopped. "
             '"auto" continues the run of --run if it has a checkpoint, else starts it.'
         ),
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option(
+        opt(
+            "New run folder. Default: runs/<dataset>-<model>-<n>. Under torchrun use the longer name.",
             "--run",
             "--run-folder",
-            help="New run folder. Default: runs/<dataset>-<model>-<n>. Under torchrun use the longer name.",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            help="Any field of the configuration, as in run.checkpoint_seconds=60; may be repeated. "
+        opt(
+            "Any field of the configuration, as in run.checkpoint_seconds=60; may be repeated. "
             "A run's config.json shows all fields.",
+            "--set",
         ),
     ] = None,
     **given: Any,

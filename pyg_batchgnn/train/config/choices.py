@@ -8,43 +8,35 @@ from enum import Enum
 POLICIES = ("random", "contiguous", "ldg", "fennel", "multilevel", "metis")
 
 
-class ModelKind(str, Enum):
-    """The convolution that the layers are made of."""
-
+class ModelKind(str, Enum):  # the convolution that the layers are made of
     SAGE = "sage"
     GCN = "gcn"
     GIN = "gin"
     GAT = "gat"
 
 
+#: The type of features, activations and matrix products. Weights and loss are float32.
 class Precision(str, Enum):
-    """The type of features, activations and matrix products. Weights and loss are float32."""
-
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
 
 
-class MatrixProduct(str, Enum):
-    """The matrix product that native layers use."""
-
+class MatrixProduct(str, Enum):  # the matrix product that native layers use
     AUTO = "auto"  # follows from the processor alone
     NATIVE = "native"
     TORCH = "torch"
     PROBE = "probe"  # the faster one when the run starts, by the clock
 
 
+#: The level of native products of bfloat16 (`ops.bfloat16_levels`). They round differently.
 class BFloat16Products(str, Enum):
-    """The level of native products of bfloat16 (`ops.bfloat16_levels`). They round differently."""
-
     AUTO = "auto"  # the default of the processor, or the highest one of several that all have
     WIDENED = "widened"
     PAIRS = "pairs"
     TILES = "tiles"
 
 
-class TaskKind(str, Enum):
-    """The kind of prediction, for each node or for pairs of nodes."""
-
+class TaskKind(str, Enum):  # the kind of prediction, for each node or for pairs of nodes
     AUTO = "auto"  # integers [N] are classes, integers or booleans [N, C] labels, floats values
     CLASSES = "classes"  # one of C classes
     LABELS = "labels"  # any number of C labels, each 0 or 1
@@ -52,25 +44,20 @@ class TaskKind(str, Enum):
     LINKS = "link"  # the links of a relation, told from other pairs
 
 
+#: The loss of a task that predicts values or links. Other tasks have a loss of their own.
 class TaskLoss(str, Enum):
-    """The loss of a task that predicts values or links. Other tasks have a loss of their own."""
-
     MSE = "mse"  # the mean of squared errors
     MAE = "mae"  # the mean of absolute errors
     BCE = "bce"  # of links: binary cross entropy
     BPR = "bpr"  # of links: Bayesian personalised ranking, each link against its negatives
 
 
-class Decoder(str, Enum):
-    """The score of a pair of nodes."""
-
+class Decoder(str, Enum):  # the score of a pair of nodes
     DOT = "dot"  # the dot product of their rows
     MLP = "mlp"  # a perceptron on the product of their rows
 
 
-class Metric(str, Enum):
-    """A measure of predictions. Each task has some of them."""
-
+class Metric(str, Enum):  # a measure of predictions. Each task has some of them
     ACCURACY = "accuracy"
     MACRO_F1 = "macro_f1"
     MICRO_F1 = "micro_f1"
@@ -94,95 +81,65 @@ class Metric(str, Enum):
     @property
     def label(self) -> str:
         """The name for people, as in "ROC-AUC"."""
-        return _METRIC_LABELS[self]
+        named = {"roc_auc": "ROC-AUC", "mae": "MAE", "rmse": "RMSE", "mrr": "MRR"}
+        text = self.value.replace("hits", "Hits").replace("_", " ").replace("f1", "F1")
+        return named.get(self.value, text)
 
 
-_METRIC_LABELS = {
-    Metric.ACCURACY: "accuracy",
-    Metric.MACRO_F1: "macro F1",
-    Metric.MICRO_F1: "micro F1",
-    Metric.ROC_AUC: "ROC-AUC",
-    Metric.AVERAGE_PRECISION: "average precision",
-    Metric.MAE: "MAE",
-    Metric.RMSE: "RMSE",
-    Metric.MRR: "MRR",
-    Metric.HITS_1: "Hits@1",
-    Metric.HITS_3: "Hits@3",
-    Metric.HITS_10: "Hits@10",
-    Metric.HITS_20: "Hits@20",
-    Metric.HITS_50: "Hits@50",
-    Metric.HITS_100: "Hits@100",
-}
-
-
+#: The cache that is built before training and saves a part of the sampling.
 class CacheKind(str, Enum):
-    """The cache that is built before training and saves a part of the sampling."""
-
     OFF = "off"
     AGGREGATION = "aggregation"  # input features aggregated over all neighbours; replaces the last hop
 
 
-class EvaluationKind(str, Enum):
-    """The neighbours from which evaluation computes a node."""
-
+class EvaluationKind(str, Enum):  # the neighbours from which evaluation computes a node
     SAMPLED = "sampled"  # minibatches with the fanout of evaluation
     EXACT = "exact"  # all neighbours, layer by layer over all nodes
 
 
-class ReplacementKind(str, Enum):
-    """The drawing of neighbours: with replacement or without it."""
-
+class ReplacementKind(str, Enum):  # the drawing of neighbours: with replacement or without it
     WITHOUT = "without"
     WITH = "with"
 
 
+#: The drawing of neighbours among those that the time of a seed allows.
 class TimeStrategy(str, Enum):
-    """The drawing of neighbours among those that the time of a seed allows."""
-
     UNIFORM = "uniform"
     LAST = "last"  # the latest ones
 
 
+#: The treatment of the training nodes at the end of an epoch that do not fill a minibatch.
 class LastMinibatch(str, Enum):
-    """The treatment of the training nodes at the end of an epoch that do not fill a minibatch."""
-
     DROP = "drop"
     KEEP = "keep"
 
 
+#: The treatment of freed memory: the C library keeps it, or gives it back to the system.
 class Malloc(str, Enum):
-    """The treatment of freed memory: the C library keeps it, or gives it back to the system."""
-
     KEEP = "keep"
     DEFAULT = "default"
 
 
+#: A program that receives the figures of a run, beside the file metrics.jsonl.
 class LogKind(str, Enum):
-    """A program that receives the figures of a run, beside the file metrics.jsonl."""
-
     TENSORBOARD = "tensorboard"
     MLFLOW = "mlflow"
     WANDB = "wandb"
 
 
+#: The way in which layers get the rows of nodes that other ranks own. Ignored with one rank.
 class RemoteKind(str, Enum):
-    """The way in which layers get the rows of nodes that other ranks own. Ignored with one rank."""
-
     EXACT = "exact"  # sampled and fetched for each minibatch
     HISTORICAL = "historical"  # rows that their owners pushed some steps ago
 
 
-class EmbeddingRule(str, Enum):
-    """The rule by which learned rows of nodes are updated."""
-
+class EmbeddingRule(str, Enum):  # the rule by which learned rows of nodes are updated
     ADAM = "adam"  # torch.optim.SparseAdam
     ADAGRAD = "adagrad"  # torch.optim.Adagrad
     SGD = "sgd"  # torch.optim.SGD
 
 
-class ScheduleKind(str, Enum):
-    """The assignment of minibatches to ranks. Ignored with one rank."""
-
+class ScheduleKind(str, Enum):  # the assignment of minibatches to ranks. Ignored with one rank
     LOCAL = "local"  # a rank trains on the training nodes that it owns
     BALANCED = "balanced"  # every rank trains on equally many, most of them its own
     GLOBAL = "global"  # rank g mod R trains on minibatch g of the one-process run

@@ -71,35 +71,24 @@ class Resuming(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """All that is known about a field of the configuration, beside its type and default.
+    """All that is known about a field of the configuration, beside its type and default."""
 
-    Attributes:
-        name: the option of ``batchgnn train``, with underscores; None is the field's own name. ""
-            is no option: only ``--set`` reaches the field.
-        help: the help text; "{default}" stands for the default value.
-        panel: the panel of the help text; None is that of the section.
-        after: the name of the option that it follows in the help text; "" is the field before.
-        flags: its spellings on the command line, if they do not follow from the name.
-        least, most, below: bounds of a number.
-        is_size: True if the command line takes bytes with a unit, as in 2GiB.
-        needs_ranks: True if it means nothing in one process.
-        resuming: tells whether it may change when a run is resumed.
-        is_per_host: True if it may differ between hosts.
-        is_decided: True if it is decided when a run starts, where it is None, "auto" or "probe".
-    """
-
+    #: the option of ``batchgnn train``, with underscores; None is the field's own name
     name: str | None = None
-    help: str
-    panel: Panel | None = None
+    help: str  # the help text; "{default}" stands for the default value
+    panel: Panel | None = None  # the panel of the help text; None is that of the section
+    #: the name of the option that it follows in the help text; "" is the field before
     after: str = ""
+    #: its spellings on the command line, if they do not follow from the name
     flags: tuple[str, ...] = ()
-    least: float = -math.inf
+    least: float = -math.inf  # bounds of a number
     most: float = math.inf
     below: float = math.inf
-    is_size: bool = False
-    needs_ranks: bool = False
-    resuming: Resuming = Resuming.STAYS
-    is_per_host: bool = False
+    is_size: bool = False  # True if the command line takes bytes with a unit, as in 2GiB
+    needs_ranks: bool = False  # True if it means nothing in one process
+    resuming: Resuming = Resuming.STAYS  # tells whether it may change when a run is resumed
+    is_per_host: bool = False  # True if it may differ between hosts
+    #: True if it is decided when a run starts, where it is None, "auto" or "probe"
     is_decided: bool = False
 
 
@@ -573,8 +562,7 @@ class ConfigField:
 
     @property
     def command_line_type(self) -> type[Any]:
-        """The type of the option's value: a number or a truth value, or a text for all else. Where
-        None is a choice beside a number that is the default, "none" is written for it."""
+        """The type of the option's value: a number or a truth value, or a text for all else."""
         kinds = typing.get_args(self.hint) or (self.hint,)
         plain = [one for one in kinds if one is not type(None)]
         is_text = self.option.is_size or (type(None) in kinds and self.default is not None)

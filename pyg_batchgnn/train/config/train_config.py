@@ -8,7 +8,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -37,8 +37,6 @@ from pyg_batchgnn.train.config.table import (
     shown,
 )
 from pyg_batchgnn.train.errors import TrainError
-
-# Train config #####################################################################################
 
 #: The fields that mean nothing unless links are predicted, without a cache, and without times.
 _OF_LINKS = (
@@ -74,12 +72,15 @@ class TrainConfig:
             _check_bounds(path, self.value(path))
         _check_fanout("sampling.fanout", self.sampling.fanout, self.model.num_layers)
         _check_fanout("sampling.test_fanout", self.test_fanout, self.model.num_layers)
-        _check_cache(self)
-        _check_heads(self.model)
-        _check_remote(self)
-        _check_class_weights(self.task)
-        _check_links(self)
-        _check_times(self)
+        _check_numbers(self)
+        for path, because in _conflicts(self):
+            raise TrainError(f"{path} is {shown(self.value(path))}, which is not possible: {because}")
+        if self.sampling.cache is CacheKind.OFF:
+            refuse_given(self, _OF_CACHE, "but there is no cache; add --cache aggregation")
+        if self.task.kind is not TaskKind.LINKS:
+            refuse_given(self, _OF_LINKS, "but no links are predicted; add --task link")
+        if not self.is_timed:
+            refuse_given(self, _OF_TIMES, "but times are not looked at; add --time-attr")
         if self.optimiser.schedule is None:
             refuse_given(self, _OF_SCHEDULE, "but there is no schedule; add --lr-schedule")
 
@@ -115,8 +116,7 @@ class TrainConfig:
 
 
 def refuse_given(config: TrainConfig, paths: Iterable[str], because: str) -> None:
-    """Refuses fields that have another value than their default. Raises `TrainError` if one has.
-    The message names it, and ends with ``because``."""
+    """Refuses fields that have another value than their default."""
     for path in paths:
         if (value := config.value(path)) != FIELDS[path].default:
             raise TrainError(f"{path} is {shown(value)}, {because}")
@@ -144,104 +144,68 @@ def _check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:
         raise TrainError(f"{field} is {shown}; numbers must be 0 or more, or -1 for all neighbours")
 
 
-def _check_heads(model: ModelConfig) -> None:
+def _check_numbers(config: TrainConfig) -> None:
+    """Checks numbers that depend on other fields."""
+    model, task = config.model, config.task
     if model.kind is ModelKind.GAT and model.hidden % model.heads:
         raise TrainError(
             f"model.hidden is {model.hidden}, which {model.heads} heads cannot share; "
             "choose a multiple of model.heads"
         )
-
-
-def _check_remote(config: TrainConfig) -> None:
-    ranks = config.ranks
-    if ranks.remote is RemoteKind.EXACT:
-        return
-    because = None
-    if config.model.kind is ModelKind.GCN:
-        because = (
-            "GCN divides by degrees in the minibatch, so a row of one minibatch is none of another; choose "
-            "--model sage, gin or gat"
-        )
-    elif ranks.schedule is not ScheduleKind.LOCAL:
-        because = "a rank samples from the nodes that it owns; choose --schedule local"
-    elif ranks.hybrid:
-        because = "it samples within each rank's part, so no rank needs all edges; leave --hybrid out"
-    elif ranks.feature_cache is not None:
-        because = "features of halo nodes come from its own cache; leave --feature-cache out"
-    elif config.sampling.cache is not CacheKind.OFF:
-        because = "aggregates have no rows of halo nodes; leave --cache out"
-    if because is not None:
-        raise TrainError(f"ranks.remote is {ranks.remote.value}, which is not possible: {because}")
-
-
-def _check_class_weights(task: TaskConfig) -> None:
-    """Checks the weights of classes, and that they are given only where there are classes."""
-    weights = task.class_weights
-    if weights is None:
-        return
-    if task.kind is TaskKind.VALUES:
+    if task.class_weights is not None and task.kind is TaskKind.VALUES:
         raise TrainError("task.class_weights is given, but task.kind is values, which have no classes")
-    for weight in () if weights == "balanced" else weights:
+    for weight in task.class_weights if isinstance(task.class_weights, tuple) else ():
         if not 0.0 < weight < math.inf:
             raise TrainError(f"task.class_weights must be positive numbers, got {weight}")
-
-
-def _check_links(config: TrainConfig) -> None:
-    task = config.task
-    if task.kind is not TaskKind.LINKS:
-        refuse_given(config, _OF_LINKS, "but no links are predicted; add --task link")
-        return
     among = task.metric.value.partition("@")[2] if task.metric is not None else ""
-    if among and int(among) > task.ranked_among:
+    if among and task.kind is TaskKind.LINKS and int(among) > task.ranked_among:
         fact = f"task.metric is {shown(task.metric)}, but task.ranked_among is {task.ranked_among}"
         raise TrainError(f"{fact}, so every link reaches it; give {among} or more")
-    because = None
-    if task.node_type is not None:
-        because = f"task.node_type is {task.node_type}; name a relation with --edge-type"
-    elif task.class_weights is not None:
-        because = "task.class_weights is given; links have no classes"
-    elif config.sampling.cache is not CacheKind.OFF:
-        because = "aggregates hold the edges that a minibatch must not see; leave --cache out"
-    elif config.ranks.remote is not RemoteKind.EXACT:
-        because = "historical embeddings are for nodes; leave --remote out"
-    if because is not None:
-        raise TrainError(f"task.kind is link, which is not possible: {because}")
 
 
-def _check_times(config: TrainConfig) -> None:
-    """Checks that nothing reads all neighbours, and that options of times come with times."""
-    if not config.is_timed:
-        refuse_given(config, _OF_TIMES, "but times are not looked at; add --time-attr")
-        return
-    because = None
-    if config.sampling.evaluation is EvaluationKind.EXACT:
-        because = "exact evaluation reads all neighbours, later ones too; take --evaluation sampled"
-    elif config.sampling.cache is not CacheKind.OFF:
-        because = "aggregates are over all neighbours, later ones too; leave --cache out"
-    elif config.ranks.remote is not RemoteKind.EXACT:
-        because = "historical embeddings are of no time; leave --remote out"
-    if because is not None:
-        raise TrainError(
-            f"sampling.time_attr is {config.sampling.time_attr}, which is not possible: {because}"
-        )
+def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
+    """Yields fields whose value does not go with that of another one, and why."""
+    model, task, ranks = config.model, config.task, config.ranks
+    is_cached, is_remote = config.sampling.cache is not CacheKind.OFF, ranks.remote is not RemoteKind.EXACT
+    if is_cached:
+        if model.kind is ModelKind.GAT:
+            because = "GAT weighs neighbours by learned values, so nothing can be aggregated before training"
+            yield "sampling.cache", because
+        if model.num_layers == 1:
+            yield "sampling.cache", "it replaces the last hop, and a model of one layer has no other hop"
+    if is_remote:
+        if model.kind is ModelKind.GCN:
+            because = "GCN divides by degrees in the minibatch, so a row of one minibatch is none of another"
+            yield "ranks.remote", f"{because}; choose --model sage, gin or gat"
+        if ranks.schedule is not ScheduleKind.LOCAL:
+            yield "ranks.remote", "a rank samples from the nodes that it owns; choose --schedule local"
+        if ranks.hybrid:
+            because = "it samples within each rank's part, so no rank needs all edges; leave --hybrid out"
+            yield "ranks.remote", because
+        if ranks.feature_cache is not None:
+            because = "features of halo nodes come from its own cache; leave --feature-cache out"
+            yield "ranks.remote", because
+        if is_cached:
+            yield "ranks.remote", "aggregates have no rows of halo nodes; leave --cache out"
+    if task.kind is TaskKind.LINKS:
+        if task.node_type is not None:
+            yield "task.kind", f"task.node_type is {task.node_type}; name a relation with --edge-type"
+        if task.class_weights is not None:
+            yield "task.kind", "task.class_weights is given; links have no classes"
+        if is_cached:
+            yield "task.kind", "aggregates hold the edges that a minibatch must not see; leave --cache out"
+        if is_remote:
+            yield "task.kind", "historical embeddings are for nodes; leave --remote out"
+    if config.is_timed:
+        if config.sampling.evaluation is EvaluationKind.EXACT:
+            because = "exact evaluation reads all neighbours, later ones too; take --evaluation sampled"
+            yield "sampling.time_attr", because
+        if is_cached:
+            because = "aggregates are over all neighbours, later ones too; leave --cache out"
+            yield "sampling.time_attr", because
+        if is_remote:
+            yield "sampling.time_attr", "historical embeddings are of no time; leave --remote out"
 
-
-def _check_cache(config: TrainConfig) -> None:
-    """Checks that the model can use the cache, and that its options are given only with a cache."""
-    cache, model = config.sampling.cache, config.model
-    if cache is CacheKind.OFF:
-        refuse_given(config, _OF_CACHE, "but there is no cache; add --cache aggregation")
-        return
-    because = None
-    if model.kind is ModelKind.GAT:
-        because = "GAT weighs neighbours by learned values, so nothing can be aggregated before training"
-    elif model.num_layers == 1:
-        because = "it replaces the last hop, and a model of one layer has no other hop"
-    if because is not None:
-        raise TrainError(f"sampling.cache is {cache.value}, which is not possible: {because}")
-
-
-# Json values ######################################################################################
 
 T = TypeVar("T")
 
@@ -285,12 +249,7 @@ def _plain(value: Any) -> Any:
 
 
 def config_from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> TrainConfig:
-    """Returns a configuration from nested dicts.
-
-    ``values``: by section and field. ``base``: gives the fields that `values` leaves out; by
-    default the default configuration. Raises `TrainError` if a key is unknown, or a value has the
-    wrong type or is out of bounds. The message names the field.
-    """
+    """Returns a configuration from nested dicts. The message names the field."""
     return _merge(base or TrainConfig(), values, "")
 
 
@@ -379,8 +338,7 @@ def _without_removed(values: Mapping[str, Any], where: str) -> Mapping[str, Any]
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
-    """Returns `value` as the type of a field. ``hint``: the type: a scalar, an enum, a tuple of
-    numbers or names, or a union of these. ``where``: the field, for the message."""
+    """Returns `value` as the type of a field."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
     for option in options:
@@ -433,12 +391,8 @@ def _name(option: Any) -> str:
     return names.get(option, str(option))
 
 
-# Resuming #########################################################################################
-
-
 def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
-    """Refuses changes that would give another run. Raises `TrainError` if there is one. The message
-    starts with `reason` and names the field."""
+    """Refuses changes that would give another run."""
     for path in FIELDS:
         old, new = _plain(before.value(path)), _plain(after.value(path))
         if old != new and not _may_change(path, before):
@@ -446,8 +400,7 @@ def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None
 
 
 def _may_change(path: str, config: TrainConfig) -> bool:
-    """Returns whether a field may change when a run is resumed. The partition decides which rank
-    trains on a node, unless the schedule is global."""
+    """Returns whether a field may change when a run is resumed."""
     rule = FIELDS[path].option.resuming
     if rule is Resuming.WITH_NATIVE_PRODUCT:
         return is_thread_independent(config)
@@ -473,7 +426,6 @@ def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfi
 
 
 def is_thread_independent(config: TrainConfig) -> bool:
-    """Returns whether the results are the same, bit for bit, with any number of threads. They are
-    with the native matrix product, and are not with torch's. Adafactor has sums of torch."""
+    """Returns whether the results are the same, bit for bit, with any number of threads."""
     is_native = config.run.matrix_product is MatrixProduct.NATIVE
     return is_native and config.optimiser.kind.lower() != "adafactor"
