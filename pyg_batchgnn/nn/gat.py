@@ -194,6 +194,9 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
     neighbours comes before the product. Attention reads each raw row once, and the product has D
     rows instead of N.
 
+    >>> GATConv(data.num_features, 8, heads=2)(data.x, data.edge_index).shape
+    torch.Size([100, 16])
+
     Args:
         in_channels: the number of columns of x, or (of sources, of targets); -1 takes it from the
             first call.

@@ -114,6 +114,9 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
     are counted once per minibatch. Without edge weights they scale the rows in the sum, so no
     weight per edge is stored.
 
+    >>> GCNConv(data.num_features, 16)(data.x, data.edge_index).shape
+    torch.Size([100, 16])
+
     Args:
         in_channels: the number of columns of x; -1 takes it from the first call.
         out_channels: the number of columns of the result.

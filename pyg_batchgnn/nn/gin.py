@@ -22,6 +22,10 @@ from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 class GINConv(NativeConv, torch_geometric.nn.GINConv):
     """PyG's `GINConv`: ``nn((1 + eps) * x[i] + sum of x over the in-edges of i)``.
 
+    >>> conv = GINConv(torch.nn.Linear(data.num_features, 16))
+    >>> conv(data.x, data.edge_index).shape
+    torch.Size([100, 16])
+
     Args:
         nn: a module from [D, F] to [D, F'].
         eps: the weight of a target's own row is 1 + eps.

@@ -26,6 +26,10 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
     graph. Neighbours are aggregated before the product. Both products, bias, ReLU and dropout are
     one pass.
 
+    >>> conv = SAGEConv(data.num_features, 16)
+    >>> conv(data.x, data.edge_index).shape
+    torch.Size([100, 16])
+
     Args:
         in_channels: the number of columns of x, or (of sources, of targets); -1 takes it from the
             first call.

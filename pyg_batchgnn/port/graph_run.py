@@ -17,10 +17,7 @@ from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, form_of
 
 
 def run_graph(
-    captured: Captured,
-    values: Sequence[Any],
-    model: Any,
-    forward: Any = lambda module: module,
+    captured: Captured, values: Sequence[Any], model: Any, forward: Any = lambda module: module
 ) -> list[Any]:
     """Returns the outputs of a graph for the values of its placeholders. ``forward``: what is
     called of a module that is a leaf; the module itself by default."""

@@ -229,6 +229,12 @@ class _GraphSampler(ABC):
 class MacrobatchSampler(_GraphSampler):
     """Samples minibatches, each a pure function of (graph, plan, seed, epoch, its seeds).
 
+    >>> graph = CscGraph.from_edge_index(data.edge_index, data.num_nodes)
+    >>> sampler = MacrobatchSampler(graph, SamplingPlan((10, 5)), seed=1)
+    >>> first, second = sampler.sample([torch.arange(8), torch.arange(8, 12)], epoch=0)
+    >>> first.nodes_per_hop[0], second.nodes_per_hop[0]
+    (8, 4)
+
     Args:
         graph: the whole graph by destination.
         plan: fanouts and the rules of picking.

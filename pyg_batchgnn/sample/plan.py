@@ -54,6 +54,9 @@ class Subgraph(enum.Enum):
 class SamplingPlan:
     """The fanouts by hop and the rules of picking, checked once.
 
+    >>> SamplingPlan((10, -1)).num_hops  # ten neighbours of each seed, and all of theirs
+    2
+
     Attributes:
         fanouts: neighbours to pick for each node of hop 0 (the seeds), 1, ...; -1 picks all. A
             float f in (0, 1] picks ceil(f n) of the n allowed neighbours. Without fanouts a

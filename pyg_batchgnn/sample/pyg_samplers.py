@@ -320,6 +320,10 @@ class PygNeighborSampler(PygNodeSampler):
     ``NeighborLoader(neighbor_sampler=...)``, and for Lightning's ``LightningNodeData`` and
     ``LightningLinkData`` with ``loader="custom"``.
 
+    >>> from torch_geometric.loader import NodeLoader
+    >>> sampler = PygNeighborSampler(data, [10, 5], seed=1)
+    >>> batch = next(iter(NodeLoader(data, sampler, input_nodes=data.train_mask, batch_size=32)))
+
     Args:
         data: a ``Data``, a ``HeteroData``, a ``(FeatureStore, GraphStore)`` pair, or a `CscGraph`;
             the loader's ``data`` must be the same graph.

@@ -447,7 +447,12 @@ class GCN(NativeModel):
 
 
 class SAGE(NativeModel):
-    """PyG's `GraphSAGE` on native layers: the same arguments and ``state_dict``."""
+    """PyG's `GraphSAGE` on native layers: the same arguments and ``state_dict``.
+
+    >>> model = SAGE(data.num_features, 16, 2, 3)
+    >>> for batch in MacrobatchNeighborLoader(data, [10, 5], export="native", batch_size=32):
+    ...     out = model(batch)  # [batch.batch_size, 3]
+    """
 
     conv = SAGEConv
 
