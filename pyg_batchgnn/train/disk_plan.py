@@ -14,6 +14,7 @@ from pyg_batchgnn.planner import Prediction
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.graphs import WholeGraph
 from pyg_batchgnn.train.node_tasks import PredictedNodes
+from pyg_batchgnn.train.report import larger_budgets
 from pyg_batchgnn.types import FEATURES
 
 #: The share of the memory budget, or of the memory that is free, that features in memory may take.
@@ -29,8 +30,7 @@ class DiskPrediction:
     features: int  # the bytes of the features that stay on disk
     minibatches: int  # of an epoch
     edges: int = 0  # the bytes of the edges that stay on disk
-    all_features: int = 0  # the bytes that a larger budget would hold
-    all_edges: int = 0
+    larger: tuple[int, int] = (0, 0)  # `larger_budgets`
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, samples: int) -> DiskPrediction | None:
@@ -48,10 +48,8 @@ class DiskPrediction:
         features = sum(table.nbytes for table in tables) - graph.held
         reads_edges = loader.stats().total.topology_edges > 0
         known = [one.csc for one in dataset.edge_sets if one.csc is not None and reads_edges]
-        arrays = [array for one in known for array in (one.indptr, one.indices, one.edge_ids)]
         edges = sum(one.indices.nbytes for one in known)
-        whole = features + graph.held, sum(array.nbytes for array in arrays if array is not None)
-        return cls(forecast, budget, features, len(loader), edges, *whole)
+        return cls(forecast, budget, features, len(loader), edges, larger_budgets(dataset))
 
     def lines(self, computing: Prediction | None) -> list[str]:
         """Returns what is said of it. ``computing``: the same with features in memory."""
@@ -74,8 +72,8 @@ class DiskPrediction:
                 f"read from their files, hop by hop. These figures do not count that."
             )
         if self.budget is not None:
-            whole = max(2 * self.all_features, self.all_features + self.all_edges)
-            held = f" {decimal(self.all_edges)} hold the edges in memory," if self.all_edges else ""
+            all_edges, whole = self.larger
+            held = f" {decimal(all_edges)} hold the edges in memory," if self.edges else ""
             then = "" if computing is None else f", and takes about {computing.epoch:.1f} s"
             lines.append(
                 f"  A larger --memory-budget:{held} {decimal(whole)} hold everything. An epoch then reads "

@@ -129,9 +129,9 @@ def epoch_line(record: EpochRecord, epochs: int, task: Task, is_best: bool) -> s
     return "  ".join(parts) + (best if is_best else "")
 
 
-def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
-    """Returns the table of results. It has the metrics of the best epoch, and the seconds of each
-    phase with their share."""
+def final_table(result: RunResult, records: Sequence[EpochRecord], larger: tuple[int, int] = (0, 0)) -> Table:
+    """Returns the table of results: metrics of the best epoch, and the seconds of each phase.
+    ``larger``: `larger_budgets`, said where files are read."""
     table = Table(title="Result", title_justify="left")
     several = result.ranks > 1
     table.add_column("what")
@@ -162,12 +162,12 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
             ratios = [record.imbalance[what] for record in records if what in record.imbalance]
             mean = f"{sum(ratios) / len(ratios):.3f}" if ratios else "-"
             table.add_row(f"imbalance of {what}, most / mean", mean)
-    _add_disk(table, records)
+    _add_disk(table, records, larger)
     _add_historical(table, result)
     return table
 
 
-def _add_disk(table: Table, records: Sequence[EpochRecord]) -> None:
+def _add_disk(table: Table, records: Sequence[EpochRecord], larger: tuple[int, int]) -> None:
     """Adds the rows about features and edges in files, if any: sums over ranks and epochs."""
     found = {name: sum(record.disk.get(name, 0.0) for record in records) for name in DISK_FIGURES}
     if found["edge_bytes"]:
@@ -186,6 +186,19 @@ def _add_disk(table: Table, records: Sequence[EpochRecord]) -> None:
         table.add_row("  operations", f"{found['operations']:,.0f}")
         table.add_row("  seconds of reading", f"{found['reading_seconds']:.2f} s")
         table.add_row("  seconds of looking ahead", f"{found['ahead_seconds']:.2f} s")
+    if found["edge_bytes"] and larger[0]:
+        table.add_row("a --memory-budget that holds the edges", decimal(larger[0]))
+    if (found["edge_bytes"] or found["bytes"]) and larger[1]:
+        table.add_row("a --memory-budget that holds everything", decimal(larger[1]))
+
+
+def larger_budgets(dataset: Dataset) -> tuple[int, int]:
+    """Returns the memory budgets that hold all edges, and all edges and features."""
+    known = [one.csc for one in dataset.edge_sets if one.csc is not None]
+    arrays = [array for one in known for array in (one.indptr, one.indices, one.edge_ids)]
+    edges = sum(array.nbytes for array in arrays if array is not None)
+    features = sum(one.tables[FEATURES].nbytes for one in dataset.node_sets if FEATURES in one.tables)
+    return edges, max(2 * features, features + edges)
 
 
 def _add_historical(table: Table, result: RunResult) -> None:

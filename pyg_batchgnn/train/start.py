@@ -34,7 +34,14 @@ from pyg_batchgnn.train.graphs import check_partition
 from pyg_batchgnn.train.job import TrainingJob, build_job, check_optimiser
 from pyg_batchgnn.train.progress import Phase
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.report import TerminalReport, final_table, opening_lines, plot_learning, plot_phases
+from pyg_batchgnn.train.report import (
+    TerminalReport,
+    final_table,
+    larger_budgets,
+    opening_lines,
+    plot_learning,
+    plot_phases,
+)
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, read_records, write_json
 from pyg_batchgnn.train.run_log import RunLog, check_log
 from pyg_batchgnn.train.tasks import Task
@@ -168,7 +175,7 @@ def _run(
         result = None if trainer.fit() is RunOutcome.INTERRUPTED else trainer.test()
         if result is not None and result.test is not None:
             log.write({f"test/{name}": value for name, value in result.test.items()}, result.best_epoch)
-    return _end(ranks, folder, result, job.task, dataset.name, console)
+    return _end(ranks, folder, result, job.task, dataset, console)
 
 
 def _note(console: Console, text: str) -> None:
@@ -222,7 +229,7 @@ def _print_opening(
 
 
 def _end(
-    ranks: Ranks, folder: RunFolder, result: RunResult | None, task: Task, dataset: str, console: Console
+    ranks: Ranks, folder: RunFolder, result: RunResult | None, task: Task, dataset: Dataset, console: Console
 ) -> RunOutcome:
     """Writes the result and the plots to the run folder, and prints the table of results."""
     outcome = RunOutcome.INTERRUPTED if result is None else RunOutcome.FINISHED
@@ -231,13 +238,16 @@ def _end(
     records = read_records(folder.metrics)
     if result is not None:  # before the plots: a failing plot must not cost the result
         write_json(folder.result, asdict(result))
-        console.print(final_table(result, records), highlight=False)
+        larger = larger_budgets(dataset) if result.ranks == 1 else (0, 0)
+        console.print(final_table(result, records, larger), highlight=False)
         several = result.ranks > 1
         phases = {name: one for name, one in result.phases.items() if several or name != Phase.EXCHANGE}
         plot_phases(phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
     if records:
         best = _best_epoch(records, task)
-        plot_learning(records, task, f"{dataset}: {folder.path.name}", best, folder.path / "learning.png")
+        plot_learning(
+            records, task, f"{dataset.name}: {folder.path.name}", best, folder.path / "learning.png"
+        )
     ending = "written to" if result is not None else "stopped; continue with: batchgnn train --resume"
     console.print(f"{ending} {folder.path}", highlight=False, soft_wrap=True)
     return outcome

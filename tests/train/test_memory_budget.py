@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,6 +30,7 @@ from pyg_batchgnn.disk import DiskReader, ScratchTable, is_mapped
 from pyg_batchgnn.loader import local_setup
 from pyg_batchgnn.partition import partition_parts
 from pyg_batchgnn.train import evaluate, prediction, trainer, training_data
+from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import WholeGraph
@@ -36,7 +38,9 @@ from pyg_batchgnn.train.progress import DISK_FIGURES
 from pyg_batchgnn.train.trainer import train_step
 from pyg_batchgnn.train.training_data import feature_tables, fingerprint_dataset
 from tests.data.test_edges import by_destination
-from tests.support.tiers import in_all
+from tests.support.launched_runs import RUN as PROGRAM
+from tests.support.ranks import run_ranks
+from tests.support.tiers import all_only, in_all
 from tests.support.tiny_datasets import changed, equal, tiny_dataset
 from tests.support.training_runs import SMALL, batchgnn, mistake, records, weights
 from tests.support.typed_datasets import CASES, typed_dataset
@@ -266,7 +270,10 @@ def test_edges_in_files_too(
     for epoch in disk_figures(runs[1]):
         assert all(epoch[name] > 0 for name in DISK_FIGURES)
     edges = int(sum(epoch["edges"] for epoch in disk_figures(runs[1])))
-    assert re.search(rf"edges that were picked +│ +{edges:,} ", capsys.readouterr().out)
+    shown = capsys.readouterr().out
+    assert re.search(rf"edges that were picked +│ +{edges:,} ", shown)
+    assert re.search(r"holds the edges +│ +[78]\d\d\.\d kB", shown)
+    assert re.search(r"holds everything +│ +3\.1 MB", shown)
     (tmp_path / "speeds.json").write_text("{}")
     plan = ["--machine", tmp_path / "speeds.json", "--ranks", 1, "--memory-budget", "600KB"]
     assert batchgnn("plan", folder, "--fanout", "4,3", "--batch-size", 32, *plan) == 0
@@ -274,6 +281,21 @@ def test_edges_in_files_too(
     assert re.search(r"The edges, [67]\d\d\.\d kB, do not fit either", shown)
     larger = r"A larger --memory-budget: [78]\d\d\.\d kB hold the edges in memory, 3\.1 MB hold everything\."
     assert re.search(larger, " ".join(shown.split()))
+
+
+@all_only
+def test_killed_in_the_middle_of_an_epoch(in_memory: Path, wide_folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    disk = [*LESS, "--prefetch", 1, "--set", "run.checkpoint_seconds=0"]
+    arguments = [*map(str, ["train", wide_folder, "--run", run, *RUN, *disk])]
+    command = {"arguments": arguments, "fault": [0, STEPS + 20, "SIGKILL"]}
+    (ended,) = run_ranks(PROGRAM, 1, {"commands": [command]}, check=False)
+    assert ended.code == -signal.SIGKILL, ended.stderr
+    progress = Checkpoint.load(run / "checkpoint.safetensors").progress
+    assert progress.epoch == 1 and 0 < progress.step < STEPS
+    assert batchgnn("train", "--resume", run) == 0
+    assert_same(in_memory, run)
+    assert all(epoch["bytes"] for epoch in disk_figures(run))
 
 
 def test_a_file_that_shrinks_ends_the_run(

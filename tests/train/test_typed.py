@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 
 from pyg_batchgnn.data import TypedGeneratorSpec, generate_typed_folder, load_dataset, write_folder
 from tests.support.bare_graphs import without_features
-from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
+from tests.support.launched_runs import RUN, assert_ended, assert_same_tensors, launch, train
+from tests.support.ranks import run_ranks
 from tests.support.tiers import ALL as ALL_TIERS
+from tests.support.tiers import all_only
 from tests.support.training_runs import batchgnn, records
 
 
@@ -106,3 +110,37 @@ def test_a_run_stopped_within_an_epoch_resumes_bit_for_bit(folder: Path, tmp_pat
         assert_same_tensors(straight, broken)
         assert rows(straight) == rows(broken) and rows(straight)
         assert records(straight) == records(broken)
+
+
+#: Options of a run on nodes and of one on links.
+NODES, LINKS = (
+    ["--node-type", "paper", "--batch-size", 16, "--timeout", 20],
+    ["--task", "link", "--edge-type", "author,writes,paper", "--batch-size", 80, "--timeout", 20],
+)
+
+
+@all_only
+def test_a_killed_rank_is_named_and_the_run_ends_with_the_same_weights(folder: Path, tmp_path: Path) -> None:
+    held = f"{folder}:hold_out=0.1,links=author__writes__paper"
+    cases: dict[str, list[Any]] = {"nodes": [folder, *NODES], "links": [held, *LINKS]}
+
+    def arguments(name: str, kind: str) -> list[str]:
+        data, *options = cases[name]
+        return train(data, tmp_path / kind / name, *options)
+
+    for seen in launch(2, *({"arguments": arguments(name, "straight")} for name in cases)):
+        assert_ended(seen, 0)
+    for name in cases:
+        command = {"arguments": arguments(name, "broken"), "fault": [1, 7, "SIGKILL"]}
+        first, second = run_ranks(RUN, 2, {"commands": [command]}, timeout=100.0, check=False, whole_end=True)
+        assert second.code == -signal.SIGKILL and first.code == 0, first.stderr
+        (stopped,) = first.value
+        assert stopped["status"] == 3
+        assert re.search(r"rank 1 .*no longer exists", stopped["err"]), stopped["err"]
+    resumed = [["train", "--resume", str(tmp_path / "broken" / name)] for name in cases]
+    for seen in launch(2, *({"arguments": one} for one in resumed)):
+        assert_ended(seen, 0)
+    for name in cases:
+        whole, broken = tmp_path / "straight" / name, tmp_path / "broken" / name
+        assert_same_tensors(whole, broken)
+        assert rows(whole) == rows(broken) and rows(whole)
