@@ -41,7 +41,8 @@ def names() -> dict[str, Any]:
 def test_examples_in_docstrings_run() -> None:
     runner, seen = doctest.DocTestRunner(), set()
     for name, one in names().items():
-        if ">>>" in (getattr(one, "__doc__", None) or "") and one.__module__.startswith("pyg_batchgnn"):
+        own = getattr(one, "__module__", None) or ""
+        if own.startswith("pyg_batchgnn") and ">>>" in (one.__doc__ or ""):
             seen.add(name)
             for example in doctest.DocTestFinder(recurse=False).find(one, name, globs=names()):
                 runner.run(example)

@@ -33,6 +33,7 @@ from tests.support.recorded_models import (
     gradients,
     pair,
 )
+from tests.support.tiers import each
 
 
 @contextmanager
@@ -96,6 +97,7 @@ class Small(Typed):
         return self.does(h, x_dict["b"], edge_index_dict["b", "to", "a"])
 
 
+@each
 @pytest.mark.parametrize(
     "does",
     [

@@ -38,6 +38,10 @@ from tests.support.conv_cases import (
     trimmed,
 )
 from tests.support.ported_models import GRAPH, SEEDS, assert_same, results, stirred
+from tests.support.tiers import each
+
+#: Products of options are in `make test-all`.
+pytestmark = each
 
 # Batches ##########################################################################################
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import accelerate
 from tests.support.accuracy import distance
-from tests.support.tiers import each
+from tests.support.tiers import each, some
 from tests.support.typed_layers import (
     ABOUT,
     CITES,
@@ -121,7 +121,7 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some(MODELS))
 def test_what_to_hetero_made(name: str) -> None:
     kind, options = MODELS[name]
     metadata = (list(SCHEMA.node_types), list(SCHEMA.relations))

@@ -52,7 +52,7 @@ from tests.support.ported_models import (
     trimming,
 )
 from tests.support.recorded_models import assert_close, batches, cut, found_in, gradients, pair
-from tests.support.tiers import each
+from tests.support.tiers import each, some
 
 #: Products of options are in `make test-all`.
 pytestmark = each
@@ -369,7 +369,7 @@ def prepared(example: Example) -> tuple[Any, Any]:
     return ours.eval(), plain.eval()
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", some(EXAMPLES, 2))
 def test_models_of_the_shapes_in_pygs_examples(name: str) -> None:
     example = EXAMPLES[name]
     ours, plain = prepared(example)

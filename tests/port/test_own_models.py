@@ -40,7 +40,7 @@ from tests.support.recorded_models import (
     gradients,
     pair,
 )
-from tests.support.tiers import each, examples
+from tests.support.tiers import each, examples, some
 from tests.support.typed_graphs import TypedCase, typed_cases
 
 #: Products of options are in `make test-all`.
@@ -53,7 +53,7 @@ def values_of(plan: Plan, batch: Any) -> dict[str, Any]:
     return {name: batch[name] for name in ("edge_weight", "edge_attr")} if plan.values else {}
 
 
-@examples()
+@examples(8)
 @given(plans(), st.sampled_from(FANOUTS), st.booleans(), st.integers(0, 2**31))
 def test_random_models(plan: Plan, fanouts: tuple[int, ...], training: bool, seed: int) -> None:
     """All outputs, and gradients of them, for seeds and for all nodes."""
@@ -247,7 +247,7 @@ def test_links_of_a_batch_of_graphs() -> None:
 # Typed models #####################################################################################
 
 
-@examples()
+@examples(5)
 @given(st.data(), typed_cases(), typed_plans(), st.integers(1, 3))
 def test_random_typed_models(data: st.DataObject, case: TypedCase, plan: TypedPlan, hops: int) -> None:
     relations = [one for one in case.schema.relations if case.schema.num_types > 1]
@@ -306,7 +306,7 @@ def test_one_tensor_in_two_places() -> None:
     assert found_in(ours).reasons == []
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", some(FORMS))
 @pytest.mark.parametrize("export", ["pyg", "native"])
 def test_forms_of_typed_models(name: str, export: str) -> None:
     make, trims = FORMS[name]

@@ -30,7 +30,7 @@ from tests.support.ported_models import (
     stirred,
     trimming,
 )
-from tests.support.tiers import each
+from tests.support.tiers import each, some
 
 #: Products of options are in `make test-all`.
 pytestmark = each
@@ -363,7 +363,7 @@ def test_to_hetero_takes_an_accelerated_model(name: str) -> None:
     assert len(natives) == (4 if name == "bases" else 2 * len(METADATA[1]))
 
 
-@pytest.mark.parametrize("name", [*MODELS, *KNOWLEDGE])
+@pytest.mark.parametrize("name", some([*MODELS, *KNOWLEDGE], 4))
 def test_torch_fx_traces_models_with_layers_as_steps(name: str) -> None:
     model, batch = accelerate((MODELS | KNOWLEDGE)[name](2)), batch_of(2)
     whole = {"batch": None, "batch_size": None} if "layer norm" in name else None

@@ -7,7 +7,7 @@ import os
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,11 @@ def in_all(*values: Any) -> list[Any]:
     return [
         pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=all_only) for value in values
     ]
+
+
+def some(values: Iterable[Any], every: int = 3) -> list[Any]:
+    """Returns values of a parameter, of which `make test` takes each ``every``-th alone."""
+    return [one if at % every == 0 else in_all(one)[0] for at, one in enumerate(values)]
 
 
 #: Numbers of ranks and the host of each. Three ranks on two hosts have peers of either kind.
