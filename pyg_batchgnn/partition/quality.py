@@ -50,8 +50,8 @@ class PartitionReport:
 
     Attributes:
         types: by the name of the node type, the counts of each part, in order.
-        cut_pairs: [part][other part], the in-edges of the part from nodes of the other part.
-        halo_pairs: [part][other part], the distinct nodes of the other part that in-edges come
+        cut_pairs: ``[part][other part]``, the in-edges of the part from nodes of the other part.
+        halo_pairs: ``[part][other part]``, the distinct nodes of the other part that in-edges come
             from.
         hosts: the host of each part.
         loads: nodes, in-edges, splits and balanced weights, each of every type that has some.

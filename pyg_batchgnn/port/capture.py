@@ -460,7 +460,7 @@ class Capture:
 
 
 #: What Dynamo does not guard, though it follows it.
-_LIBRARIES = ("-packages/", f"{Path(__file__).parents[1]}/", f"{Path(os.__file__).parent}/")
+LIBRARIES = ("-packages/", f"{Path(__file__).parents[1]}/", f"{Path(os.__file__).parent}/")
 _UNGUARDED = ("vars", "__dict__", "lru_cache", "cache_info", "environ", "getenv")
 
 
@@ -473,7 +473,7 @@ def _check_code(capture: Capture) -> None:
         file = code.co_filename
         if file.endswith("/torch/nn/utils/stateless.py"):
             raise Refusal("it calls a layer with other parameters than its own (functional_call)")
-        if not any(one in file for one in _LIBRARIES):
+        if not any(one in file for one in LIBRARIES):
             place = f"{file.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
             names.update(dict.fromkeys(code.co_names, place))
             files.add(file)

@@ -181,13 +181,11 @@ class Call:
 class Recording:
     calls: list[Call] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)  # what the rows of each value are
-    #: the numbers of the values that are inputs, in the order of `flat`
-    inputs: list[int] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)  # the values that are inputs, in the order of `flat`
     output: list[Any] = field(default_factory=list)  # a value, or a number, for each output of the graph
     #: of each output, whether ``forward`` returns it; else it is the effect of a write
     returned: list[bool] = field(default_factory=list)
-    #: what the rows of each tensor in the result of ``forward`` are, in its order
-    result: list[Axis] = field(default_factory=list)
+    result: list[Axis] = field(default_factory=list)  # what the rows of each tensor in the result are
     branches: list[str] = field(default_factory=list)  # comparisons of sizes that the recording depends on
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
-from pyg_batchgnn.port.capture import Captured, CapturedFunction, Done, Miss, operations
+from pyg_batchgnn.port.capture import LIBRARIES, Captured, CapturedFunction, Done, Miss, operations
 from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
@@ -45,6 +46,7 @@ from pyg_batchgnn.port.report import AccelerationReport, forward_report, log_rep
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
 from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.port.translate import translate
+from pyg_batchgnn.types import SampledMinibatch
 
 #: Graphs that a model may have.
 _MOST_GRAPHS = 16
@@ -61,8 +63,7 @@ class Graph:
     programs: dict[bool, Program] = field(default_factory=dict)  # by whether the seeds' rows alone are wanted
     draws: bool = False  # numbers are drawn anew whenever it runs, beside the one of its own dropout
     wrong: str = ""  # the reason why it is not used, or empty
-    #: by the number of a call, the options of the module that it calls
-    states: dict[int, Any] = field(default_factory=dict)
+    states: dict[int, Any] = field(default_factory=dict)  # by call, the options of its module
 
     def program(self, model: torch.nn.Module, *, seeds: bool) -> Program:
         if seeds not in self.programs:
@@ -99,27 +100,23 @@ class Graph:
 class Entry:
     exact: bool = False  # sizes of 0 and 1 are constants of its graphs
     function: CapturedFunction = field(default_factory=CapturedFunction)
-    #: why ``forward`` cannot be captured, by whether gradients are enabled
-    refused: dict[bool, str] = field(default_factory=dict)
+    refused: dict[bool, str] = field(default_factory=dict)  # why, by whether gradients are enabled
 
 
 @dataclass
 class Tracing:
-    #: classes of convolutions that the user declares safe to trim
-    trims: tuple[type[torch.nn.Module], ...] = ()
+    trims: tuple[type[torch.nn.Module], ...] = ()  # layers that the user declares safe to trim
     rows: str | None = None  # "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds
     report: Callable[[AccelerationReport], None] = log_report  # is told how ``forward`` is computed
     uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
     is_sequential: bool = False  # the model is a `Sequential` of PyG without a ``forward`` of the user's
     entries: dict[Any, Entry] = field(default_factory=dict)  # by the pattern of the arguments
-    #: by the pattern and the sizes that are 0, whether ``forward`` does something else for these
-    differs: dict[Any, bool] = field(default_factory=dict)
+    differs: dict[Any, bool] = field(default_factory=dict)  # by pattern and sizes of 0: in what is done
     graphs: list[Graph] = field(default_factory=list)  # all that were captured
     result: list[Axis] | None = None  # what the rows of each tensor in the result are, if a graph told
     warned: set[str] = field(default_factory=set)  # the subjects of warnings that were given
     told: set[str] = field(default_factory=set)  # the reasons that were reported
-    #: the methods of the user's classes in the last call
-    classes: dict[type, dict[str, Any]] = field(default_factory=dict)
+    classes: dict[type, dict[str, Any]] = field(default_factory=dict)  # their methods in the last call
 
     def __deepcopy__(self, memo: Any) -> Tracing:
         return Tracing(self.trims, self.rows, self.report, is_sequential=self.is_sequential)
@@ -133,10 +130,13 @@ class Tracing:
         return self.entries[pattern]
 
     def warn(self, subject: str, text: str) -> None:
-        """Warns of what costs speed or changes numbers, once for each subject."""
+        """Warns, once for each subject, of what costs speed or changes numbers."""
         if subject not in self.warned:
             self.warned.add(subject)
-            warnings.warn(text, stacklevel=2)
+            level, frame = 1, sys._getframe()
+            while frame.f_back and any(one in frame.f_code.co_filename for one in LIBRARIES):
+                level, frame = level + 1, frame.f_back
+            warnings.warn(text, stacklevel=level)
 
     def refuse(self, model: torch.nn.Module, reason: str, returns_all: bool = False) -> None:
         """Says that all rows are computed from now on, call by call. ``returns_all``: what
@@ -231,6 +231,8 @@ class TracedModel(torch.nn.Module):
         name = type(self).__name__
         if inspect.Parameter.VAR_POSITIONAL in kinds:
             text = "it takes *args, whose names are not known; write its parameters out"
+        elif any(isinstance(one, SampledMinibatch) for one in given):
+            text = "a forward that takes the batch itself needs PyG's batches; leave out export='native'"
         elif sparse is not None:
             text = f"its edges are a {type(sparse).__name__}; give edge_index, without ToSparseTensor"
         elif any(isinstance(one, Mapping) and any(isinstance(key, tuple) for key in one) for one in given):
