@@ -27,8 +27,7 @@ Module = torch.nn.Module
 Rule = Callable[[Any], str | None]
 
 
-#: The rows of all nodes, or those of sources and of targets.
-Rows = Tensor | Sequence[Tensor]
+Rows = Tensor | Sequence[Tensor]  # of all nodes, or of sources and of targets
 
 
 def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Module]] = ()) -> str | None:
@@ -136,7 +135,6 @@ def _egc(conv: Any) -> str | None:
     return until_last if conv.add_self_loops else None
 
 
-#: The classes that may be trimmed.
 _LAYERS: dict[type[Module], Layer] = {
     **dict.fromkeys(
         (
@@ -164,10 +162,8 @@ _LAYERS: dict[type[Module], Layer] = {
     convs.SuperGATConv: _square(lambda conv: _DRAWS if conv.training else None),
     convs.EGConv: _square(_egc),
 }
-#: A class that only the user knows.
 _NAMED = _square(dims=())
 _LOOKED_INTO = "is no message passing layer itself, but the layers in it may be trimmed"
-#: The classes of which no layer is trimmed.
 _WHOLE: dict[type[Module], str] = {
     **dict.fromkeys(
         (convs.CuGraphSAGEConv, convs.CuGraphGATConv, convs.CuGraphRGCNConv), "takes edges in cuGraph's form"
@@ -216,6 +212,10 @@ _MESSAGE_HOOKS = tuple(
 )
 
 
+def has_message_hooks(conv: MessagePassing) -> bool:
+    return any(getattr(conv, name) for name in _MESSAGE_HOOKS)
+
+
 def _why_by_state(conv: Any) -> str | None:
     if not isinstance(conv, MessagePassing):
         return "is no MessagePassing"
@@ -227,7 +227,7 @@ def _why_by_state(conv: Any) -> str | None:
         return "explains its messages"
     if conv.decomposed_layers != 1:
         return f"decomposes its columns (decomposed_layers={conv.decomposed_layers})"
-    if any(getattr(conv, name) for name in _MESSAGE_HOOKS):
+    if has_message_hooks(conv):
         return "has hooks on its messages"
     hooked = next((name for name, part in conv.named_modules() if _is_hooked(part)), None)
     return None if hooked is None else f"has hooks on {hooked or 'itself'}"

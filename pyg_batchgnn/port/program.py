@@ -180,8 +180,7 @@ class Reads:
         return cls(sources, targets, edges, {name: one for name, one in given.items() if one is not None})
 
 
-#: Functions that take rows by their numbers.
-_TAKES = {*rules.GETITEM, Tensor.index_select, torch.index_select}
+_TAKES = {*rules.GETITEM, Tensor.index_select, torch.index_select}  # rows by their numbers
 
 
 _RELUS = {torch.relu, Tensor.relu, torch.nn.functional.relu}

@@ -55,8 +55,7 @@ _PRODUCTS = ("linear", "matmul", "mm", "__matmul__")
 GETITEM = {Tensor.__getitem__, operator.getitem}
 _RESHAPES = ("view", "reshape", "repeat", "expand")
 
-#: Returns whether a tensor has the rows in question.
-HasRows = Callable[[Any], bool]
+HasRows = Callable[[Any], bool]  # whether a tensor has the rows in question
 _HOMES = (torch, Tensor, F, torch.special, torch._C._nn, operator)
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
-from torch_geometric.nn.conv import HeteroConv
+from torch_geometric.nn.conv import HeteroConv, MessagePassing
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
@@ -48,8 +48,7 @@ from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.port.translate import translate
 from pyg_batchgnn.types import SampledMinibatch
 
-#: Graphs that a model may have.
-_MOST_GRAPHS = 16
+_MOST_GRAPHS = 16  # of a model
 _TOO_MANY = "it was captured {} times for other arguments and attributes"
 
 
@@ -392,8 +391,11 @@ def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None
 
 
 def must_be_called(module: torch.nn.Module) -> bool:
-    """Returns whether somebody waits for a module to be called, or changed what it calls."""
-    return nn.is_watched(module) or (isinstance(module, nn.NativeConv) and nn.as_made(module) is None)
+    """Returns whether somebody waits for a module to be called, or changed what it calls. PyG calls
+    no hooks on messages while torch compiles."""
+    hooked = isinstance(module, MessagePassing) and foreign.has_message_hooks(module)
+    changed = isinstance(module, nn.NativeConv) and nn.as_made(module) is None
+    return hooked or changed or nn.is_watched(module)
 
 
 def _check_classes(model: torch.nn.Module, tracing: Tracing) -> None:

@@ -189,6 +189,19 @@ def test_layers_that_read_the_training_flag(kind: type[Difference], training: bo
         assert_trimmed(ours, [1, 0])
 
 
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_hooks_on_messages_are_called(after: bool) -> None:
+    """PyG leaves them out while torch compiles."""
+    ours, plain = pair(Pair(Difference))
+    if after:
+        compare(ours, plain)
+    for model in (ours, plain):
+        model.conv1.register_message_forward_hook(lambda *given: given[-1] * 2)
+    for batch in batches():
+        found, wanted = ours(batch), plain(batch.x, batch.edge_index)
+        assert_close(found, wanted[: len(found)])
+
+
 class Two(Difference):
     def forward(self, x: Tensor, edge_index: Tensor) -> Any:
         return self.propagate(edge_index, x=(self.lin(x), self.lin(x)))[0]
