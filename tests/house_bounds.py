@@ -29,7 +29,7 @@ BOUNDS = {
     "lines of top level": 476,
     "C++: files": 144,
     "C++: lines": 21_376,
-    "tests: lines": 58_797,
+    "tests: lines": 58_810,
     "benchmark: lines": 11_812,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
