@@ -5,7 +5,7 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 306,
-    "package: Python lines": 72_873,
+    "package: Python lines": 72_878,
     "lines of train": 9_992,
     "lines of data": 7_695,
     "lines of loader": 7_599,
@@ -22,14 +22,14 @@ BOUNDS = {
     "lines of fetch": 1_547,
     "lines of embed": 1_584,
     "lines of device": 1_272,
-    "lines of history": 1_027,
+    "lines of history": 1_032,
     "lines of disk": 673,
     "lines of types": 856,
     "lines of doctor": 506,
     "lines of top level": 476,
     "C++: files": 144,
     "C++: lines": 21_376,
-    "tests: lines": 58_810,
+    "tests: lines": 58_824,
     "benchmark: lines": 11_812,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.

@@ -359,7 +359,7 @@ class PushQueue:
             for rank, message in enumerate(self._queue.popleft().wait()):
                 try:
                     found.append(decode(message))
-                except (ValueError, RuntimeError, IndexError) as error:
+                except ValueError as error:
                     fact = f"rank {rank} pushed rows that cannot be read: {error}"
                     text = f"{fact}; every rank must have the same release"
                     raise self._comm.fail(CommError(text, [rank])) from error
@@ -414,12 +414,17 @@ def encode(layers: Sequence[PushedRows]) -> Tensor:
 
 def decode(message: Tensor) -> list[PushedRows]:
     """Returns the rows of each layer, as views of a message [bytes] uint8 at an address that is a
-    multiple of eight. Raises `ValueError` if its length is not that of its rows."""
+    multiple of eight. Raises `ValueError` if the bytes are no message."""
     if not message.numel():
         return []
-    layers = int(message[:_WORD].view(torch.int64))
+    layers = int(message[:_WORD].view(torch.int64)) if message.numel() >= _WORD else 0
     head = _WORD * (1 + 3 * layers)
+    if layers < 1 or head > message.numel():
+        raise ValueError(f"{message.numel()} bytes cannot hold rows of {layers} layers")
     shapes = message[_WORD:head].view(torch.int64).view(layers, 3).tolist()
+    for count, columns, code in shapes:
+        if count < 0 or columns < 0 or not 0 <= code < len(_TYPES):
+            raise ValueError(f"{count} rows of {columns} columns of type {code} cannot be")
     bytes_of_rows = [count * columns * _TYPES[code].itemsize for count, columns, code in shapes]
     sizes = [_WORD * count for count, _, _ in shapes] + [-(-size // _WORD) * _WORD for size in bytes_of_rows]
     if head + sum(sizes) != message.numel():

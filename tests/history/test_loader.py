@@ -491,5 +491,19 @@ def test_truncated_messages_are_refused(layers: list[PushedRows], cut: int) -> N
     message = encode(layers)
     if message.numel() <= 8 * cut:
         return
-    with pytest.raises((ValueError, RuntimeError)):
+    with pytest.raises(ValueError, match=r"promised|cannot hold|cannot be"):
         decode(message[: -8 * cut])
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [([0], "of 0 layers"), ([1, 1, 1, 9], "type 9"), ([1, -1, 1, 0], "-1 rows"), ([1 << 62], "cannot hold")],
+)
+def test_other_bytes_are_refused(words: list[int], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        decode(torch.tensor(words).view(torch.uint8))
+
+
+def test_a_few_bytes_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 bytes"):
+        decode(torch.zeros(3, dtype=torch.uint8))
