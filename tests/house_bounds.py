@@ -5,7 +5,7 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 306,
-    "package: Python lines": 72_878,
+    "package: Python lines": 72_897,
     "lines of train": 9_992,
     "lines of data": 7_695,
     "lines of loader": 7_599,
@@ -15,7 +15,7 @@ BOUNDS = {
     "lines of sample": 4_753,
     "lines of partition": 4_295,
     "lines of tables": 4_000,
-    "lines of comm": 2_994,
+    "lines of comm": 3_013,
     "lines of store": 2_852,
     "lines of planner": 1_749,
     "lines of cache": 1_794,
@@ -29,7 +29,7 @@ BOUNDS = {
     "lines of top level": 476,
     "C++: files": 144,
     "C++: lines": 21_376,
-    "tests: lines": 58_824,
+    "tests: lines": 58_861,
     "benchmark: lines": 11_812,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
