@@ -40,20 +40,24 @@ namespace operators {
 
 Tensor sampled_graph(std::vector<int64_t> num_nodes, std::vector<Tensor> indptr, std::vector<Tensor> indices,
                      std::vector<Tensor> edge_ids, std::vector<int64_t> source, std::vector<int64_t> target,
-                     std::vector<int64_t> digest, std::vector<Tensor> order, std::vector<Tensor> weights) {
-  const RelationArrays arrays{std::move(indptr), std::move(indices), std::move(edge_ids), std::move(source),
-                              std::move(target), std::move(digest),  std::move(order),    std::move(weights)};
+                     std::vector<int64_t> digest, std::vector<int64_t> source_digest,
+                     std::vector<Tensor> order, std::vector<Tensor> weights, std::vector<Tensor> source_ids) {
+  const RelationArrays arrays{std::move(indptr),        std::move(indices), std::move(edge_ids),
+                              std::move(source),        std::move(target),  std::move(digest),
+                              std::move(source_digest), std::move(order),   std::move(weights),
+                              std::move(source_ids)};
   return hold(std::make_unique<HeldGraph>(std::move(num_nodes), arrays));
 }
 
 Tensor sampling_rules(int64_t hops, std::vector<int64_t> fanouts, const OptionalTensor& shares, bool replace,
-                      bool return_edge, bool last, int64_t window, bool induced) {
+                      bool return_edge, bool last, int64_t window, bool induced, int64_t labor) {
   Plan plan{std::move(fanouts), replace ? Replacement::kWith : Replacement::kWithout, return_edge, 0, 0};
   plan.hops = hops;
   if (shares) plan.shares.assign(data<double>(*shares), data<double>(*shares) + shares->numel());
   plan.temporal = last ? Temporal::kLast : Temporal::kUniform;
   plan.window = window;
   plan.subgraph = induced ? Subgraph::kInduced : Subgraph::kDirectional;
+  plan.labor = static_cast<Labor>(labor);
   return hold(std::make_unique<Plan>(std::move(plan)));
 }
 
@@ -102,10 +106,11 @@ Minibatches sample_hgt(const Tensor& graph, const Tensor& rules, const Tensor& s
 constexpr Operator kOperators[] = {
     OPERATOR(sampled_graph,
              "(int[] num_nodes, Tensor[] indptr, Tensor[] indices, Tensor[] edge_ids, int[] source, int[] "
-             "target, int[] digest, Tensor[] order, Tensor[] weights) -> Tensor"),
+             "target, int[] digest, int[] source_digest, Tensor[] order, Tensor[] weights, Tensor[] "
+             "source_ids) -> Tensor"),
     OPERATOR(sampling_rules,
              "(int hops, int[] fanouts, Tensor? shares, bool replace, bool return_edge, bool last, int "
-             "window, bool induced) -> Tensor"),
+             "window, bool induced, int labor) -> Tensor"),
     OPERATOR(budget_rules,
              "(int hops, int[] samples, int[] type_digest, int cap, bool return_edge) -> Tensor"),
     OPERATOR(sample,

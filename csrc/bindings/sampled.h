@@ -48,12 +48,13 @@ const T* data_or_null(const Tensor& tensor) {
   return tensor.numel() == 0 ? nullptr : data<T>(tensor);
 }
 
-// The arrays of the relations, each one per relation; `order` and `weights` may be empty.
+// The arrays of the relations, each one per relation; the last three may be empty.
 struct RelationArrays {
   std::vector<Tensor> indptr, indices, edge_ids;
-  std::vector<int64_t> source, target, digest;
-  std::vector<Tensor> order;    // time and position of each relation
-  std::vector<Tensor> weights;  // sum, weight and positive of each relation
+  std::vector<int64_t> source, target, digest, source_digest;
+  std::vector<Tensor> order;       // time and position of each relation
+  std::vector<Tensor> weights;     // sum, weight and positive of each relation
+  std::vector<Tensor> source_ids;  // original ids; empty where `indices` holds them
 
   template <class Index>
   Relation<Index> relation(size_t number) const {
@@ -64,6 +65,8 @@ struct RelationArrays {
     out.source = source[number];
     out.target = target[number];
     out.digest = static_cast<uint64_t>(digest[number]);
+    out.source_digest = static_cast<uint64_t>(source_digest[number]);
+    if (!source_ids.empty()) out.source_ids = data<Index>(source_ids[number]);
     if (!order.empty()) {
       const Tensor& position = order[2 * number + 1];
       out.time = {data_or_null<int64_t>(order[2 * number]),
@@ -81,8 +84,8 @@ struct RelationArrays {
 class HeldGraph {
  public:
   HeldGraph(std::vector<int64_t> num_nodes, const RelationArrays& arrays) : num_types_(num_nodes.size()) {
-    for (const auto* list :
-         {&arrays.indptr, &arrays.indices, &arrays.edge_ids, &arrays.order, &arrays.weights}) {
+    for (const auto* list : {&arrays.indptr, &arrays.indices, &arrays.edge_ids, &arrays.order,
+                             &arrays.weights, &arrays.source_ids}) {
       for (const Tensor& array : *list) arrays_.push_back({array, array.const_data_ptr(), array.numel()});
     }
     const auto fill = [&](auto type) {

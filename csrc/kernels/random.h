@@ -60,8 +60,12 @@ inline uint64_t minibatch_key(const int64_t* seeds, int64_t count) {
 
 inline uint64_t epoch_key(uint64_t seed, uint64_t epoch) { return fold(fold(0, seed), epoch); }
 
-inline uint64_t hop_key(uint64_t seed, uint64_t epoch, uint64_t minibatch, uint64_t hop) {
-  return fold(fold(epoch_key(seed, epoch), minibatch), hop);
+// The bytes of "labor": keeps the keys of sources apart from those of targets.
+constexpr uint64_t kLabor = 0x726F62616C;
+
+// Returns the word that the destinations of a source share, by the key of its hop and type.
+inline uint64_t source_word(uint64_t key, int64_t source) {
+  return mix(fold(key, static_cast<uint64_t>(source)));
 }
 
 // A keyed permutation of [0, n): position i of the shuffled order is computed, never stored.

@@ -6,7 +6,7 @@ The kernel trusts its arguments, which are checked here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -40,6 +40,7 @@ class SampledGraph:
     source: list[int]
     target: list[int]
     digest: list[int]  # by relation, the digest of its names, signed
+    source_digest: list[int]  # by relation, the digest of the name of its source type, signed
     # Empty, or two vectors per relation: times [E_r] int64 in ascending order within each adjacency
     # list, and the positions in ``indices`` in that order; empty vectors where a relation has no
     # times.
@@ -49,6 +50,9 @@ class SampledGraph:
     # int64; an empty vector of sums where a relation has no weights, and of numbers where all
     # weights are positive.
     weights: list[Tensor]
+    # Empty where ``indices`` holds original ids, or by relation the original ids of the sources
+    # [E_r], of the dtype of ``indices``; read where destinations share the words of sources.
+    source_ids: list[Tensor] = field(default_factory=list)
 
     def held(self, check: Callable[[], None] | None = None) -> Tensor:
         """Returns the graph in the form that the kernel takes, checked. ``check``: checks the
@@ -62,9 +66,16 @@ class SampledGraph:
             else:
                 check()
             check_orders(self.order, self.weights, self.indices)
-            if len(self.digest) != len(self.indptr):
+            if not len(self.digest) == len(self.source_digest) == len(self.indptr):
                 raise ValueError(f"{len(self.digest)} digests came for {len(self.indptr)} relations")
-            state = kernels.sampled_graph(self.num_nodes, *edges, self.digest, self.order, self.weights)
+            if self.source_ids and [(one.dtype, one.shape) for one in self.source_ids] != [
+                (one.dtype, one.shape) for one in self.indices
+            ]:
+                raise ValueError("source_ids must have an entry, of the same dtype, for each of indices")
+            digests = self.digest, self.source_digest
+            state = kernels.sampled_graph(
+                self.num_nodes, *edges, *digests, self.order, self.weights, self.source_ids
+            )
             known = _Held(state, now)
             object.__setattr__(self, "_held", known)
         return known.state
@@ -74,7 +85,7 @@ class SampledGraph:
 
     @cached_property
     def _arrays(self) -> tuple[Tensor, ...]:
-        return (*self.indptr, *self.indices, *self.edge_ids, *self.order, *self.weights)
+        return (*self.indptr, *self.indices, *self.edge_ids, *self.order, *self.weights, *self.source_ids)
 
 
 def _writes(arrays: Sequence[Tensor]) -> int | None:
@@ -117,6 +128,9 @@ class SamplingRules:
     window: int  # allowed times go back this far from the seed's; -1: without end
     induced: bool  # True takes all edges between the sampled nodes
     coo: bool  # True returns sources and targets as int64, else sources by target as int32
+    #: 0, or by what the words of sources are keyed that destinations share: 1 by hop, 2 by
+    #: minibatch, 3 by epoch
+    labor: int = 0
 
     def held(self, num_relations: int) -> Tensor:
         """Returns the rules, but for the form of the edges, as the kernel takes them, checked."""
@@ -127,7 +141,7 @@ class SamplingRules:
     def _state(self) -> Tensor:
         made: Tensor = kernels.sampling_rules(
             *(self.hops, self.fanouts, self.shares, self.replace, self.return_edge, self.last),
-            *(self.window, self.induced),
+            *(self.window, self.induced, self.labor),
         )
         return made
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.on_disk import DiskSampler
     from pyg_batchgnn.sample.partitioned import PartitionedSampler, RelayPart
     from pyg_batchgnn.sample.plan import (
+        LABOR,
         NEIGHBOR_CAP,
         HGTPlan,
         NeighborChoice,
@@ -85,6 +86,7 @@ else:
     __getattr__ = late_names(__name__)
 
 __all__ = [
+    "LABOR",
     "NEIGHBOR_CAP",
     "AttributeRows",
     "Direction",

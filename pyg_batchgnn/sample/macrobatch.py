@@ -43,6 +43,7 @@ def kernel_arrays(
     relations: Sequence[InEdges],
     times: Sequence[TimeOrder | None],
     weights: Sequence[WeightSums | None],
+    source_ids: Sequence[Tensor] = (),
 ) -> ops.SampledGraph:
     """Returns the arrays of the in-edges of some nodes."""
     none = torch.empty(0, dtype=torch.int64)
@@ -60,13 +61,25 @@ def kernel_arrays(
         list(schema.source_types),
         list(schema.target_types),
         [ops.to_signed(ops.names_key(names)) for names in schema.relations],
+        [ops.to_signed(ops.names_key(names[:1])) for names in schema.relations],
         [array for one in times for array in ((none, none) if one is None else one.arrays)],
         [
             array
             for one in weights
             for array in ((no_weights, no_weights, none) if one is None else one.arrays)
         ],
+        list(source_ids),
     )
+
+
+def check_times(plan: MinibatchPlan, timed: bool) -> None:
+    """Raises ValueError if destinations are to share words in sampling by time."""
+    labor = getattr(plan, "labor", None)
+    if timed and labor is not None:
+        raise ValueError(
+            f"labor={labor!r} does not go with times: each seed then has a subgraph of its own, which "
+            f"shares no sources; leave out one of them"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +216,7 @@ class _GraphSampler(ABC):
         self.times, self.weights = times, weights
         self.schema = schema = self.typed.schema
         self._timed = any(one is not None for one in times)
+        check_times(plan, self._timed)
         self._disjoint = self._timed or getattr(plan, "disjoint", False)
         self._arrays = kernel_arrays(schema, self.typed.num_nodes, self.typed.relations, times, weights)
         self._rules = plan.rules(schema, layout is Layout.COO)

@@ -164,9 +164,11 @@ class DiskSampler(MacrobatchSampler):
         """Returns a sampler that reads the files of its edges, if these take more than the budget.
 
         It is ``made`` itself where they fit, lie in memory, or are to be read over the mapping:
-        where there is no budget, for induced subgraphs, and for budgets of nodes by type.
+        where there is no budget, for induced subgraphs, for LABOR, which reads whole lists, and for
+        budgets of nodes by type.
         """
-        if budget is None or type(made) is not MacrobatchSampler or made.plan.subgraph is Subgraph.INDUCED:
+        whole = type(made) is not MacrobatchSampler or made.plan.subgraph is Subgraph.INDUCED
+        if budget is None or whole or made.plan.labor is not None:
             return made
         graph = made.typed
         fits_ids = ops.id_dtype(sum(graph.num_nodes)) is torch.int32

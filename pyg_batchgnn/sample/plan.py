@@ -43,6 +43,10 @@ class TemporalStrategy(enum.Enum):
     LAST = "last"  # the latest ones
 
 
+#: By what words of sources may be keyed, from the most to the least that is drawn anew.
+LABOR = ("hop", "layers", "epoch")
+
+
 class Subgraph(enum.Enum):
     """The edges of a minibatch."""
 
@@ -71,10 +75,14 @@ class SamplingPlan:
         time_window: with times, neighbours must not be older than this before the seed's time, in
             the unit of the times; None: they may be of any age.
         subgraph: which edges the minibatch has.
+        labor: by what the random words of sources are keyed that the destinations of a minibatch
+            share ("hop", "layers" or "epoch"), so that fewer distinct nodes are sampled (LABOR,
+            Balin and Catalyurek 2023); None where every destination picks by itself.
 
     Raises:
-        ValueError, TypeError: a fanout is no integer or below -1 and no float in (0, 1], or
-            relations have different numbers of hops.
+        ValueError, TypeError: a fanout is no integer or below -1 and no float in (0, 1], relations
+            have different numbers of hops, or ``labor`` is unknown or beside a rule that it does
+            not know.
     """
 
     fanouts: Fanouts
@@ -85,6 +93,7 @@ class SamplingPlan:
     temporal: TemporalStrategy = TemporalStrategy.UNIFORM
     time_window: int | None = None
     subgraph: Subgraph = Subgraph.DIRECTIONAL
+    labor: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fanouts", tuple(map(_checked_fanout, self.fanouts)))
@@ -105,6 +114,20 @@ class SamplingPlan:
                     f"fanouts, others have {self.num_hops}"
                 )
         object.__setattr__(self, "time_window", checked_time_window(self.time_window))
+        if self.labor is not None:
+            self._check_labor()
+
+    def _check_labor(self) -> None:
+        known = ", ".join(map(repr, LABOR))
+        if self.labor not in LABOR:
+            raise ValueError(f"labor must be None or one of {known}, got {self.labor!r}")
+        for is_set, what, why in (
+            (self.replacement is Replacement.WITH, "replace=True", "the word of a source is drawn once"),
+            (self.subgraph is Subgraph.INDUCED, "an induced subgraph", "it takes all edges"),
+            (self.disjoint, "disjoint=True", "disjoint subgraphs share no sources"),
+        ):
+            if is_set:
+                raise ValueError(f"labor={self.labor!r} does not go with {what}: {why}; leave out one")
 
     @property
     def num_hops(self) -> int:
@@ -133,6 +156,7 @@ class SamplingPlan:
             "temporal": self.temporal.value,
             "time_window": self.time_window,
             "subgraph": self.subgraph.value,
+            **({} if self.labor is None else {"labor": self.labor}),
         }
 
     def summary(self) -> str:
@@ -162,6 +186,7 @@ class SamplingPlan:
             -1 if self.time_window is None else self.time_window,
             self.subgraph is Subgraph.INDUCED,
             coo,
+            0 if self.labor is None else 1 + LABOR.index(self.labor),
         )
 
     @classmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 from itertools import islice
@@ -160,7 +159,7 @@ def check(
     data: st.DataObject, case: TypedCase, seed: int, epoch: int, *, excluding: bool = False, **rules: object
 ) -> None:
     shares = bool(rules.pop("shares", False))
-    plan = dataclasses.replace(data.draw(typed_plans(case.schema, shares)), **rules)  # type: ignore[arg-type]
+    plan = data.draw(typed_plans(case.schema, shares, not case.timed, **rules))
     drawn = data.draw(st.lists(typed_seeds(case, excluding), max_size=3))
     check_typed(case, plan, seed, epoch, drawn, data.draw(st.sampled_from([1, 3])))
 

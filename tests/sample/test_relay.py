@@ -104,8 +104,7 @@ def check(
     data: st.DataObject, case: TypedCase, seed: int, *, excluding: bool = False, **rules: object
 ) -> None:
     """Relays over drawn parts, with ids of either width, give what one process gives."""
-    plan = data.draw(typed_plans(case.schema, shares=True))
-    plan = dataclasses.replace(plan, **rules)  # type: ignore[arg-type]
+    plan = data.draw(typed_plans(case.schema, True, not case.timed, **rules))
     parts = data.draw(PARTS)
     owners = data.draw(owners_of(case, parts))
     lists = st.lists(typed_seeds(case, excluding), max_size=2)
@@ -201,6 +200,7 @@ def owned(dtype: torch.dtype = torch.int32) -> OwnedGraph:
         source=[0],
         target=[0],
         digest=[0],
+        source_digest=[0],
         order=[],
         weights=[],
     )
@@ -395,7 +395,7 @@ def test_opcheck() -> None:
     checks = ("test_schema", "test_autograd_registration")
     words = begun()[1].words
     held = (graph.held(), graph.node, graph.first, graph.all_nodes, graph.num_edges)
-    plan = kernels.sampling_rules(1, [4], None, False, True, False, -1, False)
+    plan = kernels.sampling_rules(1, [4], None, False, True, False, -1, False, 0)
     asked = (*held, words, [0, words.numel(), 0], False, False, False, 0, plan, 2)
     torch.library.opcheck(kernels.relay_answer, asked, test_utils=checks)
     node = torch.tensor([100, 149])

@@ -58,10 +58,14 @@ class RelayedSampler:
     ) -> list[list[SampledMinibatch]]:
         """Samples the minibatches of every part, by original id."""
         self.traffic = Traffic()
-        sides = [
-            RelayPart(part, self.plan, layout, *self.case.rules(part.relations), excluding=excluding)
-            for part in self.parts
-        ]
+        node = torch.cat([part.node for part in self.parts])
+        sides = []
+        for part in self.parts:
+            ids = [node[one.indices].to(one.indices.dtype) for one in part.relations]
+            rules = self.case.rules(part.relations)
+            source_ids = ids if self.plan.labor else ()
+            side = RelayPart(part, self.plan, layout, *rules, excluding=excluding, source_ids=source_ids)
+            sides.append(side)
         relays = []
         for side, own in zip(sides, seeds, strict=True):
             relays.append(side.begin([self._internal(one) for one in own], seed, EPOCH))

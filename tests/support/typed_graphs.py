@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from pyg_batchgnn.data import HOMOGENEOUS, Relation, Schema
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample import (
+    LABOR,
     ExcludedPairs,
     Layout,
     MacrobatchSampler,
@@ -141,22 +143,28 @@ SHARE = st.sampled_from([0.1, 0.5, 0.3, 1.0])
 
 
 @st.composite
-def typed_plans(draw: st.DrawFn, schema: Schema, shares: bool = False) -> SamplingPlan:
-    """Draws a plan; some relations have fanouts of their own."""
+def typed_plans(
+    draw: st.DrawFn, schema: Schema, shares: bool = False, labor: bool = False, **rules: Any
+) -> SamplingPlan:
+    """Draws a plan; some relations have fanouts of their own. ``labor``: destinations may share the
+    words of sources. ``rules``: fields that are given."""
     fanout = st.one_of(FANOUT, SHARE) if shares else FANOUT
     hops = draw(st.integers(1, 3))
     fanouts = st.lists(fanout, min_size=hops, max_size=hops).map(tuple)
     own = {relation: draw(fanouts) for relation in schema.relations if draw(st.booleans())}
-    return SamplingPlan(
-        draw(fanouts),
-        draw(st.sampled_from(Replacement)),
-        draw(st.booleans()),
-        by_relation=own,  # type: ignore[arg-type]
-        disjoint=draw(st.booleans()),
-        temporal=draw(st.sampled_from(TemporalStrategy)),
-        time_window=draw(st.sampled_from([None, None, 0, 3, 8])),
-        subgraph=draw(st.sampled_from([Subgraph.DIRECTIONAL, Subgraph.DIRECTIONAL, Subgraph.INDUCED])),
-    )
+    drawn: dict[str, Any] = {
+        "fanouts": draw(fanouts),
+        "edge_ids": draw(st.booleans()),
+        "by_relation": own,
+        "temporal": draw(st.sampled_from(TemporalStrategy)),
+        "time_window": draw(st.sampled_from([None, None, 0, 3, 8])),
+    }
+    if labor and draw(st.booleans()):
+        return SamplingPlan(**{**drawn, "labor": draw(st.sampled_from(LABOR)), **rules})
+    drawn["replacement"] = draw(st.sampled_from(Replacement))
+    drawn["disjoint"] = draw(st.booleans())
+    drawn["subgraph"] = draw(st.sampled_from([Subgraph.DIRECTIONAL, Subgraph.DIRECTIONAL, Subgraph.INDUCED]))
+    return SamplingPlan(**{**drawn, **rules})
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from fractions import Fraction
 
 from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.sample import Replacement, SamplingPlan, Subgraph, TemporalStrategy
-from tests.support.reference_sampler import fold, fold_all, reference_key, reference_picks, words
+from tests.support.reference_sampler import fold, fold_all, mix, reference_key, reference_picks, words
+
+LABOR_TAG = int.from_bytes(b"labor", "little")
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,12 @@ class ReferenceSampler:
                     example, node = out.node[target_type][row]
                     node_key = self._node_key(key, hop, relation, example, node)
                     allowed = self._allowed(relation, example, node, latest)
-                    for edge in self._picks(allowed, plan.fanouts_of(relation)[hop], words(node_key)):
+                    fanout = plan.fanouts_of(relation)[hop]
+                    if plan.labor is None:
+                        picks = self._picks(allowed, fanout, words(node_key))
+                    else:
+                        picks = self._labor_picks(allowed.edges, fanout, self._source_key(key, hop, relation))
+                    for edge in picks:
                         name = (example, edge.source)
                         if name not in local[source_type]:
                             local[source_type][name] = len(out.node[source_type])
@@ -122,6 +129,26 @@ class ReferenceSampler:
             node_key = fold(node_key, names_key(relation))
         node_key = fold(node_key, node)
         return fold(node_key, example) if self.disjoint else node_key
+
+    def _source_key(self, key: int, hop: int, relation: Relation) -> int:
+        parts = {"hop": [key, hop, LABOR_TAG], "layers": [key, LABOR_TAG], "epoch": [LABOR_TAG]}
+        source_key = fold_all([self.seed, self.epoch, *parts[str(self.plan.labor)]])
+        return source_key if self.graph.schema.is_plain else fold(source_key, names_key(relation[:1]))
+
+    def _labor_picks(self, edges: list[Edge], fanout: float, source_key: int) -> list[Edge]:
+        """The edges of the smallest words, of equal ones the first; in the order of the list."""
+        if fanout == -1:
+            return edges
+        if isinstance(fanout, float):
+            fanout = max(1, math.ceil(fanout * len(edges) - 1e-9)) if edges else 0
+        drawn_from = [edge for edge in edges if edge.weight is None or edge.weight > 0]
+
+        def rank(edge: Edge) -> float:
+            word = mix(fold(source_key, edge.source))
+            return word if edge.weight is None else exponential(word) / edge.weight
+
+        least = sorted(drawn_from, key=rank)[: int(fanout)]  # a stable sort
+        return [edge for edge in edges if any(edge is one for one in least)]
 
     def _allowed(
         self, relation: Relation, example: int, node: int, latest: Mapping[int, int | None]
@@ -203,6 +230,22 @@ def weighted_picks(
         left = [place for place in left if place not in picked]
         sums, before = running_sums([weights[place] for place in left]), 0.0
     return [allowed.edges[place] for place in picked]
+
+
+def exponential(word: int) -> float:
+    """-log(u) of the number u in (0, 1] of a word, with every rounding as written."""
+
+    def fma(a: float, b: float, c: float) -> float:
+        return float(Fraction(a) * Fraction(b) + Fraction(c))
+
+    f, e = math.frexp((float(word >> 11) + 0.5) * 2.0**-53)
+    if f < 0.5**0.5:
+        f, e = 2 * f, e - 1
+    s = (f - 1) / (f + 1)
+    z, total = s * s, 1 / 21
+    for odd in range(19, 0, -2):
+        total = fma(z, total, 1 / odd)
+    return fma(-e, math.log(2), -2 * s * total)
 
 
 def sums_of(allowed: Allowed) -> tuple[list[float], float]:

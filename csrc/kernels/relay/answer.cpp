@@ -423,6 +423,9 @@ class Owner {
   const Relation<Index>& relation(const Chunk& chunk) const {
     return part_.graph.relations[chunk.piece.relation];
   }
+  uint64_t key(const Chunk& chunk) const {
+    return part_.graph.key(relation(chunk), plan_.labor != Labor::kNone, chunk.block->block.key);
+  }
   int64_t first(const Chunk& chunk) const { return first_[static_cast<size_t>(relation(chunk).target)]; }
   AskedNodes<Index> nodes(const Chunk& chunk) const { return chunk.block->nodes(chunk.begin, first(chunk)); }
 
@@ -430,7 +433,7 @@ class Owner {
   void by_rule(const Chunk& chunk, Scratch<Index>& scratch, const Body& body) const {
     const auto number = static_cast<int64_t>(chunk.piece.relation);
     with_rule(relation(chunk), plan_, plan_.fanout(number, hop_), chunk.block->latest.data(),
-              chunk.block->pairs(chunk.piece.relation), scratch, body);
+              chunk.block->pairs(chunk.piece.relation), key(chunk), scratch, body);
   }
 
   // Measures the lists of some nodes and calls body(i, picks) for each.
@@ -493,8 +496,7 @@ class Owner {
     measure(rule, asked, edges.indptr, begin, end, chunk.piece.nodes,
             [&](int64_t i, int64_t own) { picks[static_cast<size_t>(i - begin)] = own; });
     shape.write_counts(counts, chunk.piece.nodes_before + begin, picks.data(), end - begin);
-    uint64_t key = chunk.block->block.key;
-    if (!part_.graph.plain()) key = fold(key, relation(chunk).digest);
+    const uint64_t relation_key = key(chunk);
     for (int64_t group = begin; group < end;) {
       int64_t last = group, held = 0;
       do {
@@ -510,7 +512,7 @@ class Owner {
       }
       const auto node_key = [&](int64_t i) {
         const int64_t node = asked.target(begin + i).node;
-        return asked.key(key, begin + i, original == nullptr ? node : original[node]);
+        return asked.key(relation_key, begin + i, original == nullptr ? node : original[node]);
       };
       choose_lists(rule, lists, node_key, [&](int64_t i) { return picks[static_cast<size_t>(i)]; });
       read(edges, position, held, shape, place);

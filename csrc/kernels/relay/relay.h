@@ -379,7 +379,7 @@ class Relay {
       for (size_t type = 0; type < types(); ++type) {
         nodes[type] = is_induced() ? minibatches_[b].growth.nodes(type).count() : nodes_[at(b, owner, type)];
       }
-      const uint64_t key = hop_key(plan_.seed, plan_.epoch, minibatches_[b].key, static_cast<uint64_t>(hop_));
+      const uint64_t key = plan_.key(minibatches_[b].key, hop_);
       head = write_head<Index>(head, shape_, key, nodes.data(), size);
       (*bodies)[at(b, owner)] = Body::at(body, shape_, size);
       body += body_words<Index>(shape_, size);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/prefetch.h"
+#include "kernels/random.h"
 
 namespace pyg_batchgnn {
 
@@ -54,8 +55,10 @@ struct EdgeWeights {
 template <class Index>
 struct Relation {
   Csc<Index> edges;
-  int64_t source = 0, target = 0;  // numbers of the node types
-  uint64_t digest = 0;             // of its names
+  int64_t source = 0, target = 0;     // numbers of the node types
+  uint64_t digest = 0;                // of its names
+  uint64_t source_digest = 0;         // of the name of its source type
+  const Index* source_ids = nullptr;  // [num_edges] original ids of sources; null: `indices` holds them
   TimeOrder time;
   EdgeWeights weights;
 };
@@ -80,6 +83,13 @@ struct TypedGraph {
 
   // A graph of one type and one relation folds no names into its keys.
   bool plain() const { return num_nodes.size() == 1 && relations.size() == 1; }
+
+  // Returns the key of the choices of a relation. Where destinations share words, all relations
+  // from a type share them.
+  uint64_t key(const Relation<Index>& relation, bool by_source, uint64_t key_of_hop) const {
+    if (plain()) return key_of_hop;
+    return fold(key_of_hop, by_source ? relation.source_digest : relation.digest);
+  }
 };
 
 }  // namespace pyg_batchgnn

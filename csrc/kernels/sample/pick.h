@@ -8,6 +8,7 @@
 #include "kernels/prefetch.h"
 #include "kernels/sample/choose.h"
 #include "kernels/sample/graph.h"
+#include "kernels/sample/labor.h"
 #include "kernels/sample/nodes.h"
 #include "kernels/sample/temporal.h"
 #include "kernels/sample/weighted.h"
@@ -48,6 +49,7 @@ struct Scratch {
   std::array<TimeRange, kTargets> searches;
   std::vector<int64_t> listed;  // allowed places where some are excluded
   WeightedScratch weighted;
+  LaborScratch labor;
   std::vector<int64_t> latest;  // the time of each example's seed
   Buffer<uint64_t> offset;      // in disjoint sampling, the code of node 0 in the example of each pick
 

@@ -8,12 +8,16 @@
 #include <stdexcept>
 #include <vector>
 
+#include "kernels/random.h"
 #include "kernels/sample/choose.h"
 
 namespace pyg_batchgnn {
 
 enum class Subgraph { kDirectional, kInduced };
 enum class Temporal { kUniform, kLast };
+
+// What the random words of sources are keyed by, where destinations share them (labor.h).
+enum class Labor { kNone, kHop, kLayers, kEpoch };
 
 // The number of neighbours to pick for a node: a count, or a share of the allowed ones.
 struct Fanout {
@@ -39,6 +43,16 @@ struct Plan {
   Temporal temporal = Temporal::kUniform;
   int64_t window = -1;  // allowed times go back this far from the seed's; -1: without end
   Subgraph subgraph = Subgraph::kDirectional;
+  Labor labor = Labor::kNone;
+
+  // Returns the key of the choices of a minibatch in a hop.
+  uint64_t key(uint64_t minibatch, int64_t hop) const {
+    const uint64_t of_epoch = epoch_key(seed, epoch), of_minibatch = fold(of_epoch, minibatch);
+    if (labor == Labor::kEpoch) return fold(of_epoch, kLabor);
+    if (labor == Labor::kLayers) return fold(of_minibatch, kLabor);
+    const uint64_t of_hop = fold(of_minibatch, static_cast<uint64_t>(hop));
+    return labor == Labor::kHop ? fold(of_hop, kLabor) : of_hop;
+  }
 
   Fanout fanout(int64_t relation, int64_t hop) const {
     const auto at = static_cast<size_t>(relation * hops + hop);

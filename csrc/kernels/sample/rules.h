@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "kernels/prefetch.h"
@@ -78,13 +79,15 @@ template <class Index>
 class FullRule {
  public:
   FullRule(const Relation<Index>& relation, const Plan& plan, Fanout fanout, const int64_t* latest,
-           ExcludedPairs excluded, Scratch<Index>& scratch)
+           ExcludedPairs excluded, uint64_t key, Scratch<Index>& scratch)
       : relation_(relation),
         fanout_(fanout),
         replacement_(plan.replacement),
         last_(plan.temporal == Temporal::kLast && relation.time.time != nullptr),
+        by_source_(plan.labor != Labor::kNone),
         allowed_(relation, plan.window, latest, excluded, scratch.listed),
         weighted_(relation.weights, scratch.weighted),
+        labor_(relation, key, scratch.labor),
         picked_(&scratch.picked),
         lists_(scratch.lists),
         searches_(scratch.searches) {}
@@ -132,7 +135,7 @@ class FullRule {
     prefetch_line(&relation_.edges.indices[places.begin]);
   }
 
-  bool guesses() const { return weighted(); }
+  bool guesses() const { return weighted() && !by_source_; }
   void guess(int64_t i, uint64_t node_key, int64_t picks, double* drawn, int64_t* place) const {
     const RuledList& list = lists_[static_cast<size_t>(i)];
     if (list.allowed.listed || picks == 0 || !draws(list, picks)) return;
@@ -148,7 +151,9 @@ class FullRule {
   void choose(int64_t i, uint64_t node_key, int64_t picks, double* drawn, int64_t* place) {
     if (picks == 0) return;
     const RuledList& list = lists_[static_cast<size_t>(i)];
-    if (!list.all && weighted()) {
+    if (by_source_ && picks < list.allowed.places.count()) {
+      choose_by_source(list, picks, place);
+    } else if (!list.all && weighted()) {
       choose_weighted(list, node_key, picks, drawn, place);
     } else {
       choose_uniform(list, node_key, picks, place);
@@ -172,6 +177,7 @@ class FullRule {
 
   // Returns whether picks are drawn by weight: not where everything is picked that may be.
   bool draws(const RuledList& list, int64_t picks) const {
+    if (by_source_) return false;
     return weighted() && !list.all && (replacement_ == Replacement::kWith || picks < list.positives);
   }
 
@@ -182,6 +188,16 @@ class FullRule {
     if (!list.allowed.listed) return;
     const int64_t* listed = allowed_.listed();
     for (int64_t p = 0; p < picks; ++p) out[p] = listed[out[p]];
+  }
+
+  void choose_by_source(const RuledList& list, int64_t picks, int64_t* out) {
+    const Places places = list.allowed.places;
+    if (list.allowed.listed)
+      return labor_.listed(allowed_.listed() + places.begin, places.count(), picks, out);
+    if (!weighted()) return labor_(places.begin, places.count(), picks, out);
+    in_order_.resize(static_cast<size_t>(places.count()));
+    std::iota(in_order_.begin(), in_order_.end(), places.begin);
+    labor_.listed(in_order_.data(), places.count(), picks, out);
   }
 
   void choose_weighted(const RuledList& list, uint64_t node_key, int64_t picks, double* drawn, int64_t* out) {
@@ -209,22 +225,25 @@ class FullRule {
   const Fanout fanout_;
   const Replacement replacement_;
   const bool last_;
+  const bool by_source_;
   AllowedEdges<Index> allowed_;
   WeightedChooser weighted_;
+  LaborChooser<Index> labor_;
+  std::vector<int64_t> in_order_;
   NodeMap<uint64_t>* picked_;
   std::vector<RuledList>& lists_;
   std::array<TimeRange, kTargets>& searches_;
 };
 
 // Calls body with the rule of a relation in a hop. `latest` holds the time of each example's seed;
-// it is read only where edges have times.
+// it is read only where edges have times. `key` is that of the relation in the hop.
 template <class Index, class Body>
 auto with_rule(const Relation<Index>& relation, const Plan& plan, Fanout fanout, const int64_t* latest,
-               ExcludedPairs excluded, Scratch<Index>& scratch, const Body& body) {
+               ExcludedPairs excluded, uint64_t key, Scratch<Index>& scratch, const Body& body) {
   const bool full = fanout.share != 0.0 || relation.time.time != nullptr || relation.weights.sum != nullptr ||
-                    !excluded.empty();
+                    !excluded.empty() || plan.labor != Labor::kNone;
   if (full) {
-    FullRule<Index> rule(relation, plan, fanout, latest, excluded, scratch);
+    FullRule<Index> rule(relation, plan, fanout, latest, excluded, key, scratch);
     return body(rule);
   }
   PlainRule<Index> rule(relation.edges, fanout, plan.replacement, scratch);

@@ -169,7 +169,7 @@ class Sampler {
   SampledMinibatch run(int64_t examples) {
     take_seeds(examples);
     for (int64_t hop = 0; hop < plan_.hops; ++hop) {
-      const uint64_t key = hop_key(plan_.seed, plan_.epoch, seeds_.key, static_cast<uint64_t>(hop));
+      const uint64_t key = plan_.key(seeds_.key, hop);
       for (size_t relation = 0; relation < growth_.relations(); ++relation) expand(relation, hop, key);
       growth_.close_hop(hop);
     }
@@ -196,9 +196,9 @@ class Sampler {
     if (frontier.first() == frontier.last()) return;
     const Fanout fanout = plan_.fanout(static_cast<int64_t>(number), hop);
     if (fanout.none()) return;
-    if (!graph_.plain()) key = fold(key, relation.digest);
+    key = graph_.key(relation, plan_.labor != Labor::kNone, key);
     with_rule(relation, plan_, fanout, scratch_.latest.data(),
-              excluded_pairs(seeds_, static_cast<int64_t>(number)), scratch_,
+              excluded_pairs(seeds_, static_cast<int64_t>(number)), key, scratch_,
               [&](auto& rule) { growth_.count_edges(number, hop, expand_by(rule, number, hop, key)); });
   }
 

@@ -13,6 +13,12 @@ Extent scan_extent(const int32_t* values,
     scan_extent(const int64_t* values, int64_t count) {
   PYG_BATCHGNN_DISPATCH(scan_extent(values, count))
 }
+void source_words(const int32_t* sources, int64_t count, uint64_t key, uint64_t* words) {
+  PYG_BATCHGNN_DISPATCH(source_words(sources, count, key, words))
+}
+void source_words(const int64_t* sources, int64_t count, uint64_t key, uint64_t* words) {
+  PYG_BATCHGNN_DISPATCH(source_words(sources, count, key, words))
+}
 bool scan_ascending(const int32_t* values, int64_t count) {
   PYG_BATCHGNN_DISPATCH(scan_ascending(values, count))
 }

@@ -13,6 +13,10 @@ struct Extent {
 Extent scan_extent(const int32_t* values, int64_t count);
 Extent scan_extent(const int64_t* values, int64_t count);
 
+// Writes the random word of each source (random.h).
+void source_words(const int32_t* sources, int64_t count, uint64_t key, uint64_t* words);
+void source_words(const int64_t* sources, int64_t count, uint64_t key, uint64_t* words);
+
 // Returns whether no entry is smaller than the one before it.
 bool scan_ascending(const int32_t* values, int64_t count);
 bool scan_ascending(const int64_t* values, int64_t count);

@@ -11,6 +11,11 @@ Extent scan_extent(const T* values, int64_t count) {
   return {low, high};
 }
 
+template <class T>
+void source_words(const T* sources, int64_t count, uint64_t key, uint64_t* words) {
+  for (int64_t i = 0; i < count; ++i) words[i] = source_word(key, static_cast<int64_t>(sources[i]));
+}
+
 // Blocks without an early exit, which the compiler can vectorise.
 template <class T>
 bool scan_ascending(const T* values, int64_t count) {
