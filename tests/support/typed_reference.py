@@ -147,8 +147,8 @@ class ReferenceSampler:
             word = mix(fold(source_key, edge.source))
             return word if edge.weight is None else exponential(word) / edge.weight
 
-        least = sorted(drawn_from, key=rank)[: int(fanout)]  # a stable sort
-        return [edge for edge in edges if any(edge is one for one in least)]
+        least = {edge.number for edge in sorted(drawn_from, key=rank)[: int(fanout)]}  # a stable sort
+        return [edge for edge in edges if edge.number in least]
 
     def _allowed(
         self, relation: Relation, example: int, node: int, latest: Mapping[int, int | None]

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <vector>
 
+#include "kernels/allocation.h"
 #include "kernels/random.h"
 #include "kernels/sample/graph.h"
 #include "kernels/sample/temporal.h"
@@ -34,9 +34,9 @@ inline double exponential(uint64_t word) {
 
 // The memory of a LaborChooser, kept between minibatches.
 struct LaborScratch {
-  std::vector<uint64_t> word, word_left;
-  std::vector<double> value, value_left;
-  std::vector<int64_t> entry;
+  Buffer<int64_t> entry;
+  Buffer<uint64_t> word, word_left;
+  Buffer<double> value, value_left;
 };
 
 // Picks from lists of places by the words of their sources. Parallel edges share a word; of equal
@@ -50,74 +50,61 @@ class LaborChooser {
         key_(key),
         scratch_(scratch) {}
 
-  // Writes the `picks` smallest words of the places from `begin` on, fewer than `count`.
+  // Prefetches the sources of a list, of a long one the first.
+  void touch(int64_t begin, int64_t count) const {
+    constexpr int64_t kEach = 64 / sizeof(Index), kLines = 16;
+    for (int64_t i = 0; i < std::min(count, kLines * kEach); i += kEach) prefetch_line(&source_[begin + i]);
+  }
+
+  // Writes those of the `count` places from `begin` on that have the `picks` smallest words.
   void operator()(int64_t begin, int64_t count, int64_t picks, int64_t* out) {
-    // Of words below this limit there are about four standard deviations more than picks.
-    const auto wanted = static_cast<double>(picks);
-    const double share = (wanted + 4 * std::sqrt(wanted) + 8) / static_cast<double>(count);
-    const uint64_t limit = share >= 1 ? kMost : static_cast<uint64_t>(share * 0x1p64);
-    if (below(begin, count, limit) < picks) below(begin, count, kMost);
-    smallest(scratch_.word, scratch_.word_left, picks, out);
+    // Of words below this limit there are about three standard deviations more than picks.
+    const double share = (static_cast<double>(picks) + 3 * std::sqrt(static_cast<double>(picks)) + 4) /
+                         static_cast<double>(count);
+    const uint64_t limit = share < 1 ? static_cast<uint64_t>(share * 0x1p64) : kMost;
+    uint64_t* word = scratch_.word.reserve(count + kWordGroup);
+    int64_t* entry = scratch_.entry.reserve(count + kWordGroup);
+    int64_t found = words_below(source_ + begin, count, key_, limit, word, entry);
+    if (found < picks) found = words_below(source_ + begin, count, key_, kMost, word, entry);
+    if (found > kFewWords || !least_words(word, found, picks, entry, out)) {
+      smallest(word, scratch_.word_left.reserve(found), found, picks, out);
+    }
     for (int64_t p = 0; p < picks; ++p) out[p] += begin;
   }
 
   // Writes those of places that are listed. Where there are weights, those of zero are left out, and
   // the smallest -log(u) / weight are taken: successive draws in proportion to weights.
   void listed(const int64_t* place, int64_t count, int64_t picks, int64_t* out) {
-    scratch_.entry.clear();
-    scratch_.value.clear();
-    scratch_.word.clear();
+    int64_t* entry = scratch_.entry.reserve(count);
+    uint64_t* word = scratch_.word.reserve(count);
+    double* value = scratch_.value.reserve(count);
+    int64_t found = 0;
     for (int64_t i = 0; i < count; ++i) {
-      const uint64_t word = source_word(key_, static_cast<int64_t>(source_[place[i]]));
-      if (weight_ == nullptr) {
-        scratch_.word.push_back(word);
-      } else if (weight_[place[i]] > 0) {
-        scratch_.value.push_back(exponential(word) / weight_[place[i]]);
-      } else {
-        continue;
-      }
-      scratch_.entry.push_back(place[i]);
+      if (weight_ != nullptr && !(weight_[place[i]] > 0)) continue;
+      entry[found] = place[i];
+      word[found] = source_word(key_, static_cast<int64_t>(source_[place[i]]));
+      if (weight_ != nullptr) value[found] = exponential(word[found]) / weight_[place[i]];
+      ++found;
     }
-    if (weight_ == nullptr) return smallest(scratch_.word, scratch_.word_left, picks, out);
-    smallest(scratch_.value, scratch_.value_left, picks, out);
+    if (weight_ == nullptr) return smallest(word, scratch_.word_left.reserve(found), found, picks, out);
+    smallest(value, scratch_.value_left.reserve(found), found, picks, out);
   }
 
  private:
   static constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
 
-  // Finds the words up to a limit, and returns how many there are.
-  int64_t below(int64_t begin, int64_t count, uint64_t limit) {
-    constexpr int64_t kWords = 512;
-    uint64_t block[kWords];
-    int64_t found = 0;
-    for (int64_t first = 0; first < count; first += kWords) {
-      const int64_t words = std::min(kWords, count - first);
-      const auto room = static_cast<size_t>(found + words);
-      if (scratch_.entry.size() < room) scratch_.entry.resize(2 * room);
-      if (scratch_.word.size() < room) scratch_.word.resize(2 * room);
-      source_words(source_ + begin + first, words, key_, block);
-      for (int64_t i = 0; i < words; ++i) {
-        scratch_.entry[static_cast<size_t>(found)] = first + i;
-        scratch_.word[static_cast<size_t>(found)] = block[i];
-        found += block[i] <= limit ? 1 : 0;
-      }
-    }
-    scratch_.entry.resize(static_cast<size_t>(found));
-    scratch_.word.resize(static_cast<size_t>(found));
-    return found;
-  }
-
-  // Writes the entries of the `picks` smallest values in their order; of equal ones the first.
+  // Writes the entries of the `picks` smallest of `count` values in their order; of equal ones the
+  // first.
   template <class T>
-  void smallest(const std::vector<T>& value, std::vector<T>& left, int64_t picks, int64_t* out) const {
-    left = value;
-    const auto last = left.begin() + (picks - 1);
-    std::nth_element(left.begin(), last, left.end());
-    const T largest = *last;
-    int64_t equal = picks - std::count_if(left.begin(), last, [&](T one) { return one < largest; });
-    for (size_t i = 0; picks > 0; ++i) {
-      if (value[i] > largest || (value[i] == largest && equal-- <= 0)) continue;
-      *out++ = scratch_.entry[i];
+  void smallest(const T* value, T* left, int64_t count, int64_t picks, int64_t* out) const {
+    std::copy_n(value, count, left);
+    T* last = left + (picks - 1);
+    std::nth_element(left, last, left + count);
+    int64_t equal = picks - std::count_if(left, last, [&](T one) { return one < *last; });
+    const int64_t* entry = scratch_.entry.data();
+    for (int64_t i = 0; picks > 0; ++i) {
+      if (value[i] > *last || (value[i] == *last && equal-- <= 0)) continue;
+      *out++ = entry[i];
       --picks;
     }
   }

@@ -131,6 +131,7 @@ class FullRule {
     if (list.allowed.listed || picks == 0) return;
     const Places places = list.allowed.places;
     if (draws(list, picks)) weighted_.touch(list.allowed.list, places);
+    if (by_source_) return labor_.touch(places.begin, places.count());
     if (relation_.time.has_positions()) relation_.time.prefetch(places.begin);
     prefetch_line(&relation_.edges.indices[places.begin]);
   }

@@ -10,14 +10,17 @@ namespace pyg_batchgnn {
 
 Extent scan_extent(const int32_t* values,
                    int64_t count){PYG_BATCHGNN_DISPATCH(scan_extent(values, count))} Extent
-    scan_extent(const int64_t* values, int64_t count) {
-  PYG_BATCHGNN_DISPATCH(scan_extent(values, count))
+    scan_extent(const int64_t* values,
+                int64_t count){PYG_BATCHGNN_DISPATCH(scan_extent(values, count))} int64_t
+    words_below(const int32_t* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word,
+                int64_t* place){
+        PYG_BATCHGNN_DISPATCH(words_below(sources, count, key, limit, word, place))} int64_t
+    words_below(const int64_t* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word,
+                int64_t* place) {
+  PYG_BATCHGNN_DISPATCH(words_below(sources, count, key, limit, word, place))
 }
-void source_words(const int32_t* sources, int64_t count, uint64_t key, uint64_t* words) {
-  PYG_BATCHGNN_DISPATCH(source_words(sources, count, key, words))
-}
-void source_words(const int64_t* sources, int64_t count, uint64_t key, uint64_t* words) {
-  PYG_BATCHGNN_DISPATCH(source_words(sources, count, key, words))
+bool least_words(uint64_t* word, int64_t count, int64_t picks, const int64_t* place, int64_t* out) {
+  PYG_BATCHGNN_DISPATCH(least_words(word, count, picks, place, out))
 }
 bool scan_ascending(const int32_t* values, int64_t count) {
   PYG_BATCHGNN_DISPATCH(scan_ascending(values, count))

@@ -12,8 +12,46 @@ Extent scan_extent(const T* values, int64_t count) {
 }
 
 template <class T>
-void source_words(const T* sources, int64_t count, uint64_t key, uint64_t* words) {
-  for (int64_t i = 0; i < count; ++i) words[i] = source_word(key, static_cast<int64_t>(sources[i]));
+int64_t words_below(const T* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word,
+                    int64_t* place) {
+  int64_t found = 0;
+  for (int64_t first = 0; first < count; first += kWordGroup) {
+    T last[kWordGroup] = {};
+    const T* source = sources + first;
+    const int64_t given = std::min(kWordGroup, count - first);
+    if (given < kWordGroup) source = static_cast<const T*>(std::copy_n(source, given, last) - given);
+    uint64_t group[kWordGroup], some = 0;
+    for (int64_t i = 0; i < kWordGroup; ++i) {
+      group[i] = source_word(key, static_cast<int64_t>(source[i]));
+      some |= group[i] <= limit ? 1 : 0;
+    }
+    if (some == 0) continue;
+    for (int64_t i = 0; i < given; ++i) {
+      word[found] = group[i];
+      place[found] = first + i;
+      found += group[i] <= limit ? 1 : 0;
+    }
+  }
+  return found;
+}
+
+// Counts for each word how many are smaller: for a vector of words at once.
+inline bool least_words(uint64_t* word, int64_t count, int64_t picks, const int64_t* place, int64_t* out) {
+  constexpr int64_t kLanes = Lanes<double>::kWidth;
+  typedef uint64_t Words __attribute__((vector_size(kLanes * sizeof(uint64_t))));
+  std::fill_n(word + count, kWordGroup, ~uint64_t{0});
+  int64_t chosen[kFewWords + kLanes], taken = 0;
+  for (int64_t first = 0; first < count; first += kLanes) {
+    Words group, larger = {};
+    __builtin_memcpy(&group, word + first, sizeof(Words));
+    for (int64_t j = 0; j < count; ++j) larger += (Words)(group > word[j]);  // minus one where it holds
+    for (int64_t g = 0; g < kLanes; ++g) {
+      chosen[taken] = place[first + g];
+      taken += -larger[g] < static_cast<uint64_t>(picks) && first + g < count ? 1 : 0;
+    }
+  }
+  std::copy_n(chosen, picks, out);
+  return taken == picks;
 }
 
 // Blocks without an early exit, which the compiler can vectorise.
