@@ -57,6 +57,7 @@ class AccuracyTask:
     fanouts: tuple[int, ...] = (15, 10)
     hidden: int = 64
     features: int | None = 256
+    model: str = "SAGE"  # a class of pyg_batchgnn.nn, on the native sides
 
 
 TASKS = {
@@ -133,7 +134,9 @@ class ReferenceSampler:
         )
 
 
-NATIVE = {"native": torch.float32, "native-bfloat16": torch.bfloat16}
+#: The native layers on minibatches whose destinations share the words of sources, see `labor`.
+LABOR = {"labor-hop": "hop", "labor-layers": "layers", "labor-epoch": "epoch"}
+NATIVE = {"native": torch.float32, "native-bfloat16": torch.bfloat16, **dict.fromkeys(LABOR, torch.float32)}
 
 
 def precision(side: str) -> torch.dtype:
@@ -184,6 +187,7 @@ def batches(
 
         data.x = graph.x.to(precision(side))
         export: Literal["pyg", "native"] = "native" if side in NATIVE else "pyg"
+        common["labor"] = LABOR.get(side)
         return MacrobatchNeighborLoader(data, seed=seed, threads=1, export=export, **common)
     from torch_geometric.loader import NeighborLoader
 
@@ -215,7 +219,7 @@ class NativeSide:
 
         shape = (graph.num_features, task.hidden, len(task.fanouts), graph.num_classes)
         self.graph, self.dtype = graph, dtype
-        self.model: nn.Module = native.SAGE(*shape, dropout=DROPOUT)
+        self.model: nn.Module = getattr(native, task.model)(*shape, dropout=DROPOUT)
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast("cpu", torch.bfloat16, enabled=self.dtype is torch.bfloat16)
@@ -266,7 +270,7 @@ class Training:
 def train(order: dict[str, Any]) -> None:
     """Trains seeds on one side; each is a line in a file, with the test of the best epoch."""
     torch.set_num_threads(1)
-    task, graph = TASKS[order["task"]], GraphFolder.open(order["graph"])
+    task, graph = AccuracyTask(**order["task"]), GraphFolder.open(order["graph"])
     for seed in order["seeds"]:
         training, started, best = (
             Training(order["side"], task, graph, seed),
@@ -280,15 +284,16 @@ def train(order: dict[str, Any]) -> None:
         add_line(Path(order["output"]), {**record, "task": asdict(task)})
 
 
-def train_missing(name: str, side: str, seeds: int, peers: Peers, results: Path) -> str | None:
+def train_missing(
+    graph: GraphFolder, task: AccuracyTask, side: str, seeds: int, peers: Peers, output: Path
+) -> str | None:
     """Trains what is missing under the side's interpreter; returns why a side is absent."""
-    output = pieces_folder(results, "accuracy") / f"{name}-{side}.jsonl"
-    missing = sorted(set(range(seeds)) - set(seeds_done(output, asdict(TASKS[name]))))
+    missing = sorted(set(range(seeds)) - set(seeds_done(output, asdict(task))))
     if not missing:
         return None
-    order = {"task": name, "side": side, "seeds": missing, "output": str(output)}
-    order["graph"] = str(graph_of(name, TASKS[name]).path)
-    print(f"{name}, {side}: {len(missing)} seeds to train", flush=True)
+    order = {"task": asdict(task), "side": side, "seeds": missing, "output": str(output)}
+    order["graph"] = str(graph.path)
+    print(f"{output.stem}: {len(missing)} seeds to train", flush=True)
     try:
         in_process(
             *("benchmark.accuracy", "train", order),
@@ -350,8 +355,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         graph_of(name, TASKS[name])
     pairs = [(name, side) for name in parsed.tasks for side in SIDES if side in parsed.sides]
     with ThreadPoolExecutor(parsed.jobs) as pool:
+        pieces = pieces_folder(parsed.results, "accuracy")
         reasons = pool.map(
-            lambda pair: train_missing(pair[0], pair[1], parsed.seeds, peers, parsed.results), pairs
+            lambda pair: train_missing(
+                graph_of(pair[0], TASKS[pair[0]]),
+                TASKS[pair[0]],
+                pair[1],
+                parsed.seeds,
+                peers,
+                pieces / f"{pair[0]}-{pair[1]}.jsonl",
+            ),
+            pairs,
         )
         absent = {" ".join(pair): why for pair, why in zip(pairs, reasons, strict=True) if why}
     for what, why in absent.items():
