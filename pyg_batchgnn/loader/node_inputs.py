@@ -16,6 +16,7 @@ from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, SeedInfo, Seeds
 from pyg_batchgnn.types import Group, Schema
 
 if TYPE_CHECKING:
+    from pyg_batchgnn.loader.pipeline import Setup
     from pyg_batchgnn.store import PartTimes, SeedTimes, Times
 
     #: The times of a graph, and those that its nodes have themselves.
@@ -195,10 +196,8 @@ class NodeRequest:
     ids: Any = None  # ``input_id``, or None
     times: Any = None  # ``input_time``, or None
 
-    def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> NodeInputs:
-        """Returns the nodes, checked. Raises TypeError, ValueError or IndexError if they do not fit
-        the graph; collective over ranks."""
-        schema = graph.schema
+    def inputs(self, setup: Setup) -> NodeInputs:
+        graph, schema, names = setup.graph, setup.graph.schema, setup.names
         if names is Names.TYPES:
             given = self._by_type(schema)
         elif _names_a_type(self.nodes):
@@ -217,7 +216,7 @@ class NodeRequest:
             what = f"input_nodes of type {name!r}" if names is Names.TYPES else "input_nodes"
             parts.append(_type_inputs(what, name, one.nodes, one.ids, one.times, count))
         inputs = NodeInputs(schema, parts, None, names)
-        return inputs if times is None else inputs.with_times(times)
+        return inputs if setup.times is None else inputs.with_times(setup.times)
 
     def _by_type(self, schema: Schema) -> dict[str, NodeRequest]:
         """Returns what was given as "type", ("type", None | mask | ids), or a dict of such."""

@@ -15,37 +15,14 @@ from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.ops import number_of_bytes
-from pyg_batchgnn.sample import Direction, NeighborChoice, as_integer
+from pyg_batchgnn.sample import Direction, as_integer
 from pyg_batchgnn.store import AttributeGroups, TypedGraph
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
     from pyg_batchgnn.embed import Embedding
     from pyg_batchgnn.history import HistoricalCaches
-
-
-# Sampling #########################################################################################
-
-
-@dataclass(frozen=True)
-class SamplingRequest:
-    """The sampling that a user asks a loader for."""
-
-    num_neighbors: Any  # fanouts by hop in one of PyG's forms
-    replace: bool  # True to sample with replacement
-    seed: int | None  # the key of every random choice; None draws one
-    sampler: Any  # the user's own sampler, or None
-    schedule: ScheduleName | None  # which minibatches a rank trains; None if the user did not say
-    choice: NeighborChoice = field(default_factory=NeighborChoice)  # the rules by which neighbours are chosen
-
-
-def as_seed(seed: Any) -> int | None:
-    """Returns a seed of Python, NumPy or torch as Python's integer; None stays None. Raises
-    TypeError if it is something else."""
-    number = None if seed is None else as_integer(seed)
-    if seed is not None and number is None:
-        raise TypeError(f"seed must be an integer or None, got {seed!r}")
-    return number
+    from pyg_batchgnn.loader.pipeline import Setup
 
 
 # Reading ##########################################################################################
@@ -121,6 +98,8 @@ class LoaderOptions:
     feature_placement: str = "auto"
     device_cache: int | None = _number("bytes", 0)
     pinned_memory: int | None = _number("bytes", 0)
+    seed: int | None = None  # the key of every random choice; None draws one
+    schedule: ScheduleName | None = None
 
     @classmethod
     def of(cls, **given: Any) -> LoaderOptions:
@@ -140,6 +119,9 @@ class LoaderOptions:
             found[name] = _choice(name, found[name], [member.value for member in kind], kind)
         _choice("feature_placement", self.feature_placement, PLACEMENTS)
         found["attributes"] = _names(self.attributes)
+        found["schedule"] = ScheduleName.of(self.schedule)
+        if self.seed is not None and as_integer(self.seed) is None:
+            raise TypeError(f"seed must be an integer or None, got {self.seed!r}")
         for name in ("macrobatch_size", "fetch_size"):
             _check_size(name, found[name])
         if self.device is not None:
@@ -195,20 +177,16 @@ class LoaderOptions:
         yield is_all_there, "device_cache is not for feature_placement='device': leave one of them out"
 
 
-#: Options that each rank may set for itself.
+#: Options that each rank may set for itself, or that are agreed upon before all others.
 _OWN = {"memory_budget", "lookahead", "threads", "features", "embedding", "feature_placement"}
-_OWN |= {"device_cache", "pinned_memory"}
+_OWN |= {"device_cache", "pinned_memory", "schedule"}
 
 
 def check_together(
-    options: LoaderOptions,
-    choice: NeighborChoice,
-    direction: Direction,
-    kwargs: dict[str, Any],
-    transform_sampler_output: Any,
-    exclude_seed_edges: Any = False,
+    setup: Setup, kwargs: dict[str, Any], transform_sampler_output: Any, exclude_seed_edges: Any = False
 ) -> None:
     """Raises ValueError for arguments that contradict each other. ``kwargs``: of DataLoader."""
+    options, choice = setup.options, setup.choice
     if workers := kwargs.get("num_workers", 0):
         _raise_first(
             [
@@ -229,19 +207,20 @@ def check_together(
     if options.export is Export.NATIVE:
         only_pyg = {
             "transform_sampler_output": transform_sampler_output is not None,
-            "subgraph_type='bidirectional'": choice.subgraph is SubgraphType.bidirectional,
-            "sample_direction='backward'": direction is Direction.BACKWARD,
+            "subgraph_type='bidirectional'": choice.subgraph_type is SubgraphType.bidirectional,
+            "sample_direction='backward'": setup.direction is Direction.BACKWARD,
         }
         text = "is for export='pyg', not 'native', whose edges are as they were sampled; leave it out"
         _raise_first([(one, f"{name} {text}") for name, one in only_pyg.items()])
     elif options.reading != Reading():
         raise ValueError("features and attributes are for export='native'; PyG batches carry every attribute")
     if options.aggregation_cache is not None:
+        subgraph = choice.subgraph_type
         given = {
             f"time_attr={choice.time_attr!r}": choice.time_attr is not None,
             f"weight_attr={choice.weight_attr!r}": choice.weight_attr is not None,
             "disjoint=True": choice.disjoint,
-            f"subgraph_type={choice.subgraph.value!r}": choice.subgraph is not SubgraphType.directional,
+            f"subgraph_type={subgraph.value!r}": subgraph is not SubgraphType.directional,
             f"exclude_seed_edges={exclude_seed_edges!r}": exclude_seed_edges,
         }
         text = "an aggregation cache holds aggregates over all neighbours of a node; it does not go with "

@@ -10,34 +10,35 @@ import dataclasses
 import functools
 import itertools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 from torch_geometric.loader import NodeLoader
-from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
-from pyg_batchgnn.loader.budget import MeasureCost
+from pyg_batchgnn.loader.budget import AttributeCost
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
-from pyg_batchgnn.loader.link_negatives import Inputs
+from pyg_batchgnn.loader.link_inputs import InputRequest, Inputs, InputsT, LinkPlace
 from pyg_batchgnn.loader.node_inputs import StepInputs
 from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned
-from pyg_batchgnn.loader.position import Remainder, order_of
-from pyg_batchgnn.loader.prefetch import drain
-from pyg_batchgnn.loader.schedule import SeedSchedule, SeedStep, StepShape, WorkItem
+from pyg_batchgnn.loader.position import order_of
+from pyg_batchgnn.loader.prefetch import World, drain
+from pyg_batchgnn.loader.schedule import SeedSchedule, SeedStep, WorkItem
 from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, disk_counts, edge_counts, sampling_counters
 from pyg_batchgnn.sample import (
     Direction,
+    LinkRules,
     MacrobatchSampler,
     MacrobatchSeeds,
     Minibatch,
     MinibatchPlan,
+    Names,
     NeighborChoice,
     PygOutput,
     SampledMinibatch,
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from pyg_batchgnn.embed import Embedding, Step
     from pyg_batchgnn.fetch import AccessString
     from pyg_batchgnn.history import HistoricalCaches
+    from pyg_batchgnn.loader.device_stage import DeviceStage
+    from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
     from pyg_batchgnn.loader.on_disk import Continuation, LookAhead
     from pyg_batchgnn.store import DistGraphStore
 
@@ -83,10 +86,6 @@ class Pipeline:
         self.embedding: EmbeddingSteps | None = None
         self.look_ahead: LookAhead | None = None
         self.book = StatsBook()
-
-    def with_sampler(self, sampler: Sampler) -> Pipeline:
-        """Returns a pipeline with another sampler and an account of its own."""
-        return Pipeline(self.inputs, sampler, self.fetcher, self.exporter, self.num_nodes)
 
     def sample(self, item: WorkItem) -> list[SampledMinibatch]:
         """Samples a macrobatch and opens its account."""
@@ -303,80 +302,91 @@ class EmbeddingSteps:
         return batch
 
 
-# Numbering ########################################################################################
-
-#: Gives steps the internal ids of their seeds if the sampler needs them; collective over ranks.
-NumberSeeds: TypeAlias = Callable[[Iterable[SeedStep]], Iterable[SeedStep]]
-
-NO_IDS = torch.empty(0, dtype=torch.int64)
-
-
-def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
-    return steps
-
-
 # Setup ############################################################################################
 
 
-@dataclass(frozen=True, eq=False)
-class Composition:
-    """The parts that a loader is composed of."""
+class Setup(ABC):
+    """What a loader is composed of. `take_inputs` and `compose` are called once, in this order.
+    Over ranks all methods are collective."""
 
+    world: World
+    choice: NeighborChoice  # the rules of the user's sampler, if there is one
+    direction: Direction
+    link_rules: LinkRules  # those of the user's sampler
+    link_place: LinkPlace
+    node_sampler: Any  # the sampler that PyG's loader is given
+    graph: GraphShape
+    num_edges: int  # of the whole graph
+    names: Names
+    times: GraphTimes | None  # None if sampling is not temporal
+    plan: MinibatchPlan  # what the user asked for
+    sampled_plan: MinibatchPlan  # what is sampled: without the hop that aggregates stand for
+
+    inputs: Inputs
     schedule: SeedSchedule  # which seeds the steps of an epoch have
     pipeline: Pipeline  # makes the batches of an epoch
-    cost: MeasureCost  # measures what attributes take
+    calls: Pipeline  # makes the batches of ``loader(index)``, whose seeds may be any
     samplers: Sequence[Sampler]  # all samplers; they have one seed
-    #: returns what decides, beside seed, epoch and schedule, which minibatches a loader has
-    shape: Callable[[NodeLoader], dict[str, Any]]
-    #: makes the batches of ``loader(index)``, whose seeds may be any; None if ``pipeline`` does
-    any_pipeline: Pipeline | None = None
-    number: NumberSeeds = as_they_are  # finds the internal ids of the seeds of the schedule's steps
-    number_any: NumberSeeds = as_they_are  # finds the internal ids of any seeds
     follower: HistoricalCaches | None = None  # hears of every step, on the user's thread
 
-    @property
-    def calls(self) -> Pipeline:
-        """Makes the batches of ``loader(index)``."""
-        return self.any_pipeline or self.pipeline
+    def __init__(self, options: LoaderOptions) -> None:
+        self.options = options
+        self.stage: DeviceStage | None = None
+        if options.device is not None:
+            from pyg_batchgnn.loader.device_stage import DeviceStage
 
+            self.stage = DeviceStage(options)
 
-def step_shape(loader: NodeLoader) -> StepShape:
-    assert loader.batch_size is not None
-    remainder = Remainder.DROP if loader.drop_last else Remainder.KEEP
-    return StepShape(loader.batch_size, remainder, order_of(loader))
+    def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return kwargs
 
+    def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
+        """Checks what minibatches begin with."""
+        inputs = request.inputs(self)
+        self.inputs: Inputs = inputs
+        return inputs
 
-def shape_of(
-    plan: MinibatchPlan,
-    rules: dict[str, Any],
-    num_nodes: Sequence[int],
-    num_edges: int,
-    inputs: Inputs,
-    loader: NodeLoader,
-) -> dict[str, Any]:
-    """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has. JSON
-    can hold the values."""
-    return {
-        "num_nodes": list(num_nodes),
-        "num_edges": num_edges,
-        **inputs.settings(),
-        "batch_size": loader.batch_size,
-        "drop_last": loader.drop_last,
-        **plan.settings(),
-        **rules,
-        "order": order_of(loader).value,
-    }
+    @abstractmethod
+    def compose(self, loader: NodeLoader) -> None:
+        """Makes the parts, for a loader that PyG's constructor has made."""
 
+    @abstractmethod
+    def cost(self, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
+        """Returns what the attributes of sampled minibatches, at least one, take."""
 
-def rules_of(choice: NeighborChoice, direction: Direction) -> dict[str, Any]:
-    """Returns the rules of a sampler that its plan lacks and that are not the default, as JSON."""
-    found: dict[str, Any] = {}
-    if choice.time_attr is not None:
-        found["time_attr"] = choice.time_attr
-    if choice.weight_attr is not None:
-        found["weight_attr"] = choice.weight_attr
-    if choice.subgraph is not SubgraphType.directional:
-        found["subgraph_type"] = choice.subgraph.value
-    if direction is not Direction.FORWARD:
-        found["sample_direction"] = direction.value
-    return found
+    @abstractmethod
+    def change_data(self, loader: NodeLoader) -> None:
+        """Reads attributes from ``loader.data``, which is another object now."""
+
+    @abstractmethod
+    def inference_graph(self, data: Any) -> Any:
+        """Returns the graph as `AllNodes` takes it."""
+
+    def number(self, steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
+        """Gives the schedule's steps the internal ids of their seeds if the sampler needs them."""
+        return steps
+
+    def number_any(self, steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
+        """Does the same for any seeds."""
+        return steps
+
+    def rules(self) -> dict[str, Any]:
+        """Returns the rules that the plan lacks and that are not the default, as JSON."""
+        own = {name: self.choice.rules()[name] for name in ("time_attr", "weight_attr", "subgraph_type")}
+        own["sample_direction"] = self.direction.value
+        default = {"subgraph_type": "directional", "sample_direction": "forward"}
+        return {name: value for name, value in own.items() if value != default.get(name)}
+
+    def shape(self, loader: NodeLoader) -> dict[str, Any]:
+        """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has, as
+        JSON."""
+        return {
+            "num_nodes": list(self.graph.num_nodes),
+            "num_edges": self.num_edges,
+            **self.inputs.settings(),
+            "batch_size": loader.batch_size,
+            "drop_last": loader.drop_last,
+            **self.sampled_plan.settings(),
+            **self.rules(),
+            "order": order_of(loader).value,
+        }

@@ -20,7 +20,15 @@ import torch
 from torch import Tensor
 from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.loader.position import Order, Remainder, Run, all_states, as_positions, restored
+from pyg_batchgnn.loader.position import (
+    Order,
+    Remainder,
+    Run,
+    all_states,
+    as_positions,
+    order_of,
+    restored,
+)
 from pyg_batchgnn.ops import digest_text, minibatch_key, part_key
 
 # Global schedule ##################################################################################
@@ -70,6 +78,12 @@ class StepShape:
     batch_size: int  # the seed nodes of a rank's minibatch
     remainder: Remainder  # what becomes of the last seeds if they do not fill a step
     order: Order  # the order in which seeds are visited
+
+    @classmethod
+    def of(cls, loader: NodeLoader) -> StepShape:
+        assert loader.batch_size is not None
+        remainder = Remainder.DROP if loader.drop_last else Remainder.KEEP
+        return cls(loader.batch_size, remainder, order_of(loader))
 
     def batches(self, count: int) -> int:
         whole = count // self.batch_size

@@ -61,9 +61,9 @@ class Tables:
 class SourceFetcher:
     """Reads attributes in place where it can, and copies the others."""
 
-    def __init__(self, source: Source, num_nodes: Mapping[Group, int]) -> None:
-        self._source, self._num_nodes = source, num_nodes
-        self._counts: Sequence[int] = list(num_nodes.values())
+    def __init__(self, source: Source, graph: TypedGraph) -> None:
+        self._source, self._num_nodes, self._counts = source, graph.rows_by_group, graph.num_nodes
+        source.tables(self._num_nodes)  # refuses what cannot be read before anything is sampled
         self._last: tuple[Tables, bool, InPlaceFetcher] | None = None
 
     def fetch(self, group: FetchGroup) -> Fetched:

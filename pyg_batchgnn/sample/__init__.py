@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.partitioned import PartitionedSampler, RelayPart
     from pyg_batchgnn.sample.plan import (
         NEIGHBOR_CAP,
+        Direction,
         HGTPlan,
         NeighborChoice,
         Replacement,
@@ -50,10 +51,10 @@ if TYPE_CHECKING:
         TemporalStrategy,
         as_integer,
         fanouts_by_relation,
+        subgraph_of,
         taken_probability,
     )
     from pyg_batchgnn.sample.pyg_output import (
-        Direction,
         LinkInfo,
         Names,
         PygForm,
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
         PygLinkSampler,
         PygNeighborSampler,
         PygNodeSampler,
-        PygParts,
     )
     from pyg_batchgnn.sample.rank_finder import RankFinder, RankPlan, RankPlanner
     from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
@@ -124,7 +124,6 @@ __all__ = [
     "PygNeighborSampler",
     "PygNodeSampler",
     "PygOutput",
-    "PygParts",
     "RankFinder",
     "RankPlan",
     "RankPlanner",
@@ -157,5 +156,6 @@ __all__ = [
     "put_entry",
     "remember",
     "seeds_key",
+    "subgraph_of",
     "taken_probability",
 ]

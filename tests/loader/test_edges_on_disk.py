@@ -56,7 +56,7 @@ def with_edges_in_files(data: Any, folder: Path) -> Any:
 
 
 def is_read_from_files(loader: Any) -> bool:
-    return isinstance(loader._parts.pipeline.sampler, DiskSampler)
+    return isinstance(loader._setup.pipeline.sampler, DiskSampler)
 
 
 def timed() -> Data:
@@ -178,15 +178,15 @@ def test_macrobatches_leave_room_for_reading(tmp_path: Path) -> None:
     data = make_data(2000, 400_000)  # 3.2 MB
     sizes = {"batch_size": 64, "macrobatch_size": "auto", "fetch_size": 1, "memory_budget": 3_000_000}
     loaders = [make_loader(one, (8, 4), **sizes) for one in (data, with_edges_in_files(data, tmp_path))]
-    (minibatch,) = loaders[0]._parts.pipeline.sampler.sample([torch.arange(64)], 0)
-    taken = [loader._parts.pipeline.reading_bytes(minibatch) for loader in loaders]
+    (minibatch,) = loaders[0]._setup.pipeline.sampler.sample([torch.arange(64)], 0)
+    taken = [loader._setup.pipeline.reading_bytes(minibatch) for loader in loaders]
     assert taken == [0, 56 * minibatch.num_edges]
     assert 1 < loaders[1].sizes.macrobatch < loaders[0].sizes.macrobatch
 
 
 def test_a_copy_of_a_sampler_samples_the_same(tmp_path: Path) -> None:
     loader = make_loader(with_edges_in_files(make_data(), tmp_path), memory_budget=NOTHING)
-    made = loader._parts.pipeline.sampler
+    made = loader._setup.pipeline.sampler
     (one,), (other,) = (
         sampler.sample([torch.arange(40)], 2) for sampler in (made, pickle.loads(pickle.dumps(made)))
     )

@@ -46,7 +46,7 @@ def _small_budgets_warn() -> Iterator[None]:
 def rows_of(loader: Any) -> DiskRows:
     """Returns the reader of a loader's tables in files; `sizes` are chosen first."""
     assert loader.sizes
-    look = loader._parts.pipeline.look_ahead
+    look = loader._setup.pipeline.look_ahead
     assert look is not None
     return look.rows
 
@@ -290,7 +290,7 @@ def test_sizes_come_from_the_budget(tmp_path: Path) -> None:
         assert rows_of(loader).nbytes <= int(re.sub(r"\D", "", budget)) << 20
         read.append(loader.stats().total.disk_bytes)
     assert sizes[0] < sizes[-1] and read == sorted(read, reverse=True)
-    forecast = loader._parts.pipeline.look_ahead.forecast
+    forecast = loader._setup.pipeline.look_ahead.forecast
     assert 0.5 * read[-1] < forecast.bytes < 2 * read[-1]
 
 
@@ -377,7 +377,7 @@ def test_looking_ahead_that_is_interrupted(tmp_path: Path, monkeypatch: pytest.M
     sizes = {"batch_size": 8, "macrobatch_size": 2, "shuffle": True}
     loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, **sizes)
     with_room(loader, NODES * (data.x[0].nbytes + LIST_BYTES), period=None)
-    pipeline = loader._parts.pipeline
+    pipeline = loader._setup.pipeline
     plain, calls = pipeline.sample_uncounted, itertools.count()
 
     def interrupted(item: Any) -> Any:

@@ -96,7 +96,7 @@ def caches(comm: Communicator) -> None:
             stores_of(part, comm, share=False), [4, 3], train(data),
             batch_size=20, seed=3, export="native", attributes=["x"], feature_cache=budget,
         )  # fmt: skip
-        cache = loader._parts.pipeline.fetcher.cache
+        cache = loader._setup.pipeline.fetcher.cache
         held[name] = sum(len(rows.node) for rows in cache.rows.values())
         assert cache.nbytes <= budget
     assert held["wide"] == 20 and held["narrow"] == budget // (8 + 4 + COLUMNS)
@@ -366,7 +366,7 @@ def test_memory_of_pyg_batches_is_that_of_floats(on_disk: bool, tmp_path: Path) 
     batches = [make_loader(one, memory_budget=NOTHING) for one in (data, decoded(narrow(timed())))]
     costs = []
     for loader in batches:
-        parts = loader._parts
+        parts = loader._setup
         sampled = parts.pipeline.sampler.sample([torch.arange(32)], 0)
         costs.append(parts.cost(sampled).batch)
     assert costs[0] == costs[1] > 0

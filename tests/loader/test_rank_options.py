@@ -132,7 +132,7 @@ def positions(batch: Any, nodes: Any) -> Tensor:
 
 def _owner_of_inputs(loader: Any, setting: Mapping[str, Any], ranks: int) -> list[int]:
     own, schema = owners_in(setting["graph"], setting["policy"], ranks)
-    inputs = loader._parts.pipeline.inputs
+    inputs = loader._setup.pipeline.inputs
     return [rank for part in inputs.parts for rank in own[schema.type_number(part.name)][part.node].tolist()]
 
 

@@ -123,7 +123,7 @@ def dropped() -> None:
             both, [3, 2], data.train_mask, batch_size=2, seed=1, prefetch=2, macrobatch_size=2
         )
         begun, let_go = threading.Event(), threading.Event()
-        sample = loader._parts.pipeline.sample
+        sample = loader._setup.pipeline.sample
 
         def collects(item: Any) -> Any:
             if item.number == 1:
@@ -132,14 +132,14 @@ def dropped() -> None:
                 gc.collect()
             return sample(item)
 
-        loader._parts.pipeline.sample = collects
+        loader._setup.pipeline.sample = collects
         batches: list[Any] = [iter(loader)]
         next(batches[0])
         assert begun.wait(20)
         batches.append(batches)  # a cycle
         del batches
         let_go.set()
-        loader._parts.pipeline.sample = sample
+        loader._setup.pipeline.sample = sample
         assert sum(1 for _ in loader) == len(loader)
         kept = iter(loader)
         next(kept)
@@ -161,14 +161,14 @@ def raising_ahead() -> str:
                 prefetch=1,
                 macrobatch_size=1,
             )
-            fetch = loader._parts.pipeline.fetcher.fetch
+            fetch = loader._setup.pipeline.fetcher.fetch
 
             def fails(group: Any) -> Any:
                 if comm.rank == 1 and group.macrobatch == 2:
                     raise ArithmeticError("the third macrobatch")
                 return fetch(group)
 
-            loader._parts.pipeline.fetcher.fetch = fails
+            loader._setup.pipeline.fetcher.fetch = fails
             list(loader)
     except (CommError, ArithmeticError) as error:
         return f"{type(error).__name__}: {error}"
