@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn.loader.node_inputs import (
     GraphShape,
+    LoaderGraph,
     NodeInputs,
     OwnerNodes,
     OwnPositions,
@@ -44,9 +45,6 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.store import first_times
 from pyg_batchgnn.types import Relation, Schema
-
-if TYPE_CHECKING:
-    from pyg_batchgnn.loader.pipeline import Setup
 
 # Checked links ####################################################################################
 
@@ -376,7 +374,7 @@ InputsT = TypeVar("InputsT", bound=Inputs, covariant=True)
 class InputRequest(Protocol[InputsT]):
     """The nodes or links that a user asks a loader for."""
 
-    def inputs(self, setup: Setup) -> InputsT:
+    def inputs(self, sampled: LoaderGraph) -> InputsT:
         """Returns the inputs, checked; collective. Raises TypeError, ValueError or IndexError if
         they do not fit the graph."""
 
@@ -391,8 +389,8 @@ class LinkRequest:
     ratio: float | None = None  # ``neg_sampling_ratio``: binary negatives per link; None or 0 for none
     rules: LinkRules = field(default_factory=LinkRules)
 
-    def inputs(self, setup: Setup) -> LinkInputs:
-        graph, times, names, place = setup.graph, setup.times, setup.names, setup.link_place
+    def inputs(self, sampled: LoaderGraph) -> LinkInputs:
+        graph, times, names, place = sampled.graph, sampled.times, sampled.names, sampled.link_place
         if (self.links.times is None) != (times is None):
             lacking = "time_attr" if times is None else "edge_label_time"
             raise ValueError(
@@ -412,8 +410,10 @@ class LinkRequest:
         plans, finder = place.plan(graph, times, WantedNegatives(by_relation, drawn, given, self.rules))
         checked = [(relation, by_relation[relation].time, plan) for relation, plan in plans.items()]
         check_early_links(checked, self.rules.late_negatives, stacklevel=4)
-        excluded = SeedEdges.wanted(self.rules.exclude_seed_edges, schema, list(by_relation), setup.direction)
-        is_disjoint = setup.choice.disjoint or times is not None
+        excluded = SeedEdges.wanted(
+            self.rules.exclude_seed_edges, schema, list(by_relation), sampled.direction
+        )
+        is_disjoint = sampled.choice.disjoint or times is not None
         seeder = LinkSeeder(schema, {**plans, **given}, is_disjoint, excluded, finder)
         return LinkInputs(parts, seeder, names)
 

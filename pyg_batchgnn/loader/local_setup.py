@@ -17,10 +17,11 @@ from pyg_batchgnn.loader.budget import FOR_THREADS, AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
 from pyg_batchgnn.loader.link_inputs import LinkPlace
 from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, has_edge_attributes
-from pyg_batchgnn.loader.pipeline import Pipeline, Setup
+from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.position import Order, order_of
 from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.schedule import DrawnOrder, DrawnSchedule, GlobalSchedule, StepShape
+from pyg_batchgnn.loader.setup import Setup
 from pyg_batchgnn.loader.source import (
     DataSource,
     Source,

@@ -12,11 +12,18 @@ from torch import Tensor
 
 from pyg_batchgnn.loader.schedule import SeedStep, WorkItem
 from pyg_batchgnn.ops import check_range, check_vector, digest_text, minibatch_key
-from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, SeedInfo, Seeds
+from pyg_batchgnn.sample import (
+    Direction,
+    Names,
+    NeighborChoice,
+    SampledLinks,
+    SampleInfo,
+    SeedInfo,
+    Seeds,
+)
 from pyg_batchgnn.types import Group, Schema
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.loader.pipeline import Setup
     from pyg_batchgnn.store import PartTimes, SeedTimes, Times
 
     #: The times of a graph, and those that its nodes have themselves.
@@ -50,6 +57,17 @@ class GraphShape(Protocol):
 
     @property
     def num_nodes(self) -> Sequence[int]: ...
+
+
+class LoaderGraph(Protocol):
+    """The graph of a loader, and the rules by which it is sampled."""
+
+    graph: GraphShape
+    times: GraphTimes | None  # None if sampling is not temporal
+    names: Names
+    choice: NeighborChoice
+    direction: Direction
+    link_place: Any  # a `LinkPlace`
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,8 +214,8 @@ class NodeRequest:
     ids: Any = None  # ``input_id``, or None
     times: Any = None  # ``input_time``, or None
 
-    def inputs(self, setup: Setup) -> NodeInputs:
-        graph, schema, names = setup.graph, setup.graph.schema, setup.names
+    def inputs(self, sampled: LoaderGraph) -> NodeInputs:
+        graph, schema, names = sampled.graph, sampled.graph.schema, sampled.names
         if names is Names.TYPES:
             given = self._by_type(schema)
         elif _names_a_type(self.nodes):
@@ -216,7 +234,7 @@ class NodeRequest:
             what = f"input_nodes of type {name!r}" if names is Names.TYPES else "input_nodes"
             parts.append(_type_inputs(what, name, one.nodes, one.ids, one.times, count))
         inputs = NodeInputs(schema, parts, None, names)
-        return inputs if setup.times is None else inputs.with_times(setup.times)
+        return inputs if sampled.times is None else inputs.with_times(sampled.times)
 
     def _by_type(self, schema: Schema) -> dict[str, NodeRequest]:
         """Returns what was given as "type", ("type", None | mask | ids), or a dict of such."""

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.ops import number_of_bytes
-from pyg_batchgnn.sample import Direction, as_integer
+from pyg_batchgnn.sample import as_integer
 from pyg_batchgnn.store import AttributeGroups, TypedGraph
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
     from pyg_batchgnn.embed import Embedding
     from pyg_batchgnn.history import HistoricalCaches
-    from pyg_batchgnn.loader.pipeline import Setup
 
 
 # Reading ##########################################################################################
@@ -130,7 +128,7 @@ class LoaderOptions:
             found["device"] = checked_device(self.device)
         for name, value in found.items():
             object.__setattr__(self, name, value)
-        _raise_first(self._conflicts())
+        raise_first(self._conflicts())
 
     @property
     def reading(self) -> Reading:
@@ -182,52 +180,8 @@ _OWN = {"memory_budget", "lookahead", "threads", "features", "embedding", "featu
 _OWN |= {"device_cache", "pinned_memory", "schedule"}
 
 
-def check_together(
-    setup: Setup, kwargs: dict[str, Any], transform_sampler_output: Any, exclude_seed_edges: Any = False
-) -> None:
-    """Raises ValueError for arguments that contradict each other. ``kwargs``: of DataLoader."""
-    options, choice = setup.options, setup.choice
-    if workers := kwargs.get("num_workers", 0):
-        _raise_first(
-            [
-                (options.prefetch, f"prefetch={options.prefetch} is for threads; use prefetch_factor"),
-                (
-                    options.device is not None,
-                    f"device={str(options.device)!r} needs no worker processes; leave out",
-                ),
-                (
-                    options.features is Features.IN_PLACE,
-                    "features='in_place' works in this process; leave out",
-                ),
-            ],
-            f" num_workers={workers}",
-        )
-    if kwargs.get("batch_size", 1) is None and kwargs.get("batch_sampler") is None:
-        raise ValueError("batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1")
-    if options.export is Export.NATIVE:
-        only_pyg = {
-            "transform_sampler_output": transform_sampler_output is not None,
-            "subgraph_type='bidirectional'": choice.subgraph_type is SubgraphType.bidirectional,
-            "sample_direction='backward'": setup.direction is Direction.BACKWARD,
-        }
-        text = "is for export='pyg', not 'native', whose edges are as they were sampled; leave it out"
-        _raise_first([(one, f"{name} {text}") for name, one in only_pyg.items()])
-    elif options.reading != Reading():
-        raise ValueError("features and attributes are for export='native'; PyG batches carry every attribute")
-    if options.aggregation_cache is not None:
-        subgraph = choice.subgraph_type
-        given = {
-            f"time_attr={choice.time_attr!r}": choice.time_attr is not None,
-            f"weight_attr={choice.weight_attr!r}": choice.weight_attr is not None,
-            "disjoint=True": choice.disjoint,
-            f"subgraph_type={subgraph.value!r}": subgraph is not SubgraphType.directional,
-            f"exclude_seed_edges={exclude_seed_edges!r}": exclude_seed_edges,
-        }
-        text = "an aggregation cache holds aggregates over all neighbours of a node; it does not go with "
-        _raise_first([(one, f"{text}{name}: leave one of them out") for name, one in given.items()])
-
-
-def _raise_first(conflicts: Iterable[tuple[Any, str]], end: str = "") -> None:
+def raise_first(conflicts: Iterable[tuple[Any, str]], end: str = "") -> None:
+    """Raises ValueError with the text of the first pair whose first entry is true."""
     for is_given, text in conflicts:
         if is_given:
             raise ValueError(text + end)

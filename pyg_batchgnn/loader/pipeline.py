@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import itertools
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,28 +17,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor
 from torch.utils.data import get_worker_info
-from torch_geometric.loader import NodeLoader
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
-from pyg_batchgnn.loader.budget import AttributeCost
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
-from pyg_batchgnn.loader.link_inputs import InputRequest, Inputs, InputsT, LinkPlace
+from pyg_batchgnn.loader.link_inputs import Inputs
 from pyg_batchgnn.loader.node_inputs import StepInputs
 from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned
-from pyg_batchgnn.loader.position import order_of
-from pyg_batchgnn.loader.prefetch import World, drain
-from pyg_batchgnn.loader.schedule import SeedSchedule, SeedStep, WorkItem
+from pyg_batchgnn.loader.prefetch import drain
+from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, disk_counts, edge_counts, sampling_counters
 from pyg_batchgnn.sample import (
-    Direction,
-    LinkRules,
     MacrobatchSampler,
     MacrobatchSeeds,
     Minibatch,
-    MinibatchPlan,
-    Names,
-    NeighborChoice,
     PygOutput,
     SampledMinibatch,
     Sampler,
@@ -49,9 +40,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.embed import Embedding, Step
     from pyg_batchgnn.fetch import AccessString
-    from pyg_batchgnn.history import HistoricalCaches
-    from pyg_batchgnn.loader.device_stage import DeviceStage
-    from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
     from pyg_batchgnn.loader.on_disk import Continuation, LookAhead
     from pyg_batchgnn.store import DistGraphStore
 
@@ -300,93 +288,3 @@ class EmbeddingSteps:
     def noted(self, batch: Any, step: Step) -> Any:
         self.embedding.attach(batch, step)
         return batch
-
-
-# Setup ############################################################################################
-
-
-class Setup(ABC):
-    """What a loader is composed of. `take_inputs` and `compose` are called once, in this order.
-    Over ranks all methods are collective."""
-
-    world: World
-    choice: NeighborChoice  # the rules of the user's sampler, if there is one
-    direction: Direction
-    link_rules: LinkRules  # those of the user's sampler
-    link_place: LinkPlace
-    node_sampler: Any  # the sampler that PyG's loader is given
-    graph: GraphShape
-    num_edges: int  # of the whole graph
-    names: Names
-    times: GraphTimes | None  # None if sampling is not temporal
-    plan: MinibatchPlan  # what the user asked for
-    sampled_plan: MinibatchPlan  # what is sampled: without the hop that aggregates stand for
-
-    inputs: Inputs
-    schedule: SeedSchedule  # which seeds the steps of an epoch have
-    pipeline: Pipeline  # makes the batches of an epoch
-    calls: Pipeline  # makes the batches of ``loader(index)``, whose seeds may be any
-    samplers: Sequence[Sampler]  # all samplers; they have one seed
-    follower: HistoricalCaches | None = None  # hears of every step, on the user's thread
-
-    def __init__(self, options: LoaderOptions) -> None:
-        self.options = options
-        self.stage: DeviceStage | None = None
-        if options.device is not None:
-            from pyg_batchgnn.loader.device_stage import DeviceStage
-
-            self.stage = DeviceStage(options)
-
-    def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return kwargs
-
-    def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
-        """Checks what minibatches begin with."""
-        inputs = request.inputs(self)
-        self.inputs: Inputs = inputs
-        return inputs
-
-    @abstractmethod
-    def compose(self, loader: NodeLoader) -> None:
-        """Makes the parts, for a loader that PyG's constructor has made."""
-
-    @abstractmethod
-    def cost(self, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
-        """Returns what the attributes of sampled minibatches, at least one, take."""
-
-    @abstractmethod
-    def change_data(self, loader: NodeLoader) -> None:
-        """Reads attributes from ``loader.data``, which is another object now."""
-
-    @abstractmethod
-    def inference_graph(self, data: Any) -> Any:
-        """Returns the graph as `AllNodes` takes it."""
-
-    def number(self, steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
-        """Gives the schedule's steps the internal ids of their seeds if the sampler needs them."""
-        return steps
-
-    def number_any(self, steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
-        """Does the same for any seeds."""
-        return steps
-
-    def rules(self) -> dict[str, Any]:
-        """Returns the rules that the plan lacks and that are not the default, as JSON."""
-        own = {name: self.choice.rules()[name] for name in ("time_attr", "weight_attr", "subgraph_type")}
-        own["sample_direction"] = self.direction.value
-        default = {"subgraph_type": "directional", "sample_direction": "forward"}
-        return {name: value for name, value in own.items() if value != default.get(name)}
-
-    def shape(self, loader: NodeLoader) -> dict[str, Any]:
-        """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has, as
-        JSON."""
-        return {
-            "num_nodes": list(self.graph.num_nodes),
-            "num_edges": self.num_edges,
-            **self.inputs.settings(),
-            "batch_size": loader.batch_size,
-            "drop_last": loader.drop_last,
-            **self.sampled_plan.settings(),
-            **self.rules(),
-            "order": order_of(loader).value,
-        }

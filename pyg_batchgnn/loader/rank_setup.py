@@ -17,7 +17,7 @@ from pyg_batchgnn.loader.export import BlockExporter, Exporter, NativeExporter
 from pyg_batchgnn.loader.link_inputs import InputRequest, InputsT
 from pyg_batchgnn.loader.node_inputs import NodeInputs, NodeRequest
 from pyg_batchgnn.loader.options import Export, LoaderOptions
-from pyg_batchgnn.loader.pipeline import Pipeline, Setup
+from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.rank_inputs import (
     LinksOverRanks,
     OwnSeeds,
@@ -37,6 +37,7 @@ from pyg_batchgnn.loader.schedule import (
     SeedStep,
     StepShape,
 )
+from pyg_batchgnn.loader.setup import Setup
 from pyg_batchgnn.loader.source import bytes_more, without_cached_hop
 from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import (

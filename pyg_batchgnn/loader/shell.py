@@ -24,7 +24,7 @@ from pyg_batchgnn.loader.budget import (
     probe_of,
 )
 from pyg_batchgnn.loader.options import Export, LoaderOptions, worker_arguments
-from pyg_batchgnn.loader.pipeline import EmbeddingSteps, Setup
+from pyg_batchgnn.loader.pipeline import EmbeddingSteps
 from pyg_batchgnn.loader.position import (
     KeyedShuffleSampler,
     Order,
@@ -40,6 +40,7 @@ from pyg_batchgnn.loader.position import (
 )
 from pyg_batchgnn.loader.prefetch import prefetch as prefetched
 from pyg_batchgnn.loader.schedule import NO_NUMBER, SeedStep, WorkItem, work_items
+from pyg_batchgnn.loader.setup import Setup
 from pyg_batchgnn.loader.stats import LoaderStats
 from pyg_batchgnn.sample import PygOutput, SampledMinibatch, as_integer
 
