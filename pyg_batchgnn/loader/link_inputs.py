@@ -19,7 +19,6 @@ from pyg_batchgnn.loader.node_inputs import (
     GraphShape,
     LoaderGraph,
     NodeInputs,
-    OwnerNodes,
     OwnPositions,
     Places,
     StepInputs,
@@ -59,6 +58,16 @@ class RelationLinks:
     time: Tensor | None = None  # [n] int64, or None
     input_id: Tensor | None = None  # [n] int64; None for the positions in ``index``
     here: OwnPositions | None = None  # the positions of the columns of ``index``; None if it has all links
+
+    @property
+    def name(self) -> str:
+        """The type of the targets, whose owners train the links."""
+        return self.relation[2]
+
+    @property
+    def node(self) -> Tensor:
+        """[n] int64, the targets."""
+        return self.index[1]
 
     def __len__(self) -> int:
         return self.index.size(1) if self.here is None else self.here.total
@@ -102,10 +111,6 @@ class LinkInputs:
     @property
     def excluding(self) -> bool:
         return self.seeder.excluded is not None
-
-    @property
-    def owned_by(self) -> list[OwnerNodes]:
-        return [OwnerNodes(part.relation[2], part.index[1], part.here) for part in self.parts]
 
     def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
         """Keeps the links of a relation in the order of their positions. Raises IndexError if there

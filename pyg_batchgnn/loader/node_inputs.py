@@ -70,15 +70,6 @@ class LoaderGraph(Protocol):
     link_place: Any  # a `LinkPlace`
 
 
-@dataclass(frozen=True, eq=False)
-class OwnerNodes:
-    """Nodes at some positions of a loader's input. Their owners train these positions."""
-
-    node_type: str  # the name of their type
-    node: Tensor  # [n] int64 ids, by position
-    here: OwnPositions | None = None  # the positions, if nodes of other ranks are left out; None: 0, 1, ..
-
-
 # Checked nodes ####################################################################################
 
 
@@ -90,6 +81,7 @@ class TypeInputs:
     node: Tensor  # [n] int64 node ids
     input_id: Tensor | None = None  # [n] int64; None for the positions in ``node``
     time: Tensor | None = None  # [n] int64, the times that the user gave; None if there are none
+    here = None  # every rank has all of them
 
     def __len__(self) -> int:
         return self.node.numel()
@@ -149,10 +141,6 @@ class NodeInputs:
     def node(self) -> Tensor:
         """[s] int64, the id of each input node within its type."""
         return self.parts[0].node if len(self.parts) == 1 else torch.cat([part.node for part in self.parts])
-
-    @property
-    def owned_by(self) -> list[OwnerNodes]:
-        return [OwnerNodes(part.name, part.node) for part in self.parts]
 
     @property
     def untimed(self) -> dict[Group, Tensor]:

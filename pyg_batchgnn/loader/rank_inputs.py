@@ -22,7 +22,7 @@ from pyg_batchgnn.loader.link_inputs import (
     described,
     links_sum,
 )
-from pyg_batchgnn.loader.node_inputs import NodeInputs, OwnerNodes, OwnPositions
+from pyg_batchgnn.loader.node_inputs import NodeInputs, OwnPositions, TypeInputs
 from pyg_batchgnn.loader.options import Features
 from pyg_batchgnn.loader.prefetch import Executor, T, World, drawn_seed
 from pyg_batchgnn.loader.schedule import ScheduleName, SeedStep
@@ -125,16 +125,16 @@ class OwnSeeds:
     internal: Tensor  # [S_r] int64, the internal ids of their nodes
 
     @classmethod
-    def of(cls, part: Part, nodes: Sequence[OwnerNodes]) -> OwnSeeds:
+    def of(cls, part: Part, nodes: Sequence[TypeInputs] | Sequence[RelationLinks]) -> OwnSeeds:
         finder = OwnRowFinder(part)
         positions, internal, begin = [NO_IDS], [NO_IDS], 0
         for one in nodes:
-            number = part.schema.type_number(one.node_type)
+            number = part.schema.type_number(one.name)
             own = finder.find(number, one.node)
             place = own.position if one.here is None else one.here.position[own.position]
             positions.append(place + begin)
             internal.append(own.row + part.nodes_of(number).start)
-            begin += one.node.numel() if one.here is None else one.here.total
+            begin += len(one)
         return cls(torch.cat(positions), torch.cat(internal))
 
 

@@ -132,7 +132,7 @@ class RankSetup(Setup):
         agreed = {"hybrid": self._whole is not None, "attributes of the stores": stored}
         self.world.agree(lambda: {**self.shape(loader), **options.agreed(), **agreed})
         seed = self.world.seed(options.seed)
-        own = OwnSeeds.of(graph.part, inputs.owned_by)
+        own = OwnSeeds.of(graph.part, inputs.parts)
         trained = TrainedSeeds.by_owner(own, graph.comm.rank)
         if self._schedule_name is ScheduleName.BALANCED:
             trained = TrainedSeeds.balanced(own, graph.comm)

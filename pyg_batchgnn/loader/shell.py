@@ -51,12 +51,73 @@ if TYPE_CHECKING:
     from pyg_batchgnn.loader.workers import WorkerPool
 
 
-class Resumable:
-    """Gives a DataLoader epochs and states that it can resume from."""
+class MacrobatchShell(DataLoader[Any]):
+    """The shell of all loaders of macrobatches, whatever their minibatches begin with. A loader
+    derives from it and from PyG's class. Its constructor checks arguments and calls `_begin`."""
 
-    _position: Position
+    _epochs: int | None = None
+    transform: Callable[[Any], Any] | None
+    filter_per_worker: bool | None
+    _options: LoaderOptions
     _setup: Setup
-    _pool: WorkerPool | None
+
+    @property
+    def epochs(self) -> int | None:
+        """The number of epochs that are going to be iterated, None if unknown. Rows in files are
+        not read for epochs beyond it. It may be set at any time."""
+        return self._epochs
+
+    @epochs.setter
+    def epochs(self, epochs: int | None) -> None:
+        if epochs is not None and (as_integer(epochs) is None or epochs < 1):
+            raise ValueError(f"epochs must be an integer of at least 1, or None, got {epochs!r}")
+        self._epochs = epochs
+
+    def _begin(
+        self,
+        base: Any,
+        setup: Setup,
+        data: Any,
+        inputs: Mapping[str, Any],
+        kwargs: dict[str, Any],
+        transform: Callable[[Any], Any] | None,
+        transform_sampler_output: Callable[[Any], Any] | None,
+        filter_per_worker: bool | None,
+    ) -> None:
+        """Calls the constructor of ``base``, past that of PyG's loader, which would make a sampler
+        of its own, and composes the loader. ``inputs``: the arguments of ``base`` that describe
+        nodes or links."""
+        base.__init__(
+            self,
+            data,
+            setup.node_sampler,
+            **inputs,
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            filter_per_worker=filter_per_worker,
+            **with_keyed_shuffle(kwargs, len(setup.inputs)),
+        )
+        # PyG hands its own method over as an attribute, a reference cycle that keeps a dropped
+        # loader's graph until the garbage collector runs. The method of the class serves as well.
+        del self.__dict__["collate_fn"]
+        self._position = Position()
+        self._sizes: Sizes | None = None
+        self._pool: WorkerPool | None = None
+        self._options, self._world, self._stage = setup.options, setup.world, setup.stage
+        setup.compose(self)
+        steps = EmbeddingSteps.of(self.data, self._options, self.num_workers)
+        setup.pipeline.embedding = setup.calls.embedding = steps
+        self._setup = setup
+        self._reseed(self.seed)
+        if self._world.collective:
+            self._sizes = self._choose_sizes()  # later not all ranks might ask
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out running workers, which belong to this process. PyG sends the loader to spawned
+        ones."""
+        return {**self.__dict__, "_pool": None}
+
+    # Epochs and states ############################################################################
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next ``iter(loader)`` and of ``loader(index)``."""
@@ -123,72 +184,6 @@ class Resumable:
     def _settings(self) -> dict[str, Any]:
         loader: Any = self
         return {**self._setup.shape(loader), **self._setup.schedule.settings()}
-
-
-class MacrobatchShell(Resumable, DataLoader[Any]):
-    """The shell of all loaders of macrobatches, whatever their minibatches begin with. A loader
-    derives from it and from PyG's class. Its constructor checks arguments and calls `_begin`."""
-
-    _epochs: int | None = None
-    transform: Callable[[Any], Any] | None
-    filter_per_worker: bool | None
-    _options: LoaderOptions
-
-    @property
-    def epochs(self) -> int | None:
-        """The number of epochs that are going to be iterated, None if unknown. Rows in files are
-        not read for epochs beyond it. It may be set at any time."""
-        return self._epochs
-
-    @epochs.setter
-    def epochs(self, epochs: int | None) -> None:
-        if epochs is not None and (as_integer(epochs) is None or epochs < 1):
-            raise ValueError(f"epochs must be an integer of at least 1, or None, got {epochs!r}")
-        self._epochs = epochs
-
-    def _begin(
-        self,
-        base: Any,
-        setup: Setup,
-        data: Any,
-        inputs: Mapping[str, Any],
-        kwargs: dict[str, Any],
-        transform: Callable[[Any], Any] | None,
-        transform_sampler_output: Callable[[Any], Any] | None,
-        filter_per_worker: bool | None,
-    ) -> None:
-        """Calls the constructor of ``base``, past that of PyG's loader, which would make a sampler
-        of its own, and composes the loader. ``inputs``: the arguments of ``base`` that describe
-        nodes or links."""
-        base.__init__(
-            self,
-            data,
-            setup.node_sampler,
-            **inputs,
-            transform=transform,
-            transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
-            **with_keyed_shuffle(kwargs, len(setup.inputs)),
-        )
-        # PyG hands its own method over as an attribute, a reference cycle that keeps a dropped
-        # loader's graph until the garbage collector runs. The method of the class serves as well.
-        del self.__dict__["collate_fn"]
-        self._position = Position()
-        self._sizes: Sizes | None = None
-        self._pool: WorkerPool | None = None
-        self._options, self._world, self._stage = setup.options, setup.world, setup.stage
-        setup.compose(self)
-        steps = EmbeddingSteps.of(self.data, self._options, self.num_workers)
-        setup.pipeline.embedding = setup.calls.embedding = steps
-        self._setup = setup
-        self._reseed(self.seed)
-        if self._world.collective:
-            self._sizes = self._choose_sizes()  # later not all ranks might ask
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leaves out running workers, which belong to this process. PyG sends the loader to spawned
-        ones."""
-        return {**self.__dict__, "_pool": None}
 
     # Iterating ###################################################################################
 
