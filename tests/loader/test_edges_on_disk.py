@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, machine, ops
 from pyg_batchgnn.data import Dataset, read_folder, write_folder
@@ -228,42 +227,6 @@ def test_minibatches_are_equal(tmp_path: Path, case: tuple | None, options: dict
     listed, by_target = (batches(data) for data in folders(tmp_path, dataset))
     assert len(listed) == len(by_target) > 3
     assert_same(listed, by_target, ignore=("adj_t",))
-
-
-@pytest.mark.parametrize("case", [None, CASES[0]])
-def test_minibatches_of_links_are_equal(tmp_path: Path, case: tuple | None) -> None:
-    dataset = tiny_dataset() if case is None else typed_dataset(*case)
-    edges = dataset.edge_sets[0]
-    links = edges.edge_index[:, :20]
-
-    def batches(data: Any) -> list[Any]:
-        index = links if case is None else (edges.relation, links)
-        sampling = NegativeSampling("binary", 1.0)
-        return list(
-            MacrobatchLinkNeighborLoader(data, [3, 2], index, neg_sampling=sampling, batch_size=5, seed=3)
-        )
-
-    listed, by_target = (batches(data) for data in folders(tmp_path, dataset))
-    assert len(listed) == len(by_target) == 4
-    assert_same(listed, by_target, ignore=("adj_t",))
-
-
-@pytest.mark.parametrize(
-    "options", [{"weight_attr": "weight"}, {"time_attr": "time", "input_time": torch.arange(20) * 40}]
-)
-def test_weights_and_times_are_those_of_the_edges(tmp_path: Path, options: dict[str, Any]) -> None:
-    draw = torch.Generator().manual_seed(1)
-    edges = {"weight": torch.rand(60, generator=draw), "time": torch.randint(0, 800, (60,), generator=draw)}
-    dataset = tiny_dataset()
-    dataset = Dataset.homogeneous("timed", 20, dataset.edge_index, nodes=dataset.nodes.tables, edges=edges)
-    found = []
-    for data in folders(tmp_path, dataset):
-        loader = MacrobatchNeighborLoader(
-            data, [2, 2], input_nodes=torch.arange(20), batch_size=4, seed=3, **options
-        )
-        found.append(list(loader))
-    assert any(len(batch.e_id) for batch in found[0])
-    assert_same(*found, ignore=("adj_t",))
 
 
 def test_no_array_is_copied(tmp_path: Path) -> None:

@@ -224,14 +224,19 @@ def test_batches_are_those_of_the_decoded_tables(
 
 
 @each
-@pytest.mark.parametrize("features", ["auto", "copy"])
+@pytest.mark.parametrize("place", ["auto", "copy", "files"])
 @pytest.mark.parametrize("export", ["pyg", "native"])
 @pytest.mark.parametrize("mode", TYPED)
-def test_typed_batches_are_those_of_the_decoded_tables(mode: str, export: str, features: str) -> None:
-    data = narrow(typed())
-    options = {"features": features} if export == "native" else {}
+def test_typed_batches_are_those_of_the_decoded_tables(
+    mode: str, export: str, place: str, tmp_path: Path
+) -> None:
+    data, options = narrow(typed()), {}
+    if place == "files":
+        data, options = in_files(data, tmp_path), {"memory_budget": NOTHING}
+    elif export == "native":
+        options = {"features": place}
     found = TYPED[mode](data, export=export, prefetch=1, **options)
-    assert_same(found, TYPED[mode](decoded(data), export=export))
+    assert_same(found, TYPED[mode](decoded(narrow(typed())), export=export))
 
 
 def test_native_batches_read_codes_where_they_lie() -> None:
@@ -254,7 +259,7 @@ def test_blocks_of_copies_hold_codes(workers: int) -> None:
         assert type(batch.x) is Tensor
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", *in_all("spawn")])
 def test_batches_of_worker_processes(context: str) -> None:
     data = narrow(timed())
     found = make_loader(data, num_workers=1, multiprocessing_context=context)
@@ -292,15 +297,6 @@ def test_codes_in_files(export: str, budget: Any, dtype: torch.dtype, tmp_path: 
         assert counts.disk_bytes > counts.disk_useful > 0
         for batch in found if export == "native" else ():
             assert isinstance(batch.block["x"], QuantizedTensor)
-
-
-@each
-@pytest.mark.parametrize("export", ["pyg", "native"])
-@pytest.mark.parametrize("mode", TYPED)
-def test_typed_codes_in_files(mode: str, export: str, tmp_path: Path) -> None:
-    data = narrow(typed())
-    found = TYPED[mode](in_files(data, tmp_path), export=export, memory_budget=NOTHING, prefetch=1)
-    assert_same(found, TYPED[mode](decoded(data), export=export))
 
 
 def test_codes_in_memory_beside_a_table_in_a_file(tmp_path: Path) -> None:
