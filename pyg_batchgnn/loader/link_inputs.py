@@ -22,6 +22,8 @@ from pyg_batchgnn.loader.node_inputs import (
     OwnPositions,
     Places,
     StepInputs,
+    aligned,
+    by_key,
 )
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.ops import INTEGERS, check_range, digest_text, fold_key, minibatch_key
@@ -233,8 +235,6 @@ def _several(request: UserLinks, index: Mapping[Any, Any], schema: Schema) -> di
     labels = by_relation("edge_label", request.labels, schema, relations)
     times = by_relation("edge_label_time", request.times, schema, relations)
     ids = by_relation("input_id", request.ids, schema, relations)
-    if times and (missing := [one for one in relations if one not in times]):
-        raise ValueError(f"edge_label_time lacks {missing[0]}: give times for all edge types")
     return {
         one: UserLinks(given, labels.get(one), times.get(one), ids.get(one))
         for one, given in relations.items()
@@ -244,18 +244,9 @@ def _several(request: UserLinks, index: Mapping[Any, Any], schema: Schema) -> di
 def by_relation(
     name: str, given: Any, schema: Schema, relations: Mapping[Relation, Any]
 ) -> dict[Relation, Any]:
-    """Returns labels, times or ids of links of several relations, by relation. Raises TypeError or
-    ValueError if it is no dict, or names another relation."""
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise TypeError(
-            f"{name} must be a dict by edge type, as edge_label_index is, got {type(given).__name__}"
-        )
-    found = {named_relation(schema, names): value for names, value in given.items()}
-    if unknown := [one for one in found if one not in relations]:
-        raise ValueError(f"{name} names {unknown[0]}, which edge_label_index does not")
-    return found
+    """Returns labels, times, ids or negatives of links of several relations, by relation."""
+    find = functools.partial(named_relation, schema)
+    return by_key(name, given, relations, "edge_label_index", "edge type", find)
 
 
 def checked_links(
@@ -278,19 +269,9 @@ def checked_links(
             f"{what} stands for all edges of {relation}, which the graph has not; give [2, n] node ids, "
             f"or one of {list(graph.schema.relations)}"
         )
-    label, time, ids = (
-        None if values is None else _aligned(name, values, len(found), what)
-        for name, values in (
-            ("edge_label", links.labels),
-            ("edge_label_time", links.times),
-            ("input_id", links.ids),
-        )
-    )
-    if time is not None and time.dtype is not torch.int64:
-        raise TypeError(
-            f"edge_label_time must be torch.int64, as the times of the graph are, got {time.dtype}; use "
-            f".to(torch.int64) in the same unit"
-        )
+    label = aligned("edge_label", links.labels, len(found), f"links of {what}")
+    time = aligned("edge_label_time", links.times, len(found), f"links of {what}")
+    ids = aligned("input_id", links.ids, len(found), f"links of {what}")
     return dataclasses.replace(found, label=label, time=time, input_id=ids)
 
 
@@ -306,14 +287,6 @@ def _index(what: str, given: Any, relation: Relation, graph: GraphShape) -> Tens
     for row, end in zip(index, (relation[0], relation[2]), strict=True):
         check_range(f"{what}, ends of type {end!r}", row, graph.num_nodes[graph.schema.type_number(end)])
     return index
-
-
-def _aligned(name: str, values: Any, count: int, what: str) -> Tensor:
-    values = torch.as_tensor(values)
-    rows = values.size(0) if values.dim() else 0
-    if rows != count:
-        raise ValueError(f"{name} has {rows} entries for {count} links of {what}; give one for each")
-    return values.cpu().contiguous()
 
 
 def _is_relation(names: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -231,8 +231,8 @@ class NodeRequest:
             return {name: NodeRequest(nodes, self.ids, self.times)}
         if not self.nodes:
             raise ValueError(f"input_nodes names no node type; the graph has {', '.join(schema.node_types)}")
-        ids = _by_type("input_id", self.ids, self.nodes)
-        times = _by_type("input_time", self.times, self.nodes)
+        ids = by_key("input_id", self.ids, self.nodes, "input_nodes", "node type")
+        times = by_key("input_time", self.times, self.nodes, "input_nodes", "node type")
         return {
             name: NodeRequest(nodes, ids.get(name), times.get(name)) for name, nodes in self.nodes.items()
         }
@@ -256,16 +256,22 @@ def _type_and_nodes(nodes: Any, schema: Schema) -> tuple[str, Any]:
     )
 
 
-def _by_type(name: str, given: Any, by_type: Mapping[str, Any]) -> Mapping[str, Any]:
+def by_key(
+    name: str, given: Any, keys: Collection[Any], whose: str, kind: str, of: Callable[[Any], Any] = str
+) -> dict[Any, Any]:
+    """Returns values by node type or edge type. Raises TypeError or ValueError if they are no dict,
+    or name another type, or times are missing. ``whose``: the argument that named ``keys``.
+    ``kind``: what these are. ``of``: finds the key that a name stands for."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise TypeError(f"{name} must be a dict by node type, as input_nodes is, got {type(given).__name__}")
-    if unknown := set(given) - set(by_type):
-        raise ValueError(f"{name} names the node type {min(unknown)!r}, which input_nodes does not")
-    if name == "input_time" and (missing := set(by_type) - set(given)):
-        raise ValueError(f"input_time lacks the node type {min(missing)!r}: give times for all input_nodes")
-    return given
+        raise TypeError(f"{name} must be a dict by {kind}, as {whose} is, got {type(given).__name__}")
+    found = {of(one): value for one, value in given.items()}
+    if unknown := [one for one in found if one not in keys]:
+        raise ValueError(f"{name} names the {kind} {unknown[0]!r}, which {whose} does not")
+    if name.endswith("_time") and (missing := [one for one in keys if one not in found]):
+        raise ValueError(f"{name} lacks {missing[0]!r}: give times for every {kind} of {whose}")
+    return found
 
 
 def _type_inputs(what: str, name: str, nodes: Any, ids: Any, times: Any, num_nodes: int) -> TypeInputs:
@@ -273,23 +279,25 @@ def _type_inputs(what: str, name: str, nodes: Any, ids: Any, times: Any, num_nod
         node, own_ids = torch.arange(num_nodes), None
     else:
         node, own_ids = _node_ids(what, nodes, num_nodes)
-    count = node.numel()
-    if ids is not None:
-        own_ids = _aligned("input_id", torch.as_tensor(ids), count, what)
-    if times is not None:
-        times = _aligned("input_time", torch.as_tensor(times), count, what)
-        if times.dtype is not torch.int64:
-            raise TypeError(
-                f"input_time must be torch.int64, as the times of the graph are, got {times.dtype}; use "
-                f".to(torch.int64) in the same unit"
-            )
-    return TypeInputs(name, node, own_ids, times)
+    given_ids = aligned("input_id", ids, node.numel(), what)
+    time = aligned("input_time", times, node.numel(), what)
+    return TypeInputs(name, node, own_ids if given_ids is None else given_ids, time)
 
 
-def _aligned(name: str, values: Tensor, count: int, what: str) -> Tensor:
-    if values.dim() != 1 or values.numel() != count:
-        entries = values.numel() if values.dim() == 1 else f"shape {list(values.shape)}, not {values.numel()}"
+def aligned(name: str, given: Any, count: int, what: str) -> Tensor | None:
+    """Returns a user's values, one for each of ``count`` nodes or links; None stays None. Labels
+    may have further dimensions, and times must be int64."""
+    if given is None:
+        return None
+    values = torch.as_tensor(given)
+    if list(values.shape[: None if name != "edge_label" else 1]) != [count]:
+        entries = values.numel() if values.dim() == 1 else f"shape {list(values.shape)}, not {count}"
         raise ValueError(f"{name} has {entries} entries for {count} {what}; give one for each")
+    if name.endswith("_time") and values.dtype is not torch.int64:
+        raise TypeError(
+            f"{name} must be torch.int64, as the times of the graph are, got {values.dtype}; use "
+            f".to(torch.int64) in the same unit"
+        )
     return values.cpu().contiguous()
 
 

@@ -238,7 +238,7 @@ class DataSource:
 
     def _in_memory(self, name: str, value: Any) -> Tensor:
         """Returns an attribute as a dense table in memory."""
-        table = as_table(value if self.mapped is None else self.mapped.held(value), 0)
+        table = as_table(self.held(value), 0)
         if isinstance(table, str):
             raise ValueError(
                 f"{name!r} cannot lie beside attributes that are read from files: {table}; make it a dense "
@@ -290,8 +290,7 @@ class DataSource:
         """Returns the tables of edges. If one cannot be read in place, all of them are copied."""
         tables: dict[Group, dict[str, Tensor]] = {}
         for group in self._schema.edge_groups:
-            held = self.mapped.held if self.mapped is not None else lambda value: value
-            found = {name: as_table(held(value), 0) for name, value in self._wanted[group].items()}
+            found = {name: as_table(self.held(value), 0) for name, value in self._wanted[group].items()}
             tables[group] = {name: one for name, one in found.items() if isinstance(one, Tensor)}
             mapped = (self._is_mapped((group, name), one) for name, one in tables[group].items())
             if len(tables[group]) < len(found) or (self.reading.features is Features.AUTO and any(mapped)):
@@ -342,8 +341,7 @@ class DataSource:
     def _table(self, group: Group, name: str, value: Any, num_nodes: int) -> Tensor | None:
         """Returns a table that can be read in place, or None if all are to be copied."""
         features = self.reading.features
-        value = value if self.mapped is None else self.mapped.held(value)
-        table = as_table(value, num_nodes)
+        table = as_table(self.held(value), num_nodes)
         if features is Features.IN_PLACE and isinstance(table, str):
             raise ValueError(f"{name!r} cannot be read in place: {table}; or use features='copy'")
         if isinstance(table, str) or (features is Features.AUTO and self._is_mapped((group, name), table)):
@@ -462,7 +460,10 @@ def cached_tables(
     nodes = graph.schema.node_groups[0]
     if isinstance(data, (Data, HeteroData)):
         store = data if isinstance(data, Data) else data[nodes.name]
-        _check_sizes(cache, store, graph)
+        if graph.num_nodes[0] != len(cache.rows):
+            raise ValueError(
+                f"cache is of {len(cache.rows)} nodes of a graph, but data has {graph.num_nodes[0]}; {_ANEW}"
+            )
         cache.check_data(data, graph)
         if cache.attribute in store:
             raise ValueError(f"data has an attribute {cache.attribute!r} already; rename it")
@@ -482,17 +483,6 @@ def _check_schema(schema: Schema) -> None:
         raise ValueError(
             f"an aggregation cache is of a graph with one node type and one relation, but data has "
             f"{list(schema.relations)}; {_ANEW}"
-        )
-
-
-def _check_sizes(cache: AggregationCache, store: Any, graph: TypedGraph) -> None:
-    nodes, columns = cache.rows.shape
-    x = store.get("x")
-    held, width = graph.num_nodes[0], columns if x is None else x.shape[-1]
-    if (held, width) != (nodes, columns):
-        raise ValueError(
-            f"cache is of {nodes} nodes with {columns} feature columns, but data has {held} nodes with "
-            f"{width}; {_ANEW}"
         )
 
 
