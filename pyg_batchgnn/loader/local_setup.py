@@ -44,7 +44,7 @@ from pyg_batchgnn.sample import (
     SampledMinibatch,
 )
 from pyg_batchgnn.store import TypedGraph, attribute_by_group
-from pyg_batchgnn.types import FEATURES, Group
+from pyg_batchgnn.types import FEATURES
 
 if TYPE_CHECKING:
     from pyg_batchgnn.loader.on_disk import LookAhead
@@ -181,9 +181,9 @@ class LocalSetup(Setup):
         num_nodes = self.graph.num_nodes
         self._look_ahead, self._on_disk = LookAhead(source.mapped, rows, num_nodes), source
         if self.options.export is Export.PYG:
-            return DiskFetcher(source.mapped, rows, num_nodes, _nothing, _nothing)
+            return DiskFetcher(source.mapped, rows, num_nodes)
         source.beside()  # refuses what cannot be read before anything is sampled
-        return DiskFetcher(source.mapped, rows, num_nodes, source.beside, source.others)
+        return DiskFetcher(source.mapped, rows, num_nodes, source)
 
     def _source(self, loader: NodeLoader) -> Source:
         cache, reading = self.options.aggregation_cache, self.options.reading
@@ -211,10 +211,6 @@ def cache_holds(size: int, budget: int) -> bool:
     costs each page once. Reading costs a block for nearly every pick, in each hop of each
     macrobatch, and takes no memory but the budget."""
     return size <= _CACHED * (machine.memory().available - budget)
-
-
-def _nothing(*_: SampledMinibatch) -> dict[Group, Any]:
-    return {}
 
 
 def _refuse_options_of_ranks(options: LoaderOptions) -> None:
