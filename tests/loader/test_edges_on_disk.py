@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +19,19 @@ from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample import DiskSampler, PygNeighborSampler
 from pyg_batchgnn.store import typed_graph_from_pyg
 from tests.data.test_edges import by_destination
-from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
+from tests.loader.test_on_disk import NOTHING, WRITES, timed, typed
+from tests.support.loader_cases import NODES, assert_same, make_data, make_loader
 from tests.support.mapped_data import mapped, with_files
 from tests.support.tiers import each
 from tests.support.tiny_datasets import tiny_dataset
 from tests.support.typed_datasets import CASES, typed_dataset
 
-NOTHING = 1
-WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
+pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves", "ignore:the loader may hold")
 
 
 @pytest.fixture(autouse=True)
 def _no_room_for_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_setup, "cache_holds", lambda *_: False)
-
-
-@pytest.fixture(autouse=True)
-def _small_budgets_warn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "memory_budget leaves|the loader may hold")
-        yield
 
 
 def with_edges_in_files(data: Any, folder: Path) -> Any:
@@ -56,22 +47,6 @@ def with_edges_in_files(data: Any, folder: Path) -> Any:
 
 def is_read_from_files(loader: Any) -> bool:
     return isinstance(loader._setup.pipeline.sampler, DiskSampler)
-
-
-def timed() -> Data:
-    draws = torch.Generator().manual_seed(1)
-    time, weight = torch.randint(100, (NODES,), generator=draws), torch.rand(EDGES, generator=draws)
-    return make_data(time=time, weight=weight)
-
-
-def typed() -> HeteroData:
-    data, draws = HeteroData(), torch.Generator().manual_seed(2)
-    for name, count in {"author": 80, "paper": 200}.items():
-        data[name].x = torch.arange(count * 3.0).view(count, 3)
-    for source, kind, target in (WRITES, CITES, ("paper", "rev_writes", "author")):
-        ends = [torch.randint(data[end].num_nodes, (600,), generator=draws) for end in (source, target)]
-        data[source, kind, target].edge_index = torch.stack(ends)
-    return data
 
 
 def ends(count: int, nodes: tuple[int, int]) -> Tensor:

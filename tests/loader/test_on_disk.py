@@ -8,8 +8,6 @@ import os
 import pickle
 import re
 import time
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,8 @@ from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, mak
 from tests.support.mapped_data import mapped, with_files
 from tests.support.tiers import each, in_all
 
+pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves")
+
 #: Less than any table takes, so that all are read by macrobatch.
 NOTHING = 1
 WRITES = ("author", "writes", "paper")
@@ -34,13 +34,6 @@ WRITES = ("author", "writes", "paper")
 @pytest.fixture(autouse=True)
 def _users_who_keep_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "PATIENCE", 0.05)
-
-
-@pytest.fixture(autouse=True)
-def _small_budgets_warn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "memory_budget leaves")
-        yield
 
 
 def rows_of(loader: Any) -> DiskRows:

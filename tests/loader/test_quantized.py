@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,8 @@ from tests.support.quantized_tables import decoded_rows
 from tests.support.rank_epochs import assert_same as assert_same_batch
 from tests.support.ranks import run_ranks
 from tests.support.tiers import each, in_all
+
+pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves")
 
 COLUMNS = 32
 
@@ -180,13 +181,6 @@ def historical(comm: Communicator, pushes: Communicator) -> None:
 
 
 NARROW = ("x", "edge_attr")
-
-
-@pytest.fixture(autouse=True)
-def _small_budgets_warn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "memory_budget leaves")
-        yield
 
 
 def narrow(data: Any, dtype: torch.dtype = torch.float32) -> Any:

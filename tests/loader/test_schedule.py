@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
 from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator
@@ -21,6 +20,8 @@ from pyg_batchgnn.loader.position import Order, Run
 from pyg_batchgnn.loader.rank_inputs import moved_seeds
 from pyg_batchgnn.loader.schedule import GlobalSchedule, LocalSchedule, StepShape, work_items
 from pyg_batchgnn.nn import SAGE
+from tests.loader.test_hetero import stores_of as typed_stores_of
+from tests.support.hetero_cases import as_hetero
 from tests.support.loader_cases import NODES, flat, make_data, make_loader, seeds_of
 from tests.support.rank_graphs import stores_of
 from tests.support.thread_ranks import run_threads
@@ -224,27 +225,12 @@ def test_macrobatches_hold_all_steps_in_order() -> None:
     assert run.seeds == [len(step) for step in steps]
 
 
-WHOLE_NODES, RELATION = 10, ("user", "follows", "user")
-
-
 def plain() -> Data:
-    draw = torch.Generator().manual_seed(0)
-    edge_index = torch.randint(WHOLE_NODES, (2, 40), generator=draw)
-    return Data(x=torch.randn(WHOLE_NODES, 4, generator=draw), edge_index=edge_index)
+    return make_data(10, 40)
 
 
 def named() -> HeteroData:
-    data = HeteroData()
-    data["user"].x, data[RELATION].edge_index = plain().x, plain().edge_index
-    return data
-
-
-def named_stores() -> tuple[MyFeatureStore, MyGraphStore]:
-    features, graphs = MyFeatureStore(), MyGraphStore()
-    source, target = plain().edge_index
-    features.put_tensor(plain().x, group_name="user", attr_name="x", index=None)
-    graphs.put_edge_index((source, target), edge_type=RELATION, layout="coo", size=(WHOLE_NODES, WHOLE_NODES))
-    return features, graphs
+    return as_hetero(plain(), "user", "follows")
 
 
 MODEL = SAGE(4, 5, 2, 3).eval()
@@ -256,7 +242,7 @@ def inferred(data: Any, nodes: Any) -> tuple[Tensor, Tensor]:
     return loader.all_nodes().node, copy.deepcopy(MODEL).inference(loader)
 
 
-@pytest.mark.parametrize("make", [named, named_stores])
+@pytest.mark.parametrize("make", [named, lambda: typed_stores_of(named())])
 def test_names_of_one_type_do_not_matter(make: Any) -> None:
     assert torch.equal(inferred(make(), "user")[1], inferred(plain(), None)[1])
 
