@@ -186,22 +186,25 @@ class LocalSetup(Setup):
         return DiskFetcher(source.mapped, rows, num_nodes, source)
 
     def _source(self, loader: NodeLoader) -> Source:
-        cache, reading = self.options.aggregation_cache, self.options.reading
-        if self.stage is not None:  # tables of the whole graph do not travel with a minibatch
-            reading = dataclasses.replace(reading, features=Features.COPY)
+        cache = self.options.aggregation_cache
+        # Workers take the source along, and what is sampled on a device no tables of the whole graph.
+        features = self.options.features if self.stage is None else Features.COPY
+        options = LoaderOptions(
+            export=self.options.export, features=features, attributes=self.options.attributes
+        )
         graph, schema = self.graph, self.graph.schema
         aggregates = {} if cache is None else cached_tables(cache, loader.data, graph)
         if isinstance(loader.data, (Data, HeteroData)):
             export = self.options.export
             lists = export is Export.PYG
             budget = self._disk_budget(loader)
-            return DataSource(loader.data, schema, reading, aggregates, _LAYOUTS[export], lists, budget)
-        return StoreSource(loader.data[0], graph, reading, aggregates, loader.custom_cls)
+            return DataSource(loader.data, schema, options, aggregates, _LAYOUTS[export], lists, budget)
+        return StoreSource(loader.data[0], graph, options, aggregates, loader.custom_cls)
 
     def _disk_budget(self, loader: NodeLoader) -> int | None:
         """Returns the bytes that the loader may take if tables lie in mapped files. None leaves
         these to the system: the user wants them in place, or other processes read them."""
-        if self.options.reading.features is Features.IN_PLACE or loader.num_workers:
+        if self.options.features is Features.IN_PLACE or loader.num_workers:
             return None
         return self.options.memory_budget or FOR_THREADS * free_bytes()
 

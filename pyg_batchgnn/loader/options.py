@@ -34,26 +34,6 @@ class Features(enum.Enum):
     COPY = "copy"  # a block of the fetch group's distinct nodes
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The attributes of native batches that a user chose."""
-
-    features: Features = Features.AUTO  # where the attributes lie
-    attributes: tuple[str, ...] | None = None  # their names; None stands for all
-
-    def chosen(self, names: Iterable[str]) -> list[str]:
-        """Returns the wanted ones among ``names``."""
-        known = list(names)
-        if self.attributes is None:
-            return known
-        if missing := [name for name in self.attributes if name not in known]:
-            held = ", ".join(map(repr, known)) or "none"
-            raise ValueError(
-                f"data has no node attribute {missing[0]!r} and no edge attribute of this name; it has {held}"
-            )
-        return [name for name in known if name in self.attributes]
-
-
 # Options ##########################################################################################
 
 
@@ -130,9 +110,18 @@ class LoaderOptions:
             object.__setattr__(self, name, value)
         raise_first(self._conflicts())
 
-    @property
-    def reading(self) -> Reading:
-        return Reading(self.features, self.attributes)
+    def chosen(self, names: Iterable[str]) -> list[str]:
+        """Returns the names of attributes that native batches carry among ``names``. Raises
+        ValueError if the user wants one that is not there."""
+        known = list(names)
+        if self.attributes is None:
+            return known
+        if missing := [name for name in self.attributes if name not in known]:
+            held = ", ".join(map(repr, known)) or "none"
+            raise ValueError(
+                f"data has no node attribute {missing[0]!r} and no edge attribute of this name; it has {held}"
+            )
+        return [name for name in known if name in self.attributes]
 
     def agreed(self) -> dict[str, Any]:
         """Returns what ranks must give alike, as JSON can hold it."""

@@ -230,7 +230,7 @@ class RankSetup(Setup):
         there, and the groups of edges that have such attributes."""
         known = self._features.fields
         every = dict.fromkeys(name for fields in known.values() for name in fields)
-        chosen = self.options.reading.chosen(every)
+        chosen = self.options.chosen(every)
         names = {group: [name for name in chosen if name in fields] for group, fields in known.items()}
         return {group: own for group, own in names.items() if own or group.is_node}
 

@@ -11,7 +11,7 @@ from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.loader.budget import AttributeCost
 from pyg_batchgnn.loader.link_inputs import InputRequest, Inputs, InputsT, LinkPlace
-from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, Reading, raise_first
+from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, raise_first
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.position import order_of
 from pyg_batchgnn.loader.prefetch import World
@@ -149,7 +149,7 @@ def check_together(
         }
         text = "is for export='pyg', not 'native', whose edges are as they were sampled; leave it out"
         raise_first([(one, f"{name} {text}") for name, one in only_pyg.items()])
-    elif options.reading != Reading():
+    elif options.features is not Features.AUTO or options.attributes is not None:
         raise ValueError("features and attributes are for export='native'; PyG batches carry every attribute")
     if options.aggregation_cache is not None:
         subgraph = choice.subgraph_type

@@ -25,7 +25,7 @@ from pyg_batchgnn.loader.filter import (
     filter_store,
     read_store,
 )
-from pyg_batchgnn.loader.options import TOPOLOGY, Features, Reading
+from pyg_batchgnn.loader.options import TOPOLOGY, Features, LoaderOptions
 from pyg_batchgnn.sample import (
     AttributeRows,
     Minibatch,
@@ -154,14 +154,14 @@ class DataSource:
         self,
         data: Data | HeteroData,
         schema: Schema,
-        reading: Reading,
+        options: LoaderOptions,
         aggregates: Mapping[Group, Mapping[str, Tensor]],
         layouts: Sequence[torch.layout] = (torch.strided,),
         carries_lists: bool = False,
         budget: int | None = None,
     ) -> None:
         self.data, self._schema = data, schema
-        self.reading, self.aggregates = reading, aggregates
+        self.options, self.aggregates = options, aggregates
         self._mapped: dict[tuple[Group, str], tuple[int, bool]] = {}  # addresses; True for a file's
         self._seen: Contents | None = None
         self._wanted: dict[Group, dict[str, Any]] = {}
@@ -258,7 +258,7 @@ class DataSource:
 
     def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
         """Copies in a worker process, whose batches travel through shared memory."""
-        if self.reading.features is Features.COPY or get_worker_info() is not None:
+        if self.options.features is Features.COPY or get_worker_info() is not None:
             return None
         self._look()
         if self._tables is None:
@@ -293,13 +293,13 @@ class DataSource:
             found = {name: as_table(self.held(value), 0) for name, value in self._wanted[group].items()}
             tables[group] = {name: one for name, one in found.items() if isinstance(one, Tensor)}
             mapped = (self._is_mapped((group, name), one) for name, one in tables[group].items())
-            if len(tables[group]) < len(found) or (self.reading.features is Features.AUTO and any(mapped)):
+            if len(tables[group]) < len(found) or (self.options.features is Features.AUTO and any(mapped)):
                 return None
         return tables
 
     def _refuse_what_is_no_table(self, carries_lists: bool) -> None:
         """Raises TypeError if an attribute has an entry per row that no batch can carry."""
-        names, lists = self.reading.attributes, (list, tuple) if carries_lists else ()
+        names, lists = self.options.attributes, (list, tuple) if carries_lists else ()
         for group in (*self._schema.node_groups, *self._schema.edge_groups):
             store, kind = self._store_of(group), group.kind.value
             belongs = store.is_node_attr if group.is_node else store.is_edge_attr
@@ -340,7 +340,7 @@ class DataSource:
 
     def _table(self, group: Group, name: str, value: Any, num_nodes: int) -> Tensor | None:
         """Returns a table that can be read in place, or None if all are to be copied."""
-        features = self.reading.features
+        features = self.options.features
         table = as_table(self.held(value), num_nodes)
         if features is Features.IN_PLACE and isinstance(table, str):
             raise ValueError(f"{name!r} cannot be read in place: {table}; or use features='copy'")
@@ -360,7 +360,7 @@ class DataSource:
     def _find_wanted(self) -> dict[Group, dict[str, Any]]:
         groups = (*self._schema.node_groups, *self._schema.edge_groups)
         held = {group: self._held(group) for group in groups}
-        chosen = set(self.reading.chosen(dict.fromkeys(name for named in held.values() for name in named)))
+        chosen = set(self.options.chosen(dict.fromkeys(name for named in held.values() for name in named)))
         wanted = {
             group: {name: value for name, value in named.items() if name in chosen}
             for group, named in held.items()
@@ -411,12 +411,12 @@ class StoreSource:
         self,
         store: FeatureStore,
         graph: TypedGraph,
-        reading: Reading,
+        options: LoaderOptions,
         aggregates: Mapping[Group, Mapping[str, Tensor]],
         custom_cls: Any = None,
     ) -> None:
         self.store, self._groups = store, AttributeGroups(store, graph)
-        self.reading, self.aggregates = reading, aggregates
+        self.options, self.aggregates = options, aggregates
         self.custom_cls = custom_cls
 
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
@@ -426,7 +426,7 @@ class StoreSource:
         return Gatherer()
 
     def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
-        blocks = read_store(self.store, self._groups, ids, gather, self.reading.attributes)
+        blocks = read_store(self.store, self._groups, ids, gather, self.options.attributes)
         for group in self.aggregates.keys() & ids.keys():
             tables = self.aggregates[group]
             blocks[group].update({name: gather(table, ids[group]) for name, table in tables.items()})
@@ -434,10 +434,10 @@ class StoreSource:
 
     def tables(self, num_nodes: Mapping[Group, int]) -> None:  # noqa: ARG002
         """Returns None: a store answers requests and shows no table."""
-        if self.reading.features is Features.IN_PLACE:
+        if self.options.features is Features.IN_PLACE:
             raise ValueError("a feature store hands out copies; use features='auto' or 'copy', or a Data")
         attrs = self.store.get_all_tensor_attrs()
-        self.reading.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
+        self.options.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
 
 
 #: Reads attributes from the user's object when a batch is made.
