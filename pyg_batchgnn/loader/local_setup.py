@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
 
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
 
 # Setup ############################################################################################
 
-#: The layouts that attributes may have. Native layers read dense rows.
-_LAYOUTS = {Export.PYG: (torch.strided, torch.sparse_coo), Export.NATIVE: (torch.strided,)}
 #: The share of the memory beside the budget in which the page cache surely holds edges.
 _CACHED = 0.8
 
@@ -186,20 +183,15 @@ class LocalSetup(Setup):
         return DiskFetcher(source.mapped, rows, num_nodes, source)
 
     def _source(self, loader: NodeLoader) -> Source:
-        cache = self.options.aggregation_cache
-        # Workers take the source along, and what is sampled on a device no tables of the whole graph.
-        features = self.options.features if self.stage is None else Features.COPY
-        options = LoaderOptions(
-            export=self.options.export, features=features, attributes=self.options.attributes
-        )
-        graph, schema = self.graph, self.graph.schema
-        aggregates = {} if cache is None else cached_tables(cache, loader.data, graph)
-        if isinstance(loader.data, (Data, HeteroData)):
-            export = self.options.export
-            lists = export is Export.PYG
-            budget = self._disk_budget(loader)
-            return DataSource(loader.data, schema, options, aggregates, _LAYOUTS[export], lists, budget)
-        return StoreSource(loader.data[0], graph, options, aggregates, loader.custom_cls)
+        cache, own, data, graph = self.options.aggregation_cache, self.options, loader.data, self.graph
+        # Tables of the whole graph do not travel to a device with a minibatch.
+        features = own.features if self.stage is None else Features.COPY
+        # Worker processes are sent a source, and no caches with it.
+        options = LoaderOptions(export=own.export, features=features, attributes=own.attributes)
+        aggregates = {} if cache is None else cached_tables(cache, data, graph)
+        if isinstance(data, (Data, HeteroData)):
+            return DataSource(data, graph.schema, options, aggregates, self._disk_budget(loader))
+        return StoreSource(data[0], graph, options, aggregates, loader.custom_cls)
 
     def _disk_budget(self, loader: NodeLoader) -> int | None:
         """Returns the bytes that the loader may take if tables lie in mapped files. None leaves

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,7 +25,7 @@ from pyg_batchgnn.loader.filter import (
     filter_store,
     read_store,
 )
-from pyg_batchgnn.loader.options import TOPOLOGY, Features, LoaderOptions
+from pyg_batchgnn.loader.options import TOPOLOGY, Export, Features, LoaderOptions
 from pyg_batchgnn.sample import (
     AttributeRows,
     Minibatch,
@@ -156,18 +156,17 @@ class DataSource:
         schema: Schema,
         options: LoaderOptions,
         aggregates: Mapping[Group, Mapping[str, Tensor]],
-        layouts: Sequence[torch.layout] = (torch.strided,),
-        carries_lists: bool = False,
         budget: int | None = None,
     ) -> None:
         self.data, self._schema = data, schema
         self.options, self.aggregates = options, aggregates
+        self._is_pyg = options.export is Export.PYG
         self._mapped: dict[tuple[Group, str], tuple[int, bool]] = {}  # addresses; True for a file's
         self._seen: Contents | None = None
         self._wanted: dict[Group, dict[str, Any]] = {}
         self._tables: Tables | None = None
-        self._refuse_what_is_no_table(carries_lists)
-        self._refuse_other_layouts(layouts)
+        self._refuse_what_is_no_table()
+        self._refuse_other_layouts()
         self.mapped = None if budget is None else _mapped_tables(self._wanted, budget)
         advise_tables(value for wanted in self._wanted.values() for value in wanted.values())
 
@@ -297,9 +296,10 @@ class DataSource:
                 return None
         return tables
 
-    def _refuse_what_is_no_table(self, carries_lists: bool) -> None:
-        """Raises TypeError if an attribute has an entry per row that no batch can carry."""
-        names, lists = self.options.attributes, (list, tuple) if carries_lists else ()
+    def _refuse_what_is_no_table(self) -> None:
+        """Raises TypeError if an attribute has an entry per row that no batch can carry. Native
+        batches leave lists out."""
+        names, lists = self.options.attributes, (list, tuple) if self._is_pyg else ()
         for group in (*self._schema.node_groups, *self._schema.edge_groups):
             store, kind = self._store_of(group), group.kind.value
             belongs = store.is_node_attr if group.is_node else store.is_edge_attr
@@ -328,7 +328,9 @@ class DataSource:
         stores: Any = self.data._node_store_dict if group.is_node else self.data._edge_store_dict
         return stores[group.name]  # PyG is slow to look one up by name
 
-    def _refuse_other_layouts(self, layouts: Sequence[torch.layout]) -> None:
+    def _refuse_other_layouts(self) -> None:
+        # Native layers read dense rows.
+        layouts = (torch.strided, torch.sparse_coo) if self._is_pyg else (torch.strided,)
         self._look()
         for group, wanted in self._wanted.items():
             for name, value in wanted.items():
