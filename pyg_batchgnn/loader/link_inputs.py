@@ -200,12 +200,10 @@ class UserLinks:
 
 
 def links_by_relation(request: UserLinks, schema: Schema, names: Names) -> dict[Relation, UserLinks]:
-    """Returns the links of each relation; their ``index`` is None for all edges.
-
-    In a graph without names the user gives [2, n] or None, with stores also (None, [2, n] or None).
-    Else an edge type, (edge type, [2, n] or None), or a dict of such: labels, times and ids are
-    then dicts by edge type too. The graph need not have the edge type, only the types of its ends.
-    """
+    """Returns the links of each relation; their ``index`` is None for all edges. In a graph without
+    names the user gives [2, n] or None, with stores also (None, [2, n] or None). Else an edge type,
+    (edge type, [2, n] or None), or a dict of such: labels, times and ids are then dicts by edge
+    type too. The graph need not have the edge type, only the types of its ends."""
     index = request.index
     if names is not Names.TYPES:
         if isinstance(index, (tuple, list)) and len(index) == 2 and index[0] is None:

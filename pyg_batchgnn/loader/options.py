@@ -230,17 +230,6 @@ def is_partitioned(data: Any) -> bool:
     return isinstance(data, (tuple, list)) and any(getattr(one, "is_partitioned", False) for one in data)
 
 
-def worker_arguments(loader: DataLoader) -> dict[str, Any]:
-    return {
-        "num_workers": loader.num_workers,
-        "persistent_workers": loader.persistent_workers,
-        "prefetch_factor": loader.prefetch_factor,
-        "timeout": loader.timeout,
-        "worker_init_fn": loader.worker_init_fn,
-        "multiprocessing_context": loader.multiprocessing_context,
-    }
-
-
 def has_edge_attributes(data: Any, graph: TypedGraph) -> bool:
     """Returns whether edges have attributes, in a ``Data``, ``HeteroData`` or a pair of stores."""
     if isinstance(data, (Data, HeteroData)):

@@ -23,7 +23,7 @@ from pyg_batchgnn.loader.budget import (
     probe_batches,
     probe_of,
 )
-from pyg_batchgnn.loader.options import Export, LoaderOptions, worker_arguments
+from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.pipeline import EmbeddingSteps
 from pyg_batchgnn.loader.position import (
     KeyedShuffleSampler,
@@ -156,15 +156,11 @@ class MacrobatchShell(DataLoader[Any]):
         return self._position.state_dict(self.seed, self._settings(), generator_states(self))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Lets the next ``iter(loader)`` hand out exactly the minibatches that were left.
-
-        A sampler with a state of its own, other than a ``generator`` attribute, must be brought
-        back by its owner. That it draws the same minibatches again is checked when iterating
-        begins.
-
-        Raises:
-            ValueError: the state is of another loader; the message names the setting that differs.
-        """
+        """Lets the next ``iter(loader)`` hand out exactly the minibatches that were left. A sampler
+        with a state of its own, other than a ``generator`` attribute, must be brought back by its
+        owner. That it draws the same minibatches again is checked when iterating begins. Raises
+        `ValueError` if the state is of another loader; the message names the setting that
+        differs."""
         check_state(state, self._settings())
         if state["drawn"] is not None:  # the first state is that of torch's default generator
             check_states(self, state["drawn"]["states"][1:])
@@ -249,12 +245,13 @@ class MacrobatchShell(DataLoader[Any]):
         return work_items(steps, run, self.sizes.macrobatch)
 
     def _from_workers(self, items: Iterator[WorkItem], epoch: int) -> Iterator[Any]:
-        from pyg_batchgnn.loader.workers import MakeBatches, Stage, WorkerPool
+        from pyg_batchgnn.loader.workers import OF_WORKERS, MakeBatches, Stage, WorkerPool
 
         stage = Stage.FINISH if self._finishes_in_workers else Stage.SAMPLE
         if self._pool is None or self._pool.interrupted or not self.persistent_workers:
             make = MakeBatches(self._setup.pipeline, self.sizes.fetch, self.transform, stage)
-            self._pool = WorkerPool(make, self.seed + epoch, **worker_arguments(self))
+            given = {name: getattr(self, name) for name in ("num_workers", *OF_WORKERS)}
+            self._pool = WorkerPool(make, self.seed + epoch, **given)
         made = self._pool.iterate(items)
         return made if stage is Stage.FINISH else map(self.filter_fn, made)
 
@@ -425,13 +422,9 @@ class MacrobatchShell(DataLoader[Any]):
         """Returns all nodes of the graph, for the inference of all nodes; collective over ranks.
 
         The loader's fanouts, seed nodes and sizes do not matter. Over ranks each rank has the nodes
-        that it owns.
-
-        Args:
-            memory_budget: bytes (or a text like "2GiB") that pieces and the rows of layers take,
-                about; see `AllNodes`.
-            progress: True shows a progress bar for each layer.
-            scratch: the folder of rows that do not fit; see `AllNodes`.
+        that it owns. ``memory_budget``: bytes (or a text like "2GiB") that pieces and the rows of
+        layers take, about; see `AllNodes`. ``progress``: True shows a progress bar for each layer.
+        ``scratch``: the folder of rows that do not fit; see `AllNodes`.
 
         Raises:
             TypeError, ValueError: no node type has dense features ``x``, or there is no such
