@@ -85,7 +85,7 @@ def choose_sizes(
             f"the loader may hold {peak / 2**20:.0f} MiB at macrobatch_size={sizes.macrobatch}, "
             f"fetch_size={sizes.fetch}, more than memory_budget={budget / 2**20:.0f} MiB; "
             f"use a smaller batch_size or smaller fanouts",
-            stacklevel=5,
+            stacklevel=4,
         )
     return sizes
 

@@ -167,7 +167,7 @@ def choose_disk_sizes(options: LoaderOptions, probe: DiskProbe, budget: int) -> 
         f"memory_budget leaves {budget / 2**20:.0f} MiB, too little for minibatches and the rows of those in "
         f"use at macrobatch_size={sizes.macrobatch}, so rows are read for each fetch group alone; use a "
         f"smaller batch_size or smaller fanouts, or a larger budget",
-        stacklevel=6,
+        stacklevel=5,
     )
     return DiskForecast(sizes, max(0, resident))
 

@@ -55,21 +55,16 @@ class LightningNodeData(pyg_modules.LightningNodeData):
         **kwargs: Any,
     ) -> None:
         given = {
-            "train": (input_train_nodes, input_train_time),
-            "val": (input_val_nodes, input_val_time),
-            "test": (input_test_nodes, input_test_time),
-            "pred": (input_pred_nodes, input_pred_time),
+            "train": {"nodes": input_train_nodes, "time": input_train_time},
+            "val": {"nodes": input_val_nodes, "time": input_val_time},
+            "test": {"nodes": input_test_nodes, "time": input_test_time},
+            "pred": {"nodes": input_pred_nodes, "time": input_pred_time},
         }
-        nodes = {}
-        for split, (chosen, _) in given.items():
-            nodes[split] = infer_input_nodes(data, split) if chosen is None else chosen
-        if nodes["val"] is None:
-            nodes["val"] = infer_input_nodes(data, "valid")
-        _prepare(self, data, nodes["val"], nodes["test"], eval_loader_kwargs, kwargs)
-        for split, (_, time) in given.items():
-            setattr(self, f"input_{split}_nodes", nodes[split])
-            setattr(self, f"input_{split}_time", time)
-            setattr(self, f"input_{split}_id", None)
+        for split, one in given.items():
+            one["nodes"] = infer_input_nodes(data, split) if one["nodes"] is None else one["nodes"]
+        if given["val"]["nodes"] is None:
+            given["val"]["nodes"] = infer_input_nodes(data, "valid")
+        _prepare(self, data, given, "nodes", eval_loader_kwargs, kwargs)
 
     def train_dataloader(self) -> MacrobatchNeighborLoader:
         """Returns the loader of the training nodes, at the epoch in which the trainer is."""
@@ -124,18 +119,12 @@ class LightningLinkData(pyg_modules.LightningLinkData):
         eval_loader_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {
-            "train": (input_train_edges, input_train_labels, input_train_time),
-            "val": (input_val_edges, input_val_labels, input_val_time),
-            "test": (input_test_edges, input_test_labels, input_test_time),
-            "pred": (input_pred_edges, input_pred_labels, input_pred_time),
-        }
-        _prepare(self, data, input_val_edges, input_test_edges, eval_loader_kwargs, kwargs)
-        for split, (edges, labels, time) in given.items():
-            setattr(self, f"input_{split}_edges", edges)
-            setattr(self, f"input_{split}_labels", labels)
-            setattr(self, f"input_{split}_time", time)
-            setattr(self, f"input_{split}_id", None)
+        train = {"edges": input_train_edges, "labels": input_train_labels, "time": input_train_time}
+        val = {"edges": input_val_edges, "labels": input_val_labels, "time": input_val_time}
+        test = {"edges": input_test_edges, "labels": input_test_labels, "time": input_test_time}
+        pred = {"edges": input_pred_edges, "labels": input_pred_labels, "time": input_pred_time}
+        given = {"train": train, "val": val, "test": test, "pred": pred}
+        _prepare(self, data, given, "edges", eval_loader_kwargs, kwargs)
 
     def train_dataloader(self) -> MacrobatchLinkNeighborLoader:
         """Returns the loader of the training links, at the epoch in which the trainer is."""
@@ -171,12 +160,13 @@ def _at_epoch_of(trainer: Any, loader: _Loader) -> _Loader:
 def _prepare(
     module: pyg_modules.LightningNodeData | pyg_modules.LightningLinkData,
     data: Data | HeteroData,
-    val: Any,
-    test: Any,
+    given: Mapping[str, Mapping[str, Any]],
+    what: str,
     eval_options: Mapping[str, Any] | None,
     options: dict[str, Any],
 ) -> None:
-    """Does what PyG's constructor does, but for making PyG's sampler, which needs pyg-lib."""
+    """Does what PyG's constructor does, but for making PyG's sampler, which needs pyg-lib.
+    ``given``: for each split, the nodes or edges (``what``) and what belongs to them."""
     if "num_neighbors" not in options:
         raise TypeError(f"{type(module).__name__} needs num_neighbors, as in num_neighbors=[15, 10]")
     for name in ("loader", "node_sampler", "link_sampler"):
@@ -186,9 +176,13 @@ def _prepare(
                 "leave it out, or take torch_geometric's data module"
             )
     options.setdefault("pin_memory", torch.cuda.is_available())
-    LightningDataModule.__init__(module, has_val=val is not None, has_test=test is not None, **options)
+    has_val, has_test = given["val"][what] is not None, given["test"][what] is not None
+    LightningDataModule.__init__(module, has_val=has_val, has_test=has_test, **options)
     module.data, module.loader = data, "neighbor"
     module.loader_kwargs = module.kwargs
     module.eval_loader_kwargs = {**module.kwargs, **(eval_options or {})}
     module.eval_loader_kwargs.pop("sampler", None)
     module.eval_loader_kwargs.pop("batch_sampler", None)
+    for split, values in given.items():
+        for name, value in {**values, "id": None}.items():
+            setattr(module, f"input_{split}_{name}", value)

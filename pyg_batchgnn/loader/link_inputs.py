@@ -1,31 +1,50 @@
-"""The links that a loader's minibatches begin with."""
+"""The links that a loader's minibatches begin with, and their negatives."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.sampler import NegativeSampling
 
-from pyg_batchgnn.loader.node_inputs import GraphShape, OwnerNodes, OwnPositions, Places, StepInputs
+from pyg_batchgnn.loader.node_inputs import (
+    GraphShape,
+    LoaderGraph,
+    NodeInputs,
+    OwnPositions,
+    Places,
+    StepInputs,
+    aligned,
+    by_key,
+)
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.ops import INTEGERS, check_range, digest_text, fold_key, minibatch_key
 from pyg_batchgnn.sample import (
     GivenNegatives,
+    LinkFinder,
     LinkInfo,
+    LinkRules,
     Links,
     LinkSeeder,
     LinkStart,
+    LocalFinder,
     Names,
     NegativePlan,
     SampleInfo,
+    SeedEdges,
+    check_early_links,
     named_relation,
+    negative_plan,
 )
+from pyg_batchgnn.store import first_times
 from pyg_batchgnn.types import Relation, Schema
 
 # Checked links ####################################################################################
@@ -41,6 +60,16 @@ class RelationLinks:
     time: Tensor | None = None  # [n] int64, or None
     input_id: Tensor | None = None  # [n] int64; None for the positions in ``index``
     here: OwnPositions | None = None  # the positions of the columns of ``index``; None if it has all links
+
+    @property
+    def name(self) -> str:
+        """The type of the targets, whose owners train the links."""
+        return self.relation[2]
+
+    @property
+    def node(self) -> Tensor:
+        """[n] int64, the targets."""
+        return self.index[1]
 
     def __len__(self) -> int:
         return self.index.size(1) if self.here is None else self.here.total
@@ -84,10 +113,6 @@ class LinkInputs:
     @property
     def excluding(self) -> bool:
         return self.seeder.excluded is not None
-
-    @property
-    def owned_by(self) -> list[OwnerNodes]:
-        return [OwnerNodes(part.relation[2], part.index[1], part.here) for part in self.parts]
 
     def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
         """Keeps the links of a relation in the order of their positions. Raises IndexError if there
@@ -175,12 +200,10 @@ class UserLinks:
 
 
 def links_by_relation(request: UserLinks, schema: Schema, names: Names) -> dict[Relation, UserLinks]:
-    """Returns the links of each relation; their ``index`` is None for all edges.
-
-    In a graph without names the user gives [2, n] or None, with stores also (None, [2, n] or None).
-    Else an edge type, (edge type, [2, n] or None), or a dict of such: labels, times and ids are
-    then dicts by edge type too. The graph need not have the edge type, only the types of its ends.
-    """
+    """Returns the links of each relation; their ``index`` is None for all edges. In a graph without
+    names the user gives [2, n] or None, with stores also (None, [2, n] or None). Else an edge type,
+    (edge type, [2, n] or None), or a dict of such: labels, times and ids are then dicts by edge
+    type too. The graph need not have the edge type, only the types of its ends."""
     index = request.index
     if names is not Names.TYPES:
         if isinstance(index, (tuple, list)) and len(index) == 2 and index[0] is None:
@@ -210,8 +233,6 @@ def _several(request: UserLinks, index: Mapping[Any, Any], schema: Schema) -> di
     labels = by_relation("edge_label", request.labels, schema, relations)
     times = by_relation("edge_label_time", request.times, schema, relations)
     ids = by_relation("input_id", request.ids, schema, relations)
-    if times and (missing := [one for one in relations if one not in times]):
-        raise ValueError(f"edge_label_time lacks {missing[0]}: give times for all edge types")
     return {
         one: UserLinks(given, labels.get(one), times.get(one), ids.get(one))
         for one, given in relations.items()
@@ -221,18 +242,9 @@ def _several(request: UserLinks, index: Mapping[Any, Any], schema: Schema) -> di
 def by_relation(
     name: str, given: Any, schema: Schema, relations: Mapping[Relation, Any]
 ) -> dict[Relation, Any]:
-    """Returns labels, times or ids of links of several relations, by relation. Raises TypeError or
-    ValueError if it is no dict, or names another relation."""
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise TypeError(
-            f"{name} must be a dict by edge type, as edge_label_index is, got {type(given).__name__}"
-        )
-    found = {named_relation(schema, names): value for names, value in given.items()}
-    if unknown := [one for one in found if one not in relations]:
-        raise ValueError(f"{name} names {unknown[0]}, which edge_label_index does not")
-    return found
+    """Returns labels, times, ids or negatives of links of several relations, by relation."""
+    find = functools.partial(named_relation, schema)
+    return by_key(name, given, relations, "edge_label_index", "edge type", find)
 
 
 def checked_links(
@@ -255,19 +267,9 @@ def checked_links(
             f"{what} stands for all edges of {relation}, which the graph has not; give [2, n] node ids, "
             f"or one of {list(graph.schema.relations)}"
         )
-    label, time, ids = (
-        None if values is None else _aligned(name, values, len(found), what)
-        for name, values in (
-            ("edge_label", links.labels),
-            ("edge_label_time", links.times),
-            ("input_id", links.ids),
-        )
-    )
-    if time is not None and time.dtype is not torch.int64:
-        raise TypeError(
-            f"edge_label_time must be torch.int64, as the times of the graph are, got {time.dtype}; use "
-            f".to(torch.int64) in the same unit"
-        )
+    label = aligned("edge_label", links.labels, len(found), f"links of {what}")
+    time = aligned("edge_label_time", links.times, len(found), f"links of {what}")
+    ids = aligned("input_id", links.ids, len(found), f"links of {what}")
     return dataclasses.replace(found, label=label, time=time, input_id=ids)
 
 
@@ -285,14 +287,6 @@ def _index(what: str, given: Any, relation: Relation, graph: GraphShape) -> Tens
     return index
 
 
-def _aligned(name: str, values: Any, count: int, what: str) -> Tensor:
-    values = torch.as_tensor(values)
-    rows = values.size(0) if values.dim() else 0
-    if rows != count:
-        raise ValueError(f"{name} has {rows} entries for {count} links of {what}; give one for each")
-    return values.cpu().contiguous()
-
-
 def _is_relation(names: Any) -> bool:
     return (
         isinstance(names, (tuple, list))
@@ -307,6 +301,181 @@ def _names_relation(index: Any) -> bool:
 
 def _described(index: Any) -> str:
     return f"a {type(index).__name__}" if isinstance(index, (Tensor, list, Mapping)) else repr(index)
+
+
+# Request ##########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class WantedNegatives:
+    """The negatives that a loader's links shall have."""
+
+    links: Mapping[Relation, RelationLinks]  # the loader's links by relation
+    #: PyG's description of the negatives of each relation that gets drawn ones
+    sampling: Mapping[Relation, NegativeSampling]
+    given: Mapping[Relation, GivenNegatives]  # the negatives that the user gave, by relation
+    rules: LinkRules
+
+
+#: The plans of negatives by relation, and what draws them and finds the ends of links.
+Planned: TypeAlias = tuple[Mapping[Relation, NegativePlan], LinkFinder]
+
+
+class LinkPlace:
+    """Finds links and plans negatives: here in a `TypedGraph` that one process holds whole."""
+
+    def agree(self, all_edges: Mapping[Relation, bool]) -> None:
+        """Raises AgreementError unless all ranks mean links of the same relations; collective.
+        ``all_edges``: by relation, True if all edges are meant, False if links are given."""
+
+    def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
+        """Returns the edges of a relation that are here, as links; collective over ranks."""
+        return RelationLinks(relation, graph.in_edges(relation).edge_list())
+
+    def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> Planned:
+        """Plans the negatives; collective over ranks."""
+        first = None if times is None or not wanted.sampling else first_times(times, graph)
+        plans = {
+            relation: negative_plan(one, relation, graph, first, wanted.rules.exclude_existing)
+            for relation, one in wanted.sampling.items()
+        }
+        return plans, LocalFinder()
+
+
+#: What a loader's minibatches begin with.
+Inputs: TypeAlias = NodeInputs | LinkInputs
+InputsT = TypeVar("InputsT", bound=Inputs, covariant=True)
+
+
+class InputRequest(Protocol[InputsT]):
+    """The nodes or links that a user asks a loader for."""
+
+    def inputs(self, sampled: LoaderGraph) -> InputsT:
+        """Returns the inputs, checked; collective. Raises TypeError, ValueError or IndexError if
+        they do not fit the graph."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinkRequest:
+    """The links that a user asks a loader to begin with, and their negatives."""
+
+    links: UserLinks
+    #: ``neg_sampling`` in one of PyG's forms, [n, k] targets, or a dict of such by edge type
+    sampling: Any = None
+    ratio: float | None = None  # ``neg_sampling_ratio``: binary negatives per link; None or 0 for none
+    rules: LinkRules = field(default_factory=LinkRules)
+
+    def inputs(self, sampled: LoaderGraph) -> LinkInputs:
+        graph, times, names, place = sampled.graph, sampled.times, sampled.names, sampled.link_place
+        if (self.links.times is None) != (times is None):
+            lacking = "time_attr" if times is None else "edge_label_time"
+            raise ValueError(
+                f"'{lacking}' is not set: give edge_label_time, the times of links, together with time_attr, "
+                f"the name of the graph's times"
+            )
+        schema, edges = graph.schema, functools.partial(place.all_edges, graph)
+        links = links_by_relation(self.links, schema, names)
+        place.agree({relation: one.index is None for relation, one in links.items()})
+        parts = [checked_links(relation, one, graph, names, edges) for relation, one in links.items()]
+        sampling, given = self._negatives(graph, parts)
+        parts = [
+            dataclasses.replace(part, label=labelled(part, sampling.get(part.relation))) for part in parts
+        ]
+        by_relation = {part.relation: part for part in parts}
+        drawn = {relation: one for relation, one in sampling.items() if relation not in given}
+        plans, finder = place.plan(graph, times, WantedNegatives(by_relation, drawn, given, self.rules))
+        checked = [(relation, by_relation[relation].time, plan) for relation, plan in plans.items()]
+        check_early_links(checked, self.rules.late_negatives, stacklevel=4)
+        excluded = SeedEdges.wanted(
+            self.rules.exclude_seed_edges, schema, list(by_relation), sampled.direction
+        )
+        is_disjoint = sampled.choice.disjoint or times is not None
+        seeder = LinkSeeder(schema, {**plans, **given}, is_disjoint, excluded, finder)
+        return LinkInputs(parts, seeder, names)
+
+    def for_pyg(self) -> NegativeSampling | None:
+        """Returns PyG's description of the negatives; None for none, or if it is by edge type."""
+        if self.ratio:
+            return NegativeSampling("binary", self.ratio)
+        return None if _is_by_type(self.sampling) else _cast(self.sampling)
+
+    def _negatives(
+        self, graph: GraphShape, links: Sequence[RelationLinks]
+    ) -> tuple[dict[Relation, NegativeSampling], dict[Relation, GivenNegatives]]:
+        """Returns PyG's description of the negatives of each relation that gets any, and those that
+        came with the links."""
+        relations = {one.relation: None for one in links}
+        named = dict.fromkeys(relations, self.sampling)
+        if _is_by_type(self.sampling):
+            named = by_relation("neg_sampling", self.sampling, graph.schema, relations)
+        binary = NegativeSampling("binary", self.ratio) if self.ratio else None
+        wanted = named if binary is None else dict.fromkeys(relations, binary)
+        found = {one: _cast(value) for one, value in wanted.items() if value is not None}
+        given = {
+            one.relation: GivenNegatives.of(_checked_targets(table, one, graph))
+            for one in links
+            if isinstance(table := named.get(one.relation), Tensor)
+        }
+        if self.rules.exclude_existing and not found:
+            raise ValueError(
+                "exclude_existing=True is about negatives, but neg_sampling gives none: give for instance "
+                "neg_sampling='binary', or leave exclude_existing out"
+            )
+        if self.rules.exclude_existing and given:
+            raise ValueError(
+                "exclude_existing=True is about negatives that are drawn, but neg_sampling gives them; leave "
+                "exclude_existing out"
+            )
+        return found, given
+
+
+def _checked_targets(table: Tensor, links: RelationLinks, graph: GraphShape) -> Tensor:
+    """Returns the targets that a user gave as negatives, [n, k] int64."""
+    what, target = f"neg_sampling of {links.relation}", links.relation[2]
+    if table.dtype not in INTEGERS:
+        raise TypeError(f"{what} must hold integer node ids, got {table.dtype}; use .long()")
+    if table.dim() != 2 or len(table) != len(links) or not table.size(1):
+        raise ValueError(
+            f"{what} has shape {list(table.shape)} for {len(links)} links; give [links, k] targets"
+        )
+    if links.input_id is not None:
+        raise ValueError(f"{what} gives targets by position, which input_id replaces; leave input_id out")
+    table = table.to("cpu", torch.int64).contiguous()
+    check_range(what, table.view(-1), graph.num_nodes[graph.schema.type_number(target)])
+    return table
+
+
+def _cast(given: Any) -> NegativeSampling | None:
+    """Returns PyG's description of negatives from one of its forms."""
+    if isinstance(given, Tensor):
+        return NegativeSampling("triplet", given.size(1)) if given.dim() == 2 and given.size(1) else None
+    mode = given[0] if isinstance(given, (tuple, list)) and given else given
+    if isinstance(mode, str) and mode not in ("binary", "triplet"):
+        raise ValueError(f"neg_sampling must be 'binary' or 'triplet', got {given!r}")
+    return NegativeSampling.cast(given)
+
+
+def _is_by_type(sampling: Any) -> bool:
+    return isinstance(sampling, Mapping) and "mode" not in sampling
+
+
+def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor | None:
+    """Returns the labels of links. Negatives take the label 0."""
+    if sampling is None or links.label is None:
+        return links.label
+    if sampling.is_triplet():
+        raise ValueError(
+            "edge_label and neg_sampling='triplet' do not go together: triplets tell links from negatives by "
+            "src_index, dst_pos_index and dst_neg_index; leave edge_label out"
+        )
+    if links.label.numel() == 0 or links.label.min() != 0:
+        return links.label
+    warnings.warn(
+        f"edge_label of {links.relation} begins with 0, which is the label of negatives: all labels of links "
+        f"move up by 1, as in PyG; give labels that begin with 1 to keep them",
+        stacklevel=6,
+    )
+    return links.label + 1
 
 
 # Digests ##########################################################################################

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
 
@@ -16,12 +14,13 @@ from pyg_batchgnn.disk import are_mapped
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import FOR_THREADS, AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
-from pyg_batchgnn.loader.link_negatives import InputRequest, Inputs, InputsT, LinkPlace
-from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, SamplingRequest, has_edge_attributes
-from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, step_shape
+from pyg_batchgnn.loader.link_inputs import LinkPlace
+from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, has_edge_attributes
+from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.position import Order, order_of
 from pyg_batchgnn.loader.prefetch import World
-from pyg_batchgnn.loader.schedule import DrawnOrder, DrawnSchedule, GlobalSchedule, SeedSchedule
+from pyg_batchgnn.loader.schedule import DrawnOrder, DrawnSchedule, GlobalSchedule, StepShape
+from pyg_batchgnn.loader.setup import Setup
 from pyg_batchgnn.loader.source import (
     DataSource,
     Source,
@@ -33,123 +32,96 @@ from pyg_batchgnn.loader.source import (
 from pyg_batchgnn.loader.stats import count_distinct
 from pyg_batchgnn.ops import free_bytes
 from pyg_batchgnn.sample import (
-    Direction,
     Layout,
     LinkRules,
     MacrobatchSampler,
-    MinibatchPlan,
     Names,
     NeighborChoice,
     Placement,
     PygNeighborSampler,
     PygNodeSampler,
-    PygParts,
-    Replacement,
     SampledMinibatch,
 )
-from pyg_batchgnn.store import Sortedness, attribute_by_group
-from pyg_batchgnn.types import FEATURES, Group
+from pyg_batchgnn.store import TypedGraph, attribute_by_group
+from pyg_batchgnn.types import FEATURES
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.loader.device_stage import DeviceStage
     from pyg_batchgnn.loader.on_disk import LookAhead
 
 # Setup ############################################################################################
 
-#: The layouts that attributes may have. Native layers read dense rows.
-_LAYOUTS = {Export.PYG: (torch.strided, torch.sparse_coo), Export.NATIVE: (torch.strided,)}
 #: The share of the memory beside the budget in which the page cache surely holds edges.
 _CACHED = 0.8
 
 
-class LocalSetup:
+class LocalSetup(Setup):
     """Composes the loader of one process."""
 
-    def __init__(self, node_sampler: PygNodeSampler, options: LoaderOptions, world: World) -> None:
-        self.world, self.node_sampler = world, node_sampler
-        self._graph, self._options = node_sampler.graph, options
-        self.stage: DeviceStage | None = None
-        if options.device is not None:
-            from pyg_batchgnn.loader.device_stage import DeviceStage
+    graph: TypedGraph
 
-            self.stage = DeviceStage(options)
-        # The user's sampler may have rules of its own.
-        self.choice: NeighborChoice = node_sampler.choice
-        self.plan: MinibatchPlan = node_sampler.macrobatch.plan
-        self.direction: Direction = node_sampler.form.direction
-        self.link_place = LinkPlace()
+    def __init__(self, node_sampler: PygNodeSampler, options: LoaderOptions, world: World) -> None:
+        super().__init__(options)
+        self.world, self.node_sampler, self.link_place = world, node_sampler, LinkPlace()
+        self.graph, self.num_edges = node_sampler.graph, node_sampler.graph.num_edges
+        self.choice, self.times = node_sampler.choice, node_sampler.times
+        self.names, self.direction = node_sampler.form.names, node_sampler.form.direction
+        self.plan = node_sampler.macrobatch.plan
+        self.link_rules = getattr(node_sampler, "links", LinkRules())
 
     @classmethod
-    def of(cls, data: Any, request: SamplingRequest, options: LoaderOptions) -> LocalSetup:
-        _refuse_options_of_ranks(request, options)
+    def of(cls, data: Any, choice: NeighborChoice, sampler: Any, options: LoaderOptions) -> LocalSetup:
+        """``sampler``: the user's own, or None."""
+        _refuse_options_of_ranks(options)
         world = World()
-        return cls(local_sampler(data, request, options.threads, world), options, world)
+        return cls(local_sampler(data, choice, sampler, options, world), options, world)
 
-    @property
-    def link_rules(self) -> LinkRules:
-        rules: LinkRules = self.node_sampler.links  # samplers of nodes alone have none
-        return rules
-
-    def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return kwargs
-
-    def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
-        sampler = self.node_sampler
-        inputs = request.inputs(self._graph, sampler.times, sampler.form.names)
-        self._inputs: Inputs = inputs
-        return inputs
-
-    def compose(self, loader: NodeLoader) -> Composition:
-        order, graph = order_of(loader), self._graph
+    def compose(self, loader: NodeLoader) -> None:
         fetcher, exporter = self._reading(loader)
         sampler = self._reading_edges(self._macrobatch_sampler(loader.data), loader)
-        pipeline = Pipeline(self._inputs, sampler, fetcher, exporter, graph.num_nodes)
-        pipeline.look_ahead = self._look_ahead
-        rules = rules_of(self.choice, self.direction)
-        schedule: SeedSchedule = (
-            DrawnSchedule(DrawnOrder.of(loader), len(self._inputs))
-            if order is Order.DRAWN
-            else GlobalSchedule(len(loader.sampler), 0, 1, step_shape(loader))
-        )
-        return Composition(
-            schedule,
-            pipeline,
-            functools.partial(self._cost_on_disk or self._cost(), pipeline),
-            [self.node_sampler.macrobatch, sampler],
-            functools.partial(shape_of, sampler.plan, rules, graph.num_nodes, graph.num_edges, self._inputs),
-        )
+        self.sampled_plan, self.samplers = sampler.plan, [self.node_sampler.macrobatch, sampler]
+        self.pipeline = self.calls = Pipeline(self.inputs, sampler, fetcher, exporter, self.graph.num_nodes)
+        self.pipeline.look_ahead = self._look_ahead
+        if order_of(loader) is Order.DRAWN:
+            self.schedule = DrawnSchedule(DrawnOrder.of(loader), len(self.inputs))
+        else:
+            self.schedule = GlobalSchedule(len(loader.sampler), 0, 1, StepShape.of(loader))
 
-    def _cost(self) -> Callable[..., AttributeCost]:
-        if self._on_device:
-            return _cost_beside_device
-        return _native_cost if self._options.export is Export.NATIVE else _gathered_cost
+    def cost(self, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
+        biggest, exporter = biggest_of(sampled), self.pipeline.exporter
+        if self._on_disk is not None:
+            return _cost_on_disk(self._on_disk, self.options.export, biggest)
+        if self._on_device:  # the distinct nodes of a fetch group, and the place of each node among them
+            return AttributeCost(row=8, minibatch=8 * biggest.num_nodes)
+        if self.options.export is Export.NATIVE:
+            return _native_cost(self.pipeline, biggest)
+        return AttributeCost(batch=exporter.batch_bytes(biggest))  # type: ignore[attr-defined]
 
-    def graph(self, data: Any) -> Any:
-        found = attribute_by_group(data, FEATURES, self._graph)
-        return self._graph, {str(group.name): x for group, x in found.items() if group.is_node}
+    def inference_graph(self, data: Any) -> Any:
+        found = attribute_by_group(data, FEATURES, self.graph)
+        return self.graph, {str(group.name): x for group, x in found.items() if group.is_node}
 
-    def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
-        if self._options.aggregation_cache is not None:
+    def change_data(self, loader: NodeLoader) -> None:
+        if self.options.aggregation_cache is not None:
             raise AttributeError(
                 "the aggregation cache is of the data that the loader was made with; make another loader"
             )
-        pipeline.fetcher, pipeline.exporter = self._reading(loader)
-        pipeline.look_ahead = self._look_ahead
+        self.pipeline.fetcher, self.pipeline.exporter = self._reading(loader)
+        self.pipeline.look_ahead = self._look_ahead
 
     def _macrobatch_sampler(self, data: Any) -> MacrobatchSampler:
         """Makes a sampler of 32-bit CSC, with edge ids only if an edge attribute needs them."""
         made: MacrobatchSampler = self.node_sampler.macrobatch
-        if self._options.export is Export.PYG:
+        if self.options.export is Export.PYG:
             return made.with_plan(made.plan, Layout.CSC) if self._on_device else made
-        plan = dataclasses.replace(made.plan, edge_ids=has_edge_attributes(data, self._graph))
-        if self._options.aggregation_cache is not None:
-            plan = without_cached_hop(plan, self._graph.schema)
+        plan = dataclasses.replace(made.plan, edge_ids=has_edge_attributes(data, self.graph))
+        if self.options.aggregation_cache is not None:
+            plan = without_cached_hop(plan, self.graph.schema)
         return made.with_plan(plan, Layout.CSC)
 
     def _reading_edges(self, sampler: MacrobatchSampler, loader: NodeLoader) -> MacrobatchSampler:
         """Returns a sampler that reads edges from files if they are mapped, do not fit the budget,
         and the page cache cannot hold them beside it."""
-        budget, edges = self._disk_budget(loader), self._graph.relations
+        budget, edges = self._disk_budget(loader), self.graph.relations
         arrays = [one for each in edges for one in (each.indptr, each.indices, each.edge_ids)]
         known = [one for one in arrays if one is not None]
         size = sum(one.nbytes for one in known)
@@ -161,27 +133,18 @@ class LocalSetup:
 
     def _reading(self, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:
         """Makes the fetcher and the exporter that read attributes from ``loader.data``."""
-        source, graph = self._source(loader), self._graph
+        source, graph, form = self._source(loader), self.graph, self.node_sampler.form
         self._look_ahead: LookAhead | None = None
+        self._on_disk: DataSource | None = None
         self._on_device = False
-        self._cost_on_disk: Callable[..., AttributeCost] | None = None
-        from_disk = self._from_disk(source) if isinstance(source, DataSource) else None
-        if self._options.export is Export.PYG:
-            hook, info = loader.transform_sampler_output, self._inputs.info
-            plain = GatheringExporter(source, self.node_sampler.form, info, hook)
-            return self._on_the_way(loader, source, from_disk, plain)
-        if from_disk is not None or self.stage is not None:
-            return self._on_the_way(loader, source, from_disk, NativeExporter())
-        num_nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
-        source.tables(num_nodes)  # refuses what cannot be read before anything is sampled
-        return SourceFetcher(source, num_nodes), NativeExporter()
-
-    def _on_the_way(
-        self, loader: NodeLoader, source: Source, fetcher: Fetcher | None, exporter: Exporter
-    ) -> tuple[Fetcher | None, Exporter]:
-        """Returns what makes batches on the loader's device, if it has one."""
+        fetcher = self._from_disk(source) if isinstance(source, DataSource) else None
+        plain: GatheringExporter | None = None
+        if self.options.export is Export.PYG:
+            plain = GatheringExporter(source, form, self.inputs.info, loader.transform_sampler_output)
         if self.stage is None:
-            return fetcher, exporter
+            if fetcher is None and plain is None:
+                fetcher = SourceFetcher(source, graph)
+            return fetcher, plain or NativeExporter()
         from pyg_batchgnn.loader.on_device import (
             BatchExporter,
             DeviceRows,
@@ -190,25 +153,20 @@ class LocalSetup:
             why_not_on_device,
         )
 
-        graph, form = self._graph, self.node_sampler.form
-        plain = exporter if isinstance(exporter, GatheringExporter) else None
         why_not = why_not_on_device(source, fetcher, form, loader.transform_sampler_output, plain is None)
         if why_not is None:
             assert isinstance(source, DataSource)
             self._on_device = True
             rows = DeviceRows(
-                self.stage, source, graph, plain is None, self.plan, self._inputs, loader.batch_size
+                self.stage, source, graph, plain is None, self.plan, self.inputs, loader.batch_size
             )
-            return rows, RowsExporter(rows, source, form, self._inputs.info, plain)
+            return rows, RowsExporter(rows, source, form, self.inputs.info, plain)
         self.stage.refuse_choices(why_not)
         if plain is not None:
             return fetcher, BatchExporter(self.stage, plain)
         bounds = max(graph.num_nodes), max((one.num_edges for one in graph.relations), default=0)
-        if fetcher is not None:
-            return fetcher, MinibatchExporter(self.stage, exporter, bounds, gathers=True)
-        num_nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
-        source.tables(num_nodes)  # refuses what cannot be read before anything is sampled
-        return SourceFetcher(source, num_nodes), MinibatchExporter(self.stage, exporter, bounds)
+        exporter = MinibatchExporter(self.stage, NativeExporter(), bounds, gathers=fetcher is not None)
+        return fetcher or SourceFetcher(source, graph), exporter
 
     def _from_disk(self, source: DataSource) -> Fetcher | None:
         """Makes what reads tables that do not fit memory from their files; None if all fit."""
@@ -217,33 +175,30 @@ class LocalSetup:
             return None
         from pyg_batchgnn.loader.on_disk import DiskFetcher, LookAhead
 
-        num_nodes = self._graph.num_nodes
-        self._look_ahead = LookAhead(source.mapped, rows, num_nodes)
-        self._cost_on_disk = functools.partial(_cost_on_disk, source, self._options.export)
-        if self._options.export is Export.PYG:
-            return DiskFetcher(source.mapped, rows, num_nodes, _nothing, _nothing)
+        num_nodes = self.graph.num_nodes
+        self._look_ahead, self._on_disk = LookAhead(source.mapped, rows, num_nodes), source
+        if self.options.export is Export.PYG:
+            return DiskFetcher(source.mapped, rows, num_nodes)
         source.beside()  # refuses what cannot be read before anything is sampled
-        return DiskFetcher(source.mapped, rows, num_nodes, source.beside, source.others)
+        return DiskFetcher(source.mapped, rows, num_nodes, source)
 
     def _source(self, loader: NodeLoader) -> Source:
-        cache, reading = self._options.aggregation_cache, self._options.reading
-        if self.stage is not None:  # tables of the whole graph do not travel with a minibatch
-            reading = dataclasses.replace(reading, features=Features.COPY)
-        graph, schema = self._graph, self._graph.schema
-        aggregates = {} if cache is None else cached_tables(cache, loader.data, graph)
-        if isinstance(loader.data, (Data, HeteroData)):
-            export = self._options.export
-            lists = export is Export.PYG
-            budget = self._disk_budget(loader)
-            return DataSource(loader.data, schema, reading, aggregates, _LAYOUTS[export], lists, budget)
-        return StoreSource(loader.data[0], graph, reading, aggregates, loader.custom_cls)
+        cache, own, data, graph = self.options.aggregation_cache, self.options, loader.data, self.graph
+        # Tables of the whole graph do not travel to a device with a minibatch.
+        features = own.features if self.stage is None else Features.COPY
+        # Worker processes are sent a source, and no caches with it.
+        options = LoaderOptions(export=own.export, features=features, attributes=own.attributes)
+        aggregates = {} if cache is None else cached_tables(cache, data, graph)
+        if isinstance(data, (Data, HeteroData)):
+            return DataSource(data, graph.schema, options, aggregates, self._disk_budget(loader))
+        return StoreSource(data[0], graph, options, aggregates, loader.custom_cls)
 
     def _disk_budget(self, loader: NodeLoader) -> int | None:
         """Returns the bytes that the loader may take if tables lie in mapped files. None leaves
         these to the system: the user wants them in place, or other processes read them."""
-        if self._options.reading.features is Features.IN_PLACE or loader.num_workers:
+        if self.options.features is Features.IN_PLACE or loader.num_workers:
             return None
-        return self._options.memory_budget or FOR_THREADS * free_bytes()
+        return self.options.memory_budget or FOR_THREADS * free_bytes()
 
 
 def cache_holds(size: int, budget: int) -> bool:
@@ -253,14 +208,10 @@ def cache_holds(size: int, budget: int) -> bool:
     return size <= _CACHED * (machine.memory().available - budget)
 
 
-def _nothing(*_: SampledMinibatch) -> dict[Group, Any]:
-    return {}
-
-
-def _refuse_options_of_ranks(request: SamplingRequest, options: LoaderOptions) -> None:
-    if request.schedule is not None:
+def _refuse_options_of_ranks(options: LoaderOptions) -> None:
+    if options.schedule is not None:
         raise ValueError(
-            f"schedule={request.schedule.value!r} is for graphs that are spread over ranks: give "
+            f"schedule={options.schedule.value!r} is for graphs that are spread over ranks: give "
             f"(DistFeatureStore, DistGraphStore) as data"
         )
     if options.history is not None:
@@ -275,10 +226,9 @@ def _refuse_options_of_ranks(request: SamplingRequest, options: LoaderOptions) -
         )
 
 
-def _native_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
-    """Measures native minibatches' attributes, by fetching those of the biggest one."""
+def _native_cost(pipeline: Pipeline, biggest: SampledMinibatch) -> AttributeCost:
+    """Measures a native minibatch's attributes, by fetching them."""
     assert pipeline.fetcher is not None
-    biggest = biggest_of(sampled)
     fetched = pipeline.fetcher.fetch(FetchGroup([biggest]))
     (ready,) = fetched.minibatches
     if all(rows.placement is Placement.IN_PLACE for rows in ready.attributes.values()):
@@ -288,44 +238,36 @@ def _native_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> Att
     return AttributeCost(row=row, minibatch=ready.nbytes - biggest.nbytes)
 
 
-def _cost_on_disk(
-    source: DataSource, export: Export, pipeline: Pipeline, sampled: Sequence[SampledMinibatch]
-) -> AttributeCost:
-    """Returns what minibatches' attributes take beside blocks of rows in files. Nothing is read."""
-    del pipeline
-    biggest, schema = biggest_of(sampled), sampled[0].schema
-    counts = [one.node.numel() for one in biggest.nodes]
-    of_nodes = [source.row_bytes(group) for group in schema.node_groups]
-    if export is Export.PYG:
-        of_nodes = [source.batch_bytes(group) for group in schema.node_groups]
-        of_edges = [source.batch_bytes(group) for group in schema.edge_groups]
-        edges = [0 if one.edge is None else one.edge.numel() for one in biggest.edges]
-        pairs = (*zip(counts, of_nodes, strict=True), *zip(edges, of_edges, strict=True))
-        return AttributeCost(batch=sum(count * size for count, size in pairs))
-    return AttributeCost(row=max(of_nodes, default=0), minibatch=8 * sum(counts))
-
-
-def _gathered_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
-    """Measures what PyG batches' attributes take, by gathering those of the biggest minibatch."""
-    exporter: Any = pipeline.exporter  # one that makes PyG batches
-    return AttributeCost(batch=exporter.batch_bytes(biggest_of(sampled)))
-
-
-def _cost_beside_device(_: Pipeline, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
-    """Returns what minibatches take here whose attributes lie on a device. These are the distinct
-    nodes of a fetch group, and the place of each node among them."""
-    return AttributeCost(row=8, minibatch=8 * biggest_of(sampled).num_nodes)
+def _cost_on_disk(source: DataSource, export: Export, biggest: SampledMinibatch) -> AttributeCost:
+    """Returns what attributes take beside blocks of rows in files. Nothing is read."""
+    schema, counts = biggest.schema, [one.node.numel() for one in biggest.nodes]
+    if export is Export.NATIVE:
+        rows = (source.row_bytes(group) for group in schema.node_groups)
+        return AttributeCost(row=max(rows, default=0), minibatch=8 * sum(counts))
+    edges = [0 if one.edge is None else one.edge.numel() for one in biggest.edges]
+    pairs = (*zip(counts, schema.node_groups, strict=True), *zip(edges, schema.edge_groups, strict=True))
+    return AttributeCost(batch=sum(count * source.batch_bytes(group) for count, group in pairs))
 
 
 # Sampler ##########################################################################################
 
 
 def local_sampler(
-    data: Any, request: SamplingRequest, threads: int | None, world: World
+    data: Any, choice: NeighborChoice, given: Any, options: LoaderOptions, world: World
 ) -> PygNeighborSampler:
-    given = request.sampler
     if isinstance(given, PygNeighborSampler):
-        _check(given, request, threads)
+        if options.seed is not None or options.threads is not None:
+            raise ValueError(
+                f"neighbor_sampler has a seed and threads of its own, so seed={options.seed} and "
+                f"threads={options.threads} would have no effect; give them to PygNeighborSampler"
+            )
+        own, default = given.choice.rules(), NeighborChoice().rules()
+        for name, value in choice.rules().items():
+            if value not in (default[name], own[name]):
+                raise ValueError(
+                    f"{name}={value!r} would have no effect, as neighbor_sampler has {own[name]!r}; give it "
+                    f"to PygNeighborSampler"
+                )
         _check_graph(given, data)
         return given
     if given is not None:
@@ -333,40 +275,7 @@ def local_sampler(
             f"neighbor_sampler must be a pyg_batchgnn.PygNeighborSampler, got {type(given).__name__}; "
             f"use torch_geometric.loader.NodeLoader with samplers of another kind"
         )
-    parts = PygParts.of(
-        data, request.num_neighbors, request.replace, request.choice, world.seed(request.seed), threads
-    )
-    return PygNeighborSampler.of(parts, request.num_neighbors)
-
-
-def _check(given: PygNeighborSampler, request: SamplingRequest, threads: int | None) -> None:
-    if request.seed is not None or threads is not None:
-        raise ValueError(
-            f"neighbor_sampler has a seed and threads of its own, so seed={request.seed} and "
-            f"threads={threads} would have no effect; give them to PygNeighborSampler"
-        )
-    wanted = {"replace": request.replace, **_fields(request.choice)}
-    own = {"replace": given.macrobatch.plan.replacement is Replacement.WITH, **_fields(given.choice)}
-    default = {"replace": False, **_fields(NeighborChoice())}
-    for name, value in wanted.items():
-        if value not in (default[name], own[name]):
-            raise ValueError(
-                f"{name}={value!r} would have no effect, as neighbor_sampler has {own[name]!r}; give it to "
-                f"PygNeighborSampler"
-            )
-
-
-def _fields(choice: NeighborChoice) -> dict[str, Any]:
-    """Returns the rules, named as the loader's arguments are."""
-    return {
-        "subgraph_type": choice.subgraph.value,
-        "disjoint": choice.disjoint,
-        "temporal_strategy": choice.temporal_strategy,
-        "time_attr": choice.time_attr,
-        "time_window": choice.time_window,
-        "weight_attr": choice.weight_attr,
-        "is_sorted": choice.sortedness is Sortedness.PROMISED,
-    }
+    return PygNeighborSampler.of(data, choice, world.seed(options.seed), options.threads)
 
 
 def _check_graph(given: PygNeighborSampler, data: Any) -> None:

@@ -11,39 +11,38 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
 from torch_geometric.loader.link_loader import LinkLoader
 
-from pyg_batchgnn.loader.link_inputs import UserLinks
-from pyg_batchgnn.loader.link_negatives import LinkRequest, NegativeRequest
+from pyg_batchgnn.loader.link_inputs import LinkRequest, UserLinks
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.node_inputs import NodeRequest
-from pyg_batchgnn.loader.options import (
-    LoaderOptions,
-    SamplingRequest,
-    Size,
-    as_seed,
-    check_together,
-    is_partitioned,
-    refuse_unknown,
-)
-from pyg_batchgnn.loader.position import with_keyed_shuffle
+from pyg_batchgnn.loader.options import LoaderOptions, Size, is_partitioned, refuse_unknown
 from pyg_batchgnn.loader.prefetch import World
-from pyg_batchgnn.loader.schedule import ScheduleName
+from pyg_batchgnn.loader.setup import Setup, check_together
 from pyg_batchgnn.loader.shell import MacrobatchShell
-from pyg_batchgnn.sample import NEIGHBOR_CAP, NeighborChoice, PygHGTSampler, PygNeighborSampler
+from pyg_batchgnn.sample import (
+    NEIGHBOR_CAP,
+    LateNegatives,
+    LinkRules,
+    NeighborChoice,
+    PygHGTSampler,
+    PygNeighborSampler,
+    subgraph_of,
+)
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
     from pyg_batchgnn.embed import Embedding
     from pyg_batchgnn.history import HistoricalCaches
-    from pyg_batchgnn.loader.rank_setup import RankSetup
 
 
-def _setup(data: Any, request: SamplingRequest, options: LoaderOptions) -> LocalSetup | RankSetup:
+def _setup(data: Any, choice: NeighborChoice, sampler: Any, options: LoaderOptions) -> Setup:
     if not is_partitioned(data):
-        return LocalSetup.of(data, request, options)
+        return LocalSetup.of(data, choice, sampler, options)
+    if sampler is not None:
+        raise ValueError("neighbor_sampler works in one process; over ranks give num_neighbors and seed")
     # One process needs none of this.
     from pyg_batchgnn.loader.rank_setup import HistoricalSetup, RankSetup
 
-    return (RankSetup if options.history is None else HistoricalSetup)(data, request, options)
+    return (RankSetup if options.history is None else HistoricalSetup)(data, choice, options)
 
 
 class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
@@ -191,7 +190,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         **kwargs: Any,
     ) -> None:
         refuse_unknown(self, kwargs)
-        self._options = LoaderOptions.of(
+        options = LoaderOptions.of(
             macrobatch_size=macrobatch_size,
             fetch_size=fetch_size,
             memory_budget=memory_budget,
@@ -204,46 +203,29 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             feature_cache=feature_cache,
             aggregation_cache=aggregation_cache,
             embedding=embedding,
+            schedule=schedule,
             history=history,
             device=device,
             feature_placement=feature_placement,
             device_cache=device_cache,
             pinned_memory=pinned_memory,
+            seed=seed,
         )
-        choice = NeighborChoice.from_pyg(
-            subgraph_type=subgraph_type,
-            directed=directed,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            time_window=time_window,
-            weight_attr=weight_attr,
-            is_sorted=is_sorted,
-        )
+        subgraph = subgraph_of(subgraph_type, directed)
+        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted
+        choice = NeighborChoice(num_neighbors, replace, subgraph, *rules)
         if input_time is not None and time_attr is None:
             raise ValueError(
                 "input_time is set while time_attr is not: name the attribute that holds the times"
             )
-        chosen = ScheduleName.of(schedule)
-        request = SamplingRequest(num_neighbors, replace, as_seed(seed), neighbor_sampler, chosen, choice)
-        setup = _setup(data, request, self._options)
+        setup = _setup(data, choice, neighbor_sampler, options)
         kwargs = setup.dataloader_arguments(kwargs)
-        check_together(self._options, setup.choice, setup.direction, kwargs, transform_sampler_output)
+        check_together(setup, kwargs, transform_sampler_output)
         given = NodeRequest(input_nodes, kwargs.pop("input_id", None), input_time)
-        inputs = setup.take_inputs(given)
-        # Past NeighborLoader's constructor, which would make a sampler of its own.
-        NodeLoader.__init__(
-            self,
-            data,
-            setup.node_sampler,
-            **inputs.for_pyg(),
-            transform=transform,
-            transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
-            **with_keyed_shuffle(kwargs, len(inputs)),
-        )
+        inputs = setup.take_inputs(given).for_pyg()
+        hooks = transform, transform_sampler_output, filter_per_worker
+        self._begin(NodeLoader, setup, data, inputs, kwargs, *hooks)
         self.input_nodes, self.input_id, self.input_time = given.nodes, given.ids, given.times
-        self._compose(setup)
 
 
 class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
@@ -313,7 +295,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
                 "HGT sampling over ranks is not supported yet; give the graph whole, as a HeteroData, or use "
                 "MacrobatchNeighborLoader"
             )
-        self._options = LoaderOptions.of(
+        options = LoaderOptions.of(
             macrobatch_size=macrobatch_size,
             fetch_size=fetch_size,
             memory_budget=memory_budget,
@@ -327,6 +309,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
             feature_placement=feature_placement,
             device_cache=device_cache,
             pinned_memory=pinned_memory,
+            seed=seed,
         )
         world = World()
         sampler = PygHGTSampler(
@@ -334,26 +317,16 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
             num_samples,
             is_sorted,
             neighbor_cap=neighbor_cap,
-            seed=world.seed(as_seed(seed)),
-            threads=self._options.threads,
+            seed=world.seed(options.seed),
+            threads=options.threads,
         )
-        setup = LocalSetup(sampler, self._options, world)
-        check_together(self._options, setup.choice, setup.direction, kwargs, transform_sampler_output)
+        setup = LocalSetup(sampler, options, world)
+        check_together(setup, kwargs, transform_sampler_output)
         given = NodeRequest(input_nodes, kwargs.pop("input_id", None))
-        inputs = setup.take_inputs(given)
-        # Past HGTLoader's constructor, which would make a sampler of its own.
-        NodeLoader.__init__(
-            self,
-            data,
-            sampler,
-            **inputs.for_pyg(),
-            transform=transform,
-            transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
-            **with_keyed_shuffle(kwargs, len(inputs)),
-        )
+        inputs = setup.take_inputs(given).for_pyg()
+        hooks = transform, transform_sampler_output, filter_per_worker
+        self._begin(NodeLoader, setup, data, inputs, kwargs, *hooks)
         self.num_samples, self.input_nodes, self.input_id = num_samples, given.nodes, given.ids
-        self._compose(setup)
 
 
 class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
@@ -455,7 +428,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         **kwargs: Any,
     ) -> None:
         refuse_unknown(self, kwargs)
-        self._options = LoaderOptions.of(
+        options = LoaderOptions.of(
             macrobatch_size=macrobatch_size,
             fetch_size=fetch_size,
             memory_budget=memory_budget,
@@ -468,57 +441,24 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             feature_cache=feature_cache,
             aggregation_cache=aggregation_cache,
             embedding=embedding,
+            schedule=schedule,
             device=device,
             feature_placement=feature_placement,
             device_cache=device_cache,
             pinned_memory=pinned_memory,
+            seed=seed,
         )
-        choice = NeighborChoice.from_pyg(
-            subgraph_type=subgraph_type,
-            directed=directed,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            time_window=time_window,
-            weight_attr=weight_attr,
-            is_sorted=is_sorted,
-        )
-        chosen = ScheduleName.of(schedule)
-        request = SamplingRequest(num_neighbors, replace, as_seed(seed), neighbor_sampler, chosen, choice)
-        setup = _setup(data, request, self._options)
+        subgraph = subgraph_of(subgraph_type, directed)
+        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted
+        choice = NeighborChoice(num_neighbors, replace, subgraph, *rules)
+        setup = _setup(data, choice, neighbor_sampler, options)
         kwargs = setup.dataloader_arguments(kwargs)
         links = UserLinks(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
-        rules = setup.link_rules.joined(exclude_existing, exclude_seed_edges, late_negatives)
-        check_together(
-            self._options,
-            setup.choice,
-            setup.direction,
-            kwargs,
-            transform_sampler_output,
-            rules.exclude_seed_edges,
-        )
-        negatives = NegativeRequest(
-            neg_sampling,
-            neg_sampling_ratio,
-            rules.exclude_existing,
-            rules.exclude_seed_edges,
-            rules.late_negatives,
-        )
-        is_disjoint = setup.choice.disjoint
-        inputs = setup.take_inputs(
-            LinkRequest(links, negatives, is_disjoint, setup.direction, setup.link_place)
-        )
-        # Past LinkNeighborLoader's constructor, which would make a sampler of its own.
-        LinkLoader.__init__(
-            self,
-            data,
-            setup.node_sampler,
-            **inputs.for_pyg(data),
-            transform=transform,
-            transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
-            **with_keyed_shuffle(kwargs, len(inputs)),
-        )
+        own = LinkRules(exclude_existing, exclude_seed_edges, LateNegatives.parse(late_negatives))
+        request = LinkRequest(links, neg_sampling, neg_sampling_ratio, setup.link_rules.joined(own))
+        check_together(setup, kwargs, transform_sampler_output, request.rules.exclude_seed_edges)
+        inputs = setup.take_inputs(request).for_pyg(data)
+        hooks = transform, transform_sampler_output, filter_per_worker
+        self._begin(LinkLoader, setup, data, inputs, kwargs, *hooks)
         self.edge_label_index, self.edge_label, self.input_id = links.index, links.labels, links.ids
-        self.edge_label_time, self.neg_sampling = links.times, negatives.for_pyg()
-        self._compose(setup)
+        self.edge_label_time, self.neg_sampling = links.times, request.for_pyg()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -12,7 +12,15 @@ from torch import Tensor
 
 from pyg_batchgnn.loader.schedule import SeedStep, WorkItem
 from pyg_batchgnn.ops import check_range, check_vector, digest_text, minibatch_key
-from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, SeedInfo, Seeds
+from pyg_batchgnn.sample import (
+    Direction,
+    Names,
+    NeighborChoice,
+    SampledLinks,
+    SampleInfo,
+    SeedInfo,
+    Seeds,
+)
 from pyg_batchgnn.types import Group, Schema
 
 if TYPE_CHECKING:
@@ -51,13 +59,15 @@ class GraphShape(Protocol):
     def num_nodes(self) -> Sequence[int]: ...
 
 
-@dataclass(frozen=True, eq=False)
-class OwnerNodes:
-    """Nodes at some positions of a loader's input. Their owners train these positions."""
+class LoaderGraph(Protocol):
+    """The graph of a loader, and the rules by which it is sampled."""
 
-    node_type: str  # the name of their type
-    node: Tensor  # [n] int64 ids, by position
-    here: OwnPositions | None = None  # the positions, if nodes of other ranks are left out; None: 0, 1, ..
+    graph: GraphShape
+    times: GraphTimes | None  # None if sampling is not temporal
+    names: Names
+    choice: NeighborChoice
+    direction: Direction
+    link_place: Any  # a `LinkPlace`
 
 
 # Checked nodes ####################################################################################
@@ -71,6 +81,7 @@ class TypeInputs:
     node: Tensor  # [n] int64 node ids
     input_id: Tensor | None = None  # [n] int64; None for the positions in ``node``
     time: Tensor | None = None  # [n] int64, the times that the user gave; None if there are none
+    here = None  # every rank has all of them
 
     def __len__(self) -> int:
         return self.node.numel()
@@ -132,10 +143,6 @@ class NodeInputs:
         return self.parts[0].node if len(self.parts) == 1 else torch.cat([part.node for part in self.parts])
 
     @property
-    def owned_by(self) -> list[OwnerNodes]:
-        return [OwnerNodes(part.name, part.node) for part in self.parts]
-
-    @property
     def untimed(self) -> dict[Group, Tensor]:
         """The input nodes without times of their user, by group."""
         groups = self._schema.node_groups
@@ -195,10 +202,8 @@ class NodeRequest:
     ids: Any = None  # ``input_id``, or None
     times: Any = None  # ``input_time``, or None
 
-    def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> NodeInputs:
-        """Returns the nodes, checked. Raises TypeError, ValueError or IndexError if they do not fit
-        the graph; collective over ranks."""
-        schema = graph.schema
+    def inputs(self, sampled: LoaderGraph) -> NodeInputs:
+        graph, schema, names = sampled.graph, sampled.graph.schema, sampled.names
         if names is Names.TYPES:
             given = self._by_type(schema)
         elif _names_a_type(self.nodes):
@@ -217,7 +222,7 @@ class NodeRequest:
             what = f"input_nodes of type {name!r}" if names is Names.TYPES else "input_nodes"
             parts.append(_type_inputs(what, name, one.nodes, one.ids, one.times, count))
         inputs = NodeInputs(schema, parts, None, names)
-        return inputs if times is None else inputs.with_times(times)
+        return inputs if sampled.times is None else inputs.with_times(sampled.times)
 
     def _by_type(self, schema: Schema) -> dict[str, NodeRequest]:
         """Returns what was given as "type", ("type", None | mask | ids), or a dict of such."""
@@ -226,8 +231,8 @@ class NodeRequest:
             return {name: NodeRequest(nodes, self.ids, self.times)}
         if not self.nodes:
             raise ValueError(f"input_nodes names no node type; the graph has {', '.join(schema.node_types)}")
-        ids = _by_type("input_id", self.ids, self.nodes)
-        times = _by_type("input_time", self.times, self.nodes)
+        ids = by_key("input_id", self.ids, self.nodes, "input_nodes", "node type")
+        times = by_key("input_time", self.times, self.nodes, "input_nodes", "node type")
         return {
             name: NodeRequest(nodes, ids.get(name), times.get(name)) for name, nodes in self.nodes.items()
         }
@@ -251,16 +256,22 @@ def _type_and_nodes(nodes: Any, schema: Schema) -> tuple[str, Any]:
     )
 
 
-def _by_type(name: str, given: Any, by_type: Mapping[str, Any]) -> Mapping[str, Any]:
+def by_key(
+    name: str, given: Any, keys: Collection[Any], whose: str, kind: str, of: Callable[[Any], Any] = str
+) -> dict[Any, Any]:
+    """Returns values by node type or edge type. Raises TypeError or ValueError if they are no dict,
+    or name another type, or times are missing. ``whose``: the argument that named ``keys``.
+    ``kind``: what these are. ``of``: finds the key that a name stands for."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise TypeError(f"{name} must be a dict by node type, as input_nodes is, got {type(given).__name__}")
-    if unknown := set(given) - set(by_type):
-        raise ValueError(f"{name} names the node type {min(unknown)!r}, which input_nodes does not")
-    if name == "input_time" and (missing := set(by_type) - set(given)):
-        raise ValueError(f"input_time lacks the node type {min(missing)!r}: give times for all input_nodes")
-    return given
+        raise TypeError(f"{name} must be a dict by {kind}, as {whose} is, got {type(given).__name__}")
+    found = {of(one): value for one, value in given.items()}
+    if unknown := [one for one in found if one not in keys]:
+        raise ValueError(f"{name} names the {kind} {unknown[0]!r}, which {whose} does not")
+    if name.endswith("_time") and (missing := [one for one in keys if one not in found]):
+        raise ValueError(f"{name} lacks {missing[0]!r}: give times for every {kind} of {whose}")
+    return found
 
 
 def _type_inputs(what: str, name: str, nodes: Any, ids: Any, times: Any, num_nodes: int) -> TypeInputs:
@@ -268,23 +279,25 @@ def _type_inputs(what: str, name: str, nodes: Any, ids: Any, times: Any, num_nod
         node, own_ids = torch.arange(num_nodes), None
     else:
         node, own_ids = _node_ids(what, nodes, num_nodes)
-    count = node.numel()
-    if ids is not None:
-        own_ids = _aligned("input_id", torch.as_tensor(ids), count, what)
-    if times is not None:
-        times = _aligned("input_time", torch.as_tensor(times), count, what)
-        if times.dtype is not torch.int64:
-            raise TypeError(
-                f"input_time must be torch.int64, as the times of the graph are, got {times.dtype}; use "
-                f".to(torch.int64) in the same unit"
-            )
-    return TypeInputs(name, node, own_ids, times)
+    given_ids = aligned("input_id", ids, node.numel(), what)
+    time = aligned("input_time", times, node.numel(), what)
+    return TypeInputs(name, node, own_ids if given_ids is None else given_ids, time)
 
 
-def _aligned(name: str, values: Tensor, count: int, what: str) -> Tensor:
-    if values.dim() != 1 or values.numel() != count:
-        entries = values.numel() if values.dim() == 1 else f"shape {list(values.shape)}, not {values.numel()}"
+def aligned(name: str, given: Any, count: int, what: str) -> Tensor | None:
+    """Returns a user's values, one for each of ``count`` nodes or links; None stays None. Labels
+    may have further dimensions, and times must be int64."""
+    if given is None:
+        return None
+    values = torch.as_tensor(given)
+    if list(values.shape[: None if name != "edge_label" else 1]) != [count]:
+        entries = values.numel() if values.dim() == 1 else f"shape {list(values.shape)}, not {count}"
         raise ValueError(f"{name} has {entries} entries for {count} {what}; give one for each")
+    if name.endswith("_time") and values.dtype is not torch.int64:
+        raise TypeError(
+            f"{name} must be torch.int64, as the times of the graph are, got {values.dtype}; use "
+            f".to(torch.int64) in the same unit"
+        )
     return values.cpu().contiguous()
 
 

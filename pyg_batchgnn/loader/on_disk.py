@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -149,24 +149,18 @@ def wanted_ids(
     return ids, places
 
 
-#: Returns the other attributes of some groups by name, as they are now.
-Beside: TypeAlias = Callable[[], Mapping[Group, Mapping[str, Tensor]]]
-#: Returns the attributes of nodes and edges of groups without a table in a file.
-Others: TypeAlias = Callable[[SampledMinibatch], Mapping[Group, AttributeRows]]
-
-
 class DiskFetcher:
-    """Reads the rows of tables in files when a macrobatch is prepared."""
+    """Reads the rows of tables in files when a macrobatch is prepared. ``source``: a `DataSource`
+    that has the other attributes, as they are then; None leaves them out."""
 
     def __init__(
-        self, tables: MappedTables, rows: DiskRows, num_nodes: Sequence[int], beside: Beside, others: Others
+        self, tables: MappedTables, rows: DiskRows, num_nodes: Sequence[int], source: Any = None
     ) -> None:
-        self.rows, self._tables, self._num_nodes = rows, tables, num_nodes
-        self._beside, self._others = beside, others
+        self.rows, self._tables, self._num_nodes, self._source = rows, tables, num_nodes, source
 
     def fetch(self, group: FetchGroup) -> Fetched:
         ids, places = wanted_ids(self.rows, group.minibatches, self._num_nodes)
-        beside = self._beside()
+        beside: Mapping[Group, Mapping[str, Tensor]] = self._source.beside() if self._source else {}
         in_memory = {
             name: {key: ops.as_stored(table) for key, table in tables.items()}
             for name, tables in beside.items()
@@ -179,7 +173,8 @@ class DiskFetcher:
                 name: AttributeRows(tables[name], rows.place(places[name][at]), Placement.BLOCK)
                 for name, rows in read.items()
             }
-            ready.append(Minibatch.of(minibatch, {**self._others(minibatch), **attributes}))
+            others = self._source.others(minibatch) if self._source else {}
+            ready.append(Minibatch.of(minibatch, {**others, **attributes}))
         return Fetched(ready, bytes=counters.useful, disk=counters)
 
     def _like(

@@ -11,41 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.ops import number_of_bytes
-from pyg_batchgnn.sample import Direction, NeighborChoice, as_integer
+from pyg_batchgnn.sample import as_integer
 from pyg_batchgnn.store import AttributeGroups, TypedGraph
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
     from pyg_batchgnn.embed import Embedding
     from pyg_batchgnn.history import HistoricalCaches
-
-
-# Sampling #########################################################################################
-
-
-@dataclass(frozen=True)
-class SamplingRequest:
-    """The sampling that a user asks a loader for."""
-
-    num_neighbors: Any  # fanouts by hop in one of PyG's forms
-    replace: bool  # True to sample with replacement
-    seed: int | None  # the key of every random choice; None draws one
-    sampler: Any  # the user's own sampler, or None
-    schedule: ScheduleName | None  # which minibatches a rank trains; None if the user did not say
-    choice: NeighborChoice = field(default_factory=NeighborChoice)  # the rules by which neighbours are chosen
-
-
-def as_seed(seed: Any) -> int | None:
-    """Returns a seed of Python, NumPy or torch as Python's integer; None stays None. Raises
-    TypeError if it is something else."""
-    number = None if seed is None else as_integer(seed)
-    if seed is not None and number is None:
-        raise TypeError(f"seed must be an integer or None, got {seed!r}")
-    return number
 
 
 # Reading ##########################################################################################
@@ -57,26 +32,6 @@ class Features(enum.Enum):
     AUTO = "auto"  # in place if all of them are in memory, else copied
     IN_PLACE = "in_place"  # the user's own tensors
     COPY = "copy"  # a block of the fetch group's distinct nodes
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The attributes of native batches that a user chose."""
-
-    features: Features = Features.AUTO  # where the attributes lie
-    attributes: tuple[str, ...] | None = None  # their names; None stands for all
-
-    def chosen(self, names: Iterable[str]) -> list[str]:
-        """Returns the wanted ones among ``names``."""
-        known = list(names)
-        if self.attributes is None:
-            return known
-        if missing := [name for name in self.attributes if name not in known]:
-            held = ", ".join(map(repr, known)) or "none"
-            raise ValueError(
-                f"data has no node attribute {missing[0]!r} and no edge attribute of this name; it has {held}"
-            )
-        return [name for name in known if name in self.attributes]
 
 
 # Options ##########################################################################################
@@ -121,6 +76,8 @@ class LoaderOptions:
     feature_placement: str = "auto"
     device_cache: int | None = _number("bytes", 0)
     pinned_memory: int | None = _number("bytes", 0)
+    seed: int | None = None  # the key of every random choice; None draws one
+    schedule: ScheduleName | None = None
 
     @classmethod
     def of(cls, **given: Any) -> LoaderOptions:
@@ -140,6 +97,9 @@ class LoaderOptions:
             found[name] = _choice(name, found[name], [member.value for member in kind], kind)
         _choice("feature_placement", self.feature_placement, PLACEMENTS)
         found["attributes"] = _names(self.attributes)
+        found["schedule"] = ScheduleName.of(self.schedule)
+        if self.seed is not None and as_integer(self.seed) is None:
+            raise TypeError(f"seed must be an integer or None, got {self.seed!r}")
         for name in ("macrobatch_size", "fetch_size"):
             _check_size(name, found[name])
         if self.device is not None:
@@ -148,11 +108,20 @@ class LoaderOptions:
             found["device"] = checked_device(self.device)
         for name, value in found.items():
             object.__setattr__(self, name, value)
-        _raise_first(self._conflicts())
+        raise_first(self._conflicts())
 
-    @property
-    def reading(self) -> Reading:
-        return Reading(self.features, self.attributes)
+    def chosen(self, names: Iterable[str]) -> list[str]:
+        """Returns the names of attributes that native batches carry among ``names``. Raises
+        ValueError if the user wants one that is not there."""
+        known = list(names)
+        if self.attributes is None:
+            return known
+        if missing := [name for name in self.attributes if name not in known]:
+            held = ", ".join(map(repr, known)) or "none"
+            raise ValueError(
+                f"data has no node attribute {missing[0]!r} and no edge attribute of this name; it has {held}"
+            )
+        return [name for name in known if name in self.attributes]
 
     def agreed(self) -> dict[str, Any]:
         """Returns what ranks must give alike, as JSON can hold it."""
@@ -195,60 +164,13 @@ class LoaderOptions:
         yield is_all_there, "device_cache is not for feature_placement='device': leave one of them out"
 
 
-#: Options that each rank may set for itself.
+#: Options that each rank may set for itself, or that are agreed upon before all others.
 _OWN = {"memory_budget", "lookahead", "threads", "features", "embedding", "feature_placement"}
-_OWN |= {"device_cache", "pinned_memory"}
+_OWN |= {"device_cache", "pinned_memory", "schedule"}
 
 
-def check_together(
-    options: LoaderOptions,
-    choice: NeighborChoice,
-    direction: Direction,
-    kwargs: dict[str, Any],
-    transform_sampler_output: Any,
-    exclude_seed_edges: Any = False,
-) -> None:
-    """Raises ValueError for arguments that contradict each other. ``kwargs``: of DataLoader."""
-    if workers := kwargs.get("num_workers", 0):
-        _raise_first(
-            [
-                (options.prefetch, f"prefetch={options.prefetch} is for threads; use prefetch_factor"),
-                (
-                    options.device is not None,
-                    f"device={str(options.device)!r} needs no worker processes; leave out",
-                ),
-                (
-                    options.features is Features.IN_PLACE,
-                    "features='in_place' works in this process; leave out",
-                ),
-            ],
-            f" num_workers={workers}",
-        )
-    if kwargs.get("batch_size", 1) is None and kwargs.get("batch_sampler") is None:
-        raise ValueError("batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1")
-    if options.export is Export.NATIVE:
-        only_pyg = {
-            "transform_sampler_output": transform_sampler_output is not None,
-            "subgraph_type='bidirectional'": choice.subgraph is SubgraphType.bidirectional,
-            "sample_direction='backward'": direction is Direction.BACKWARD,
-        }
-        text = "is for export='pyg', not 'native', whose edges are as they were sampled; leave it out"
-        _raise_first([(one, f"{name} {text}") for name, one in only_pyg.items()])
-    elif options.reading != Reading():
-        raise ValueError("features and attributes are for export='native'; PyG batches carry every attribute")
-    if options.aggregation_cache is not None:
-        given = {
-            f"time_attr={choice.time_attr!r}": choice.time_attr is not None,
-            f"weight_attr={choice.weight_attr!r}": choice.weight_attr is not None,
-            "disjoint=True": choice.disjoint,
-            f"subgraph_type={choice.subgraph.value!r}": choice.subgraph is not SubgraphType.directional,
-            f"exclude_seed_edges={exclude_seed_edges!r}": exclude_seed_edges,
-        }
-        text = "an aggregation cache holds aggregates over all neighbours of a node; it does not go with "
-        _raise_first([(one, f"{text}{name}: leave one of them out") for name, one in given.items()])
-
-
-def _raise_first(conflicts: Iterable[tuple[Any, str]], end: str = "") -> None:
+def raise_first(conflicts: Iterable[tuple[Any, str]], end: str = "") -> None:
+    """Raises ValueError with the text of the first pair whose first entry is true."""
     for is_given, text in conflicts:
         if is_given:
             raise ValueError(text + end)
@@ -306,17 +228,6 @@ def refuse_unknown(loader: DataLoader, kwargs: Mapping[str, Any]) -> None:
 
 def is_partitioned(data: Any) -> bool:
     return isinstance(data, (tuple, list)) and any(getattr(one, "is_partitioned", False) for one in data)
-
-
-def worker_arguments(loader: DataLoader) -> dict[str, Any]:
-    return {
-        "num_workers": loader.num_workers,
-        "persistent_workers": loader.persistent_workers,
-        "prefetch_factor": loader.prefetch_factor,
-        "timeout": loader.timeout,
-        "worker_init_fn": loader.worker_init_fn,
-        "multiprocessing_context": loader.multiprocessing_context,
-    }
 
 
 def has_edge_attributes(data: Any, graph: TypedGraph) -> bool:

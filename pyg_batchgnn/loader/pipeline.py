@@ -13,32 +13,24 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
-from torch_geometric.loader import NodeLoader
-from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
-from pyg_batchgnn.loader.budget import MeasureCost
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
-from pyg_batchgnn.loader.link_negatives import Inputs
+from pyg_batchgnn.loader.link_inputs import Inputs
 from pyg_batchgnn.loader.node_inputs import StepInputs
 from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned
-from pyg_batchgnn.loader.position import Remainder, order_of
 from pyg_batchgnn.loader.prefetch import drain
-from pyg_batchgnn.loader.schedule import SeedSchedule, SeedStep, StepShape, WorkItem
+from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, disk_counts, edge_counts, sampling_counters
 from pyg_batchgnn.sample import (
-    Direction,
     MacrobatchSampler,
     MacrobatchSeeds,
     Minibatch,
-    MinibatchPlan,
-    NeighborChoice,
     PygOutput,
     SampledMinibatch,
     Sampler,
@@ -48,7 +40,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.embed import Embedding, Step
     from pyg_batchgnn.fetch import AccessString
-    from pyg_batchgnn.history import HistoricalCaches
     from pyg_batchgnn.loader.on_disk import Continuation, LookAhead
     from pyg_batchgnn.store import DistGraphStore
 
@@ -83,10 +74,6 @@ class Pipeline:
         self.embedding: EmbeddingSteps | None = None
         self.look_ahead: LookAhead | None = None
         self.book = StatsBook()
-
-    def with_sampler(self, sampler: Sampler) -> Pipeline:
-        """Returns a pipeline with another sampler and an account of its own."""
-        return Pipeline(self.inputs, sampler, self.fetcher, self.exporter, self.num_nodes)
 
     def sample(self, item: WorkItem) -> list[SampledMinibatch]:
         """Samples a macrobatch and opens its account."""
@@ -301,82 +288,3 @@ class EmbeddingSteps:
     def noted(self, batch: Any, step: Step) -> Any:
         self.embedding.attach(batch, step)
         return batch
-
-
-# Numbering ########################################################################################
-
-#: Gives steps the internal ids of their seeds if the sampler needs them; collective over ranks.
-NumberSeeds: TypeAlias = Callable[[Iterable[SeedStep]], Iterable[SeedStep]]
-
-NO_IDS = torch.empty(0, dtype=torch.int64)
-
-
-def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
-    return steps
-
-
-# Setup ############################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class Composition:
-    """The parts that a loader is composed of."""
-
-    schedule: SeedSchedule  # which seeds the steps of an epoch have
-    pipeline: Pipeline  # makes the batches of an epoch
-    cost: MeasureCost  # measures what attributes take
-    samplers: Sequence[Sampler]  # all samplers; they have one seed
-    #: returns what decides, beside seed, epoch and schedule, which minibatches a loader has
-    shape: Callable[[NodeLoader], dict[str, Any]]
-    #: makes the batches of ``loader(index)``, whose seeds may be any; None if ``pipeline`` does
-    any_pipeline: Pipeline | None = None
-    number: NumberSeeds = as_they_are  # finds the internal ids of the seeds of the schedule's steps
-    number_any: NumberSeeds = as_they_are  # finds the internal ids of any seeds
-    follower: HistoricalCaches | None = None  # hears of every step, on the user's thread
-
-    @property
-    def calls(self) -> Pipeline:
-        """Makes the batches of ``loader(index)``."""
-        return self.any_pipeline or self.pipeline
-
-
-def step_shape(loader: NodeLoader) -> StepShape:
-    assert loader.batch_size is not None
-    remainder = Remainder.DROP if loader.drop_last else Remainder.KEEP
-    return StepShape(loader.batch_size, remainder, order_of(loader))
-
-
-def shape_of(
-    plan: MinibatchPlan,
-    rules: dict[str, Any],
-    num_nodes: Sequence[int],
-    num_edges: int,
-    inputs: Inputs,
-    loader: NodeLoader,
-) -> dict[str, Any]:
-    """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has. JSON
-    can hold the values."""
-    return {
-        "num_nodes": list(num_nodes),
-        "num_edges": num_edges,
-        **inputs.settings(),
-        "batch_size": loader.batch_size,
-        "drop_last": loader.drop_last,
-        **plan.settings(),
-        **rules,
-        "order": order_of(loader).value,
-    }
-
-
-def rules_of(choice: NeighborChoice, direction: Direction) -> dict[str, Any]:
-    """Returns the rules of a sampler that its plan lacks and that are not the default, as JSON."""
-    found: dict[str, Any] = {}
-    if choice.time_attr is not None:
-        found["time_attr"] = choice.time_attr
-    if choice.weight_attr is not None:
-        found["weight_attr"] = choice.weight_attr
-    if choice.subgraph is not SubgraphType.directional:
-        found["subgraph_type"] = choice.subgraph.value
-    if direction is not Direction.FORWARD:
-        found["sample_direction"] = direction.value
-    return found

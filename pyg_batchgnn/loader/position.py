@@ -47,25 +47,21 @@ class Position:
 
     def __init__(self) -> None:
         self.run = Run(epoch=0)
-        self._next = Run(epoch=0)
-
-    @property
-    def upcoming(self) -> Run:
-        """The run that `begin` starts: the next epoch, or the rest of the one that was loaded."""
-        return self._next
+        #: The run that `begin` starts: the next epoch, or the rest of the one that was loaded.
+        self.upcoming = Run(epoch=0)
 
     def begin(self) -> None:
-        self.run = self._next
+        self.run = self.upcoming
         self.run.handed_out = self.run.skip
-        self._next = Run(self.run.epoch + 1)
+        self.upcoming = Run(self.run.epoch + 1)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next run and of ``loader(index)``. A loaded place stays if it is in
         this epoch."""
         if isinstance(epoch, bool) or not isinstance(epoch, int):
             raise TypeError(f"epoch must be an integer, got {epoch!r}")
-        if self._next.epoch != epoch or self._next.skip == 0:
-            self._next = Run(epoch)
+        if self.upcoming.epoch != epoch or self.upcoming.skip == 0:
+            self.upcoming = Run(epoch)
         if self.run.epoch != epoch:
             self.run = Run(epoch)
 
@@ -90,9 +86,9 @@ class Position:
         epoch, batches, of, drawn = state["epoch"], state["batches"], state["num_batches"], state["drawn"]
         self.run = Run(epoch, handed_out=batches, num_batches=of, drawn=drawn)
         if of is not None and batches >= of:
-            self._next = Run(epoch + 1)
+            self.upcoming = Run(epoch + 1)
         else:
-            self._next = Run(epoch, skip=batches, drawn=drawn)
+            self.upcoming = Run(epoch, skip=batches, drawn=drawn)
 
 
 def check_state(state: Any, settings: dict[str, Any]) -> None:
@@ -174,13 +170,6 @@ class Order(enum.Enum):
         return torch.arange
 
 
-class Remainder(enum.Enum):
-    """Decides on an epoch's last seeds if they do not fill a minibatch."""
-
-    KEEP = "keep"
-    DROP = "drop"
-
-
 class KeyedShuffleSampler(Sampler[int]):
     """Visits range(n) in an order that depends on (seed, epoch) alone."""
 
@@ -246,10 +235,8 @@ def check_states(loader: Any, states: list[str]) -> None:
         try:
             torch.Generator().set_state(_from_text(state))
         except (RuntimeError, ValueError) as error:
-            size = len(state) // 2
-            raise ValueError(
-                f"the loader's state was altered: {size} bytes of a generator: {error}"
-            ) from error
+            what = f"{len(state) // 2} bytes of a generator: {error}"
+            raise ValueError(f"the loader's state was altered: {what}") from error
 
 
 def set_generators(loader: Any, states: list[str]) -> None:

@@ -14,11 +14,16 @@ from torch import Tensor
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator, Handle
-from pyg_batchgnn.loader.link_inputs import RelationLinks, described, links_sum
-from pyg_batchgnn.loader.link_negatives import LinkPlace, PlannedNegatives, WantedNegatives
-from pyg_batchgnn.loader.node_inputs import NodeInputs, OwnerNodes, OwnPositions
-from pyg_batchgnn.loader.options import Features, SamplingRequest
-from pyg_batchgnn.loader.pipeline import NO_IDS, NumberSeeds
+from pyg_batchgnn.loader.link_inputs import (
+    LinkPlace,
+    Planned,
+    RelationLinks,
+    WantedNegatives,
+    described,
+    links_sum,
+)
+from pyg_batchgnn.loader.node_inputs import NodeInputs, OwnPositions, TypeInputs
+from pyg_batchgnn.loader.options import Features
 from pyg_batchgnn.loader.prefetch import Executor, T, World, drawn_seed
 from pyg_batchgnn.loader.schedule import ScheduleName, SeedStep
 from pyg_batchgnn.ops import keyed_permutation
@@ -27,6 +32,7 @@ from pyg_batchgnn.sample import RankFinder, RankPlanner
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, OwnRowFinder, first_times_of_part, own_edges
 from pyg_batchgnn.types import Relation
 
+NO_IDS = torch.empty(0, dtype=torch.int64)
 _OF_WORKERS = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
 
 
@@ -42,10 +48,9 @@ def partitioned_stores(data: Any) -> tuple[DistFeatureStore, DistGraphStore]:
     return features, graph
 
 
-def refuse_over_ranks(request: SamplingRequest, features: Features, kwargs: dict[str, Any]) -> None:
-    """Raises ValueError for what a loader over ranks cannot do. ``kwargs`` go to DataLoader."""
-    if request.sampler is not None:
-        raise ValueError("neighbor_sampler works in one process; over ranks give num_neighbors and seed")
+def dataloader_arguments(features: Features, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of DataLoader without those of workers. Raises ValueError for what a
+    loader over ranks cannot do."""
     for name in ("generator", "sampler", "batch_sampler"):
         if kwargs.get(name) is not None:
             raise ValueError(
@@ -54,9 +59,6 @@ def refuse_over_ranks(request: SamplingRequest, features: Features, kwargs: dict
             )
     if features is Features.IN_PLACE:
         raise ValueError("features='in_place' is for one process; over ranks rows are copied")
-
-
-def without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
     if kwargs.get("num_workers", 0) > 0:
         warnings.warn(
             f"num_workers={kwargs['num_workers']}: worker processes cannot talk to other ranks, so the "
@@ -94,24 +96,15 @@ def _split_nodes(graph: DistGraphStore, node_type: str, name: str) -> Tensor:
     return graph.comm.all_gather(nodes).rows.sort().values
 
 
-def from_table(inputs: NodeInputs, internal: Tensor) -> NumberSeeds:
-    """Returns a function that finds internal ids in a table [s] int64, by position in the input."""
-    return lambda steps: (replace(step, internal=internal[inputs.by_type(step.positions)]) for step in steps)
-
-
-def looked_up(inputs: NodeInputs, graph: DistGraphStore) -> NumberSeeds:
-    """Returns a function that asks the ranks for the internal ids of all steps at once; collective.
-    It takes two rounds, whatever the number of types."""
-
-    def number(steps: Iterable[SeedStep]) -> list[SeedStep]:
-        steps = list(steps)
-        positions = [inputs.by_type(step.positions) for step in steps]
-        every = torch.cat([NO_IDS, *positions])
-        ids = graph.comm.run_job(lambda: _internal_ids(inputs, graph, every))
-        parts = ids.split([one.numel() for one in positions])
-        return [replace(step, internal=part) for step, part in zip(steps, parts, strict=True)]
-
-    return number
+def looked_up(inputs: NodeInputs, graph: DistGraphStore, steps: Iterable[SeedStep]) -> list[SeedStep]:
+    """Asks the ranks for the internal ids of all steps at once; collective. It takes two rounds,
+    whatever the number of types."""
+    steps = list(steps)
+    positions = [inputs.by_type(step.positions) for step in steps]
+    every = torch.cat([NO_IDS, *positions])
+    ids = graph.comm.run_job(lambda: _internal_ids(inputs, graph, every))
+    parts = ids.split([one.numel() for one in positions])
+    return [replace(step, internal=part) for step, part in zip(steps, parts, strict=True)]
 
 
 def _internal_ids(inputs: NodeInputs, graph: DistGraphStore, positions: Tensor) -> Tensor:
@@ -132,16 +125,16 @@ class OwnSeeds:
     internal: Tensor  # [S_r] int64, the internal ids of their nodes
 
     @classmethod
-    def of(cls, part: Part, nodes: Sequence[OwnerNodes]) -> OwnSeeds:
+    def of(cls, part: Part, nodes: Sequence[TypeInputs] | Sequence[RelationLinks]) -> OwnSeeds:
         finder = OwnRowFinder(part)
         positions, internal, begin = [NO_IDS], [NO_IDS], 0
         for one in nodes:
-            number = part.schema.type_number(one.node_type)
+            number = part.schema.type_number(one.name)
             own = finder.find(number, one.node)
             place = own.position if one.here is None else one.here.position[own.position]
             positions.append(place + begin)
             internal.append(own.row + part.nodes_of(number).start)
-            begin += one.node.numel() if one.here is None else one.here.total
+            begin += len(one)
         return cls(torch.cat(positions), torch.cat(internal))
 
 
@@ -157,7 +150,7 @@ class TrainedSeeds:
     trainer: Tensor  # [S_r] int64, the rank that trains each of its own
 
     @classmethod
-    def by_owners(cls, own: OwnSeeds, rank: int) -> TrainedSeeds:
+    def by_owner(cls, own: OwnSeeds, rank: int) -> TrainedSeeds:
         return cls(own, own, torch.full_like(own.positions, rank))
 
     @classmethod
@@ -235,7 +228,7 @@ class LinksOverRanks(LinkPlace):
         digest = comm.sum(links_sum(own.index, own.edge))
         return RelationLinks(relation, own.index, here=OwnPositions(own.edge, own.total, digest))
 
-    def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
+    def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> Planned:
         """Agrees on the links and plans their negatives. Raises AgreementError if ranks want
         different negatives, or have different links, labels or times."""
         part, comm, first = self.store.part, self.store.comm, None
@@ -246,11 +239,11 @@ class LinksOverRanks(LinkPlace):
             first = first_times_of_part(part, comm, times.own)
         planner = RankPlanner(part, comm, first)
         plans = {
-            relation: planner.plan(one, relation, wanted.links[relation].time, wanted.avoid_edges)
+            relation: planner.plan(one, relation, wanted.links[relation].time, wanted.rules.exclude_existing)
             for relation, one in wanted.sampling.items()
         }
         finder = RankFinder(part, comm, plans)
-        return PlannedNegatives({relation: one.plan for relation, one in plans.items()}, finder)
+        return {relation: one.plan for relation, one in plans.items()}, finder
 
 
 def _settings(wanted: WantedNegatives) -> dict[str, Any]:
@@ -263,8 +256,8 @@ def _settings(wanted: WantedNegatives) -> dict[str, Any]:
         "src_weight": [[*relation, _said(one.src_weight)] for relation, one in sampling],
         "dst_weight": [[*relation, _said(one.dst_weight)] for relation, one in sampling],
         "targets of neg_sampling": [[*relation, _said(one.table)] for relation, one in wanted.given.items()],
-        "exclude_existing": wanted.avoid_edges,
-        "late_negatives": wanted.late.value,
+        "exclude_existing": wanted.rules.exclude_existing,
+        "late_negatives": wanted.rules.late_negatives.value,
     }
 
 

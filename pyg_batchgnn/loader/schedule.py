@@ -20,7 +20,14 @@ import torch
 from torch import Tensor
 from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.loader.position import Order, Remainder, Run, all_states, as_positions, restored
+from pyg_batchgnn.loader.position import (
+    Order,
+    Run,
+    all_states,
+    as_positions,
+    order_of,
+    restored,
+)
 from pyg_batchgnn.ops import digest_text, minibatch_key, part_key
 
 # Global schedule ##################################################################################
@@ -39,10 +46,8 @@ class ScheduleName(str, enum.Enum):
         schedule."""
         if given is None:
             return None
-        names = [one.value for one in cls]
-        if given not in names:
-            known = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
-            raise ValueError(f"schedule must be {known}, got {given!r}")
+        if given not in [one.value for one in cls]:
+            raise ValueError(f"schedule must be 'local', 'balanced' or 'global', got {given!r}")
         return cls(given)
 
 
@@ -68,12 +73,16 @@ class StepShape:
     """Cuts an epoch's seeds into minibatches."""
 
     batch_size: int  # the seed nodes of a rank's minibatch
-    remainder: Remainder  # what becomes of the last seeds if they do not fill a step
+    drop_last: bool  # True leaves out the last seeds if they do not fill a minibatch
     order: Order  # the order in which seeds are visited
 
+    @classmethod
+    def of(cls, loader: NodeLoader) -> StepShape:
+        assert loader.batch_size is not None
+        return cls(loader.batch_size, loader.drop_last, order_of(loader))
+
     def batches(self, count: int) -> int:
-        whole = count // self.batch_size
-        return whole if self.remainder is Remainder.DROP else -(-count // self.batch_size)
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
 
 class SeedSchedule(ABC):
@@ -111,7 +120,7 @@ class SeedSchedule(ABC):
 
 class GlobalSchedule(SeedSchedule):
     """Makes the same minibatches for any number of ranks: rank g mod R trains minibatch g, counted
-    from the first minibatch that is left. With `Remainder.DROP` the last minibatch is left out if
+    from the first minibatch that is left. With ``drop_last`` the last minibatch is left out if
     it is smaller, and then the last step if it has fewer than R minibatches."""
 
     def __init__(self, count: int, rank: int, size: int, shape: StepShape) -> None:
@@ -121,8 +130,7 @@ class GlobalSchedule(SeedSchedule):
 
     def length(self, skip: int = 0) -> int:
         left = max(self._batches - skip, 0)
-        drop = self._shape.remainder is Remainder.DROP
-        return left // self.stride if drop else -(-left // self.stride)
+        return left // self.stride if self._shape.drop_last else -(-left // self.stride)
 
     def end(self, skip: int) -> int:
         return min(self._batches, skip + self.length(skip) * self.stride)

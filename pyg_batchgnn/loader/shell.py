@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
-from torch_geometric.loader import NodeLoader
 
 from pyg_batchgnn.loader.budget import (
     PROBES,
@@ -24,8 +23,8 @@ from pyg_batchgnn.loader.budget import (
     probe_batches,
     probe_of,
 )
-from pyg_batchgnn.loader.options import Export, LoaderOptions, worker_arguments
-from pyg_batchgnn.loader.pipeline import Composition, EmbeddingSteps
+from pyg_batchgnn.loader.options import Export, LoaderOptions
+from pyg_batchgnn.loader.pipeline import EmbeddingSteps
 from pyg_batchgnn.loader.position import (
     KeyedShuffleSampler,
     Order,
@@ -37,28 +36,88 @@ from pyg_batchgnn.loader.position import (
     generator_states,
     order_of,
     set_generators,
+    with_keyed_shuffle,
 )
-from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.prefetch import prefetch as prefetched
 from pyg_batchgnn.loader.schedule import NO_NUMBER, SeedStep, WorkItem, work_items
+from pyg_batchgnn.loader.setup import Setup
 from pyg_batchgnn.loader.stats import LoaderStats
 from pyg_batchgnn.sample import PygOutput, SampledMinibatch, as_integer
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
     from pyg_batchgnn.loader.disk_sizes import DiskForecast, DiskProbe
-    from pyg_batchgnn.loader.local_setup import LocalSetup
     from pyg_batchgnn.loader.on_disk import LookAhead
-    from pyg_batchgnn.loader.rank_setup import RankSetup
     from pyg_batchgnn.loader.workers import WorkerPool
 
 
-class Resumable:
-    """Gives a DataLoader epochs and states that it can resume from."""
+class MacrobatchShell(DataLoader[Any]):
+    """The shell of all loaders of macrobatches, whatever their minibatches begin with. A loader
+    derives from it and from PyG's class. Its constructor checks arguments and calls `_begin`."""
 
-    _position: Position
-    _parts: Composition
-    _pool: WorkerPool | None
+    _epochs: int | None = None
+    transform: Callable[[Any], Any] | None
+    filter_per_worker: bool | None
+    _options: LoaderOptions
+    _setup: Setup
+
+    @property
+    def epochs(self) -> int | None:
+        """The number of epochs that are going to be iterated, None if unknown. Rows in files are
+        not read for epochs beyond it. It may be set at any time."""
+        return self._epochs
+
+    @epochs.setter
+    def epochs(self, epochs: int | None) -> None:
+        if epochs is not None and (as_integer(epochs) is None or epochs < 1):
+            raise ValueError(f"epochs must be an integer of at least 1, or None, got {epochs!r}")
+        self._epochs = epochs
+
+    def _begin(
+        self,
+        base: Any,
+        setup: Setup,
+        data: Any,
+        inputs: Mapping[str, Any],
+        kwargs: dict[str, Any],
+        transform: Callable[[Any], Any] | None,
+        transform_sampler_output: Callable[[Any], Any] | None,
+        filter_per_worker: bool | None,
+    ) -> None:
+        """Calls the constructor of ``base``, past that of PyG's loader, which would make a sampler
+        of its own, and composes the loader. ``inputs``: the arguments of ``base`` that describe
+        nodes or links."""
+        base.__init__(
+            self,
+            data,
+            setup.node_sampler,
+            **inputs,
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            filter_per_worker=filter_per_worker,
+            **with_keyed_shuffle(kwargs, len(setup.inputs)),
+        )
+        # PyG hands its own method over as an attribute, a reference cycle that keeps a dropped
+        # loader's graph until the garbage collector runs. The method of the class serves as well.
+        del self.__dict__["collate_fn"]
+        self._position = Position()
+        self._sizes: Sizes | None = None
+        self._pool: WorkerPool | None = None
+        self._options, self._world, self._stage = setup.options, setup.world, setup.stage
+        setup.compose(self)
+        steps = EmbeddingSteps.of(self.data, self._options, self.num_workers)
+        setup.pipeline.embedding = setup.calls.embedding = steps
+        self._setup = setup
+        self._reseed(self.seed)
+        if self._world.collective:
+            self._sizes = self._choose_sizes()  # later not all ranks might ask
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out running workers, which belong to this process. PyG sends the loader to spawned
+        ones."""
+        return {**self.__dict__, "_pool": None}
+
+    # Epochs and states ############################################################################
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next ``iter(loader)`` and of ``loader(index)``."""
@@ -80,7 +139,7 @@ class Resumable:
         """The number of minibatches that the next ``iter(loader)`` hands out. It is below
         ``len(loader)`` after `load_state_dict`. Raises TypeError if the user's batch sampler has no
         length."""
-        left = self._parts.schedule.length(self._position.upcoming.skip)
+        left = self._setup.schedule.length(self._position.upcoming.skip)
         if left is None:
             raise TypeError(
                 "the loader's batch_sampler has no len(): how many minibatches are left is unknown"
@@ -90,22 +149,18 @@ class Resumable:
     @property
     def seed(self) -> int:
         """The key of shuffling and sampling, the same on every rank."""
-        return self._parts.pipeline.sampler.seed
+        return self._setup.pipeline.sampler.seed
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the place of the latest iterator, as a plain dictionary that JSON can hold."""
         return self._position.state_dict(self.seed, self._settings(), generator_states(self))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Lets the next ``iter(loader)`` hand out exactly the minibatches that were left.
-
-        A sampler with a state of its own, other than a ``generator`` attribute, must be brought
-        back by its owner. That it draws the same minibatches again is checked when iterating
-        begins.
-
-        Raises:
-            ValueError: the state is of another loader; the message names the setting that differs.
-        """
+        """Lets the next ``iter(loader)`` hand out exactly the minibatches that were left. A sampler
+        with a state of its own, other than a ``generator`` attribute, must be brought back by its
+        owner. That it draws the same minibatches again is checked when iterating begins. Raises
+        `ValueError` if the state is of another loader; the message names the setting that
+        differs."""
         check_state(state, self._settings())
         if state["drawn"] is not None:  # the first state is that of torch's default generator
             check_states(self, state["drawn"]["states"][1:])
@@ -117,69 +172,26 @@ class Resumable:
 
     def _reseed(self, seed: int) -> None:
         loader: Any = self
-        for sampler in self._parts.samplers:
+        for sampler in self._setup.samplers:
             sampler.seed = seed
         if isinstance(loader.sampler, KeyedShuffleSampler):
             loader.sampler.seed = seed
 
     def _settings(self) -> dict[str, Any]:
         loader: Any = self
-        return {**self._parts.shape(loader), **self._parts.schedule.settings()}
-
-
-class MacrobatchShell(Resumable, DataLoader[Any]):
-    """The shell of all loaders of macrobatches, whatever their minibatches begin with. A loader
-    derives from it and from PyG's class. Its constructor checks the arguments, lets PyG's
-    constructor store them, and calls `_compose`."""
-
-    _epochs: int | None = None
-    transform: Callable[[Any], Any] | None
-    filter_per_worker: bool | None
-    _options: LoaderOptions
-
-    @property
-    def epochs(self) -> int | None:
-        """The number of epochs that are going to be iterated, None if unknown. Rows in files are
-        not read for epochs beyond it. It may be set at any time."""
-        return self._epochs
-
-    @epochs.setter
-    def epochs(self, epochs: int | None) -> None:
-        if epochs is not None and (as_integer(epochs) is None or epochs < 1):
-            raise ValueError(f"epochs must be an integer of at least 1, or None, got {epochs!r}")
-        self._epochs = epochs
-
-    def _compose(self, setup: LocalSetup | RankSetup) -> None:
-        # PyG hands its own method over as an attribute, a reference cycle that keeps a dropped
-        # loader's graph until the garbage collector runs. The method of the class serves as well.
-        del self.__dict__["collate_fn"]
-        self._position = Position()
-        self._sizes: Sizes | None = None
-        self._pool: WorkerPool | None = None
-        self._parts = setup.compose(self)
-        steps = EmbeddingSteps.of(self.data, self._options, self.num_workers)
-        self._parts.pipeline.embedding = self._parts.calls.embedding = steps
-        self._world, self._setup, self._stage = setup.world, setup, setup.stage
-        self._reseed(self.seed)
-        if self._world.collective:
-            self._sizes = self._choose_sizes()  # later not all ranks might ask
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leaves out running workers, which belong to this process. PyG sends the loader to spawned
-        ones."""
-        return {**self.__dict__, "_pool": None}
+        return {**self._setup.shape(loader), **self._setup.schedule.settings()}
 
     # Iterating ###################################################################################
 
     def __len__(self) -> int:
-        length = self._parts.schedule.length()
+        length = self._setup.schedule.length()
         return super().__len__() if length is None else length
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # a DataLoader's own has workers
-        run, schedule = self._position.upcoming, self._parts.schedule
+        run, schedule = self._position.upcoming, self._setup.schedule
         run.stride, run.num_batches = schedule.stride, schedule.end(run.skip)
         self._world.agree(lambda: {"epoch": run.epoch, "minibatch": run.skip})
-        steps = self._parts.number(schedule.steps(run, self.seed))
+        steps = self._setup.number(schedule.steps(run, self.seed))
         sizes = self.sizes
         self._position.begin()
         items = work_items(steps, run, sizes.macrobatch)
@@ -189,7 +201,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def _hand_out(self, run: Run, made: Iterator[Any]) -> Iterator[Any]:
         """Counts what the user takes, and keeps none of it."""
 
-        follower, look = self._parts.follower, self._parts.pipeline.look_ahead
+        follower, look = self._setup.follower, self._setup.pipeline.look_ahead
 
         def count(batch: Any) -> Any:
             run.hand_out()
@@ -209,7 +221,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             del made  # or the traceback of a failed transform would keep threads and workers alive
 
     def _from_here(self, run: Run, items: Iterator[WorkItem]) -> Iterator[Any]:
-        fetch_size, pipeline = self.sizes.fetch, self._parts.pipeline
+        fetch_size, pipeline = self.sizes.fetch, self._setup.pipeline
         make = functools.partial(pipeline.batches, fetch_size=fetch_size)
         is_known = order_of(self) is not Order.DRAWN and run.skip == 0
         following = functools.partial(self._items_of, run.epoch + 1) if is_known else None
@@ -229,16 +241,17 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def _items_of(self, epoch: int) -> Iterator[WorkItem]:
         """Returns the macrobatches of a whole epoch."""
         run = Run(epoch)
-        steps = self._parts.number(self._parts.schedule.steps(run, self.seed))
+        steps = self._setup.number(self._setup.schedule.steps(run, self.seed))
         return work_items(steps, run, self.sizes.macrobatch)
 
     def _from_workers(self, items: Iterator[WorkItem], epoch: int) -> Iterator[Any]:
-        from pyg_batchgnn.loader.workers import MakeBatches, Stage, WorkerPool
+        from pyg_batchgnn.loader.workers import OF_WORKERS, MakeBatches, Stage, WorkerPool
 
         stage = Stage.FINISH if self._finishes_in_workers else Stage.SAMPLE
         if self._pool is None or self._pool.interrupted or not self.persistent_workers:
-            make = MakeBatches(self._parts.pipeline, self.sizes.fetch, self.transform, stage)
-            self._pool = WorkerPool(make, self.seed + epoch, **worker_arguments(self))
+            make = MakeBatches(self._setup.pipeline, self.sizes.fetch, self.transform, stage)
+            given = {name: getattr(self, name) for name in ("num_workers", *OF_WORKERS)}
+            self._pool = WorkerPool(make, self.seed + epoch, **given)
         made = self._pool.iterate(items)
         return made if stage is Stage.FINISH else map(self.filter_fn, made)
 
@@ -259,11 +272,11 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def __call__(self, index: Tensor | list[int]) -> Any:
         """Makes the minibatch of the seeds at these positions of the input, in the current epoch.
         Over ranks it is collective, every rank with an index of its own."""
-        (batch,) = self._parts.calls.batches(self._called(index), 1, self._world.now)
+        (batch,) = self._setup.calls.batches(self._called(index), 1, self._world.now)
         return self._finish(batch)
 
     def _called(self, index: Tensor | list[int]) -> WorkItem:
-        steps = self._parts.number_any([SeedStep.of(as_positions(index))])
+        steps = self._setup.number_any([SeedStep.of(as_positions(index))])
         return WorkItem(self.epoch, NO_NUMBER, list(steps))
 
     def collate_fn(self, index: Tensor | list[int]) -> Any:
@@ -271,14 +284,14 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         else its sample."""
         if self._finishes_in_workers or self._world.collective or self._stage is not None:
             return self(index)
-        calls = self._parts.calls
+        calls = self._setup.calls
         (out,) = calls.outputs(calls.sample(self._called(index)))
         return out
 
     def filter_fn(self, out: PygOutput) -> Any:
         """Returns a sample with its attributes, transformed. The main process does so if workers
         only sample."""
-        return self._finish(self._parts.pipeline.from_output(out))
+        return self._finish(self._setup.pipeline.from_output(out))
 
     def __repr__(self) -> str:
         seeds, sampled = len(self.dataset), self._setup.plan.summary()  # type: ignore[arg-type]
@@ -296,8 +309,53 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         return self._sizes
 
     def _choose_sizes(self) -> Sizes:
+        """Resolves "auto" to the least B and F of all processes that have seeds to measure with."""
         options = self._options if self._stage is None else self._stage.without_pinned(self._options)
-        return resolve_sizes(options, self._parts, self, self._prefetch_depth(), self._world)
+        schedule, world, look = self._setup.schedule, self._world, self._setup.pipeline.look_ahead
+        if look is not None:
+            return self._sizes_on_disk(options, look)
+        is_automatic = "auto" in (options.macrobatch_size, options.fetch_size)
+        sampled = self._probe(PROBES) if is_automatic else []
+        probe, steps = self._loader_probe(sampled) if sampled else None, schedule.length()
+        sizes = choose_sizes(options, probe, steps, self._prefetch_depth(), world.max_macrobatch(steps))
+        everyones = world.gather([probe is not None, sizes.macrobatch, sizes.fetch])
+        chosen = [one for measured, *one in everyones if measured] or [one for _, *one in everyones]
+        macrobatch, fetch = (min(column) for column in zip(*chosen, strict=True))
+        return Sizes(macrobatch, min(fetch, macrobatch))
+
+    def _sizes_on_disk(self, options: LoaderOptions, look: LookAhead) -> Sizes:
+        """Chooses B, F and the memory of rows together."""
+        from pyg_batchgnn.loader import disk_sizes
+
+        probe = self._disk_probe(look, disk_sizes.PROBES)
+        if probe is None:
+            return Sizes(1, 1)
+        budget = look.budget - 2 * look.string_bytes  # of an epoch and the next
+        look.forecast = forecast = disk_sizes.choose_disk_sizes(options, probe, budget)
+        look.rows.set_capacity(forecast.resident_bytes, probe.window(forecast.sizes))
+        return forecast.sizes
+
+    def _disk_probe(self, look: LookAhead, samples: int) -> DiskProbe | None:
+        from pyg_batchgnn.loader.disk_sizes import DiskProbe
+
+        sampled, steps = self._probe(samples), self._setup.schedule.length()
+        if not sampled:
+            return None
+        return DiskProbe.of(self._loader_probe(sampled), look.rows, sampled, steps, self._prefetch_depth())
+
+    def _loader_probe(self, sampled: list[SampledMinibatch]) -> LoaderProbe:
+        pipeline = self._setup.pipeline
+        return probe_of(sampled, pipeline.num_nodes, self._setup.cost(sampled), pipeline.reading_bytes)
+
+    def _probe(self, most: int) -> list[SampledMinibatch]:
+        """Samples up to ``most`` minibatches to measure with; none without seeds."""
+        schedule, pipeline = self._setup.schedule, self._setup.pipeline
+        count = schedule.num_candidates()
+        arguments = count, self.batch_size, schedule.length(), order_of(self), most
+        chosen = probe_batches(*arguments) if count else []
+        steps = self._setup.number([SeedStep.of(schedule.candidates(torch.tensor(one))) for one in chosen])
+        item = WorkItem(0, NO_NUMBER, list(steps))
+        return self._world.now(lambda: pipeline.sample_uncounted(item))
 
     def _prefetch_depth(self) -> PrefetchDepth:
         if self.num_workers == 0:
@@ -329,7 +387,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         """Returns nodes, edges, distinct nodes, bytes gathered and seconds by phase. They count the
         macrobatch made last, and all in total. With prefetching the last one is ahead of what was
         handed out."""
-        found = self._parts.pipeline.book.snapshot()
+        found = self._setup.pipeline.book.snapshot()
         return found if self._stage is None else replace(found, device=self._stage.memory())
 
     def disk_forecast(self, samples: int = 128) -> DiskForecast | None:
@@ -347,11 +405,11 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             OSError: reading failed.
         """
         assert self.sizes  # which decide whether anything is read
-        look = self._parts.pipeline.look_ahead
+        look = self._setup.pipeline.look_ahead
         if look is None or look.forecast is None:
             return None
         known = look.forecast
-        probe = _disk_probe(self._parts, self, self._prefetch_depth(), look, samples)
+        probe = self._disk_probe(look, samples)
         found = (probe and probe.forecast(known.sizes, known.resident_bytes)) or known
         return replace(found, bytes_per_second=look.rows.bytes_per_second())
 
@@ -364,13 +422,9 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         """Returns all nodes of the graph, for the inference of all nodes; collective over ranks.
 
         The loader's fanouts, seed nodes and sizes do not matter. Over ranks each rank has the nodes
-        that it owns.
-
-        Args:
-            memory_budget: bytes (or a text like "2GiB") that pieces and the rows of layers take,
-                about; see `AllNodes`.
-            progress: True shows a progress bar for each layer.
-            scratch: the folder of rows that do not fit; see `AllNodes`.
+        that it owns. ``memory_budget``: bytes (or a text like "2GiB") that pieces and the rows of
+        layers take, about; see `AllNodes`. ``progress``: True shows a progress bar for each layer.
+        ``scratch``: the folder of rows that do not fit; see `AllNodes`.
 
         Raises:
             TypeError, ValueError: no node type has dense features ``x``, or there is no such
@@ -379,7 +433,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
 
         from pyg_batchgnn.cache import AllNodes
 
-        graph, threads = self._setup.graph(self.data), self._options.threads
+        graph, threads = self._setup.inference_graph(self.data), self._options.threads
         return AllNodes(graph, threads, memory_budget, progress, scratch)
 
     @property
@@ -391,66 +445,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def data(self, data: Any) -> None:
         self._data = data
         if hasattr(self, "_setup"):
-            self._setup.change_data(self._parts.pipeline, self)
-            if self._parts.pipeline.look_ahead is not None:
+            self._setup.change_data(self)
+            if self._setup.pipeline.look_ahead is not None:
                 self._sizes = None  # they give the new tables' rows their memory
             self._pool = None  # persistent workers read the old one
-
-
-def resolve_sizes(
-    options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, world: World
-) -> Sizes:
-    """Resolves "auto" to the least B and F of all processes that have seeds to measure with."""
-    num_batches, look = parts.schedule.length(), parts.pipeline.look_ahead
-    if look is not None:
-        return _sizes_on_disk(options, parts, loader, depth, look)
-    is_automatic = "auto" in (options.macrobatch_size, options.fetch_size)
-    sampled = _probe(parts, loader, world, PROBES) if is_automatic else []
-    probe = _loader_probe(parts, sampled) if sampled else None
-    sizes = choose_sizes(options, probe, num_batches, depth, world.max_macrobatch(num_batches))
-    everyones = world.gather([probe is not None, sizes.macrobatch, sizes.fetch])
-    chosen = [one for measured, *one in everyones if measured] or [one for _, *one in everyones]
-    macrobatch, fetch = (min(column) for column in zip(*chosen, strict=True))
-    return Sizes(macrobatch, min(fetch, macrobatch))
-
-
-def _sizes_on_disk(
-    options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, look: LookAhead
-) -> Sizes:
-    """Chooses B, F and the memory of rows together."""
-    from pyg_batchgnn.loader import disk_sizes
-
-    probe = _disk_probe(parts, loader, depth, look, disk_sizes.PROBES)
-    if probe is None:
-        return Sizes(1, 1)
-    budget = look.budget - 2 * look.string_bytes  # of an epoch and the next
-    look.forecast = forecast = disk_sizes.choose_disk_sizes(options, probe, budget)
-    look.rows.set_capacity(forecast.resident_bytes, probe.window(forecast.sizes))
-    return forecast.sizes
-
-
-def _disk_probe(
-    parts: Composition, loader: NodeLoader, depth: PrefetchDepth, look: LookAhead, samples: int
-) -> DiskProbe | None:
-    from pyg_batchgnn.loader.disk_sizes import DiskProbe
-
-    sampled = _probe(parts, loader, World(), samples)
-    if not sampled:
-        return None
-    return DiskProbe.of(_loader_probe(parts, sampled), look.rows, sampled, parts.schedule.length(), depth)
-
-
-def _loader_probe(parts: Composition, sampled: list[SampledMinibatch]) -> LoaderProbe:
-    pipeline = parts.pipeline
-    return probe_of(sampled, pipeline.num_nodes, parts.cost(sampled), pipeline.reading_bytes)
-
-
-def _probe(parts: Composition, loader: NodeLoader, world: World, most: int) -> list[SampledMinibatch]:
-    """Samples up to ``most`` minibatches to measure with; none without seeds."""
-    schedule, pipeline = parts.schedule, parts.pipeline
-    count = schedule.num_candidates()
-    arguments = count, loader.batch_size, schedule.length(), order_of(loader), most
-    chosen = probe_batches(*arguments) if count else []
-    steps = parts.number([SeedStep.of(schedule.candidates(torch.tensor(one))) for one in chosen])
-    item = WorkItem(0, NO_NUMBER, list(steps))
-    return world.now(lambda: pipeline.sample_uncounted(item))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,7 +25,7 @@ from pyg_batchgnn.loader.filter import (
     filter_store,
     read_store,
 )
-from pyg_batchgnn.loader.options import TOPOLOGY, Features, Reading
+from pyg_batchgnn.loader.options import TOPOLOGY, Export, Features, LoaderOptions
 from pyg_batchgnn.sample import (
     AttributeRows,
     Minibatch,
@@ -61,9 +61,9 @@ class Tables:
 class SourceFetcher:
     """Reads attributes in place where it can, and copies the others."""
 
-    def __init__(self, source: Source, num_nodes: Mapping[Group, int]) -> None:
-        self._source, self._num_nodes = source, num_nodes
-        self._counts: Sequence[int] = list(num_nodes.values())
+    def __init__(self, source: Source, graph: TypedGraph) -> None:
+        self._source, self._num_nodes, self._counts = source, graph.rows_by_group, graph.num_nodes
+        source.tables(self._num_nodes)  # refuses what cannot be read before anything is sampled
         self._last: tuple[Tables, bool, InPlaceFetcher] | None = None
 
     def fetch(self, group: FetchGroup) -> Fetched:
@@ -154,20 +154,19 @@ class DataSource:
         self,
         data: Data | HeteroData,
         schema: Schema,
-        reading: Reading,
+        options: LoaderOptions,
         aggregates: Mapping[Group, Mapping[str, Tensor]],
-        layouts: Sequence[torch.layout] = (torch.strided,),
-        carries_lists: bool = False,
         budget: int | None = None,
     ) -> None:
         self.data, self._schema = data, schema
-        self.reading, self.aggregates = reading, aggregates
+        self.options, self.aggregates = options, aggregates
+        self._is_pyg = options.export is Export.PYG
         self._mapped: dict[tuple[Group, str], tuple[int, bool]] = {}  # addresses; True for a file's
         self._seen: Contents | None = None
         self._wanted: dict[Group, dict[str, Any]] = {}
         self._tables: Tables | None = None
-        self._refuse_what_is_no_table(carries_lists)
-        self._refuse_other_layouts(layouts)
+        self._refuse_what_is_no_table()
+        self._refuse_other_layouts()
         self.mapped = None if budget is None else _mapped_tables(self._wanted, budget)
         advise_tables(value for wanted in self._wanted.values() for value in wanted.values())
 
@@ -238,7 +237,7 @@ class DataSource:
 
     def _in_memory(self, name: str, value: Any) -> Tensor:
         """Returns an attribute as a dense table in memory."""
-        table = as_table(value if self.mapped is None else self.mapped.held(value), 0)
+        table = as_table(self.held(value), 0)
         if isinstance(table, str):
             raise ValueError(
                 f"{name!r} cannot lie beside attributes that are read from files: {table}; make it a dense "
@@ -258,7 +257,7 @@ class DataSource:
 
     def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
         """Copies in a worker process, whose batches travel through shared memory."""
-        if self.reading.features is Features.COPY or get_worker_info() is not None:
+        if self.options.features is Features.COPY or get_worker_info() is not None:
             return None
         self._look()
         if self._tables is None:
@@ -290,17 +289,17 @@ class DataSource:
         """Returns the tables of edges. If one cannot be read in place, all of them are copied."""
         tables: dict[Group, dict[str, Tensor]] = {}
         for group in self._schema.edge_groups:
-            held = self.mapped.held if self.mapped is not None else lambda value: value
-            found = {name: as_table(held(value), 0) for name, value in self._wanted[group].items()}
+            found = {name: as_table(self.held(value), 0) for name, value in self._wanted[group].items()}
             tables[group] = {name: one for name, one in found.items() if isinstance(one, Tensor)}
             mapped = (self._is_mapped((group, name), one) for name, one in tables[group].items())
-            if len(tables[group]) < len(found) or (self.reading.features is Features.AUTO and any(mapped)):
+            if len(tables[group]) < len(found) or (self.options.features is Features.AUTO and any(mapped)):
                 return None
         return tables
 
-    def _refuse_what_is_no_table(self, carries_lists: bool) -> None:
-        """Raises TypeError if an attribute has an entry per row that no batch can carry."""
-        names, lists = self.reading.attributes, (list, tuple) if carries_lists else ()
+    def _refuse_what_is_no_table(self) -> None:
+        """Raises TypeError if an attribute has an entry per row that no batch can carry. Native
+        batches leave lists out."""
+        names, lists = self.options.attributes, (list, tuple) if self._is_pyg else ()
         for group in (*self._schema.node_groups, *self._schema.edge_groups):
             store, kind = self._store_of(group), group.kind.value
             belongs = store.is_node_attr if group.is_node else store.is_edge_attr
@@ -329,7 +328,9 @@ class DataSource:
         stores: Any = self.data._node_store_dict if group.is_node else self.data._edge_store_dict
         return stores[group.name]  # PyG is slow to look one up by name
 
-    def _refuse_other_layouts(self, layouts: Sequence[torch.layout]) -> None:
+    def _refuse_other_layouts(self) -> None:
+        # Native layers read dense rows.
+        layouts = (torch.strided, torch.sparse_coo) if self._is_pyg else (torch.strided,)
         self._look()
         for group, wanted in self._wanted.items():
             for name, value in wanted.items():
@@ -341,9 +342,8 @@ class DataSource:
 
     def _table(self, group: Group, name: str, value: Any, num_nodes: int) -> Tensor | None:
         """Returns a table that can be read in place, or None if all are to be copied."""
-        features = self.reading.features
-        value = value if self.mapped is None else self.mapped.held(value)
-        table = as_table(value, num_nodes)
+        features = self.options.features
+        table = as_table(self.held(value), num_nodes)
         if features is Features.IN_PLACE and isinstance(table, str):
             raise ValueError(f"{name!r} cannot be read in place: {table}; or use features='copy'")
         if isinstance(table, str) or (features is Features.AUTO and self._is_mapped((group, name), table)):
@@ -362,7 +362,7 @@ class DataSource:
     def _find_wanted(self) -> dict[Group, dict[str, Any]]:
         groups = (*self._schema.node_groups, *self._schema.edge_groups)
         held = {group: self._held(group) for group in groups}
-        chosen = set(self.reading.chosen(dict.fromkeys(name for named in held.values() for name in named)))
+        chosen = set(self.options.chosen(dict.fromkeys(name for named in held.values() for name in named)))
         wanted = {
             group: {name: value for name, value in named.items() if name in chosen}
             for group, named in held.items()
@@ -413,12 +413,12 @@ class StoreSource:
         self,
         store: FeatureStore,
         graph: TypedGraph,
-        reading: Reading,
+        options: LoaderOptions,
         aggregates: Mapping[Group, Mapping[str, Tensor]],
         custom_cls: Any = None,
     ) -> None:
         self.store, self._groups = store, AttributeGroups(store, graph)
-        self.reading, self.aggregates = reading, aggregates
+        self.options, self.aggregates = options, aggregates
         self.custom_cls = custom_cls
 
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
@@ -428,7 +428,7 @@ class StoreSource:
         return Gatherer()
 
     def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
-        blocks = read_store(self.store, self._groups, ids, gather, self.reading.attributes)
+        blocks = read_store(self.store, self._groups, ids, gather, self.options.attributes)
         for group in self.aggregates.keys() & ids.keys():
             tables = self.aggregates[group]
             blocks[group].update({name: gather(table, ids[group]) for name, table in tables.items()})
@@ -436,10 +436,10 @@ class StoreSource:
 
     def tables(self, num_nodes: Mapping[Group, int]) -> None:  # noqa: ARG002
         """Returns None: a store answers requests and shows no table."""
-        if self.reading.features is Features.IN_PLACE:
+        if self.options.features is Features.IN_PLACE:
             raise ValueError("a feature store hands out copies; use features='auto' or 'copy', or a Data")
         attrs = self.store.get_all_tensor_attrs()
-        self.reading.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
+        self.options.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
 
 
 #: Reads attributes from the user's object when a batch is made.
@@ -462,7 +462,10 @@ def cached_tables(
     nodes = graph.schema.node_groups[0]
     if isinstance(data, (Data, HeteroData)):
         store = data if isinstance(data, Data) else data[nodes.name]
-        _check_sizes(cache, store, graph)
+        if graph.num_nodes[0] != len(cache.rows):
+            raise ValueError(
+                f"cache is of {len(cache.rows)} nodes of a graph, but data has {graph.num_nodes[0]}; {_ANEW}"
+            )
         cache.check_data(data, graph)
         if cache.attribute in store:
             raise ValueError(f"data has an attribute {cache.attribute!r} already; rename it")
@@ -482,17 +485,6 @@ def _check_schema(schema: Schema) -> None:
         raise ValueError(
             f"an aggregation cache is of a graph with one node type and one relation, but data has "
             f"{list(schema.relations)}; {_ANEW}"
-        )
-
-
-def _check_sizes(cache: AggregationCache, store: Any, graph: TypedGraph) -> None:
-    nodes, columns = cache.rows.shape
-    x = store.get("x")
-    held, width = graph.num_nodes[0], columns if x is None else x.shape[-1]
-    if (held, width) != (nodes, columns):
-        raise ValueError(
-            f"cache is of {nodes} nodes with {columns} feature columns, but data has {held} nodes with "
-            f"{width}; {_ANEW}"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -197,8 +197,7 @@ class StatsBook:
 
     def open(self, counters: LoaderCounters) -> None:
         with self._lock:
-            self._last = LoaderCounters()
-            self._last.add(counters)
+            self._last = replace(counters)
             self._total.add(counters)
 
     def add(self, counters: LoaderCounters) -> None:
@@ -208,7 +207,4 @@ class StatsBook:
 
     def snapshot(self) -> LoaderStats:
         with self._lock:
-            last, total = LoaderCounters(), LoaderCounters()
-            last.add(self._last)
-            total.add(self._total)
-        return LoaderStats(last, total)
+            return LoaderStats(replace(self._last), replace(self._total))

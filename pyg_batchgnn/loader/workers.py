@@ -39,6 +39,8 @@ from pyg_batchgnn.loader.stats import LoaderStats
 #: A work item on its way to a worker: epoch, number and positions as arrays, which a pipe can
 #: carry.
 SentItem: TypeAlias = tuple[int, int, list[NDArray[np.int64]]]
+#: What DataLoader is told about its workers, beside their number.
+OF_WORKERS = ("persistent_workers", "prefetch_factor", "timeout", "worker_init_fn", "multiprocessing_context")
 #: A killed process may take this long to end on a busy machine.
 _END_SECONDS = 5.0
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.plan import (
         LABOR,
         NEIGHBOR_CAP,
+        Direction,
         HGTPlan,
         NeighborChoice,
         Replacement,
@@ -51,10 +52,10 @@ if TYPE_CHECKING:
         TemporalStrategy,
         as_integer,
         fanouts_by_relation,
+        subgraph_of,
         taken_probability,
     )
     from pyg_batchgnn.sample.pyg_output import (
-        Direction,
         LinkInfo,
         Names,
         PygForm,
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
         PygLinkSampler,
         PygNeighborSampler,
         PygNodeSampler,
-        PygParts,
     )
     from pyg_batchgnn.sample.rank_finder import RankFinder, RankPlan, RankPlanner
     from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
@@ -126,7 +126,6 @@ __all__ = [
     "PygNeighborSampler",
     "PygNodeSampler",
     "PygOutput",
-    "PygParts",
     "RankFinder",
     "RankPlan",
     "RankPlanner",
@@ -159,5 +158,6 @@ __all__ = [
     "put_entry",
     "remember",
     "seeds_key",
+    "subgraph_of",
     "taken_probability",
 ]

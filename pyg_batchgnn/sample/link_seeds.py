@@ -6,6 +6,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -20,6 +21,7 @@ from pyg_batchgnn.sample.negatives import (
     NegativePlan,
     negative_key,
 )
+from pyg_batchgnn.sample.plan import Direction
 from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds
 from pyg_batchgnn.types import (
     LabelledLinks,
@@ -55,6 +57,59 @@ class LinkDraw:
 
     links: Links
     negatives: NegativeDraw | GivenDraw | None
+
+    @cached_property
+    def order(self) -> Tensor:
+        """[N] int64, the order in which PyG has the negatives: the first of all links, then the
+        second, ..."""
+        if self.negatives is None:
+            return torch.empty(0, dtype=torch.int64)
+        order = torch.arange(self.negatives.count)
+        if self.negatives.plan.mode is NegativeMode.TRIPLET:
+            order = order.view(self.links.count, int(self.negatives.plan.amount)).t().reshape(-1)
+        return order
+
+    @property
+    def positive(self) -> Tensor:
+        """[N] int64, the number of the link that each negative belongs to, in this order."""
+        return self.order if self.negatives is None else self.negatives.positive[self.order]
+
+    def ends(self, found: FoundLinks, first: int) -> list[EndNodes]:
+        """Returns the sources and the targets of the links, with those of their negatives behind
+        them. ``first``: the number of the first link in the minibatch."""
+        links, original, internal = self.links, found.original, found.internal
+        belongs = torch.cat([torch.arange(links.count), self.positive]) + first
+        sources, targets = original.sources(), original.targets(self.order)
+        return [
+            EndNodes(
+                links.relation[0],
+                sources,
+                belongs[: sources.numel()],
+                None if internal is None else internal.sources(),
+            ),
+            EndNodes(
+                links.relation[2],
+                targets,
+                belongs[: targets.numel()],
+                None if internal is None else internal.targets(self.order),
+            ),
+        ]
+
+    def sampled(self, source: Tensor, target: Tensor) -> SampledLinks:
+        """Returns the links by local ids, given the local ids of all sources and all targets."""
+        links, count = self.links, self.links.count
+        plan = None if self.negatives is None else self.negatives.plan
+        if plan is not None and plan.mode is NegativeMode.TRIPLET:
+            amount = int(plan.amount)
+            negative = target[count:].view(amount, count).t()
+            negative = negative.reshape(-1) if amount == 1 else negative.contiguous()
+            return TripletLinks(links.relation, links.input_id, source, target[:count], negative, links.time)
+        time = None if links.time is None else torch.cat([links.time, links.time[self.positive]])
+        label = links.label
+        if plan is not None:
+            label = torch.ones(count) if label is None else label
+            label = torch.cat([label, label.new_zeros(self.positive.numel(), *label.shape[1:])])
+        return LabelledLinks(links.relation, links.input_id, torch.stack([source, target]), label, time)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,108 +184,25 @@ class PlacedNodes:
     internal: dict[str, Tensor]  # the internal ids of the seeds by type, where they are known
 
 
-@dataclass(frozen=True, eq=False)
-class LinkEnds:
-    """The ends of one relation's links, with the ends of their negatives behind them."""
-
-    links: Links
-    plan: NegativePlan | None  # the rule by which negatives were drawn; None without negatives
-    positive: Tensor  # [N] int64, the number of the link that each negative belongs to
-    ends: tuple[EndNodes, EndNodes]
-
-    @classmethod
-    def of(cls, draw: LinkDraw, found: FoundLinks, first: int) -> LinkEnds:
-        """Returns the ends. ``first``: the number of the first link in the minibatch."""
-        links, negatives = draw.links, draw.negatives
-        number = torch.arange(links.count)
-        positive = order = number[:0]
-        if negatives is not None:
-            # The first negatives of all links, then the second, ...: as PyG has them.
-            order = torch.arange(negatives.count)
-            if negatives.plan.mode is NegativeMode.TRIPLET:
-                order = order.view(links.count, int(negatives.plan.amount)).t().reshape(-1)
-            positive = negatives.positive[order]
-        belongs = torch.cat([number, positive]) + first
-        original, internal = found.original, found.internal
-        ends = (
-            (original.sources(), None if internal is None else internal.sources()),
-            (original.targets(order), None if internal is None else internal.targets(order)),
-        )
-        source, target = (
-            EndNodes(node_type, node, belongs[: node.numel()], ids)
-            for node_type, (node, ids) in zip((links.relation[0], links.relation[2]), ends, strict=True)
-        )
-        return cls(links, None if negatives is None else negatives.plan, positive, (source, target))
-
-    def sampled(self, source: Tensor, target: Tensor) -> SampledLinks:
-        """Returns the links by local ids, given the local ids of all sources and all targets."""
-        links, count = self.links, self.links.count
-        if self.plan is not None and self.plan.mode is NegativeMode.TRIPLET:
-            amount = int(self.plan.amount)
-            negative = target[count:].view(amount, count).t()
-            return TripletLinks(
-                links.relation,
-                links.input_id,
-                source,
-                target[:count],
-                negative.reshape(-1) if amount == 1 else negative.contiguous(),
-                links.time,
-            )
-        time = None if links.time is None else torch.cat([links.time, links.time[self.positive]])
-        return LabelledLinks(
-            links.relation, links.input_id, torch.stack([source, target]), self._labels(), time
-        )
-
-    def _labels(self) -> Tensor | None:
-        label = self.links.label
-        if self.plan is None:
-            return label
-        label = torch.ones(self.links.count) if label is None else label
-        return torch.cat([label, label.new_zeros(self.positive.numel(), *label.shape[1:])])
-
-
-def distinct(ends: Sequence[EndNodes]) -> PlacedNodes:
-    """Makes one seed of each distinct node, in ascending order of ids."""
-    nodes, internal, local = {}, {}, [torch.empty(0)] * len(ends)
-    for node_type, members in _by_type(ends).items():
-        every = torch.cat([ends[at].node for at in members])
-        nodes[node_type], inverse = every.unique(return_inverse=True)
-        if (ids := _internal(ends, members)) is not None:
-            internal[node_type] = torch.empty_like(nodes[node_type])
-            internal[node_type][inverse] = ids
-        sizes = [ends[at].node.numel() for at in members]
-        for at, part in zip(members, inverse.split(sizes), strict=True):
-            local[at] = part
-    return PlacedNodes(nodes, local, None, internal)
-
-
-def one_by_one(ends: Sequence[EndNodes]) -> PlacedNodes:
-    """Makes one seed of each occurrence of a node."""
+def placed_nodes(ends: Sequence[EndNodes], is_disjoint: bool) -> PlacedNodes:
+    """Makes one seed of each distinct node, in ascending order of ids. ``is_disjoint``: True makes
+    one of each occurrence."""
     nodes, internal, local, link = {}, {}, [torch.empty(0)] * len(ends), []
-    for node_type, members in _by_type(ends).items():
-        nodes[node_type] = torch.cat([ends[at].node for at in members])
-        if (ids := _internal(ends, members)) is not None:
-            internal[node_type] = ids
+    for node_type in dict.fromkeys(one.node_type for one in ends):
+        members = [at for at, one in enumerate(ends) if one.node_type == node_type]
+        every = torch.cat([ends[at].node for at in members])
+        nodes[node_type], place = every, torch.arange(every.numel())
+        if not is_disjoint:
+            nodes[node_type], place = every.unique(return_inverse=True)
         link += [ends[at].link for at in members]
-        first = 0
-        for at in members:
-            count = ends[at].node.numel()
-            local[at] = torch.arange(first, first + count)
-            first += count
-    return PlacedNodes(nodes, local, torch.cat(link), internal)
-
-
-def _internal(ends: Sequence[EndNodes], members: Sequence[int]) -> Tensor | None:
-    ids = [ends[at].internal for at in members]
-    known = [one for one in ids if one is not None]
-    return torch.cat(known) if len(known) == len(ids) else None
-
-
-def _by_type(ends: Sequence[EndNodes]) -> dict[str, list[int]]:
-    members: dict[str, list[int]] = {}
-    for at, one in enumerate(ends):
-        members.setdefault(one.node_type, []).append(at)
-    return members
+        known = [one for at in members if (one := ends[at].internal) is not None]
+        if known:
+            internal[node_type] = torch.empty_like(nodes[node_type])
+            internal[node_type][place] = torch.cat(known)
+        sizes = [ends[at].node.numel() for at in members]
+        for at, part in zip(members, place.split(sizes), strict=True):
+            local[at] = part
+    return PlacedNodes(nodes, local, torch.cat(link) if is_disjoint else None, internal)
 
 
 @dataclass(frozen=True)
@@ -248,11 +220,22 @@ class SeedEdges:
     relations: Mapping[Relation, tuple[tuple[Relation, ...], tuple[Relation, ...]]]
 
     @classmethod
-    def wanted(cls, wanted: Any, schema: Schema, linked: Sequence[Relation]) -> SeedEdges | None:
+    def wanted(
+        cls, wanted: Any, schema: Schema, linked: Sequence[Relation], direction: Direction = Direction.FORWARD
+    ) -> SeedEdges | None:
         """Returns what ``exclude_seed_edges`` says; None if nothing is excluded. ``wanted``: False,
-        True, "reverse" or a dict from relations to their reverses."""
+        True, "reverse" or a dict from relations to their reverses. ``direction``: backward, the
+        sampler works on the reversed graph. Its relations have the numbers that they have in the
+        graph, but lead from the target of a link to its source."""
         if wanted is False or wanted is None:
             return None
+        if direction is Direction.BACKWARD:
+            found = cls._forward(wanted, schema, linked).relations.items()
+            return cls({one: (backward, forward) for one, (forward, backward) in found})
+        return cls._forward(wanted, schema, linked)
+
+    @classmethod
+    def _forward(cls, wanted: Any, schema: Schema, linked: Sequence[Relation]) -> SeedEdges:
         if wanted is True:
             return cls.forward(schema, linked)
         if wanted == "reverse":
@@ -286,14 +269,6 @@ class SeedEdges:
         the same but for "rev_" in front."""
         found = {one: _reverse(schema, one, reverse) for one in linked}
         return cls({one: (_known(schema, one), (found[one],)) for one in linked})
-
-    def reversed(self) -> SeedEdges:
-        """Returns the same exclusions for a sampler that works on the reversed graph.
-
-        Its relations have the numbers that they have in the graph, but lead from the target of a
-        link to its source.
-        """
-        return SeedEdges({one: (backward, forward) for one, (forward, backward) in self.relations.items()})
 
     def of(self, links: Sequence[Links], is_disjoint: bool) -> dict[Relation, ExcludedPairs]:
         """Returns the pairs that a minibatch of these links leaves out, by relation."""
@@ -426,9 +401,9 @@ class LinkSeeder:
     def _start(self, draws: Sequence[LinkDraw], found: Sequence[FoundLinks], key: int) -> LinkStart:
         links = [draw.links for draw in draws]
         firsts = [0, *itertools.accumulate(one.count for one in links)][: len(links)]
-        every = [LinkEnds.of(*one) for one in zip(draws, found, firsts, strict=True)]
-        place = one_by_one if self.is_disjoint else distinct
-        placed = place([end for one in every for end in one.ends])
+        every = zip(draws, found, firsts, strict=True)
+        ends = [end for draw, ids, first in every for end in draw.ends(ids, first)]
+        placed = placed_nodes(ends, self.is_disjoint)
         seeds = Seeds.of(
             self.schema,
             placed.nodes,
@@ -437,7 +412,7 @@ class LinkSeeder:
             example=placed.link,
             excluded=None if self.excluded is None else self.excluded.of(links, self.is_disjoint),
         )
-        local = zip(every, placed.local[::2], placed.local[1::2], strict=True)
+        local = zip(draws, placed.local[::2], placed.local[1::2], strict=True)
         known = [placed.internal[name] for name in self.schema.node_types if name in placed.internal]
         return LinkStart(
             seeds,

@@ -6,6 +6,7 @@ section 4.1).
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -211,16 +212,24 @@ class _GraphSampler(ABC):
     ) -> None:
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be at least 1, got {threads}")
-        self.graph, self.typed, self.plan = graph, typed_of(graph), plan
-        self.seed, self.threads, self.layout = seed, threads, layout
-        self.times, self.weights = times, weights
-        self.schema = schema = self.typed.schema
+        self.graph, self.typed, self.seed, self.threads = graph, typed_of(graph), seed, threads
+        self.times, self.weights, self.schema = times, weights, self.typed.schema
         self._timed = any(one is not None for one in times)
+        self._arrays = kernel_arrays(self.schema, self.typed.num_nodes, self.typed.relations, times, weights)
+        self._take(plan, layout)
+
+    def _take(self, plan: Any, layout: Layout) -> None:
         check_times(plan, self._timed)
+        self.plan, self.layout = plan, layout
         self._disjoint = self._timed or getattr(plan, "disjoint", False)
-        self._arrays = kernel_arrays(schema, self.typed.num_nodes, self.typed.relations, times, weights)
-        self._rules = plan.rules(schema, layout is Layout.COO)
-        self._unpacker = Unpacker(schema, plan, layout, self._disjoint)
+        self._rules = plan.rules(self.schema, layout is Layout.COO)
+        self._unpacker = Unpacker(self.schema, plan, layout, self._disjoint)
+
+    def with_plan(self, plan: Any, layout: Layout) -> Any:
+        """Returns a sampler of the same graph with another plan and layout."""
+        other = copy.copy(self)
+        other._take(plan, layout)
+        return other
 
     def sample(self, seed_lists: Sequence[Tensor | Seeds], epoch: int) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seeds."""
@@ -280,12 +289,6 @@ class MacrobatchSampler(_GraphSampler):
         ops.check_type("plan", plan, SamplingPlan, "make one with SamplingPlan(fanouts)")
         super().__init__(graph, plan, seed, threads, layout, times, weights)
 
-    def with_plan(self, plan: SamplingPlan, layout: Layout) -> MacrobatchSampler:
-        """Returns a sampler of the same graph with another plan and layout."""
-        return MacrobatchSampler(
-            self.graph, plan, self.seed, self.threads, layout, times=self.times, weights=self.weights
-        )
-
     def take_counters(self) -> ReadCounters | None:
         """Returns what was read from files since the last call; None if edges lie in memory."""
         return None
@@ -325,10 +328,6 @@ class HGTSampler(_GraphSampler):
     ) -> None:
         ops.check_type("plan", plan, HGTPlan, "make one with HGTPlan.from_pyg(num_samples, node_types)")
         super().__init__(graph, plan, seed, threads, layout)
-
-    def with_plan(self, plan: HGTPlan, layout: Layout) -> HGTSampler:
-        """Returns a sampler of the same graph with another plan and layout."""
-        return HGTSampler(self.graph, plan, self.seed, self.threads, layout)
 
     def _sample(self, seeds: ops.SampledSeeds, epoch: int) -> tuple[Sequence[Tensor], Tensor]:
         if seeds.excluded is not None:

@@ -131,16 +131,9 @@ class DiskSampler(MacrobatchSampler):
     """
 
     def __init__(self, made: MacrobatchSampler, budget: int) -> None:
-        super().__init__(
-            made.graph,
-            made.plan,
-            made.seed,
-            made.threads,
-            made.layout,
-            times=made.times,
-            weights=made.weights,
-        )
-        self.budget, self._counters = budget, ReadCounters()
+        rules = made.plan, made.seed, made.threads, made.layout
+        super().__init__(made.graph, *rules, times=made.times, weights=made.weights)
+        self.budget, self._made, self._counters = budget, made, ReadCounters()
         self._most_picks = max(_LEAST_PICKS, int(budget * _SHARE) // _READ_BYTES)
         schema, graph = self.schema, self.typed
         relations = [
@@ -184,7 +177,7 @@ class DiskSampler(MacrobatchSampler):
         return (_ANSWER_BYTES + _READ_BYTES) * minibatch.num_edges
 
     def with_plan(self, plan: SamplingPlan, layout: Layout) -> MacrobatchSampler:
-        return DiskSampler.wanted(super().with_plan(plan, layout), self.budget)
+        return DiskSampler.wanted(self._made.with_plan(plan, layout), self.budget)
 
     def sample(self, seed_lists: Sequence[Tensor | Seeds], epoch: int) -> list[SampledMinibatch]:
         minibatches = super().sample(seed_lists, epoch)

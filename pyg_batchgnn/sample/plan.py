@@ -189,29 +189,6 @@ class SamplingPlan:
             0 if self.labor is None else 1 + LABOR.index(self.labor),
         )
 
-    @classmethod
-    def from_pyg(
-        cls, num_neighbors: Any, replace: bool, schema: Schema = HOMOGENEOUS, **rules: Any
-    ) -> SamplingPlan:
-        """Returns the plan that PyG's ``num_neighbors`` and ``replace`` say.
-
-        Args:
-            num_neighbors: a list, a dict by relation, or a `NumNeighbors`.
-            rules: other fields of the plan.
-
-        Raises:
-            ValueError: a dict that names unknown relations or, without a default, not all; or
-                relations with different numbers of hops.
-            TypeError: another kind of ``num_neighbors``.
-        """
-        replacement = Replacement.WITH if replace else Replacement.WITHOUT
-        # A graph without relations has fanouts all the same, which say the number of hops.
-        fanouts = fanouts_by_relation(num_neighbors, schema.relations or HOMOGENEOUS.relations)
-        if len(set(fanouts)) == 1:
-            return cls(fanouts[0], replacement, **rules)
-        own = tuple(zip(schema.relations, fanouts, strict=True))
-        return cls((0,) * len(fanouts[0]), replacement, by_relation=own, **rules)
-
 
 def checked_time_window(window: Any) -> int | None:
     if window is None:
@@ -240,57 +217,55 @@ def _checked_fanout(fanout: Any) -> Fanout:
     return value
 
 
+class Direction(enum.Enum):
+    """The direction in which neighbours are looked for (PyG's ``sample_direction``)."""
+
+    FORWARD = "forward"  # the sources of edges into a node
+    BACKWARD = "backward"  # the targets of edges from a node
+
+    @classmethod
+    def parse(cls, name: Any) -> Direction:
+        try:
+            return cls(name)
+        except ValueError:
+            raise ValueError(f"sample_direction must be 'forward' or 'backward', got {name!r}") from None
+
+    def fanouts(self, num_neighbors: Any) -> Any:
+        """Returns ``num_neighbors`` with the relations that are sampled in this direction."""
+        if self is Direction.BACKWARD and isinstance(num_neighbors, Mapping):
+            return {_backward(names): fanouts for names, fanouts in num_neighbors.items()}
+        if self is Direction.BACKWARD and isinstance(values := _parts(num_neighbors)[0], Mapping):
+            return NumNeighbors(self.fanouts(values), default=num_neighbors.default)
+        return num_neighbors
+
+
+def _backward(names: Any) -> tuple[str, ...]:
+    if isinstance(names, str):
+        names = names.to_tuple() if hasattr(names, "to_tuple") else names.split("__")
+    return tuple(reversed(names))
+
+
 @dataclass(frozen=True)
 class NeighborChoice:
-    """The rules by which neighbours are chosen, beside fanouts and replacement."""
+    """The arguments of PyG's samplers that say which neighbours are chosen, checked."""
 
-    subgraph: SubgraphType = SubgraphType.directional  # which edges a sample has
+    num_neighbors: Any = ()  # fanouts by hop; a list, a dict by relation, or a `NumNeighbors`
+    replace: bool = False  # True samples with replacement
+    subgraph_type: SubgraphType = SubgraphType.directional  # which edges a sample has; its name does, too
     disjoint: bool = False  # True if every seed has a subgraph of its own
     # "uniform" or "last", of the neighbours that a seed's time allows.
     temporal_strategy: str = "uniform"
     time_attr: str | None = None  # the attribute that holds times, or None
     time_window: int | None = None  # how much older than the seed a neighbour may be; None for any age
     weight_attr: str | None = None  # the attribute that holds the weights of edges, or None
-    sortedness: Sortedness = Sortedness.UNKNOWN  # whether the user promises an order of edges
-
-    @classmethod
-    def from_pyg(
-        cls,
-        *,
-        subgraph_type: SubgraphType | str,
-        directed: bool,
-        disjoint: bool,
-        temporal_strategy: str,
-        time_attr: str | None,
-        time_window: int | None,
-        weight_attr: str | None,
-        is_sorted: bool,
-        stacklevel: int = 2,
-    ) -> NeighborChoice:
-        """Returns the choice that the arguments of PyG's loaders and samplers make.
-
-        Args:
-            subgraph_type: a `SubgraphType`, or its name.
-            directed: False is PyG's deprecated word for an induced subgraph.
-            disjoint, temporal_strategy, time_attr, time_window, weight_attr: see the attributes.
-            is_sorted: the user's promise about the order of edges.
-            stacklevel: of the warning, counted from the caller.
-        """
-        if not directed:
-            what = "directed=False is deprecated; use subgraph_type='induced'"
-            warnings.warn(what, stacklevel=stacklevel + 1)
-            subgraph_type = SubgraphType.induced
-        return cls(
-            _subgraph(subgraph_type),
-            disjoint,
-            temporal_strategy,
-            time_attr,
-            time_window,
-            weight_attr,
-            Sortedness.PROMISED if is_sorted else Sortedness.UNKNOWN,
-        )
+    is_sorted: bool = False  # the user's promise that edges are sorted by target, and by time within it
 
     def __post_init__(self) -> None:
+        kind = getattr(self.subgraph_type, "value", self.subgraph_type)
+        if kind not in [one.value for one in SubgraphType]:
+            choices = ", ".join(repr(one.value) for one in SubgraphType)
+            raise ValueError(f"subgraph_type must be one of {choices}, got {self.subgraph_type!r}")
+        object.__setattr__(self, "subgraph_type", SubgraphType(kind))
         for name in ("time_attr", "weight_attr"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
@@ -305,13 +280,27 @@ class NeighborChoice:
                 raise ValueError(f"time_window={self.time_window} needs time_attr, which names the times")
             object.__setattr__(self, "time_window", checked_time_window(self.time_window))
 
-    def plan(self, num_neighbors: Any, replace: bool, schema: Schema) -> SamplingPlan:
-        """Returns the plan that these rules make for a graph."""
-        is_induced = self.subgraph is SubgraphType.induced
-        return SamplingPlan.from_pyg(
-            num_neighbors,
-            replace,
-            schema,
+    @property
+    def sortedness(self) -> Sortedness:
+        return Sortedness.PROMISED if self.is_sorted else Sortedness.UNKNOWN
+
+    def rules(self) -> dict[str, Any]:
+        """Returns the fields but ``num_neighbors``, by the names of the loader's arguments."""
+        own = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)[1:]}
+        return {**own, "subgraph_type": self.subgraph_type.value}
+
+    def plan(self, schema: Schema, direction: Direction = Direction.FORWARD) -> SamplingPlan:
+        """Returns the plan for a graph, whose relations lead in ``direction``. Raises ValueError or
+        TypeError if ``num_neighbors`` does not fit it."""
+        # A graph without relations has fanouts all the same, which say the number of hops.
+        relations = schema.relations or HOMOGENEOUS.relations
+        fanouts = fanouts_by_relation(direction.fanouts(self.num_neighbors), relations)
+        is_same = len(set(fanouts)) == 1
+        is_induced = self.subgraph_type is SubgraphType.induced
+        return SamplingPlan(
+            fanouts[0] if is_same else (0,) * len(fanouts[0]),
+            Replacement.WITH if self.replace else Replacement.WITHOUT,
+            by_relation=() if is_same else tuple(zip(relations, fanouts, strict=True)),
             disjoint=self.disjoint,
             temporal=TemporalStrategy(self.temporal_strategy),
             time_window=self.time_window,
@@ -319,12 +308,13 @@ class NeighborChoice:
         )
 
 
-def _subgraph(subgraph_type: Any) -> SubgraphType:
-    kind = getattr(subgraph_type, "value", subgraph_type)
-    if kind not in [one.value for one in SubgraphType]:
-        choices = ", ".join(repr(one.value) for one in SubgraphType)
-        raise ValueError(f"subgraph_type must be one of {choices}, got {subgraph_type!r}")
-    return SubgraphType(kind)
+def subgraph_of(subgraph_type: Any, directed: bool) -> Any:
+    """Returns the subgraph type. ``directed``: False is PyG's deprecated word for an induced
+    subgraph."""
+    if directed:
+        return subgraph_type
+    warnings.warn("directed=False is deprecated; use subgraph_type='induced'", stacklevel=3)
+    return SubgraphType.induced
 
 
 # Budgets by node type #############################################################################
@@ -453,17 +443,11 @@ def _checked_samples(value: Any, name: str) -> int:
 
 # PyG's num_neighbors ##############################################################################
 
-#: Of each hop: a number of neighbours, -1 for all, or a fraction of them.
-HopFanouts: TypeAlias = tuple[Any, ...]
-
 #: The fanout that takes all neighbours.
 ALL_NEIGHBORS = -1
 
-#: PyG's name of the relation that a pair of node types stands for.
-_DEFAULT_NAME = "to"
 
-
-def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tuple[HopFanouts, ...]:
+def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tuple[tuple[Any, ...], ...]:
     """Returns the fanouts of each relation, in the order of ``relations``.
 
     Negative integers become -1, as in PyG. The entries are checked by `SamplingPlan`.
@@ -477,7 +461,11 @@ def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tu
     if not isinstance(values, Mapping):
         return tuple(_hops(values, num_neighbors) for _ in relations)
     named = {_relation(key): _hops(hops, num_neighbors) for key, hops in values.items()}
-    _refuse_unknown(named, relations)
+    if unknown := named.keys() - set(relations):
+        raise ValueError(
+            f"Not all edge types specified in 'num_neighbors' exist in the graph: {min(unknown)} does not; "
+            f"it has {', '.join(map(str, relations)) or 'none'}"
+        )
     if default is not None:
         named = {**dict.fromkeys(relations, _hops(default, num_neighbors)), **named}
     if missing := [relation for relation in relations if relation not in named]:
@@ -512,38 +500,28 @@ def _parts(num_neighbors: Any) -> tuple[Any, Any]:
     return num_neighbors, None
 
 
-def _hops(values: Any, num_neighbors: Any) -> HopFanouts:
+def _hops(values: Any, num_neighbors: Any) -> tuple[Any, ...]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         raise TypeError(
             f"num_neighbors must be a list with one entry for each hop, or a dict of such lists by edge "
             f"type, got {num_neighbors!r}"
         )
-    return tuple(map(_fanout, values))
-
-
-def _fanout(value: Any) -> Any:
-    number = as_integer(value)
-    return ALL_NEIGHBORS if number is not None and number < 0 else value
+    numbers = map(as_integer, values)
+    return tuple(
+        ALL_NEIGHBORS if number is not None and number < 0 else value
+        for value, number in zip(values, numbers, strict=True)
+    )
 
 
 def _relation(key: Any) -> Relation:
     names = key.split("__") if isinstance(key, str) else list(key) if isinstance(key, tuple) else []
     if len(names) == 2 and not isinstance(key, str):
-        names.insert(1, _DEFAULT_NAME)
+        names.insert(1, "to")  # what PyG calls the relation of a pair of node types
     if len(names) != 3 or not all(isinstance(name, str) for name in names):
         raise ValueError(
             f"num_neighbors has the key {key!r}, which is no edge type; write (source, name, target)"
         )
     return names[0], names[1], names[2]
-
-
-def _refuse_unknown(named: Mapping[Relation, Any], relations: Sequence[Relation]) -> None:
-    known = set(relations)
-    if unknown := [relation for relation in named if relation not in known]:
-        raise ValueError(
-            f"Not all edge types specified in 'num_neighbors' exist in the graph: {unknown[0]} does not; "
-            f"it has {', '.join(map(str, relations)) or 'none'}"
-        )
 
 
 # Probabilities ####################################################################################
@@ -562,13 +540,9 @@ def taken_probability(degree: Tensor, fanout: Fanout, replacement: Replacement) 
     degree = degree.clamp(min=1)
     if fanout < 0:
         return torch.ones_like(degree)
-    picks = _share(degree, fanout) if isinstance(fanout, float) else fanout
+    picks: Any = fanout
+    if isinstance(fanout, float):  # as the kernel counts them: 0.1 * 30 may come out a little too large
+        picks = (degree.double() * fanout - 1e-9).ceil().clamp(min=1).to(degree.dtype)
     if replacement is Replacement.WITH:
         return 1 - (1 - 1 / degree) ** picks
     return (picks / degree).clamp(max=1)
-
-
-def _share(degree: Tensor, fanout: float) -> Tensor:
-    """Returns the picks that a share of the neighbours stands for, as the kernel counts them."""
-    # A product such as 0.1 * 30 may come out a little too large.
-    return (degree.double() * fanout - 1e-9).ceil().clamp(min=1).to(degree.dtype)

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import BaseStorage
-from torch_geometric.sampler import HeteroSamplerOutput, NumNeighbors, SamplerOutput
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.sample.attribute_rows import AttributeRows
 from pyg_batchgnn.sample.negatives import NegativeMode
+from pyg_batchgnn.sample.plan import Direction
 from pyg_batchgnn.store import reversed_relation
 from pyg_batchgnn.types import FEATURES, Group, Relation, SampledEdges, SampledMinibatch, TripletLinks
 
@@ -27,31 +28,6 @@ class Names(enum.Enum):
 
     NONE = "none"  # SamplerOutput, of a homogeneous graph
     TYPES = "types"  # HeteroSamplerOutput, whatever the number of types
-
-
-class Direction(enum.Enum):
-    """The direction in which neighbours are looked for (PyG's ``sample_direction``)."""
-
-    FORWARD = "forward"  # the sources of edges into a node
-    BACKWARD = "backward"  # the targets of edges from a node
-
-    @classmethod
-    def parse(cls, name: Any) -> Direction:
-        try:
-            return cls(name)
-        except ValueError:
-            raise ValueError(f"sample_direction must be 'forward' or 'backward', got {name!r}") from None
-
-    def fanouts(self, num_neighbors: Any) -> Any:
-        """Returns ``num_neighbors`` with the relations that are sampled in this direction."""
-        values = getattr(num_neighbors, "values", None)
-        if self is Direction.FORWARD or isinstance(num_neighbors, (list, tuple)):
-            return num_neighbors
-        if isinstance(num_neighbors, Mapping):
-            return {_backward(names): fanouts for names, fanouts in num_neighbors.items()}
-        if isinstance(values, Mapping):
-            return NumNeighbors(self.fanouts(values), default=num_neighbors.default)
-        return num_neighbors
 
 
 @dataclass(frozen=True)
@@ -122,12 +98,6 @@ class PygForm:
         return values if values.dtype is self.index_dtype else values.to(self.index_dtype)
 
 
-def _backward(names: Any) -> tuple[str, ...]:
-    if isinstance(names, str):
-        return tuple(reversed(names.to_tuple() if hasattr(names, "to_tuple") else names.split("__")))
-    return tuple(reversed(names))
-
-
 def _restored(made: PygOutput) -> PygOutput:
     if isinstance(made, SamplerOutput):
         return replace(made, row=made.col, col=made.row)
@@ -135,14 +105,8 @@ def _restored(made: PygOutput) -> PygOutput:
     def renamed(by_relation: Any) -> Any:
         return {reversed_relation(names): part for names, part in by_relation.items()}
 
-    counts = made.num_sampled_edges
-    return replace(
-        made,
-        row=renamed(made.col),
-        col=renamed(made.row),
-        edge=renamed(made.edge),
-        num_sampled_edges=None if counts is None else renamed(counts),
-    )
+    row, col, counts = renamed(made.col), renamed(made.row), renamed(made.num_sampled_edges)
+    return replace(made, row=row, col=col, edge=renamed(made.edge), num_sampled_edges=counts)
 
 
 def _metadata(minibatch: SampledMinibatch) -> Any:

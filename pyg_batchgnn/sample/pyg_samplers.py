@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -19,11 +19,11 @@ from torch_geometric.sampler import (
 )
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.sample.link_seeds import Links, LinkSeeder, LinkStart, SeedEdges
+from pyg_batchgnn.sample.link_seeds import Links, LinkSeeder, SeedEdges
 from pyg_batchgnn.sample.macrobatch import HGTSampler, MacrobatchSampler
 from pyg_batchgnn.sample.negatives import LateNegatives, check_early_links, negative_plan
-from pyg_batchgnn.sample.plan import NEIGHBOR_CAP, HGTPlan, NeighborChoice, Replacement, SamplingPlan
-from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm, PygOutput
+from pyg_batchgnn.sample.plan import NEIGHBOR_CAP, Direction, HGTPlan, NeighborChoice, subgraph_of
+from pyg_batchgnn.sample.pyg_output import Names, PygForm, PygOutput
 from pyg_batchgnn.sample.seeds import Seeds
 from pyg_batchgnn.store import (
     CscGraph,
@@ -40,7 +40,7 @@ from pyg_batchgnn.store import (
     typed_graph_from_pyg,
     weight_by_group,
 )
-from pyg_batchgnn.types import Group, Layout, Relation
+from pyg_batchgnn.types import Group, Relation
 
 
 class PygNodeSampler(BaseSampler):
@@ -98,70 +98,6 @@ class PygNodeSampler(BaseSampler):
     def edge_permutation(self) -> Tensor | None:
         """The permutation of edge ids: None, as a sample carries input edge ids already."""
         return None
-
-
-@dataclass(frozen=True, eq=False)
-class PygParts:
-    """The parts of a PyG sampler."""
-
-    graph: TypedGraph
-    # Samples it with edges in the layout `Layout.COO`; backward, it samples the reversed graph.
-    macrobatch: MacrobatchSampler
-    form: PygForm
-    choice: NeighborChoice
-    times: Times | None = None
-
-    @classmethod
-    def of(
-        cls,
-        data: Any,
-        num_neighbors: Any,
-        replace: bool,
-        choice: NeighborChoice,
-        seed: int,
-        threads: int | None,
-        direction: Direction = Direction.FORWARD,
-        times: Mapping[Group, Tensor] | None = None,
-    ) -> PygParts:
-        """Makes the parts.
-
-        Args:
-            times: the attribute that holds the times, by group; None finds it in ``data``.
-            direction: whether the neighbours of a node are the sources of edges into it or the
-                targets of edges from it.
-        """
-        forward = graph_of(data)
-        graph = forward if direction is Direction.FORWARD else reversed_graph(forward)
-        plan = choice.plan(direction.fanouts(num_neighbors), replace, graph.schema)
-        found_times: Times | None = None
-        orders: tuple[TimeOrder | None, ...] = (None,) * len(graph.relations)
-        if choice.time_attr is not None:
-            if direction is Direction.BACKWARD:
-                raise NotImplementedError(
-                    "times go with sample_direction='forward' only: a seed's time does not bound what "
-                    "comes after it; leave time_attr out"
-                )
-            found = attribute_by_group(data, choice.time_attr, forward) if times is None else times
-            found_times = Times.of(choice.time_attr, found, graph.rows_by_group)
-            orders = found_times.orders(graph, choice.sortedness)
-        weights: Sequence[WeightSums | None] = ()
-        if choice.weight_attr is not None:
-            found = weight_by_group(data, choice.weight_attr, forward)
-            if direction is Direction.BACKWARD:
-                found = {reversed_group(group): weight for group, weight in found.items()}
-            weights = sum_weights(choice.weight_attr, found, graph, orders)
-        names = names_of(data)
-        macrobatch = MacrobatchSampler(
-            graph if names is Names.TYPES else CscGraph(graph.relations[0]),
-            plan,
-            seed,
-            threads,
-            Layout.COO,
-            times=orders,
-            weights=weights,
-        )
-        form = PygForm(names, choice.subgraph, index_dtype(data), direction)
-        return cls(forward, macrobatch, form, choice, found_times)
 
 
 def graph_of(data: Any) -> TypedGraph:
@@ -231,86 +167,29 @@ class PygHGTSampler(PygNodeSampler):
 _KEPT = 64
 
 
-@dataclass(frozen=True, eq=False)
-class _Kept:
-    # The key of the seeder names these by their address, so they are held.
-    negatives: NegativeSampling | None
-    seeder: LinkSeeder
-
-
-@dataclass
+@dataclass(frozen=True)
 class LinkRules:
-    """The rules by which links are sampled."""
+    """The rules by which links are sampled, beside PyG's."""
 
     exclude_existing: bool = False  # True if negatives must not be edges
     exclude_seed_edges: Any = False  # False, True, "reverse", or a dict from relations to their reverses
     # What is done about links that are earlier than every node.
     late_negatives: LateNegatives = LateNegatives.WARN
-    _has_warned: bool = field(default=False, repr=False)
-    _parts: PygParts | None = field(default=None, repr=False)
-    _kept: dict[tuple[Relation, int], _Kept] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.exclude_existing, bool):
             raise TypeError(f"exclude_existing must be True or False, got {self.exclude_existing!r}")
 
-    def joined(self, exclude_existing: bool, exclude_seed_edges: Any, late_negatives: str) -> LinkRules:
-        """Returns these rules joined with the rules of a loader that uses their sampler."""
-        own, other = self.exclude_seed_edges or False, exclude_seed_edges or False
-        if own is not False and other is not False and own != other:
+    def joined(self, other: LinkRules) -> LinkRules:
+        """Returns these rules of a sampler joined with those of a loader that uses it."""
+        own, given = self.exclude_seed_edges, other.exclude_seed_edges
+        if own and given and own != given:
             raise ValueError(
-                f"exclude_seed_edges={exclude_seed_edges!r}, but neighbor_sampler has "
-                f"{self.exclude_seed_edges!r}; leave one of them out"
+                f"exclude_seed_edges={given!r}, but neighbor_sampler has {own!r}; leave one of them out"
             )
-        both = LinkRules(exclude_existing).exclude_existing or self.exclude_existing
-        wanted = exclude_seed_edges if own is False else self.exclude_seed_edges
-        late = LateNegatives.parse(late_negatives)
-        return LinkRules(both, wanted, self.late_negatives if late is LateNegatives.WARN else late)
-
-    def start(
-        self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None, parts: PygParts, epoch: int
-    ) -> LinkStart:
-        """Returns the seeds of one minibatch of links. Raises ValueError if a negative cannot be
-        drawn, or would be later than its link and must not. The message names its link."""
-        relations = parts.graph.schema.relations
-        if inputs.input_type is None and len(relations) != 1:
-            raise ValueError(
-                f"the links came without input_type, but the graph has the edge types {list(relations)}; "
-                f"give EdgeSamplerInput(..., input_type=...)"
-            )
-        relation = inputs.input_type or relations[0]
-        index = torch.arange(inputs.row.numel()) if inputs.input_id is None else inputs.input_id
-        ends = inputs.row.long(), inputs.col.long()
-        links = Links(relation, *ends, index, inputs.label, inputs.time)
-        seeder = self._seeder(relation, neg_sampling, parts)
-        if not self._has_warned and relation in seeder.negatives:
-            checked = [(relation, inputs.time, seeder.negatives[relation])]
-            self._has_warned = check_early_links(checked, self.late_negatives, stacklevel=3)
-        return seeder.start([links], parts.macrobatch.seed, epoch)
-
-    def _seeder(
-        self, relation: Relation, neg_sampling: NegativeSampling | None, parts: PygParts
-    ) -> LinkSeeder:
-        if self._parts is not parts:
-            self._parts, self._kept = parts, {}
-        key = relation, id(neg_sampling)
-        if key not in self._kept:
-            if len(self._kept) == _KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = _Kept(neg_sampling, self._made(relation, neg_sampling, parts))
-        return self._kept[key].seeder
-
-    def _made(self, relation: Relation, neg_sampling: NegativeSampling | None, parts: PygParts) -> LinkSeeder:
-        graph, times = parts.graph, parts.times
-        plans = {}
-        if neg_sampling is not None:
-            first = None if times is None else first_times(times, graph)
-            plans[relation] = negative_plan(neg_sampling, relation, graph, first, self.exclude_existing)
-        excluded = SeedEdges.wanted(self.exclude_seed_edges, graph.schema, [relation])
-        if excluded is not None and parts.form.direction is Direction.BACKWARD:
-            excluded = excluded.reversed()
-        is_disjoint = parts.macrobatch.plan.disjoint or times is not None
-        return LinkSeeder(graph.schema, plans, is_disjoint, excluded)
+        late = self if other.late_negatives is LateNegatives.WARN else other
+        both = other.exclude_existing or self.exclude_existing
+        return LinkRules(both, own or given, late.late_negatives)
 
 
 class PygNeighborSampler(PygNodeSampler):
@@ -363,52 +242,66 @@ class PygNeighborSampler(PygNodeSampler):
         threads: int | None = None,
         epoch: int | Callable[[], int] = 0,
     ) -> None:
-        choice = NeighborChoice.from_pyg(
-            subgraph_type=subgraph_type,
-            directed=directed,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            time_window=time_window,
-            weight_attr=weight_attr,
-            is_sorted=is_sorted,
-        )
-        direction = Direction.parse(sample_direction)
-        self._begin(
-            PygParts.of(data, num_neighbors, replace, choice, seed, threads, direction, times), num_neighbors
-        )
+        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted
+        subgraph = subgraph_of(subgraph_type, directed)
+        choice = NeighborChoice(num_neighbors, replace, subgraph, *rules)
+        self._make(data, choice, seed, threads, Direction.parse(sample_direction), times)
         self.epoch = epoch
 
     @classmethod
-    def of(cls, parts: PygParts, num_neighbors: Any) -> PygNeighborSampler:
+    def of(cls, data: Any, choice: NeighborChoice, seed: int, threads: int | None) -> PygNeighborSampler:
         made = cls.__new__(cls)
-        made._begin(parts, num_neighbors)
+        made._make(data, choice, seed, threads)
         return made
 
-    def _begin(self, parts: PygParts, num_neighbors: Any) -> None:
-        self.links = LinkRules()
-        self._take(parts, num_neighbors)
-
-    def _take(self, parts: PygParts, num_neighbors: Any) -> None:
-        is_pyg = isinstance(num_neighbors, NumNeighbors)
-        self._parts, self._num_neighbors = parts, num_neighbors if is_pyg else NumNeighbors(num_neighbors)
-        self.macrobatch, self.form, self.graph = parts.macrobatch, parts.form, parts.graph
-        self.choice, self.times = parts.choice, parts.times
+    def _make(
+        self,
+        data: Any,
+        choice: NeighborChoice,
+        seed: int,
+        threads: int | None,
+        direction: Direction = Direction.FORWARD,
+        times: Mapping[Group, Tensor] | None = None,
+    ) -> None:
+        self.graph, names = graph_of(data), names_of(data)
+        graph = self.graph if direction is Direction.FORWARD else reversed_graph(self.graph)
+        plan = choice.plan(graph.schema, direction)
+        self.times = None
+        orders: Sequence[TimeOrder | None] = (None,) * len(graph.relations)
+        weights: Sequence[WeightSums | None] = ()
+        if choice.time_attr is not None:
+            if direction is Direction.BACKWARD:
+                raise NotImplementedError(
+                    "times go with sample_direction='forward' only: a seed's time does not bound what "
+                    "comes after it; leave time_attr out"
+                )
+            found = attribute_by_group(data, choice.time_attr, graph) if times is None else times
+            self.times = Times.of(choice.time_attr, found, graph.rows_by_group)
+            orders = self.times.orders(graph, choice.sortedness)
+        if choice.weight_attr is not None:
+            found = weight_by_group(data, choice.weight_attr, self.graph)
+            if direction is Direction.BACKWARD:
+                found = {reversed_group(group): weight for group, weight in found.items()}
+            weights = sum_weights(choice.weight_attr, found, graph, orders)
+        csc = graph if names is Names.TYPES else CscGraph(graph.relations[0])
+        self.macrobatch = MacrobatchSampler(csc, plan, seed, threads, times=orders, weights=weights)
+        self.form = PygForm(names, choice.subgraph_type, index_dtype(data), direction)
+        self.choice, self.links = choice, LinkRules()
+        self._has_warned = False
+        # By relation and address of the negatives, which are held so that none other gets it.
+        self._seeders: dict[tuple[Relation, int], tuple[NegativeSampling | None, LinkSeeder]] = {}
 
     @property
     def num_neighbors(self) -> NumNeighbors:
         """The fanouts, as they were given."""
-        return self._num_neighbors
+        given = self.choice.num_neighbors
+        return given if isinstance(given, NumNeighbors) else NumNeighbors(given)
 
     @num_neighbors.setter
     def num_neighbors(self, num_neighbors: Any) -> None:
-        made = self.macrobatch
-        own = SamplingPlan.from_pyg(
-            self.form.direction.fanouts(num_neighbors), made.plan.replacement is Replacement.WITH, made.schema
-        )
-        plan = dataclasses.replace(made.plan, fanouts=own.fanouts, by_relation=own.by_relation)
-        parts = dataclasses.replace(self._parts, macrobatch=made.with_plan(plan, made.layout))
-        self._take(parts, num_neighbors)
+        choice, made = dataclasses.replace(self.choice, num_neighbors=num_neighbors), self.macrobatch
+        self.macrobatch = made.with_plan(choice.plan(made.schema, self.form.direction), made.layout)
+        self.choice = choice
 
     def sample_from_edges(
         self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
@@ -419,11 +312,41 @@ class PygNeighborSampler(PygNodeSampler):
         and labels are as they are forward.
 
         Raises:
-            ValueError: a negative cannot be drawn. The message names its link.
+            ValueError: a negative cannot be drawn, or would be later than its link and must not.
+                The message names its link.
         """
-        start = self.links.start(inputs, neg_sampling, self._parts, self.epoch)
+        relations = self.graph.schema.relations
+        if inputs.input_type is None and len(relations) != 1:
+            raise ValueError(
+                f"the links came without input_type, but the graph has the edge types {list(relations)}; "
+                f"give EdgeSamplerInput(..., input_type=...)"
+            )
+        relation = inputs.input_type or relations[0]
+        index = torch.arange(inputs.row.numel()) if inputs.input_id is None else inputs.input_id
+        links = Links(relation, inputs.row.long(), inputs.col.long(), index, inputs.label, inputs.time)
+        seeder = self._seeder(relation, neg_sampling)
+        if not self._has_warned and relation in seeder.negatives:
+            checked = [(relation, inputs.time, seeder.negatives[relation])]
+            self._has_warned = check_early_links(checked, self.links.late_negatives, stacklevel=2)
+        start = seeder.start([links], self.macrobatch.seed, self.epoch)
         (minibatch,) = self.macrobatch.sample([start.seeds], self.epoch)
         return self.form.output(dataclasses.replace(minibatch, links=start.links))
+
+    def _seeder(self, relation: Relation, neg_sampling: NegativeSampling | None) -> LinkSeeder:
+        key = relation, id(neg_sampling)
+        if key not in self._seeders:
+            if len(self._seeders) == _KEPT:
+                del self._seeders[next(iter(self._seeders))]
+            graph, times, rules, plans = self.graph, self.times, self.links, {}
+            if neg_sampling is not None:
+                first = None if times is None else first_times(times, graph)
+                plans[relation] = negative_plan(neg_sampling, relation, graph, first, rules.exclude_existing)
+            excluded = SeedEdges.wanted(
+                rules.exclude_seed_edges, graph.schema, [relation], self.form.direction
+            )
+            is_disjoint = self.choice.disjoint or times is not None
+            self._seeders[key] = neg_sampling, LinkSeeder(graph.schema, plans, is_disjoint, excluded)
+        return self._seeders[key][1]
 
 
 class PygLinkSampler(PygNeighborSampler):
@@ -449,5 +372,4 @@ class PygLinkSampler(PygNeighborSampler):
         **kwargs: Any,
     ) -> None:
         super().__init__(data, num_neighbors, **kwargs)
-        late = LateNegatives.parse(late_negatives)
-        self.links = LinkRules(exclude_existing, exclude_seed_edges, late)
+        self.links = LinkRules(exclude_existing, exclude_seed_edges, LateNegatives.parse(late_negatives))

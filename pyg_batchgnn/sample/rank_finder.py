@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -54,33 +54,12 @@ class EndNumbers:
     own: Tensor  # [n] int64, the number of each of this rank's own nodes of the type, by row
 
 
-@dataclass(frozen=True, eq=False)
-class RelationEnds:
-    """The two ends of a relation whose pairs are spread."""
-
-    relation: int
-    sources: EndNumbers
-    targets: EndNumbers
-
-    def pairs(self, part: Part, comm: Communicator) -> tuple[Tensor, Tensor]:
-        """Returns the source and the target of each of a rank's in-edges, by number. Collective."""
-        edges, schema = part.relations[self.relation], part.schema
-        own = torch.empty(part.num_nodes, dtype=torch.int64)
-        own[part.rows_of(schema.source_types[self.relation])] = self.sources.own
-        distinct, (place,) = ops.unique_nodes([edges.indices.to(torch.int64)], part.book.num_nodes)
-        source = node_values(comm, part.book, distinct, own)[place.long()]
-        return source, self.targets.own[edges.targets()]
-
-
-def spread_by_target(
-    ends: RelationEnds, part: Part, comm: Communicator, sources: NodePool, targets: NodePool
+def with_entries(
+    own: ExistingPairs, bounds: Tensor, comm: Communicator, sources: NodePool, targets: NodePool
 ) -> ExistingPairs:
-    """Returns the pairs (target, source) whose targets this rank answers for. Collective. With them
-    come the pairs of the few targets of other ranks that a search for a target with a free source
-    may lead to, whatever target and limits it begins with."""
-    source, target = ends.pairs(part, comm)
-    bounds = ends.targets.bounds
-    own = _held(comm, target, source, bounds, targets.num_nodes, sources.num_nodes)
+    """Returns the pairs (target, source) whose targets this rank answers for, with those of the few
+    targets of other ranks that a search for a target with a free source may lead to, whatever
+    target and limits it begins with. Collective. ``bounds``: as in `EndNumbers`."""
     slice_of_rank = torch.arange(int(bounds[comm.rank]), int(bounds[comm.rank + 1]))
     entries = slice_of_rank[_entries(own, slice_of_rank, sources, targets)]
     of_held = (own.others(held) + held * own.num_others for held in map(int, entries))
@@ -89,14 +68,6 @@ def spread_by_target(
     return ExistingPairs(
         torch.cat([own.code, others]).unique(), own.num_others, torch.cat([slice_of_rank, known]).unique()
     )
-
-
-def spread_by_source(
-    ends: RelationEnds, part: Part, comm: Communicator, sources: NodePool, targets: NodePool
-) -> ExistingPairs:
-    """Returns the pairs (source, target) whose sources this rank answers for. Collective."""
-    source, target = ends.pairs(part, comm)
-    return _held(comm, source, target, ends.sources.bounds, sources.num_nodes, targets.num_nodes)
 
 
 def _held(
@@ -217,18 +188,28 @@ class RankPlanner:
         relation: Relation,
         types: Sequence[int],
     ) -> RankPlan:
-        number = self._part.schema.relation_number(relation)
-        sources, targets = (
-            self._numbers(node_type, orders[end]) for end, node_type in zip(End, types, strict=True)
-        )
-        if plan.mode is NegativeMode.TRIPLET:  # the sources are those of links, which have ids
-            sources = self._numbers(types[0], None)
-        spread = spread_by_target if plan.mode is NegativeMode.BINARY else spread_by_source
-        ends = RelationEnds(number, sources, targets)
-        existing = spread(ends, self._part, self._comm, plan.sources, plan.targets)
-        answers = (targets if plan.mode is NegativeMode.BINARY else sources).bounds
-        whole = NegativePlan(plan.mode, plan.amount, plan.sources, plan.targets, existing)
-        return RankPlan(whole, orders, answers)
+        is_binary, number = plan.mode is NegativeMode.BINARY, self._part.schema.relation_number(relation)
+        # The sources of triplets are those of links, which have ids.
+        sources = self._numbers(types[0], orders[End.SOURCE] if is_binary else None)
+        targets = self._numbers(types[1], orders[End.TARGET])
+        source, target = self._edge_ends(number, sources, targets)
+        num_sources, num_targets, bounds = plan.sources.num_nodes, plan.targets.num_nodes, sources.bounds
+        if is_binary:
+            bounds = targets.bounds
+            existing = _held(self._comm, target, source, bounds, num_targets, num_sources)
+            existing = with_entries(existing, bounds, self._comm, plan.sources, plan.targets)
+        else:
+            existing = _held(self._comm, source, target, bounds, num_sources, num_targets)
+        return RankPlan(replace(plan, existing=existing), orders, bounds)
+
+    def _edge_ends(self, relation: int, sources: EndNumbers, targets: EndNumbers) -> tuple[Tensor, Tensor]:
+        """Returns the source and the target of each of this rank's in-edges, by number."""
+        part, edges = self._part, self._part.relations[relation]
+        own = torch.empty(part.num_nodes, dtype=torch.int64)
+        own[part.rows_of(part.schema.source_types[relation])] = sources.own
+        distinct, (place,) = ops.unique_nodes([edges.indices.to(torch.int64)], part.book.num_nodes)
+        source = node_values(self._comm, part.book, distinct, own)[place.long()]
+        return source, targets.own[edges.targets()]
 
     def _numbers(self, node_type: int, order: NodeOrder | None) -> EndNumbers:
         if order is not None:

@@ -318,9 +318,9 @@ def results(comm: Communicator) -> None:
         assert before.cache_hits == before.cache_misses == before.cache_bytes == 0
         assert after.cache_hits + after.cache_misses == before.rows_fetched
         assert after.rows_fetched == after.cache_misses
-        (row_bytes,) = cached._parts.pipeline.fetcher.row_bytes
+        (row_bytes,) = cached._setup.pipeline.fetcher.row_bytes
         assert after.cache_bytes == after.cache_hits * row_bytes
-        cache = cached._parts.pipeline.fetcher.cache
+        cache = cached._setup.pipeline.fetcher.cache
         if budget == "1MiB":
             assert after.cache_misses == 0
         else:
@@ -379,7 +379,7 @@ def likely(comm: Communicator) -> list[list[float]]:
         }
         rows = int(share * case.nodes)
         loader = MacrobatchNeighborLoader(both, **arguments, feature_cache=rows * (5 * 4 + 4 + 8))
-        assert loader._parts.pipeline.fetcher.cache.rows[NODES].node.numel() == rows
+        assert loader._setup.pipeline.fetcher.cache.rows[NODES].node.numel() == rows
         times = _needed(comm, loader, both[0], case)
         stats = loader.stats().total
         wanted = stats.cache_hits + stats.cache_misses

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -44,12 +44,19 @@ def typed() -> HeteroData:
     return data
 
 
+#: The kinds of loaders, one for each way.
+KINDS = ("node", "link", "typed", "node", "link")
+MAKE: dict[str, Callable[..., Any]] = {
+    "node": lambda **given: MacrobatchNeighborLoader(make_data(), [4, 3], **given),
+    "link": lambda **given: MacrobatchLinkNeighborLoader(make_data(), [4], neg_sampling="binary", **given),
+    "typed": lambda **given: MacrobatchNeighborLoader(typed(), [4, 3], "a", **given),
+}
+
+
 def loaders() -> Iterator[tuple[str, Any]]:
-    for way, options in WAYS.items():
-        given: dict[str, Any] = {"seed": 0, "batch_size": 8, "macrobatch_size": 2, **options}
-        yield f"node, {way}", MacrobatchNeighborLoader(make_data(), [4, 3], **given)
-        yield f"link, {way}", MacrobatchLinkNeighborLoader(make_data(), [4], neg_sampling="binary", **given)
-        yield f"typed, {way}", MacrobatchNeighborLoader(typed(), [4, 3], "a", **given)
+    for kind, (way, options) in zip(KINDS, WAYS.items(), strict=True):
+        given = {"seed": 0, "batch_size": 8, "macrobatch_size": 2, **options}
+        yield f"{kind}, {way}", MAKE[kind](**given)  # which nothing else holds
 
 
 def left() -> list[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, machine, ops
 from pyg_batchgnn.data import Dataset, read_folder, write_folder
@@ -22,26 +19,19 @@ from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample import DiskSampler, PygNeighborSampler
 from pyg_batchgnn.store import typed_graph_from_pyg
 from tests.data.test_edges import by_destination
-from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
+from tests.loader.test_on_disk import NOTHING, WRITES, timed, typed
+from tests.support.loader_cases import NODES, assert_same, make_data, make_loader
 from tests.support.mapped_data import mapped, with_files
 from tests.support.tiers import each
 from tests.support.tiny_datasets import tiny_dataset
 from tests.support.typed_datasets import CASES, typed_dataset
 
-NOTHING = 1
-WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
+pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves", "ignore:the loader may hold")
 
 
 @pytest.fixture(autouse=True)
 def _no_room_for_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_setup, "cache_holds", lambda *_: False)
-
-
-@pytest.fixture(autouse=True)
-def _small_budgets_warn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "memory_budget leaves|the loader may hold")
-        yield
 
 
 def with_edges_in_files(data: Any, folder: Path) -> Any:
@@ -56,23 +46,7 @@ def with_edges_in_files(data: Any, folder: Path) -> Any:
 
 
 def is_read_from_files(loader: Any) -> bool:
-    return isinstance(loader._parts.pipeline.sampler, DiskSampler)
-
-
-def timed() -> Data:
-    draws = torch.Generator().manual_seed(1)
-    time, weight = torch.randint(100, (NODES,), generator=draws), torch.rand(EDGES, generator=draws)
-    return make_data(time=time, weight=weight)
-
-
-def typed() -> HeteroData:
-    data, draws = HeteroData(), torch.Generator().manual_seed(2)
-    for name, count in {"author": 80, "paper": 200}.items():
-        data[name].x = torch.arange(count * 3.0).view(count, 3)
-    for source, kind, target in (WRITES, CITES, ("paper", "rev_writes", "author")):
-        ends = [torch.randint(data[end].num_nodes, (600,), generator=draws) for end in (source, target)]
-        data[source, kind, target].edge_index = torch.stack(ends)
-    return data
+    return isinstance(loader._setup.pipeline.sampler, DiskSampler)
 
 
 def ends(count: int, nodes: tuple[int, int]) -> Tensor:
@@ -178,15 +152,15 @@ def test_macrobatches_leave_room_for_reading(tmp_path: Path) -> None:
     data = make_data(2000, 400_000)  # 3.2 MB
     sizes = {"batch_size": 64, "macrobatch_size": "auto", "fetch_size": 1, "memory_budget": 3_000_000}
     loaders = [make_loader(one, (8, 4), **sizes) for one in (data, with_edges_in_files(data, tmp_path))]
-    (minibatch,) = loaders[0]._parts.pipeline.sampler.sample([torch.arange(64)], 0)
-    taken = [loader._parts.pipeline.reading_bytes(minibatch) for loader in loaders]
+    (minibatch,) = loaders[0]._setup.pipeline.sampler.sample([torch.arange(64)], 0)
+    taken = [loader._setup.pipeline.reading_bytes(minibatch) for loader in loaders]
     assert taken == [0, 56 * minibatch.num_edges]
     assert 1 < loaders[1].sizes.macrobatch < loaders[0].sizes.macrobatch
 
 
 def test_a_copy_of_a_sampler_samples_the_same(tmp_path: Path) -> None:
     loader = make_loader(with_edges_in_files(make_data(), tmp_path), memory_budget=NOTHING)
-    made = loader._parts.pipeline.sampler
+    made = loader._setup.pipeline.sampler
     (one,), (other,) = (
         sampler.sample([torch.arange(40)], 2) for sampler in (made, pickle.loads(pickle.dumps(made)))
     )
@@ -228,42 +202,6 @@ def test_minibatches_are_equal(tmp_path: Path, case: tuple | None, options: dict
     listed, by_target = (batches(data) for data in folders(tmp_path, dataset))
     assert len(listed) == len(by_target) > 3
     assert_same(listed, by_target, ignore=("adj_t",))
-
-
-@pytest.mark.parametrize("case", [None, CASES[0]])
-def test_minibatches_of_links_are_equal(tmp_path: Path, case: tuple | None) -> None:
-    dataset = tiny_dataset() if case is None else typed_dataset(*case)
-    edges = dataset.edge_sets[0]
-    links = edges.edge_index[:, :20]
-
-    def batches(data: Any) -> list[Any]:
-        index = links if case is None else (edges.relation, links)
-        sampling = NegativeSampling("binary", 1.0)
-        return list(
-            MacrobatchLinkNeighborLoader(data, [3, 2], index, neg_sampling=sampling, batch_size=5, seed=3)
-        )
-
-    listed, by_target = (batches(data) for data in folders(tmp_path, dataset))
-    assert len(listed) == len(by_target) == 4
-    assert_same(listed, by_target, ignore=("adj_t",))
-
-
-@pytest.mark.parametrize(
-    "options", [{"weight_attr": "weight"}, {"time_attr": "time", "input_time": torch.arange(20) * 40}]
-)
-def test_weights_and_times_are_those_of_the_edges(tmp_path: Path, options: dict[str, Any]) -> None:
-    draw = torch.Generator().manual_seed(1)
-    edges = {"weight": torch.rand(60, generator=draw), "time": torch.randint(0, 800, (60,), generator=draw)}
-    dataset = tiny_dataset()
-    dataset = Dataset.homogeneous("timed", 20, dataset.edge_index, nodes=dataset.nodes.tables, edges=edges)
-    found = []
-    for data in folders(tmp_path, dataset):
-        loader = MacrobatchNeighborLoader(
-            data, [2, 2], input_nodes=torch.arange(20), batch_size=4, seed=3, **options
-        )
-        found.append(list(loader))
-    assert any(len(batch.e_id) for batch in found[0])
-    assert_same(*found, ignore=("adj_t",))
 
 
 def test_no_array_is_copied(tmp_path: Path) -> None:

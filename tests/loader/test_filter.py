@@ -56,21 +56,14 @@ def rows(table: Any, index: Tensor) -> Tensor:
     return torch.from_numpy(np.take(table, index, axis=0)) if isinstance(table, np.ndarray) else table[index]
 
 
-@pytest.mark.parametrize("prefetch", [0, 1])
 @pytest.mark.parametrize("kind", NODE_ATTRIBUTES)
-def test_node_attributes(kind: str, prefetch: int) -> None:
+def test_attributes(kind: str) -> None:
     table = NODE_ATTRIBUTES[kind]
-    for batch in make_loader(make_data(extra=table), prefetch=prefetch):
-        expected = rows(table, batch.n_id)
-        assert batch.extra.dtype is expected.dtype and torch.equal(batch.extra, expected)
-
-
-@pytest.mark.parametrize("kind", ["float16", "bool", "three dimensions", "numpy", "conjugated"])
-def test_edge_attributes(kind: str) -> None:
-    table = NODE_ATTRIBUTES[kind]
-    table = np.concatenate([table] * 6) if isinstance(table, np.ndarray) else torch.cat([table] * 6)
-    for batch in make_loader(make_data(edge_extra=table)):
-        assert torch.equal(batch.edge_extra, rows(table, batch.e_id))
+    wide = np.concatenate([table] * 6) if isinstance(table, np.ndarray) else torch.cat([table] * 6)
+    for batch in make_loader(make_data(extra=table, edge_extra=wide), prefetch=1):
+        for found, of, ids in ((batch.extra, table, batch.n_id), (batch.edge_extra, wide, batch.e_id)):
+            expected = rows(of, ids)
+            assert found.dtype is expected.dtype and torch.equal(found, expected)
 
 
 def test_along_another_dimension() -> None:
@@ -80,14 +73,6 @@ def test_along_another_dimension() -> None:
         assert type(batch) is Positions
         assert torch.equal(batch.wide, wide[:, batch.n_id])
         assert torch.equal(batch.other_index, batch.e_id.expand(2, -1))
-
-
-def test_edges_point_where_they_did() -> None:
-    data = make_data()
-    for batch in make_loader(data):
-        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
-        assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
-        assert torch.equal(batch.x, data.x[batch.n_id]) and torch.equal(batch.y, data.y[batch.n_id])
 
 
 def test_graph_level_attributes_stay() -> None:
@@ -426,12 +411,6 @@ def test_what_cannot_be_read_in_place_is_named(data: Any, words: list[str]) -> N
     with pytest.raises(ValueError) as caught:
         native(data, input_nodes=torch.arange(NODES), features="in_place")
     assert all(word in str(caught.value) for word in words), caught.value
-
-
-def test_automatically_such_attributes_are_copied() -> None:
-    data = make_data(wide=torch.randn(NODES, 4)[:, :2])
-    for batch in native(data):
-        assert torch.equal(batch.attribute("wide"), data.wide[batch.node])
 
 
 def test_a_change_shows_in_batches_that_read_in_place_alone() -> None:

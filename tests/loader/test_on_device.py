@@ -495,7 +495,7 @@ def test_an_error_while_batches_are_made_is_raised_where_its_batch_would_come(
 ) -> None:
     """Whichever thread it stops, the others end."""
     loader = CASES["plain"](device="cpu", macrobatch_size=1, fetch_size=1)
-    kind, calls = type(loader._parts.pipeline), []
+    kind, calls = type(loader._setup.pipeline), []
     work = getattr(kind, stage)
 
     def failing(self: Any, given: Any) -> Any:

@@ -8,8 +8,6 @@ import os
 import pickle
 import re
 import time
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,8 @@ from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, mak
 from tests.support.mapped_data import mapped, with_files
 from tests.support.tiers import each, in_all
 
+pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves")
+
 #: Less than any table takes, so that all are read by macrobatch.
 NOTHING = 1
 WRITES = ("author", "writes", "paper")
@@ -36,17 +36,10 @@ def _users_who_keep_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "PATIENCE", 0.05)
 
 
-@pytest.fixture(autouse=True)
-def _small_budgets_warn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "memory_budget leaves")
-        yield
-
-
 def rows_of(loader: Any) -> DiskRows:
     """Returns the reader of a loader's tables in files; `sizes` are chosen first."""
     assert loader.sizes
-    look = loader._parts.pipeline.look_ahead
+    look = loader._setup.pipeline.look_ahead
     assert look is not None
     return look.rows
 
@@ -290,7 +283,7 @@ def test_sizes_come_from_the_budget(tmp_path: Path) -> None:
         assert rows_of(loader).nbytes <= int(re.sub(r"\D", "", budget)) << 20
         read.append(loader.stats().total.disk_bytes)
     assert sizes[0] < sizes[-1] and read == sorted(read, reverse=True)
-    forecast = loader._parts.pipeline.look_ahead.forecast
+    forecast = loader._setup.pipeline.look_ahead.forecast
     assert 0.5 * read[-1] < forecast.bytes < 2 * read[-1]
 
 
@@ -377,7 +370,7 @@ def test_looking_ahead_that_is_interrupted(tmp_path: Path, monkeypatch: pytest.M
     sizes = {"batch_size": 8, "macrobatch_size": 2, "shuffle": True}
     loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, **sizes)
     with_room(loader, NODES * (data.x[0].nbytes + LIST_BYTES), period=None)
-    pipeline = loader._parts.pipeline
+    pipeline = loader._setup.pipeline
     plain, calls = pipeline.sample_uncounted, itertools.count()
 
     def interrupted(item: Any) -> Any:

@@ -16,7 +16,7 @@ import torch.multiprocessing
 
 from pyg_batchgnn.loader.prefetch import ThreadExecutor, prefetch
 from tests.support.limits import join_all
-from tests.support.loader_cases import assert_same, contents, make_data, make_loader
+from tests.support.loader_cases import assert_same, make_data, make_loader
 from tests.support.memory_stores import stores_of
 from tests.support.tiers import all_only, each
 from tests.support.worker_hooks import mark_output, note_worker, read_note, tag
@@ -45,16 +45,6 @@ def nothing_left_behind() -> Iterator[None]:
     while helpers() != before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert helpers() == before
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_stopping_early(kind: str) -> None:
-    loader = make_loader(make_data(), **KINDS[kind])
-    for batch in loader:
-        assert batch.num_nodes
-        break
-    assert helpers() == ([], [])
-    assert len(list(loader)) == 10
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -177,14 +167,6 @@ def test_iterating_on_another_thread() -> None:
         assert_same(made, expected)
 
 
-def test_gradient_mode_is_the_users() -> None:
-    data = make_data()
-    data.x = torch.nn.Parameter(data.x)
-    with torch.no_grad():
-        assert not any(batch.x.requires_grad for batch in make_loader(data, prefetch=2))
-    assert all(batch.x.requires_grad for batch in make_loader(data, prefetch=2))
-
-
 #: What `tag` adds.
 TAGS = ["pid", "worker", "threads", "cores", "noise"]
 
@@ -194,15 +176,6 @@ def start_method() -> Iterator[None]:
     before = torch.multiprocessing.get_start_method()
     yield
     torch.multiprocessing.set_start_method(before, force=True)
-
-
-def test_every_attribute_travels() -> None:
-    data = make_data(name="a", half=torch.randn(300).half(), flags=torch.rand(300) < 0.5)
-    batches = list(make_loader(data, num_workers=1))
-    assert_same(batches, make_loader(data))
-    for batch in batches:
-        assert {"n_id", "e_id", "input_id", "num_sampled_nodes"} <= contents(batch).keys()
-        assert batch.edge_index.is_contiguous()
 
 
 def test_spawned_workers_take_stores_and_live_on() -> None:
@@ -293,13 +266,6 @@ def test_cpu_affinity() -> None:
     assert all(batch.cores == [core] for batch in batches)
 
 
-def test_cpu_affinity_chains_the_users_function() -> None:
-    core = sorted(os.sched_getaffinity(0))[0]
-    loader = make_loader(make_data(), num_workers=1, worker_init_fn=note_worker, transform=read_note)
-    with loader.enable_cpu_affinity(loader_cores=[core]):
-        assert {batch.noted for batch in loader} == {"0"}
-
-
 def test_memory_log(capfd: pytest.CaptureFixture[str]) -> None:
     loader = make_loader(make_data(), num_workers=1, worker_init_fn=note_worker, transform=read_note)
     with loader.enable_memory_log():
@@ -324,13 +290,6 @@ def test_a_table_that_requires_gradients_cannot_travel() -> None:
         list(make_loader(data, num_workers=1))
     batch = next(iter(make_loader(data, num_workers=1, filter_per_worker=False)))
     assert batch.x.requires_grad
-
-
-def test_memory_arguments() -> None:
-    with pytest.raises(ValueError, match="num_workers"):
-        make_loader(make_data(), num_workers=-1)
-    with pytest.raises(ValueError, match="persistent_workers"):
-        make_loader(make_data(), persistent_workers=True)
 
 
 def picked(batch: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch_geometric.utils import degree, to_torch_csr_tensor, trim_to_layer
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, as_hetero, edges_of
 from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
+from tests.support.tiers import all_only
 
 COUNTS = {"paper": 50, "author": 30}
 NUMBERS = {CITES: 150, WRITES: 90, REV_WRITES: 90}
@@ -165,3 +168,15 @@ def test_an_example(script: str, score: str, least: float, capsys: pytest.Captur
     losses, scores = zip(*(re.fullmatch(form, line).groups() for line in lines), strict=True)
     assert len(lines) == 4 and float(losses[-1]) < float(losses[0])
     assert float(scores[-1]) > max(least, float(scores[0]))
+
+
+@all_only
+def test_the_example_with_relbench() -> None:
+    """Graphs of tables as RelBench makes them: no sampled node is later than its seed."""
+    pytest.importorskip("relbench", reason="needs relbench")
+    pytest.importorskip("torch_frame", reason="needs pytorch-frame")
+    command = [sys.executable, "-W", "ignore", str(EXAMPLES / "relational.py")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert "sampled nodes, 0 of them later than their seed" in ran.stdout
+    assert ran.stdout.rstrip().endswith("0 nodes later than their seed")

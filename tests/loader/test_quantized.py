@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,8 @@ from tests.support.quantized_tables import decoded_rows
 from tests.support.rank_epochs import assert_same as assert_same_batch
 from tests.support.ranks import run_ranks
 from tests.support.tiers import each, in_all
+
+pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves")
 
 COLUMNS = 32
 
@@ -96,7 +97,7 @@ def caches(comm: Communicator) -> None:
             stores_of(part, comm, share=False), [4, 3], train(data),
             batch_size=20, seed=3, export="native", attributes=["x"], feature_cache=budget,
         )  # fmt: skip
-        cache = loader._parts.pipeline.fetcher.cache
+        cache = loader._setup.pipeline.fetcher.cache
         held[name] = sum(len(rows.node) for rows in cache.rows.values())
         assert cache.nbytes <= budget
     assert held["wide"] == 20 and held["narrow"] == budget // (8 + 4 + COLUMNS)
@@ -182,13 +183,6 @@ def historical(comm: Communicator, pushes: Communicator) -> None:
 NARROW = ("x", "edge_attr")
 
 
-@pytest.fixture(autouse=True)
-def _small_budgets_warn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "memory_budget leaves")
-        yield
-
-
 def narrow(data: Any, dtype: torch.dtype = torch.float32) -> Any:
     return quantize(data, attributes=NARROW, dtype=dtype)
 
@@ -224,14 +218,19 @@ def test_batches_are_those_of_the_decoded_tables(
 
 
 @each
-@pytest.mark.parametrize("features", ["auto", "copy"])
+@pytest.mark.parametrize("place", ["auto", "copy", "files"])
 @pytest.mark.parametrize("export", ["pyg", "native"])
 @pytest.mark.parametrize("mode", TYPED)
-def test_typed_batches_are_those_of_the_decoded_tables(mode: str, export: str, features: str) -> None:
-    data = narrow(typed())
-    options = {"features": features} if export == "native" else {}
+def test_typed_batches_are_those_of_the_decoded_tables(
+    mode: str, export: str, place: str, tmp_path: Path
+) -> None:
+    data, options = narrow(typed()), {}
+    if place == "files":
+        data, options = in_files(data, tmp_path), {"memory_budget": NOTHING}
+    elif export == "native":
+        options = {"features": place}
     found = TYPED[mode](data, export=export, prefetch=1, **options)
-    assert_same(found, TYPED[mode](decoded(data), export=export))
+    assert_same(found, TYPED[mode](decoded(narrow(typed())), export=export))
 
 
 def test_native_batches_read_codes_where_they_lie() -> None:
@@ -254,7 +253,7 @@ def test_blocks_of_copies_hold_codes(workers: int) -> None:
         assert type(batch.x) is Tensor
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", *in_all("spawn")])
 def test_batches_of_worker_processes(context: str) -> None:
     data = narrow(timed())
     found = make_loader(data, num_workers=1, multiprocessing_context=context)
@@ -292,15 +291,6 @@ def test_codes_in_files(export: str, budget: Any, dtype: torch.dtype, tmp_path: 
         assert counts.disk_bytes > counts.disk_useful > 0
         for batch in found if export == "native" else ():
             assert isinstance(batch.block["x"], QuantizedTensor)
-
-
-@each
-@pytest.mark.parametrize("export", ["pyg", "native"])
-@pytest.mark.parametrize("mode", TYPED)
-def test_typed_codes_in_files(mode: str, export: str, tmp_path: Path) -> None:
-    data = narrow(typed())
-    found = TYPED[mode](in_files(data, tmp_path), export=export, memory_budget=NOTHING, prefetch=1)
-    assert_same(found, TYPED[mode](decoded(data), export=export))
 
 
 def test_codes_in_memory_beside_a_table_in_a_file(tmp_path: Path) -> None:
@@ -366,7 +356,7 @@ def test_memory_of_pyg_batches_is_that_of_floats(on_disk: bool, tmp_path: Path) 
     batches = [make_loader(one, memory_budget=NOTHING) for one in (data, decoded(narrow(timed())))]
     costs = []
     for loader in batches:
-        parts = loader._parts
+        parts = loader._setup
         sampled = parts.pipeline.sampler.sample([torch.arange(32)], 0)
         costs.append(parts.cost(sampled).batch)
     assert costs[0] == costs[1] > 0

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import itertools
 import random
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,18 +22,17 @@ from tests.support.backends import needs_ccl
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
 from tests.support.rank_coverings import (
     TIMEOUT,
-    Covering,
+    check_settings,
     drawn,
     over_ranks,
     product,
     run_covering,
-    run_settings,
     settings_of,
 )
 from tests.support.rank_epochs import OneProcess, RankEpoch, some_positions
 from tests.support.rank_graphs import GRAPHS, SpreadGraphs, owners, owners_in, policies, stores_of
 from tests.support.ranks import run_ranks
-from tests.support.tiers import all_only, own_slices
+from tests.support.tiers import ALL, all_only, own_slices
 
 NODES = GRAPHS["plain"].num_nodes
 RULES: dict[str, dict[str, Any]] = {
@@ -102,10 +100,10 @@ def allowed(setting: Mapping[str, Any]) -> bool:
     return not any(forbidden)
 
 
-def settings(full: bool, ranks: int) -> list[dict[str, Any]]:
+def settings(ranks: int) -> list[dict[str, Any]]:
     every = factors(ranks)
-    if not full:
-        return settings_of(every, allowed, IN_ONE_PROCESS, full)
+    if not ALL:
+        return settings_of(every, allowed, IN_ONE_PROCESS)
     rows, draw = [], random.Random(0)
     known = {name: every[name] for name in IN_ONE_PROCESS}
     for main in product({name: every[name] for name in MAIN}, allowed):
@@ -193,14 +191,9 @@ def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def epochs(backend: str, patience: float, covering: Mapping[str, Any]) -> int:
+def epochs(backend: str, every: int) -> int:
     """Minibatches are those of one process, in the rounds and rows of the formulas."""
-    warnings.simplefilter("ignore")  # of labels that move up, and of links that are early
-    share = Covering(**covering)
-    with Communicator.create("loader", timeout=patience, backend=backend) as comm:
-        check = functools.partial(_check, SpreadGraphs(comm))
-        chosen = share.take(settings(share.full, comm.size))
-        return run_settings(chosen, IN_ONE_PROCESS, _in_one_process, check)
+    return check_settings(backend, every, settings, IN_ONE_PROCESS, _in_one_process, _check)
 
 
 def _in_one_process(setting: Mapping[str, Any]) -> OneProcess:
@@ -314,8 +307,6 @@ def refusals(comm: Communicator) -> None:
     assert loader.stats().total.late_negatives == count > 0
 
 
-@own_slices
-@pytest.mark.timeout(TIMEOUT)
 @over_ranks
 def test_minibatches_are_those_of_one_process(ranks: int, hosts: Sequence[int], every: int) -> None:
     run_covering(epochs, ranks, hosts, every)

@@ -13,14 +13,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
 from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.loader.position import Order, Remainder, Run
+from pyg_batchgnn.loader.position import Order, Run
 from pyg_batchgnn.loader.rank_inputs import moved_seeds
 from pyg_batchgnn.loader.schedule import GlobalSchedule, LocalSchedule, StepShape, work_items
 from pyg_batchgnn.nn import SAGE
+from tests.loader.test_hetero import stores_of as typed_stores_of
+from tests.support.hetero_cases import as_hetero
 from tests.support.loader_cases import NODES, flat, make_data, make_loader, seeds_of
 from tests.support.rank_graphs import stores_of
 from tests.support.thread_ranks import run_threads
@@ -152,13 +153,13 @@ SEED = 3
 
 
 @pytest.mark.parametrize("order", [Order.KEYED, Order.SEQUENTIAL])
-@pytest.mark.parametrize("remainder", list(Remainder))
+@pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize(("count", "size"), [(0, 4), (3, 4), (4, 4), (21, 4), (24, 4), (50, 7)])
 @pytest.mark.parametrize("skip", [0, 1, 3])
 def test_ranks_deal_the_minibatches_of_one_process(
-    count: int, size: int, remainder: Remainder, order: Order, skip: int
+    count: int, size: int, drop_last: bool, order: Order, skip: int
 ) -> None:
-    shape, ranks = StepShape(size, remainder, order), 3
+    shape, ranks = StepShape(size, drop_last, order), 3
     alone = list(GlobalSchedule(count, 0, 1, shape).steps(Run(1, skip=skip), SEED))
     assert [step.seeds for step in alone] == [step.positions.numel() for step in alone]
     schedules = [GlobalSchedule(count, rank, ranks, shape) for rank in range(ranks)]
@@ -168,16 +169,16 @@ def test_ranks_deal_the_minibatches_of_one_process(
         assert {one.seeds for one in step} == {sum(one.positions.numel() for one in step)}
     in_turn = [one.positions.tolist() for one in itertools.chain(*zip(*dealt, strict=True))]
     wanted = [step.positions.tolist() for step in alone]
-    if remainder is Remainder.DROP:
+    if drop_last:
         wanted = wanted[: len(wanted) // ranks * ranks]
     assert in_turn[: len(wanted)] == wanted and not any(in_turn[len(wanted) :])
     assert schedules[0].end(skip) == min(shape.batches(count), skip + len(dealt[0]) * ranks)
 
 
-@pytest.mark.parametrize("remainder", list(Remainder))
+@pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("counts", [[0, 5, 17], [8, 8, 8], [1, 0, 0], [0, 0, 0]])
-def test_a_rank_trains_each_of_its_own_seeds_once(counts: list[int], remainder: Remainder) -> None:
-    shape = StepShape(4, remainder, Order.KEYED)
+def test_a_rank_trains_each_of_its_own_seeds_once(counts: list[int], drop_last: bool) -> None:
+    shape = StepShape(4, drop_last, Order.KEYED)
     firsts = [0, *itertools.accumulate(counts)]
     made = []
     for rank, count in enumerate(counts):
@@ -185,7 +186,7 @@ def test_a_rank_trains_each_of_its_own_seeds_once(counts: list[int], remainder: 
         steps = list(LocalSchedule(own, counts, rank, shape).steps(Run(0), SEED))
         visited = [position for step in steps for position in step.positions.tolist()]
         assert len(set(visited)) == len(visited) and set(visited) <= set(own.tolist())
-        assert len(visited) == count or remainder is Remainder.DROP
+        assert len(visited) == count or drop_last
         assert all(step.positions.numel() <= 4 for step in steps)
         made.append(steps)
     assert len({len(steps) for steps in made}) == 1
@@ -214,7 +215,7 @@ def test_ranks_give_each_other_as_few_seeds_as_possible(
 
 
 def test_macrobatches_hold_all_steps_in_order() -> None:
-    shape = StepShape(3, Remainder.KEEP, Order.KEYED)
+    shape = StepShape(3, False, Order.KEYED)
     schedule, run = GlobalSchedule(40, 0, 1, shape), Run(2)
     steps = [step.positions.tolist() for step in schedule.steps(Run(2), SEED)]
     items = list(work_items(schedule.steps(run, SEED), run, 4))
@@ -224,27 +225,12 @@ def test_macrobatches_hold_all_steps_in_order() -> None:
     assert run.seeds == [len(step) for step in steps]
 
 
-WHOLE_NODES, RELATION = 10, ("user", "follows", "user")
-
-
 def plain() -> Data:
-    draw = torch.Generator().manual_seed(0)
-    edge_index = torch.randint(WHOLE_NODES, (2, 40), generator=draw)
-    return Data(x=torch.randn(WHOLE_NODES, 4, generator=draw), edge_index=edge_index)
+    return make_data(10, 40)
 
 
 def named() -> HeteroData:
-    data = HeteroData()
-    data["user"].x, data[RELATION].edge_index = plain().x, plain().edge_index
-    return data
-
-
-def named_stores() -> tuple[MyFeatureStore, MyGraphStore]:
-    features, graphs = MyFeatureStore(), MyGraphStore()
-    source, target = plain().edge_index
-    features.put_tensor(plain().x, group_name="user", attr_name="x", index=None)
-    graphs.put_edge_index((source, target), edge_type=RELATION, layout="coo", size=(WHOLE_NODES, WHOLE_NODES))
-    return features, graphs
+    return as_hetero(plain(), "user", "follows")
 
 
 MODEL = SAGE(4, 5, 2, 3).eval()
@@ -256,7 +242,7 @@ def inferred(data: Any, nodes: Any) -> tuple[Tensor, Tensor]:
     return loader.all_nodes().node, copy.deepcopy(MODEL).inference(loader)
 
 
-@pytest.mark.parametrize("make", [named, named_stores])
+@pytest.mark.parametrize("make", [named, lambda: typed_stores_of(named())])
 def test_names_of_one_type_do_not_matter(make: Any) -> None:
     assert torch.equal(inferred(make(), "user")[1], inferred(plain(), None)[1])
 

@@ -13,11 +13,9 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkLoader
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader
-from pyg_batchgnn.data import Schema
-from pyg_batchgnn.sample import PygLinkSampler, SamplingPlan
+from pyg_batchgnn.sample import PygLinkSampler
 from tests.loader.test_links import Replay, pairs
 from tests.support.loader_cases import assert_same, equal
-from tests.support.reference_sampler import fold, reference_key
 from tests.support.typed_link_cases import (
     BACK,
     BUYS,
@@ -30,7 +28,6 @@ from tests.support.typed_link_cases import (
     make_links,
     times_of,
 )
-from tests.support.typed_reference import Edge, ReferenceGraph, ReferenceSampler, ReferenceSeed, names_key
 
 NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
 
@@ -87,65 +84,6 @@ def test_a_graph_of_one_type_and_one_relation_is_that_of_a_data() -> None:
         assert equal(one["a"].n_id, other.n_id)
         assert equal(one["a", "b", "a"].edge_index, other.edge_index)
         assert equal(one["a", "b", "a"].edge_label_index, other.edge_label_index)
-
-
-def reference_graph(data: HeteroData, stamped: bool) -> ReferenceGraph:
-    """The in-edges of every node, with the times of edges if they matter."""
-    lists: dict[Any, dict[int, list[Edge]]] = {}
-    for relation in data.edge_types:
-        into: dict[int, list[Edge]] = {}
-        for number, (source, target) in enumerate(pairs(data[relation].edge_index)):
-            time = int(data[relation].stamp[number]) if stamped else None
-            into.setdefault(target, []).append(Edge(source, number, time))
-        lists[relation] = into
-    schema = Schema(*map(tuple, data.metadata()))
-    return ReferenceGraph(schema, {name: data[name].num_nodes for name in data.node_types}, lists)
-
-
-@pytest.mark.parametrize("disjoint", [False, True])
-@pytest.mark.parametrize("timed", [False, True])
-@pytest.mark.parametrize("exclude", [False, True])
-def test_minibatches_equal_the_reference(disjoint: bool, timed: bool, exclude: bool) -> None:
-    times = times_of(160) if timed else None
-    loader = make_links(
-        disjoint=disjoint,
-        neg_sampling="binary",
-        edge_label_time=times,
-        time_attr="stamp" if timed else None,
-        exclude_seed_edges=exclude,
-        shuffle=True,
-    )
-    graph, apart = reference_graph(DATA, timed), disjoint or timed
-    for batch in loader:
-        ids = batch[BUYS].input_id
-        given, count = pairs(DATA[BUYS].edge_index[:, ids]), ids.numel()
-        key = fold(fold(0, names_key(BUYS)), reference_key([node for pair in given for node in pair]))
-        ends = batch[BUYS].edge_label_index
-        users, items = (
-            batch[name].n_id[row].tolist() for name, row in zip(("user", "item"), ends, strict=True)
-        )
-        assert list(zip(users, items, strict=True))[:count] == given
-        seeds = []
-        for name, nodes in (("user", users), ("item", items)):
-            if apart:
-                example = [at % count for at in range(2 * count)]
-                when = [None if times is None else int(times[ids[at]]) for at in example]
-                seeds += [ReferenceSeed(name, *one) for one in zip(nodes, example, when, strict=True)]
-            else:
-                seeds += [ReferenceSeed(name, node) for node in sorted(set(nodes))]
-        excluded = (
-            {(BUYS, at if apart else None, *pair) for at, pair in enumerate(given)} if exclude else set()
-        )
-        sampler = ReferenceSampler(graph, SamplingPlan((4, 3)), 7, 0, apart, excluded)
-        expected = sampler.sample(seeds, key)
-        for name in batch.node_types:
-            found = batch[name].n_id.tolist()
-            examples = batch[name].batch.tolist() if apart else [0] * len(found)
-            assert list(zip(examples, found, strict=True)) == expected.node[name]
-            assert batch[name].num_sampled_nodes == expected.nodes_per_hop[name]
-        for relation in batch.edge_types:
-            assert batch[relation].e_id.tolist() == expected.edge[relation]
-            assert batch[relation].edge_index[0].tolist() == expected.source[relation]
 
 
 def test_links_of_several_types() -> None:

@@ -21,7 +21,6 @@ from tests.support.sampling_cases import (
     expected_minibatches,
     fields,
     fixed,
-    star,
 )
 
 NUM_NODES = 2000
@@ -86,14 +85,6 @@ def test_any_grouping_in_any_order(sizes: list[int], threads: int, random: Rando
         start += size
 
 
-def test_the_same_minibatch_twice_in_a_macrobatch() -> None:
-    seeds = torch.tensor([3, 1, 4, 1, 5])
-    first, _, second = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5).sample(
-        [seeds, seeds[:2], seeds], 0
-    )
-    assert_same(first, second)
-
-
 def test_scratch_over_many_batches_of_random_sizes() -> None:
     sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=2)
     lists = random_lists(300, 150, seed=1)
@@ -102,19 +93,6 @@ def test_scratch_over_many_batches_of_random_sizes() -> None:
     for _ in range(60):
         chosen = generator.integers(0, len(lists), generator.integers(0, 30))
         assert_all_same(sampler.sample([lists[i] for i in chosen], 0), [expected[i] for i in chosen])
-
-
-def test_floyd_after_floyd_on_a_star() -> None:
-    """The set of picks of one node must be empty again for the next, whatever the sizes."""
-    csc = star(5000)
-    for fanout in (1000, 3, 65, 1000, 2, 64):
-        plan = SamplingPlan((fanout, 1))
-        sampler = MacrobatchSampler(csc.graph(), plan, seed=1, threads=1)
-        lists = [torch.tensor([0]), torch.tensor([0, 0, 1]), torch.tensor([2, 0])]
-        expected = expected_minibatches(csc.lists(), plan, 1, lists, 9)
-        for _ in range(3):
-            for batch, right in zip(sampler.sample(lists, 9), expected, strict=True):
-                assert_equals_reference(batch, right, plan)
 
 
 def test_epochs_in_any_order() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from itertools import islice
 
 import hypothesis.strategies as st
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -131,15 +130,6 @@ def test_minibatch_by_hand() -> None:
     assert batch.indptr == [0, 4, 5, 9, 9, 10]  # node 2 has no in-edges
 
 
-def test_minibatch_without_edges_or_seeds() -> None:
-    empty = ref.reference_sample([0], [], None, [], [3, 2], WITH, seed=1, epoch=2)
-    assert (empty.node, empty.indptr, empty.edge) == ([], [0], [])
-    assert (empty.nodes_per_hop, empty.edges_per_hop) == ([0, 0, 0], [0, 0])
-    isolated = ref.reference_sample([0, 0, 0], [], None, [1, 1], [3, 2], WITHOUT, seed=1, epoch=2)
-    assert (isolated.node, isolated.indptr) == ([1, 1], [0, 0, 0])
-    assert isolated.nodes_per_hop == [2, 0, 0]
-
-
 def test_fanout_zero_ends_the_traversal() -> None:
     batch = ref.reference_sample([0, 1, 2], [1, 0], None, [0], [1, 0, 5], WITH, seed=0, epoch=0)
     assert (batch.node, batch.indptr, batch.nodes_per_hop) == ([0, 1], [0, 1, 1], [1, 1, 0, 0])
@@ -198,9 +188,6 @@ def test_long_lists_of_weighted_picks(fanout: int, kind: str) -> None:
     check_typed(case, SamplingPlan((fanout,)), 1, 2, [seeds])
 
 
-DTYPES = [torch.int32, torch.int64]
-
-
 @fixed(200)
 @given(st.data(), csc_graphs(), plans(fanouts()), random_seeds, epochs, thread_counts)
 def test_any_csc(
@@ -233,29 +220,6 @@ def test_fanouts_around_the_degree(fanout: int, replacement: Replacement) -> Non
         check_graph(
             star(degree), SamplingPlan((fanout,), replacement), 5, [torch.tensor([0, 1, 0])], epoch=fanout
         )
-
-
-@pytest.mark.parametrize("indices_dtype", DTYPES)
-@pytest.mark.parametrize("ids_dtype", [None, *DTYPES])
-def test_dtypes(indices_dtype: torch.dtype, ids_dtype: torch.dtype | None) -> None:
-    generator = np.random.default_rng(3)
-    indptr = torch.from_numpy(np.concatenate([[0], generator.integers(0, 9, 50).cumsum()]))
-    num_edges = int(indptr[-1])
-    indices = torch.from_numpy(generator.integers(0, 50, num_edges)).to(indices_dtype)
-    ids = None if ids_dtype is None else torch.arange(num_edges, dtype=ids_dtype) // 2
-    check_graph(Csc(indptr, indices, ids), SamplingPlan((4, 3)), 9, [torch.arange(0, 50, 5)], epoch=1)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_shuffled_edge_index(dtype: torch.dtype) -> None:
-    """A larger list of edges in random order, with parallel edges."""
-    generator = np.random.default_rng(4)
-    edge_index = torch.from_numpy(generator.integers(0, 500, (2, 8000))).to(dtype)
-    lists = Coo(edge_index, 500).lists()
-    for replacement in Replacement:
-        plan = SamplingPlan((10, 5), replacement)
-        sampler = MacrobatchSampler(CscGraph.from_edge_index(edge_index, 500), plan, seed=11)
-        check_sampler(sampler, lists, plan, 11, [torch.arange(40), torch.arange(499, 459, -1)], epoch=6)
 
 
 def test_more_rows_than_nodes() -> None:

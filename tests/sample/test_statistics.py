@@ -23,8 +23,6 @@ from tests.support.chi_square import (
     p_of_unordered_pairs,
     rejected,
 )
-from tests.support.reference_sampler import GAMMA, WORD, fold, fold_all, mix, reference_key, words
-from tests.support.sampling_cases import check_graph, expected_minibatches, star
 from tests.support.tiers import ALL, all_only, in_all
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
@@ -156,16 +154,6 @@ def test_without_choice(degree: int, fanout: int) -> None:
     assert (picks == np.arange(degree)).all()
 
 
-@pytest.mark.parametrize(("degree", "fanout"), [(5, 2), *in_all((11, 10)), (100, 10)])
-def test_every_pair_of_neighbours(degree: int, fanout: int) -> None:
-    """The full table of pairs, where it is small enough."""
-    picks = draw_picks(degree, fanout, WITHOUT, 60_000)
-    assert_uniform(p_of_unordered_pairs(pair_of_each_draw(picks, seed=3), degree, np.arange(degree)))
-    picks = draw_picks(degree, fanout, WITH, 60_000)
-    pairs = pair_of_each_draw(picks, seed=4)
-    assert_uniform(p_of_joint(pairs[:, 0], pairs[:, 1], np.ones(degree, dtype=np.int64)))
-
-
 @pytest.mark.parametrize(("degree", "fanout"), [(5, 2), (6, 4), *in_all((5, 3), (9, 8), (10, 5))])
 def test_every_subset(degree: int, fanout: int) -> None:
     """All subsets of a small adjacency list are equally likely."""
@@ -174,24 +162,6 @@ def test_every_subset(degree: int, fanout: int) -> None:
     possible = [subset for subset in range(1 << degree) if bin(subset).count("1") == fanout]
     assert counts.sum() == counts[possible].sum()
     assert_uniform(p_of_cells(counts[possible], np.full(len(possible), 1 / len(possible))))
-
-
-@pytest.mark.parametrize(
-    ("degree", "fanout", "draws"), [(11, 10, 20_000), (100, 10, 40_000), (201, 200, 20_000)]
-)
-def test_order_of_floyd(degree: int, fanout: int, draws: int) -> None:
-    """Pick s + 1 is j = d - k + s with probability (s + 1) / (j + 1), else uniform below j."""
-    picks = draw_picks(degree, fanout, WITHOUT, draws)
-    for s in range(0, fanout, max(1, fanout // 10)):
-        j = degree - fanout + s
-        cell = np.minimum(np.arange(j), 9) if j < 20 else np.arange(j) * 10 // j
-        below = np.bincount(cell) / j * (1 - (s + 1) / (j + 1))
-        column = picks[:, s]
-        counts = np.append(np.bincount(cell[column[column < j]], minlength=below.size), (column == j).sum())
-        assert (column <= j).all()
-        if j == 0:
-            continue
-        assert_uniform(p_of_cells(counts, np.append(below, (s + 1) / (j + 1))))
 
 
 @pytest.mark.parametrize(("degree", "fanout"), [(40_000, 200), *in_all((1_000_000, 1000))])
@@ -216,16 +186,6 @@ def floyd_off_by_one(degree: int, fanout: int, draws: int) -> Ints:
     return picks
 
 
-def modulo_of_16_bits(degree: int, fanout: int, draws: int) -> Ints:
-    """Draws with replacement from 16 random bits modulo the degree."""
-    return np.random.default_rng(1).integers(0, 2**16, (draws, fanout)) % degree
-
-
-def taking_turns(degree: int, fanout: int, draws: int) -> Ints:
-    """No chance at all: each neighbour in its turn."""
-    return (np.arange(draws)[:, None] + np.arange(fanout) * (degree // fanout)) % degree
-
-
 def a_run_of_neighbours(degree: int, fanout: int, draws: int) -> Ints:
     """A random start and its successors: every neighbour equally likely, pairs not."""
     start = np.random.default_rng(2).integers(0, degree, (draws, 1))
@@ -240,15 +200,6 @@ class TestTheTestsCanFail:
         """Large fanouts hide the fault from statistics; equality with the reference sees it."""
         picks = floyd_off_by_one(degree, fanout, draws_for(fanout))
         assert rejected(p_of_positions(picks, degree, np.arange(degree), without=True))
-
-    @pytest.mark.parametrize("fanout", FANOUTS)
-    def test_modulo_bias(self, fanout: int) -> None:
-        picks = modulo_of_16_bits(40_000, fanout, draws_for(fanout))
-        assert rejected(p_of_positions(picks, 40_000, partitions(40_000, 1000)[0], without=False))
-
-    def test_taking_turns(self) -> None:
-        picks = taking_turns(100, 10, draws_for(10))
-        assert rejected(p_of_positions(picks, 100, np.arange(100), without=True))
 
     def test_runs_of_neighbours(self) -> None:
         """A fault that only pairs show."""
@@ -459,82 +410,3 @@ def test_weights_within_a_window() -> None:
     counts = np.bincount(picks(sampler, WEIGHTS.size, 4, time=4).ravel(), minlength=WEIGHTS.size)
     assert counts[[0, 1, 5]].sum() == 0
     assert_uniform(p_of_cells(counts[2:5], WEIGHTS[2:5] / WEIGHTS[2:5].sum()))
-
-
-# The branch of Lemire's method that a random test never meets: a word that must be rejected, met
-# on purpose.
-#
-# A word is rejected once in 2^64 / n draws. But every step from the seed of a run to a random word
-# is a bijection of 64-bit words, so the seed that makes a chosen word appear at a chosen draw of a
-# chosen node can be computed backwards.
-
-
-def unshift(z: int, shift: int) -> int:
-    x = z
-    for _ in range(64 // shift):
-        x = z ^ (x >> shift)
-    return x
-
-
-def unmix(z: int) -> int:
-    z = unshift(z, 31) * pow(0x94D049BB133111EB, -1, WORD) % WORD
-    z = unshift(z, 27) * pow(0xBF58476D1CE4E5B9, -1, WORD) % WORD
-    return unshift(z, 30)
-
-
-def unfold(h: int, value: int) -> int:
-    """The key that `value` extends to `h`."""
-    return (unmix(h) - GAMMA) % WORD ^ value
-
-
-def seed_for_word(word: int, t: int, node: int, seeds: list[int]) -> tuple[int, int]:
-    """A (seed, epoch) for which `word` is word `t` of `node` at hop 0 of the minibatch of `seeds`.
-    The seed is below 2^63."""
-    node_key = (unmix(word) - (t + 1) * GAMMA) % WORD
-    epoch_key = unfold(unfold(unfold(node_key, node), 0), reference_key(seeds))
-    for epoch in range(100):
-        seed = unfold(unfold(epoch_key, epoch), 0)  # fold(0, seed) == fold(seed, 0)
-        if seed < 2**63:
-            return seed, epoch
-    raise AssertionError("half of all seeds are below 2^63")
-
-
-def with_low_half(low: int, n: int) -> int:
-    """The word whose product with the odd number n is `low` modulo 2^64."""
-    return low * pow(n, -1, WORD) % WORD
-
-
-def test_the_way_back() -> None:
-    assert all(unmix(mix(z)) == z for z in (0, 1, GAMMA, WORD - 1, 2**63))
-    assert unfold(fold(123, 456), 456) == 123
-    seed, epoch = seed_for_word(77, 2, node=0, seeds=[1, 0])
-    node_key = fold(fold_all([seed, epoch, reference_key([1, 0]), 0]), 0)
-    stream = words(node_key)
-    assert [next(stream) for _ in range(3)][2] == 77
-
-
-@pytest.mark.parametrize("replacement", list(Replacement))
-@pytest.mark.parametrize("t", [0, 1, 2, 4])
-@pytest.mark.parametrize(
-    "word", [0, 1, 2**63, with_low_half(4, 11), with_low_half(5, 11), with_low_half(10, 11), WORD - 1]
-)
-def test_rejected_and_nearly_rejected_words(word: int, t: int, replacement: Replacement) -> None:
-    """Degree 11: 2^64 mod 11 = 5, so low halves 0 to 4 are rejected and 5 to 10 are kept.
-
-    Without replacement the bounds are 7..11, so that each draw meets the word under a bound of its
-    own: 2^63 is rejected by 10 and kept by 8.
-    """
-    seeds = [0, 3]
-    seed, epoch = seed_for_word(word, t, node=0, seeds=seeds)
-    check_graph(star(11), SamplingPlan((5,), replacement), seed, [torch.tensor(seeds)], epoch)
-
-
-def test_rejection_matters() -> None:
-    """Without the rejection the first pick would be 0 and all later ones would shift."""
-    seed, epoch = seed_for_word(0, 0, node=0, seeds=[0])
-    plan = SamplingPlan((3,), Replacement.WITH)
-    right = expected_minibatches(star(11).lists(), plan, seed, [torch.tensor([0])], epoch)[0]
-    stream = words(fold(fold_all([seed, epoch, reference_key([0]), 0]), 0))
-    without_rejection = [next(stream) * 11 // WORD for _ in range(3)]
-    assert without_rejection[0] == 0 and right.edge != without_rejection
-    assert right.edge[:2] == without_rejection[1:]

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyg_batchgnn.data import DatasetError, read_folder
-from pyg_batchgnn.sample import NeighborChoice
-from pyg_batchgnn.sample.pyg_samplers import PygParts
+from pyg_batchgnn.sample import PygNeighborSampler
 from pyg_batchgnn.tables import (
     ColumnFeature,
     EdgeTable,
@@ -330,9 +329,9 @@ def test_the_memory_of_training(tmp_path: Path) -> None:
     said = GraphDescription.read(tmp_path)
     made = convert(said, tmp_path / "data")
     data = read_folder(made.folder).to_pyg()
-    parts = PygParts.of(data, [2], False, NeighborChoice(time_attr="time"), 0, None)
-    held = [one.indptr.nbytes + one.indices.nbytes + 4 * one.num_edges for one in parts.graph.relations]
-    orders = [one for one in parts.macrobatch.times if one is not None]
+    sampler = PygNeighborSampler(data, [2], time_attr="time")
+    held = [one.indptr.nbytes + one.indices.nbytes + 4 * one.num_edges for one in sampler.graph.relations]
+    orders = [one for one in sampler.macrobatch.times if one is not None]
     held += [one.time.nbytes + one.time.numel() * 4 for one in orders]
     found = check(said)
     assert orders and found.training_bytes - found.nbytes == sum(held)

@@ -1,0 +1,164 @@
+"""What a loader is composed of, in one process or over ranks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch_geometric.loader import NodeLoader
+from torch_geometric.sampler.base import SubgraphType
+
+from pyg_batchgnn.loader.budget import AttributeCost
+from pyg_batchgnn.loader.link_inputs import InputRequest, Inputs, InputsT, LinkPlace
+from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, raise_first
+from pyg_batchgnn.loader.pipeline import Pipeline
+from pyg_batchgnn.loader.position import order_of
+from pyg_batchgnn.loader.prefetch import World
+from pyg_batchgnn.loader.schedule import SeedSchedule, SeedStep
+from pyg_batchgnn.sample import (
+    Direction,
+    LinkRules,
+    MinibatchPlan,
+    Names,
+    NeighborChoice,
+    SampledMinibatch,
+    Sampler,
+)
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.history import HistoricalCaches
+    from pyg_batchgnn.loader.device_stage import DeviceStage
+    from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
+
+
+class Setup(ABC):
+    """What a loader is composed of. `take_inputs` and `compose` are called once, in this order.
+    Over ranks all methods are collective."""
+
+    world: World
+    choice: NeighborChoice  # the rules of the user's sampler, if there is one
+    direction: Direction
+    link_rules: LinkRules  # those of the user's sampler
+    link_place: LinkPlace
+    node_sampler: Any  # the sampler that PyG's loader is given
+    graph: GraphShape
+    num_edges: int  # of the whole graph
+    names: Names
+    times: GraphTimes | None  # None if sampling is not temporal
+    plan: MinibatchPlan  # what the user asked for
+    sampled_plan: MinibatchPlan  # what is sampled: without the hop that aggregates stand for
+
+    inputs: Inputs
+    schedule: SeedSchedule  # which seeds the steps of an epoch have
+    pipeline: Pipeline  # makes the batches of an epoch
+    calls: Pipeline  # makes the batches of ``loader(index)``, whose seeds may be any
+    samplers: Sequence[Sampler]  # all samplers; they have one seed
+    follower: HistoricalCaches | None = None  # hears of every step, on the user's thread
+
+    def __init__(self, options: LoaderOptions) -> None:
+        self.options = options
+        self.stage: DeviceStage | None = None
+        if options.device is not None:
+            from pyg_batchgnn.loader.device_stage import DeviceStage
+
+            self.stage = DeviceStage(options)
+
+    def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return kwargs
+
+    def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
+        """Checks what minibatches begin with."""
+        inputs = request.inputs(self)
+        self.inputs: Inputs = inputs
+        return inputs
+
+    @abstractmethod
+    def compose(self, loader: NodeLoader) -> None:
+        """Makes the parts, for a loader that PyG's constructor has made."""
+
+    @abstractmethod
+    def cost(self, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
+        """Returns what the attributes of sampled minibatches, at least one, take."""
+
+    @abstractmethod
+    def change_data(self, loader: NodeLoader) -> None:
+        """Reads attributes from ``loader.data``, which is another object now."""
+
+    @abstractmethod
+    def inference_graph(self, data: Any) -> Any:
+        """Returns the graph as `AllNodes` takes it."""
+
+    def number(self, steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
+        """Gives the schedule's steps the internal ids of their seeds if the sampler needs them."""
+        return steps
+
+    def number_any(self, steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
+        """Does the same for any seeds."""
+        return steps
+
+    def rules(self) -> dict[str, Any]:
+        """Returns the rules that the plan lacks and that are not the default, as JSON."""
+        own = {name: self.choice.rules()[name] for name in ("time_attr", "weight_attr", "subgraph_type")}
+        own["sample_direction"] = self.direction.value
+        default = {"subgraph_type": "directional", "sample_direction": "forward"}
+        return {name: value for name, value in own.items() if value != default.get(name)}
+
+    def shape(self, loader: NodeLoader) -> dict[str, Any]:
+        """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has, as
+        JSON."""
+        return {
+            "num_nodes": list(self.graph.num_nodes),
+            "num_edges": self.num_edges,
+            **self.inputs.settings(),
+            "batch_size": loader.batch_size,
+            "drop_last": loader.drop_last,
+            **self.sampled_plan.settings(),
+            **self.rules(),
+            "order": order_of(loader).value,
+        }
+
+
+def check_together(
+    setup: Setup, kwargs: dict[str, Any], transform_sampler_output: Any, exclude_seed_edges: Any = False
+) -> None:
+    """Raises ValueError for arguments that contradict each other. ``kwargs``: of DataLoader."""
+    options, choice = setup.options, setup.choice
+    if workers := kwargs.get("num_workers", 0):
+        raise_first(
+            [
+                (options.prefetch, f"prefetch={options.prefetch} is for threads; use prefetch_factor"),
+                (
+                    options.device is not None,
+                    f"device={str(options.device)!r} needs no worker processes; leave out",
+                ),
+                (
+                    options.features is Features.IN_PLACE,
+                    "features='in_place' works in this process; leave out",
+                ),
+            ],
+            f" num_workers={workers}",
+        )
+    if kwargs.get("batch_size", 1) is None and kwargs.get("batch_sampler") is None:
+        raise ValueError("batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1")
+    if options.export is Export.NATIVE:
+        only_pyg = {
+            "transform_sampler_output": transform_sampler_output is not None,
+            "subgraph_type='bidirectional'": choice.subgraph_type is SubgraphType.bidirectional,
+            "sample_direction='backward'": setup.direction is Direction.BACKWARD,
+        }
+        text = "is for export='pyg', not 'native', whose edges are as they were sampled; leave it out"
+        raise_first([(one, f"{name} {text}") for name, one in only_pyg.items()])
+    elif options.features is not Features.AUTO or options.attributes is not None:
+        raise ValueError("features and attributes are for export='native'; PyG batches carry every attribute")
+    if options.aggregation_cache is not None:
+        subgraph = choice.subgraph_type
+        given = {
+            f"time_attr={choice.time_attr!r}": choice.time_attr is not None,
+            f"weight_attr={choice.weight_attr!r}": choice.weight_attr is not None,
+            "disjoint=True": choice.disjoint,
+            f"subgraph_type={subgraph.value!r}": subgraph is not SubgraphType.directional,
+            f"exclude_seed_edges={exclude_seed_edges!r}": exclude_seed_edges,
+        }
+        text = "an aggregation cache holds aggregates over all neighbours of a node; it does not go with "
+        raise_first([(one, f"{text}{name}: leave one of them out") for name, one in given.items()])
