@@ -196,7 +196,6 @@ class HaloSampler:
                 Part(HOMOGENEOUS, book, number, node_of, (edges,), part.edge_counts, nothing),
                 plan,
                 Layout.CSC,
-                source_ids=[] if plan.labor is None else [halo.original[edges.indices].to(book.id_dtype)],
             )
             for number, (node_of, edges) in enumerate([(node, halo.in_edges), (outside, no_edges)])
         ]

@@ -81,6 +81,9 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             checked with ``time_attr``, and ignored without.
         neighbor_sampler: a `PygNeighborSampler`, whose graph, plan and seed are then used.
         time_window: how much older than its seed a neighbour may be, in the unit of the times.
+        labor: "hop", "layers" or "epoch" lets the destinations of a minibatch pick the same sources
+            where they can, so that it has fewer distinct nodes: half of them on many graphs
+            (docs/concepts/labor.md says which strength shares what). None: each picks by itself.
         macrobatch_size: B, the minibatches sampled together; "all" of an epoch; "auto" fits the
             memory budget.
         fetch_size: F, native minibatches whose attributes are fetched together, at most B; "auto"
@@ -168,6 +171,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         directed: bool = True,
         *,
         time_window: int | None = None,
+        labor: Literal["hop", "layers", "epoch"] | None = None,
         macrobatch_size: Size = "auto",
         fetch_size: Size = "auto",
         memory_budget: int | str | None = None,
@@ -212,7 +216,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             seed=seed,
         )
         subgraph = subgraph_of(subgraph_type, directed)
-        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted
+        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted, labor
         choice = NeighborChoice(num_neighbors, replace, subgraph, *rules)
         if input_time is not None and time_attr is None:
             raise ValueError(
@@ -367,6 +371,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             so once; such negatives are later than their link, and the counter ``late_negatives`` of
             `stats` counts them. "raise" refuses such links when the loader is made.
         time_window: how much older than its link a neighbour may be, in the unit of the times.
+        labor: as in `MacrobatchNeighborLoader`.
         schedule: over ranks, "local" lets each rank train the links whose targets it owns,
             "balanced" equally many on every rank, most of them such links, "global" deals the
             minibatches of one process out to the ranks. Unset, it is "local".
@@ -407,6 +412,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         exclude_seed_edges: Any = False,
         late_negatives: Literal["warn", "raise"] = "warn",
         time_window: int | None = None,
+        labor: Literal["hop", "layers", "epoch"] | None = None,
         macrobatch_size: Size = "auto",
         fetch_size: Size = "auto",
         memory_budget: int | str | None = None,
@@ -449,7 +455,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             seed=seed,
         )
         subgraph = subgraph_of(subgraph_type, directed)
-        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted
+        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted, labor
         choice = NeighborChoice(num_neighbors, replace, subgraph, *rules)
         setup = _setup(data, choice, neighbor_sampler, options)
         kwargs = setup.dataloader_arguments(kwargs)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.sample.plan import HGTPlan, SamplingPlan, Subgraph
+from pyg_batchgnn.sample.plan import HGTPlan, SamplingPlan, Subgraph, refuse_times
 from pyg_batchgnn.sample.seeds import Seeds, checked_seeds, gather_seeds
 from pyg_batchgnn.store import CscGraph, TimeOrder, TypedGraph, WeightSums
 from pyg_batchgnn.types import ByNumber, Layout, SampledEdges, SampledMinibatch, SampledNodes, Schema
@@ -71,16 +71,6 @@ def kernel_arrays(
         ],
         list(source_ids),
     )
-
-
-def check_times(plan: MinibatchPlan, timed: bool) -> None:
-    """Raises ValueError if destinations are to share words in sampling by time."""
-    labor = getattr(plan, "labor", None)
-    if timed and labor is not None:
-        raise ValueError(
-            f"labor={labor!r} does not go with times: each seed then has a subgraph of its own, which "
-            f"shares no sources; leave out one of them"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +209,8 @@ class _GraphSampler(ABC):
         self._take(plan, layout)
 
     def _take(self, plan: Any, layout: Layout) -> None:
-        check_times(plan, self._timed)
+        if self._timed and getattr(plan, "labor", None) is not None:
+            refuse_times(plan.labor)
         self.plan, self.layout = plan, layout
         self._disjoint = self._timed or getattr(plan, "disjoint", False)
         self._rules = plan.rules(self.schema, layout is Layout.COO)

@@ -22,8 +22,8 @@ from pyg_batchgnn.ops import (
     relay_answer,
 )
 from pyg_batchgnn.partition import Part, node_values
-from pyg_batchgnn.sample.macrobatch import MacrobatchSeeds, Unpacker, check_times, kernel_arrays
-from pyg_batchgnn.sample.plan import SamplingPlan, Subgraph
+from pyg_batchgnn.sample.macrobatch import MacrobatchSeeds, Unpacker, kernel_arrays
+from pyg_batchgnn.sample.plan import SamplingPlan, Subgraph, refuse_times
 from pyg_batchgnn.sample.seeds import Seeds, gather_seeds, internal_seeds, named_seeds
 from pyg_batchgnn.store import TimeOrder, WeightSums
 from pyg_batchgnn.types import Layout, SampledMinibatch
@@ -53,7 +53,8 @@ class RelayPart:
     ) -> None:
         self.part, self.plan = part, plan
         timed = any(one is not None for one in times)
-        check_times(plan, timed)
+        if timed and plan.labor is not None:
+            refuse_times(plan.labor)
         self.form = QuestionForm(plan.disjoint or timed, timed, excluding)
         self._rules = plan.rules(part.schema, layout is Layout.COO)
         self._unpacker = Unpacker(part.schema, plan, layout, self.form.disjoint)

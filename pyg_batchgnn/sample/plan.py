@@ -13,7 +13,7 @@ import operator
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import torch
 from torch import Tensor
@@ -190,6 +190,13 @@ class SamplingPlan:
         )
 
 
+def refuse_times(labor: str) -> NoReturn:
+    raise ValueError(
+        f"labor={labor!r} does not go with times: every seed then has a subgraph of its own, which shares "
+        f"no sources; leave out one"
+    )
+
+
 def checked_time_window(window: Any) -> int | None:
     if window is None:
         return None
@@ -259,6 +266,7 @@ class NeighborChoice:
     time_window: int | None = None  # how much older than the seed a neighbour may be; None for any age
     weight_attr: str | None = None  # the attribute that holds the weights of edges, or None
     is_sorted: bool = False  # the user's promise that edges are sorted by target, and by time within it
+    labor: str | None = None  # what the words of sources are keyed by, if destinations share them
 
     def __post_init__(self) -> None:
         kind = getattr(self.subgraph_type, "value", self.subgraph_type)
@@ -279,6 +287,8 @@ class NeighborChoice:
             if self.time_attr is None:
                 raise ValueError(f"time_window={self.time_window} needs time_attr, which names the times")
             object.__setattr__(self, "time_window", checked_time_window(self.time_window))
+        if self.labor is not None and self.time_attr is not None:
+            refuse_times(self.labor)
 
     @property
     def sortedness(self) -> Sortedness:
@@ -305,6 +315,7 @@ class NeighborChoice:
             temporal=TemporalStrategy(self.temporal_strategy),
             time_window=self.time_window,
             subgraph=Subgraph.INDUCED if is_induced else Subgraph.DIRECTIONAL,
+            labor=self.labor,
         )
 
 

@@ -213,6 +213,8 @@ class PygNeighborSampler(PygNodeSampler):
         sample_direction: "forward" follows edges against their direction, as layers do; "backward"
             follows them from source to target.
         time_window: how much older than its seed a neighbour may be, in the unit of the times.
+        labor: "hop", "layers" or "epoch" lets destinations share the words of sources, None not; as
+            in `MacrobatchNeighborLoader`.
         times: the attribute ``time_attr`` by group, for a `CscGraph`, which has no attributes.
         seed: the key of every random choice.
         threads: at most this many threads work; torch's number if None.
@@ -237,12 +239,13 @@ class PygNeighborSampler(PygNodeSampler):
         sample_direction: str = "forward",
         *,
         time_window: int | None = None,
+        labor: str | None = None,
         times: Mapping[Group, Tensor] | None = None,
         seed: int = 0,
         threads: int | None = None,
         epoch: int | Callable[[], int] = 0,
     ) -> None:
-        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted
+        rules = disjoint, temporal_strategy, time_attr, time_window, weight_attr, is_sorted, labor
         subgraph = subgraph_of(subgraph_type, directed)
         choice = NeighborChoice(num_neighbors, replace, subgraph, *rules)
         self._make(data, choice, seed, threads, Direction.parse(sample_direction), times)
