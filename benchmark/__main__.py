@@ -43,6 +43,7 @@ CHOICES = {
     "tables": "tables with string keys to a data folder, against DuckDB's own joins",
     "disk": "an epoch of a graph that is larger than memory, and what bounds it",
     "levels": "products and steps of bfloat16 at each level of this processor, and in float32",
+    "labor": "destinations that share words: rows, steps, accuracy, against plain sampling",
     "narrow": "rows of one byte: loading, steps, bytes over ranks, accuracy",
     "pyg_scripts": "PyG's own benchmark scripts and examples, with one changed import",
 }

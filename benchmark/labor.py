@@ -1,23 +1,34 @@
-"""Test accuracy on minibatches whose destinations share the words of sources (LABOR).
+"""Minibatches whose destinations share the words of sources (LABOR), beside plain ones.
 
-Native models are trained on plain minibatches and by each strength, over paired seeds, on real
-graphs and on one with communities. A pair shares initial weights and the order of the training
-nodes. A run that is stopped goes on where it was, see `accuracy`.
+Steps: rows of a minibatch, sampling, and whole training steps, alternating in one run. Accuracy:
+native models over paired seeds, on real graphs and on one with communities; a pair shares initial
+weights and the order of the training nodes. A run that is stopped goes on where it was, see
+`accuracy`.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
 from benchmark.accuracy import LABOR, AccuracyTask, compare, graph_of, train_missing
-from benchmark.support.cli import Peers, new_parser, pieces_folder, seeds_done, write_datasets
+from benchmark.support.cli import BenchmarkRun, Peers, parser, pieces_folder, seeds_done, write_datasets
 from benchmark.support.graphs import GraphFolder, dataset_folder
-from benchmark.support.tables import Result, markdown
+from benchmark.support.plots import bars, subplots
+from benchmark.support.tables import SECONDS, Result, figures_of, markdown, milliseconds, threads_in_words
 
+STRENGTHS = tuple(LABOR.values())
+#: What is timed, by the job of a contestant, and the model that it trains.
+WORK = {
+    "sampling-csc": ("sampling alone", "sage"),
+    "training-native": ("step of native SAGE", "sage"),
+    "batch": ("step of an own module", "own-sage"),
+}
 SIDES = ("native", *LABOR)
 GRAPHS = {
     "cora": AccuracyTask(epochs=40, batch_size=64),
@@ -28,6 +39,54 @@ GRAPHS = {
 }
 FANOUTS = ((10, 5), (15, 10, 5))
 MODELS = ("SAGE", "GAT")
+Place = tuple[str, str, tuple[int, ...]]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures steps, trains what is missing, and stores a JSON file of each."""
+    options = parser(__doc__ or "", batches=8, rounds=9, threads=(1,))
+    options.set_defaults(malloc=["kept"])
+    parts = ("steps", "accuracy")
+    options.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
+    options.add_argument("--seeds", type=int, default=20, help="paired seeds of accuracy, at least 2")
+    options.add_argument("--jobs", type=int, default=2, help="processes of accuracy, of one thread each")
+    parsed = options.parse_args(arguments)
+    if "steps" in parsed.parts:
+        _measure_steps(BenchmarkRun.parse(parsed))
+    if "accuracy" in parsed.parts:
+        _measure_accuracy(parsed)
+
+
+# Steps ############################################################################################
+
+
+def _measure_steps(run: BenchmarkRun) -> None:
+    found = []
+    for job, (_, model) in WORK.items():
+        columns = [(name, "ours", f"{job}-{name}") for name in STRENGTHS]
+        for one in replace(run, options=replace(run.options, model=model)).measure(
+            [("plain", "ours", job), *columns]
+        ):
+            found.append({**one, "work": job})
+            run.store("labor", {"series": found})
+
+
+def _steps_table(result: Result) -> str:
+    rows = []
+    for one in result["series"]:
+        found = figures_of(one)
+        name = f"{WORK[one['work']][0]}, {threads_in_words(one['threads'])}"
+        of_plain = [found[name][SECONDS] / found["plain"][SECONDS] for name in STRENGTHS]
+        rows.append([f"{name}, ms", *(milliseconds(found[side]) for side in ("plain", *STRENGTHS))])
+        rows.append([f"{name}, of plain", "1", *(f"{ratio:.2f}" for ratio in of_plain)])
+    counts = figures_of(result["series"][0])
+    for name in ("nodes", "edges"):
+        each = [counts[side][f"{name}_per_minibatch"] for side in ("plain", *STRENGTHS)]
+        rows.append([f"{name} of a minibatch", *(f"{one:,.0f} ({one / each[0]:.2f})" for one in each)])
+    return markdown(["", "plain", *STRENGTHS], rows)
+
+
+# Accuracy #########################################################################################
 
 
 def opened(name: str, task: AccuracyTask) -> GraphFolder:
@@ -37,7 +96,7 @@ def opened(name: str, task: AccuracyTask) -> GraphFolder:
     return dataset_folder(name, "generated", **options)
 
 
-def tasks() -> dict[tuple[str, str, tuple[int, ...]], AccuracyTask]:
+def tasks() -> dict[Place, AccuracyTask]:
     return {
         (name, model, fanouts): replace(task, model=model, fanouts=fanouts)
         for name, task in GRAPHS.items()
@@ -46,12 +105,7 @@ def tasks() -> dict[tuple[str, str, tuple[int, ...]], AccuracyTask]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Trains what is missing, then stores the JSON file."""
-    parser = new_parser(__doc__)
-    parser.add_argument("--seeds", type=int, default=20, help="paired seeds, at least 2")
-    parser.add_argument("--jobs", type=int, default=2, help="processes at a time, of one thread each")
-    parsed = parser.parse_args(arguments)
+def _measure_accuracy(parsed: argparse.Namespace) -> None:
     pieces = pieces_folder(parsed.results, "labor")
     outputs = {
         (place, side): pieces / f"{place[0]}-{place[1]}-{len(place[2])}-{side}.jsonl"
@@ -59,13 +113,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for side in SIDES
     }
     graphs = {name: opened(name, task) for name, task in GRAPHS.items()}  # before processes look for them
-    peers = Peers({})
     with ThreadPoolExecutor(parsed.jobs) as pool:
-        for place, task in tasks().items():
-            for side in SIDES:
-                output = outputs[place, side]
-                pool.submit(train_missing, graphs[place[0]], task, side, parsed.seeds, peers, output)
-    found = {}
+        orders = [
+            (graphs[place[0]], task, side, parsed.seeds, Peers({}), outputs[place, side])
+            for place, task in tasks().items()
+            for side in SIDES
+        ]
+        wrong = list(filter(None, pool.map(lambda order: train_missing(*order), orders)))
+    if wrong:
+        raise RuntimeError(wrong[0])
+    found: dict[str, Any] = {}
     for place, task in tasks().items():
         tests = {}
         for side in SIDES:
@@ -81,8 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_datasets(parsed.results / "labor.json", found)
 
 
-def table(result: Result) -> str:
-    """Returns the mean test accuracy, and by strength the paired difference with its bound."""
+def _accuracy_table(result: Result) -> str:
     rows = []
     for found in result["datasets"].values():
         task = found["task"]
@@ -90,8 +146,44 @@ def table(result: Result) -> str:
         rows.append(
             [
                 f"{found['graph']}, {task['model']}, {', '.join(map(str, task['fanouts']))}",
+                str(found["seeds"]),
                 f"{found['mean']['native']:.2f}",
                 *(f"{one['mean_difference']:+.2f} ({one['lower_95']:+.2f})" for one in differences),
             ]
         )
-    return markdown(["", "plain %", *(f"{one} (lower 95 % bound)" for one in LABOR.values())], rows)
+    return markdown(["", "seeds", "plain %", *(f"{one} (lower 95 % bound)" for one in STRENGTHS)], rows)
+
+
+# The page #########################################################################################
+
+
+def table(result: Result) -> str:
+    """Returns rows and times of steps; or the mean test accuracy, and the paired differences."""
+    return _accuracy_table(result) if "datasets" in result else _steps_table(result)
+
+
+def plot(result: Result) -> Any:
+    """Draws the ms of each kind of work; or the differences of accuracy with their bounds."""
+    if "datasets" not in result:
+        figure, axes = subplots(1, len(result["series"]), figsize=(4.5 * len(result["series"]), 2.4))
+        for panel, one in zip(axes[0], result["series"], strict=True):
+            found = figures_of(one)
+            values = [1e3 * found[name][SECONDS] for name in ("plain", *STRENGTHS)]
+            bars(panel, ["plain", *STRENGTHS], values, "ms", WORK[one["work"]][0])
+        return figure
+    datasets = list(result["datasets"].values())
+    figure, axes = subplots(1, 1, figsize=(8, 0.3 * len(datasets) + 1.5))
+    for at, side in enumerate(LABOR):
+        one = [found["against plain"][side] for found in datasets]
+        error = [found["mean_difference"] - found["lower_95"] for found in one]
+        place = np.arange(len(one)) + 0.2 * (at - 1)
+        points = [found["mean_difference"] for found in one]
+        axes[0][0].errorbar(points, place, xerr=error, fmt="o", markersize=4, label=LABOR[side])
+    names = [
+        f"{one['graph']}, {one['task']['model']}, {len(one['task']['fanouts'])} layers" for one in datasets
+    ]
+    axes[0][0].set_yticks(range(len(names)), names)
+    axes[0][0].axvline(0, color="grey", linewidth=0.8)
+    axes[0][0].set_xlabel("points of test accuracy against plain sampling, and the one-sided 95 % bound")
+    axes[0][0].legend()
+    return figure

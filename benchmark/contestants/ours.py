@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ from benchmark.support.graphs import GraphFolder, seed_lists
 from benchmark.support.jobs import Counts, Job, MakeJob, Options, by_work, each
 from benchmark.support.mag import CLASSES, FEATURES, SEEDS, TypedFolder
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, nn, ops
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, SamplingPlan, Seeds
+from pyg_batchgnn.sample import LABOR, Layout, MacrobatchSampler, SamplingPlan, Seeds
 from pyg_batchgnn.store import CscGraph, typed_graph_from_pyg
 
 DEFAULT_MACROBATCH = 8
@@ -40,7 +41,8 @@ def versions() -> dict[str, str]:
 
 def _samples(graph: Any, layout: Layout, options: Options, seeds: list[Any]) -> Job:
     """Returns the job of sampling, some minibatches together."""
-    sampler = MacrobatchSampler(graph, SamplingPlan(options.fanouts), options.seed, options.threads, layout)
+    plan = SamplingPlan(options.fanouts, labor=options.labor or None)
+    sampler = MacrobatchSampler(graph, plan, options.seed, options.threads, layout)
     size = options.macrobatch or DEFAULT_MACROBATCH
 
     class Minibatches:
@@ -78,7 +80,8 @@ def _typed_sampling(layout: Layout) -> MakeJob:
 
 
 def _arguments(options: Options) -> dict[str, Any]:
-    return {"seed": options.seed, "threads": options.threads, "macrobatch_size": options.macrobatch or "auto"}
+    own = {"macrobatch_size": options.macrobatch or "auto", "labor": options.labor or None}
+    return {"seed": options.seed, "threads": options.threads, **own}
 
 
 @cache
@@ -242,3 +245,11 @@ JOBS: dict[str, MakeJob] = {
     "native": _script(Call.BATCH, export="native"),
     "stock": _stock,
 }
+
+
+def _with_labor(job: str, strength: str) -> MakeJob:
+    return lambda options: JOBS[job](replace(options, labor=strength))
+
+
+for _job in ("sampling-csc", "training-native", "batch"):
+    JOBS |= {f"{_job}-{strength}": _with_labor(_job, strength) for strength in LABOR}

@@ -24,6 +24,7 @@ class Options:
     work: str = ""  # what a contestant does, where one does several kinds of work
     model: str = "sage"  # network that is trained, one of ``networks.recipe.MODELS``
     hidden: int = 256  # width of the hidden layers, for training
+    labor: str = ""  # the strength by which destinations share words; empty: they do not
     seed: int = 0  # seed that chooses the training nodes and in which order
 
     @property
