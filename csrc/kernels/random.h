@@ -63,9 +63,9 @@ inline uint64_t epoch_key(uint64_t seed, uint64_t epoch) { return fold(fold(0, s
 // The bytes of "labor": keeps the keys of sources apart from those of targets.
 constexpr uint64_t kLabor = 0x726F62616C;
 
-// Returns the word that the destinations of a source share, by the key of its hop and type.
+// Returns the word that the destinations of a source share: of those of a key, the one at its id.
 inline uint64_t source_word(uint64_t key, int64_t source) {
-  return mix(fold(key, static_cast<uint64_t>(source)));
+  return mix(key + static_cast<uint64_t>(source + 1) * kGamma);
 }
 
 // A keyed permutation of [0, n): position i of the shuffled order is computed, never stored.

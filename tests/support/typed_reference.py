@@ -9,7 +9,16 @@ from fractions import Fraction
 
 from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.sample import Replacement, SamplingPlan, Subgraph, TemporalStrategy
-from tests.support.reference_sampler import fold, fold_all, mix, reference_key, reference_picks, words
+from tests.support.reference_sampler import (
+    GAMMA,
+    WORD,
+    fold,
+    fold_all,
+    mix,
+    reference_key,
+    reference_picks,
+    words,
+)
 
 LABOR_TAG = int.from_bytes(b"labor", "little")
 
@@ -144,7 +153,7 @@ class ReferenceSampler:
         drawn_from = [edge for edge in edges if edge.weight is None or edge.weight > 0]
 
         def rank(edge: Edge) -> float:
-            word = mix(fold(source_key, edge.source))
+            word = mix((source_key + (edge.source + 1) * GAMMA) % WORD)
             return word if edge.weight is None else exponential(word) / edge.weight
 
         least = {edge.number for edge in sorted(drawn_from, key=rank)[: int(fanout)]}  # a stable sort
