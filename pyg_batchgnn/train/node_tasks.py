@@ -15,7 +15,7 @@ from pyg_batchgnn.data import SPLITS, Dataset, class_numbers, narrow_class_numbe
 from pyg_batchgnn.train.config.choices import Metric, TaskKind, TaskLoss
 from pyg_batchgnn.train.config.table import TaskConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.link_tasks import LinkTask
+from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import NodeTask, Tally, Task, average_precision, f1_score, roc_auc
 from pyg_batchgnn.types import LABELS
@@ -51,6 +51,11 @@ class PredictedNodes:
     def split(self, name: str) -> Tensor:
         """Returns the original ids of a split, int64; none where there is no such split."""
         return self.splits.get(name, torch.empty(0, dtype=torch.int64))
+
+
+def predicted_of(dataset: Dataset, config: TaskConfig) -> PredictedNodes | PredictedLinks:
+    """Returns the nodes or the links that a configuration names."""
+    return (PredictedLinks if config.kind is TaskKind.LINKS else PredictedNodes).of(dataset, config)
 
 
 def _node_type(dataset: Dataset, wanted: str | None) -> str:

@@ -115,8 +115,8 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     config, choice = decide_fields(config, dataset, ranks)
     job = build_job(config, dataset, ranks)
     folder = RunFolder(Path(ranks.from_first(lambda: _new_folder(config, dataset, path))))
-    _print_opening(console, job, dataset, folder, choice, ranks)
-    return _run(ranks, job, dataset, fingerprint, folder, console)
+    _print_opening(console, job, folder, choice, ranks)
+    return _run(ranks, job, fingerprint, folder, console)
 
 
 def _resume(
@@ -134,7 +134,7 @@ def _resume(
     config = decide_level(config, ranks)
     apply_product(config)
     job = build_job(config, dataset, ranks)
-    _print_opening(console, job, dataset, folder, None, ranks)
+    _print_opening(console, job, folder, None, ranks)
     before, now = (one.run.bfloat16_products.value for one in (written, config))
     if now not in (before, "auto") and before != "auto":
         goes_on = "the run goes on with other bits"
@@ -142,13 +142,12 @@ def _resume(
     rate, new = (one.optimiser.learning_rate for one in (checkpoint.config, config))
     if rate != new:
         _note(console, f"the learning rate was {rate:g} and is {new:g} from here on")
-    return _run(ranks, job, dataset, fingerprint, folder, console, checkpoint)
+    return _run(ranks, job, fingerprint, folder, console, checkpoint)
 
 
 def _run(
     ranks: Ranks,
     job: TrainingJob,
-    dataset: Dataset,
     fingerprint: dict[str, int],
     folder: RunFolder,
     console: Console,
@@ -175,7 +174,7 @@ def _run(
         result = None if trainer.fit() is RunOutcome.INTERRUPTED else trainer.test()
         if result is not None and result.test is not None:
             log.write({f"test/{name}": value for name, value in result.test.items()}, result.best_epoch)
-    return _end(ranks, folder, result, job.task, dataset, console)
+    return _end(ranks, folder, result, job, console)
 
 
 def _note(console: Console, text: str) -> None:
@@ -211,14 +210,9 @@ def _new_folder(config: TrainConfig, dataset: Dataset, path: Path | None) -> str
 
 
 def _print_opening(
-    console: Console,
-    job: TrainingJob,
-    dataset: Dataset,
-    folder: RunFolder,
-    choice: ProductChoice | None,
-    ranks: Ranks,
+    console: Console, job: TrainingJob, folder: RunFolder, choice: ProductChoice | None, ranks: Ranks
 ) -> None:
-    lines = opening_lines(job.config, dataset, job.graph.inputs, job.task, job.sizes, folder, ranks)
+    lines, dataset = opening_lines(job, folder, ranks), job.dataset
     lines.append(f"        {product_line(job.config, choice)}")
     unread = [one for one in dataset.edge_sets if EDGE_FEATURES in one.tables]
     if unread:
@@ -229,7 +223,7 @@ def _print_opening(
 
 
 def _end(
-    ranks: Ranks, folder: RunFolder, result: RunResult | None, task: Task, dataset: Dataset, console: Console
+    ranks: Ranks, folder: RunFolder, result: RunResult | None, job: TrainingJob, console: Console
 ) -> RunOutcome:
     """Writes the result and the plots to the run folder, and prints the table of results."""
     outcome = RunOutcome.INTERRUPTED if result is None else RunOutcome.FINISHED
@@ -238,16 +232,14 @@ def _end(
     records = read_records(folder.metrics)
     if result is not None:  # before the plots: a failing plot must not cost the result
         write_json(folder.result, asdict(result))
-        larger = larger_budgets(dataset) if result.ranks == 1 else (0, 0)
+        larger = larger_budgets(job.dataset) if result.ranks == 1 else (0, 0)
         console.print(final_table(result, records, larger), highlight=False)
         several = result.ranks > 1
         phases = {name: one for name, one in result.phases.items() if several or name != Phase.EXCHANGE}
         plot_phases(phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
     if records:
-        best = _best_epoch(records, task)
-        plot_learning(
-            records, task, f"{dataset.name}: {folder.path.name}", best, folder.path / "learning.png"
-        )
+        title, best = f"{job.dataset.name}: {folder.path.name}", _best_epoch(records, job.task)
+        plot_learning(records, job.task, title, best, folder.path / "learning.png")
     ending = "written to" if result is not None else "stopped; continue with: batchgnn train --resume"
     console.print(f"{ending} {folder.path}", highlight=False, soft_wrap=True)
     return outcome

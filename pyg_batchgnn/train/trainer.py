@@ -53,7 +53,8 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
         loss.item() * weight if not count_not_finite(logits.detach()) else math.nan,
         score,
         score_of,
-        *job.network.sampled(batch),
+        batch.num_nodes,
+        batch.num_edges,
         clock.work() - before,
     )
 

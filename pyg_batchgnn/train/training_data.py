@@ -25,9 +25,9 @@ from pyg_batchgnn.train.config.train_config import TrainConfig, refuse_given
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs
-from pyg_batchgnn.train.node_tasks import PredictedNodes
+from pyg_batchgnn.train.node_tasks import predicted_of
 from pyg_batchgnn.train.times import check_seed_times, times_of
-from pyg_batchgnn.types import FEATURES, LABELS, Group, Relation, Schema
+from pyg_batchgnn.types import FEATURES, LABELS, Group
 
 #: The fields that mean nothing in a run without learned rows.
 _OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
@@ -37,27 +37,22 @@ _OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
 class TrainingData:
     """The attributes and splits that training reads."""
 
-    schema: Schema  # the node types and the relations
-    node_type: str  # the node type that is predicted; for links that of their targets
-    link: Relation | None  # the relation whose links are predicted, or None if nodes are
+    inputs: ModelInputs  # what the model reads of the nodes of each type
     #: [N_t, ...], the labels of the predicted nodes by their type; none for links
     labels: Mapping[str, Tensor]
     #: [N_t, F_t] of a floating-point type, by node type; types without are absent
     features: Mapping[str, Tensor]
-    learned: Mapping[str, int]  # the number of columns of the learned rows of each node type that has them
     #: the times of nodes or of edges by group; none in a run that does not look at them
     times: Mapping[Group, Tensor]
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> TrainingData:
         """Takes what a run reads from a data set."""
-        link, labels = None, dict[str, Tensor]()
-        if config.task.kind is TaskKind.LINKS:
-            link = PredictedLinks.of(dataset, config.task).relation
-            node_type = link[2]
+        link, labels, predicted = None, dict[str, Tensor](), predicted_of(dataset, config.task)
+        if isinstance(predicted, PredictedLinks):
+            link, node_type = predicted.relation, predicted.relation[2]
         else:
-            nodes = PredictedNodes.of(dataset, config.task)
-            node_type, labels = nodes.node_type, {nodes.node_type: nodes.labels}
+            node_type, labels = predicted.node_type, {predicted.node_type: predicted.labels}
         times = times_of(dataset, config)
         if link is None and config.sampling.time_attr is not None:
             check_seed_times(dataset, times, node_type, config.sampling.time_attr)
@@ -69,17 +64,12 @@ class TrainingData:
             because = f"but no nodes of {dataset.name} have learned rows; name their types with --embed"
             refuse_given(config, _OF_ROWS, f"{because}, or leave it out")
         learned = dict.fromkeys(names, config.embedding.columns or config.model.hidden)
-        read = cls(dataset.schema, node_type, link, labels, features, learned, times)
-        if not read.inputs.is_homogeneous:
+        columns = {name: int(x.shape[1]) for name, x in features.items()}
+        inputs = ModelInputs(dataset.schema, node_type, columns, learned, link)
+        if not inputs.is_homogeneous:
             _refuse_options(dataset, config)
-            _check_reached(dataset, config, read.inputs)
-        return read
-
-    @property
-    def inputs(self) -> ModelInputs:
-        """The inputs of the model."""
-        columns = {name: int(x.shape[1]) for name, x in self.features.items()}
-        return ModelInputs(self.schema, self.node_type, columns, self.learned, self.link)
+            _check_reached(dataset, config, inputs)
+        return cls(inputs, labels, features, times)
 
 
 def _check_features(dataset: Dataset, nodes: NodeSet) -> None:

@@ -73,7 +73,7 @@ def test_a_predicted_type_without_relations_to_it_is_refused(task: str, layers: 
 
 def test_one_layer_reads_a_type_without_relations_to_it() -> None:
     one = ["model.num_layers=1", "sampling.fanout=5", "task.node_type=item"]
-    assert TrainingData.of(shop(), assign(TrainConfig(), one)).learned.keys() == {"user", "item"}
+    assert TrainingData.of(shop(), assign(TrainConfig(), one)).inputs.learned.keys() == {"user", "item"}
 
 
 @pytest.mark.parametrize("text", ["columns=8", "rule=sgd", "learning_rate=0.1"])
@@ -82,7 +82,7 @@ def test_options_of_learned_rows_are_refused_without_them(text: str) -> None:
     config = assign(TrainConfig(), [f"embedding.{text}"])
     with pytest.raises(TrainError, match=rf"embedding\.{text.replace('=', ' is ')}, but no nodes of tiny"):
         TrainingData.of(data, config)
-    assert TrainingData.of(data, assign(config, ["embedding.types=all"])).learned
+    assert TrainingData.of(data, assign(config, ["embedding.types=all"])).inputs.learned
 
 
 NATIVE = TrainConfig()
