@@ -41,6 +41,7 @@ class FindingState(str, Enum):
 
     WORKS = "works"
     ABSENT = "absent"  # not installed, and not needed
+    LIMITED = "limited"  # works, and could work better
     BROKEN = "broken"  # installed but does not work, or needed but not installed
 
 
@@ -61,6 +62,10 @@ def works(name: str, seen: str, remedy: str = "", needed: bool = False) -> Findi
 
 def absent(name: str, seen: str, remedy: str = "") -> Finding:
     return Finding(name, FindingState.ABSENT, seen, remedy)
+
+
+def limited(name: str, seen: str, remedy: str) -> Finding:
+    return Finding(name, FindingState.LIMITED, seen, remedy)
 
 
 def broken(name: str, seen: str, remedy: str = "", needed: bool = False) -> Finding:
@@ -243,7 +248,7 @@ def waiting_threads(chosen: Mapping[str, str]) -> Finding:
         f"batchgnn's commands bound it; scripts on a machine with other work are 2 to 8 times slower: "
         f"export GOMP_SPINCOUNT={TURNS} before python starts"
     )
-    return absent("waiting threads", shown or "spin for milliseconds in scripts", remedy)
+    return limited("waiting threads", shown or "spin for milliseconds in scripts", remedy)
 
 
 def _memory() -> Finding:
@@ -260,14 +265,14 @@ def huge_pages(setting: Path) -> Finding:
     if mode in ("always", "madvise"):
         return works("huge pages", mode)
     remedy = f"random reads are slower without them: echo madvise > {setting} (as root)"
-    return absent("huge pages", mode, remedy)
+    return limited("huge pages", mode, remedy)
 
 
 def shared_memory(folder: Path) -> Finding:
     """Checks the room in /dev/shm. Loader workers and oneCCL need it."""
     if not folder.is_dir():
         remedy = "loader workers need it: mount a tmpfs there"
-        return absent("shared memory", f"no {folder}", remedy)
+        return limited("shared memory", f"no {folder}", remedy)
     usage = shutil.disk_usage(folder)
     seen = f"{_size(usage.free)} free of {_size(usage.total)} in {folder}"
     if usage.free >= _ROOM:
@@ -288,11 +293,11 @@ def host_name() -> Finding:
         remedy = (
             "several hosts cannot meet by it: enter it in the name service, or in /etc/hosts of each host"
         )
-        return absent("host name", f"{name} has no address", remedy)
+        return limited("host name", f"{name} has no address", remedy)
     if not address.startswith("127."):
         return works("host name", f"{name}, {address}")
     remedy = "for several hosts name the network device: export GLOO_SOCKET_IFNAME=eth0"
-    return absent("host name", f"{name}, {address}: this host alone", remedy)
+    return limited("host name", f"{name}, {address}: this host alone", remedy)
 
 
 def _text(path: Path) -> str:
@@ -460,7 +465,7 @@ def locked_memory(soft: int, hard: int) -> Finding:
     return works("locked memory", seen, remedy)
 
 
-_COLOURS = {FindingState.WORKS: "green", FindingState.ABSENT: "yellow", FindingState.BROKEN: "bold red"}
+_COLOURS = dict(zip(FindingState, ("green", "yellow", "yellow", "bold red"), strict=True))
 
 
 def examine() -> list[Finding]:

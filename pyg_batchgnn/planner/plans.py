@@ -388,9 +388,9 @@ def _rows_of(nodes: NodeSet) -> TypeRows:
     tables = {name: table for name, table in nodes.tables.items() if name in (FEATURES, LABELS)}
     columns = {name: math.prod(table.shape[1:]) for name, table in tables.items()}
     bytes_of = {name: ops.as_stored(table).dtype.itemsize for name, table in tables.items()}
-    sizes = [columns.get(name, 0) * bytes_of.get(name, 0) for name in (FEATURES, LABELS)]
+    x, y = (columns.get(name, 0) * bytes_of.get(name, 0) for name in (FEATURES, LABELS))
     widest = max(bytes_of.values(), default=1)
-    return TypeRows(nodes.name, nodes.num_nodes, *sizes, widest, columns.get(FEATURES, 0))
+    return TypeRows(nodes.name, nodes.num_nodes, x, y, widest, columns.get(FEATURES, 0))
 
 
 def seed_type_of(dataset: Dataset, node_type: str | None) -> int:

@@ -130,6 +130,7 @@ class NodeTable:
         delimiter: of CSV.
         nulls: the texts of CSV that stand for no value.
         on_bad_rows: "error", or "set aside": bad rows are left out, and written to a file.
+        table: of a file that is a DuckDB database: the table or view in it.
     """
 
     files: tuple[str, ...]
@@ -143,6 +144,7 @@ class NodeTable:
     delimiter: str = ","
     nulls: tuple[str, ...] = ("",)
     on_bad_rows: str = "error"
+    table: str | None = None
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ class EdgeTable:
     delimiter: str = ","
     nulls: tuple[str, ...] = ("",)
     on_bad_rows: str = "error"
+    table: str | None = None
 
 
 @dataclass(frozen=True)

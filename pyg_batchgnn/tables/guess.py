@@ -26,12 +26,12 @@ from pyg_batchgnn.tables.description import (
 from pyg_batchgnn.tables.join import Engine, compared
 from pyg_batchgnn.tables.source import (
     RawTable,
+    is_database,
     need,
     numbered,
     open_file,
     open_table,
     quoted,
-    refuse_database,
 )
 from pyg_batchgnn.tables.values import is_number, is_text, is_vector
 
@@ -47,6 +47,10 @@ _COMPARED, _FEW = 10_000, 32
 _EXACT = 1_000_000
 #: Whole numbers in these ranges are taken for seconds and milliseconds since 1970.
 _SECONDS, _MILLISECONDS = (3 * 10**8, 5 * 10**9), (3 * 10**11, 5 * 10**12)
+_OF_DATABASE = (
+    "{}: is a database, of which there is no draft; write a graph.toml whose tables name it as files, and "
+    "each its table"
+)
 _HEAD = """A first draft, guessed from the files. Read it, correct it, then:
     batchgnn tables check THIS_FOLDER
     batchgnn tables convert THIS_FOLDER --out DATA
@@ -102,12 +106,14 @@ def draft(folder: str | Path, place: str | Path | None = None) -> str:
     folder that the description is for, from which files are named; None: the same."""
     folder = Path(folder).expanduser()
     if not folder.is_dir():
-        refuse_database(str(folder))
+        if folder.is_file() and is_database(str(folder)):
+            raise DatasetError(_OF_DATABASE.format(folder))
         raise DatasetError(f"{folder}: no such folder; give one with Parquet or CSV files")
     groups = _groups(folder)
     if not groups:
         for path in folder.iterdir():
-            refuse_database(str(path))
+            if path.is_file() and is_database(str(path)):
+                raise DatasetError(_OF_DATABASE.format(path))
         raise DatasetError(f"{folder}: has no files that end in {', '.join(_ENDINGS)}; give another folder")
     with tempfile.TemporaryDirectory(prefix="batchgnn-") as work:
         engine = Engine(Path(work) / "spilled", 2 << 30, os.cpu_count() or 1)

@@ -151,7 +151,7 @@ def _write_classes(job: ConversionJob, group: Group, labels: Mapping[str, Any]) 
 def _write_no_labels(job: ConversionJob, group: Group, labels: Mapping[str, Any], count: int) -> list[Path]:
     """Writes "y" of rows without labels, for a model that was trained with some."""
     file = job.file(attribute_array(group, LABELS))
-    nothing = {"boolean": np.zeros((count, 1), np.bool_), "class": np.full(count, -1)}
+    nothing = {"boolean": np.full((count, 1), -1, np.int8), "class": np.full(count, -1)}
     np.save(file, nothing.get(labels["kind"], np.full(count, np.nan, np.float32)))
     return [file, *_write_classes(job, group, labels)]
 

@@ -413,7 +413,8 @@ def _value_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTas
 
 
 def _kind(nodes: PredictedNodes, y: Tensor) -> TaskKind:
-    if narrow_class_numbers(nodes.tables) is not None:
+    """Returns what labels hold. Integers that are all missing (-1) are those of a label."""
+    if narrow_class_numbers(nodes.tables) is not None and nodes.num_classes:
         return TaskKind.CLASSES
     return TaskKind.VALUES if y.is_floating_point() else TaskKind.LABELS
 

@@ -287,14 +287,32 @@ def test_what_a_person_may_have_forgotten_is_said(tmp_path: Path) -> None:
 
 
 def test_a_database_is_no_table(tmp_path: Path) -> None:
-    file = tmp_path / "shop.duckdb"
-    file.write_bytes(b"DUCK")
+    """A description names the tables of a database; without one there is no draft."""
+    import duckdb
+
+    file = tmp_path / "shop.db"
+    with duckdb.connect(str(file)) as database:
+        database.execute("CREATE TABLE orders AS SELECT 'u' || range % 7 AS a, range AS b FROM range(20)")
     for folder in (tmp_path, file):
-        with pytest.raises(DatasetError, match=r"shop.duckdb: is a database; .*EXPORT DATABASE 'tables'"):
+        with pytest.raises(DatasetError, match=r"shop.db: is a database, of which there is no draft"):
             draft(folder)
-    said = {"nodes": {}, "edges": {"a,b,c": {"files": "shop.duckdb", "source": "a", "target": "b"}}}
-    with pytest.raises(DatasetError, match="is a database"):
-        convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "data")
+    links = {"files": "shop.db", "source": "a", "target": "b"}
+
+    def made(table: str | None) -> Any:
+        said = {"nodes": {}, "edges": {"a,b,c": links | ({"table": table} if table else {})}}
+        return convert(GraphDescription.from_dict(said, tmp_path), tmp_path / (table or "none"))
+
+    assert made("orders").nodes == {"a": 7, "c": 20}
+    for table in ("order", None):
+        with pytest.raises(DatasetError, match=f"has no table {table!r}; it has orders"):
+            made(table)
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(DatasetError, match=r"shop.db: not readable as a DuckDB database"):
+        made("orders of today")
+    (tmp_path / "k.csv").write_text("a,b\nx,1\n")
+    links["files"] = "k.csv"
+    with pytest.raises(DatasetError, match=r"k.csv is no DuckDB database; leave table out"):
+        made("orders of old")
 
 
 def test_a_folder_without_tables(tmp_path: Path) -> None:

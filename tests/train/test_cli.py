@@ -251,6 +251,13 @@ def test_mistakes_give_one_line_and_status_2(
     assert list(tmp_path.iterdir()) == [], "a mistake leaves nothing behind"
 
 
+@pytest.mark.parametrize("arguments", [[], ["tables"]])
+def test_no_arguments_show_the_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert batchgnn(*arguments) in (0, 2)
+    said = "".join(capsys.readouterr())
+    assert "Usage: " in said and "--help" in said and "batchgnn: " not in said
+
+
 def test_the_debug_variable_shows_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYG_BATCHGNN_DEBUG", "1")
     with pytest.raises(TrainError):
