@@ -23,7 +23,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_folder import place_name, replacing
+from pyg_batchgnn.train.run_folder import replacing
 
 # A safetensors file of nested values: tensors are tensors, everything else is JSON in the header.
 #
@@ -49,15 +49,12 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
         temporary.write_bytes(save(tensors, metadata=header))
 
 
-def read_bytes(path: Path) -> bytes:
-    """Returns the bytes of a file of `save_values`. Raises `TrainError` if it is missing."""
-    if not path.is_file():
+def parse_values(path: Path, data: bytes | None, kind: str, version: int) -> dict[str, Any]:
+    """Returns the values in the bytes of a file that `save_values` wrote; None: those that lie at
+    `path`. Raises `TrainError` if it is missing, damaged or another file."""
+    if data is None and not path.is_file():
         raise TrainError(f"{path}: no such checkpoint; the run may have stopped before its first one")
-    return path.read_bytes()
-
-
-def parse_values(path: Path, data: bytes, kind: str, version: int) -> dict[str, Any]:
-    """Returns the values in the bytes of a file that `save_values` wrote."""
+    data = path.read_bytes() if data is None else data
     try:
         tensors = load(data)
         length = int.from_bytes(data[:8], "little")
@@ -133,7 +130,7 @@ class Checkpoint:
     best: dict[str, Tensor]  # `state_dict` of the model at the best validation epoch
     optimiser: dict[str, Any]  # `state_dict` of the optimiser
     ranks: list[RankCheckpoint]  # the state of each rank
-    rows: str = ""  # the name of the learned rows in `RowFolders`; "" in a run without them
+    rows: str = ""  # the name of the learned rows in the run folder; "" in a run without them
     best_rows: str = ""  # the name of those of the best validation epoch, likewise
     #: that of the schedule of its learning rate; empty without one
     schedule: dict[str, Any] = field(default_factory=dict)
@@ -145,13 +142,9 @@ class Checkpoint:
         save_values(path, _KIND, _VERSION, {**vars(self), **plain})
 
     @classmethod
-    def load(cls, path: Path) -> Checkpoint:
-        """Reads a checkpoint. Raises `TrainError` if it is missing, damaged or another file."""
-        return cls.parse(path, read_bytes(path))
-
-    @classmethod
-    def parse(cls, path: Path, data: bytes) -> Checkpoint:
-        """Reads a checkpoint from a file's bytes. `path` is for messages."""
+    def load(cls, path: Path, data: bytes | None = None) -> Checkpoint:
+        """Reads a checkpoint, from the bytes of its file if they are given. Raises `TrainError` if
+        it is missing, damaged or another file."""
         values = parse_values(path, data, _KIND, _VERSION)
         try:
             config, progress = config_from_dict(values["config"]), RunProgress(**values["progress"])
@@ -270,8 +263,9 @@ class TrainerState:
 
     @property
     def rows(self) -> str:
-        """The name of the present learned rows."""
-        return place_name(self.progress.epoch, self.progress.step)
+        """The name of the learned rows as they are after some epochs and further steps."""
+        epoch, step = self.progress.epoch, self.progress.step
+        return f"epoch-{epoch}-step-{step}" if step else f"epoch-{epoch}"
 
     def checkpoint(self, job: TrainingJob, dataset: dict[str, int], ranks: Ranks) -> Checkpoint:
         """Returns a checkpoint of the run; collective."""
@@ -286,7 +280,7 @@ class TrainerState:
             config=job.config,
             dataset=dataset,
             progress=replace(self.progress),
-            model=_copied({**job.network.model.state_dict(), **job.running.averaged(running)}),
+            model=copied({**job.network.model.state_dict(), **job.running.averaged(running)}),
             best=self.best,
             optimiser=job.optimiser.state_dict(),
             ranks=[
@@ -314,14 +308,11 @@ class TrainerState:
     def end_epoch(self) -> None:
         """Goes on to the next epoch."""
         self.progress.next_epoch()
-        self.earlier.merge(self.clock)
+        for phase, seconds in self.clock.items():
+            self.earlier[phase] += seconds
         self.clock = PhaseClock()
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Returns a copy of a model's parameters and buffers."""
-    return _copied(model.state_dict())
-
-
-def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Returns a copy of parameters and buffers."""
     return {name: value.detach().clone() for name, value in state.items()}

@@ -143,7 +143,7 @@ def restore_run(
     with ranks.one_error():
         checkpoint.restore_model(path, network.model, checkpoint.best)
     if graph.embedding is not None:
-        RunFolder(request.run).rows.load(graph.embedding, checkpoint.best_rows)
+        graph.embedding.load(RunFolder(request.run).rows / checkpoint.best_rows)
     kind: Any = RestoredLinkRun if isinstance(network, LinkNetwork) else RestoredNodeRun
     run: RestoredNodeRun | RestoredLinkRun = kind(
         config=config,
@@ -169,4 +169,4 @@ def _checkpoint(run: Path, ranks: Ranks) -> Checkpoint:
 
     ranks.from_first(check)
     path = RunFolder(run).checkpoint
-    return Checkpoint.parse(path, ranks.bytes_from_first(path.read_bytes() if ranks.is_first else b""))
+    return Checkpoint.load(path, ranks.bytes_from_first(path.read_bytes() if ranks.is_first else b""))

@@ -51,10 +51,8 @@ _HEADER = textwrap.TextWrapper(80, subsequent_indent=" " * 8, break_long_words=F
 
 
 def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
-    """Trains from the beginning in a new run folder.
-
-    Args:
-        path: of the run folder; None chooses ``runs/<dataset>-<model>-<n>``.
+    """Trains from the beginning in a new run folder. ``path``: the folder; None chooses
+    ``runs/<dataset>-<model>-<n>``.
 
     Raises:
         TrainError: the configuration or the run folder cannot be used.
@@ -66,17 +64,12 @@ def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOu
 
 
 def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
-    """Continues a run from its checkpoint.
+    """Continues a run from its checkpoint. Raises errors as `start_run`.
 
     Args:
         path: of the run folder. Only the first rank need have it, so the options by which the ranks
             join are taken from `changes` alone.
         changes: fields to change, as `assign` takes them.
-
-    Raises:
-        TrainError: the run folder or a change cannot be used.
-        DatasetError: the data set or a saved partition cannot be used.
-        CommError: another rank failed, or was given other arguments.
     """
     joining = [change for change in changes if change.startswith("ranks.")]
     with Ranks.join(assign(TrainConfig(), joining).ranks) as ranks:
@@ -85,16 +78,8 @@ def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
 
 
 def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> RunOutcome:
-    """Continues the run at `path` if it has a checkpoint, else starts it.
-
-    Args:
-        config: of the run. A run that is continued must have been started with the same.
-
-    Raises:
-        TrainError: the configuration or the run folder cannot be used.
-        DatasetError: the data set or a saved partition cannot be used.
-        CommError: another rank failed, or was given other arguments.
-    """
+    """Continues the run at `path` if it has a checkpoint, which must have been started with the
+    same configuration; else starts it. Raises errors as `start_run`."""
     with Ranks.join(config.ranks) as ranks:
         console = _first_console(ranks, console)
         if ranks.from_first(lambda: RunFolder(path).checkpoint.exists()):
@@ -125,7 +110,7 @@ def _resume(
     """Continues a run. ``written``: the configuration in the run folder."""
     folder = RunFolder(path)
     data = ranks.bytes_from_first(folder.checkpoint.read_bytes() if ranks.is_first else b"")
-    checkpoint = Checkpoint.parse(folder.checkpoint, data)
+    checkpoint = Checkpoint.load(folder.checkpoint, data)
     refuse_changes(written, config, "a run cannot be resumed with another")
     ranks.agree({"command": f"resume {path}", **agreed_fields(config)})
     configure_malloc(config.run.malloc)

@@ -10,7 +10,7 @@ from enum import Enum
 from types import FrameType
 from typing import Any, NoReturn, Protocol
 
-from pyg_batchgnn.train.checkpoint import Checkpoint, TrainerState, history_figures, weights_of
+from pyg_batchgnn.train.checkpoint import Checkpoint, TrainerState, copied, history_figures
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import (
@@ -38,7 +38,9 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
     with clock.measure(Phase.BACKWARD):
         job.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-    clock.move(Phase.BACKWARD, Phase.EXCHANGE, job.replica.waited() - waited)
+    waited = job.replica.waited() - waited
+    clock[Phase.BACKWARD] -= waited
+    clock[Phase.EXCHANGE] += waited
     with clock.measure(Phase.OPTIMISER):
         job.clip()
         if job.rows is not None:
@@ -205,7 +207,7 @@ class Trainer:
         """Tests the weights of the best epoch. Returns None if asked to stop meanwhile."""
         job, progress = self._job, self._state.progress
         model = job.network.model
-        clock, last = PhaseClock(self._state.earlier.to_dict()), weights_of(model)
+        clock, last = PhaseClock(self._state.earlier.to_dict()), copied(model.state_dict())
         model.load_state_dict(self._state.best)
         self._load_rows(self._state.best_rows)
         with clock.measure(Phase.EVALUATION):
@@ -232,24 +234,20 @@ class Trainer:
         """Writes the checkpoint, or raises `TrainError` if a weight is not finite; collective."""
         self._refuse_weights()
         with self._state.clock.measure(Phase.CHECKPOINT):
-            self._save_rows()
+            rows, name = self._job.rows, self._state.rows
+            if rows is not None and name != self._saved_rows:  # else the last checkpoint was made here
+                self._folder.save_rows(rows.embedding, name, self._ranks)
+                self._saved_rows = name
             checkpoint = self._state.checkpoint(self._job, self._dataset, self._ranks)
             if self._ranks.is_first:
                 checkpoint.save(self._folder.checkpoint)
-            if self._job.rows is not None:
-                self._folder.rows.keep([checkpoint.rows, checkpoint.best_rows], self._ranks)
+            if rows is not None:
+                self._ranks.from_first(lambda: self._folder.keep_rows(checkpoint.rows, checkpoint.best_rows))
         self._last_checkpoint = time.perf_counter()
-
-    def _save_rows(self) -> None:
-        """Writes the learned rows, unless the last checkpoint was made at this place."""
-        job, name = self._job, self._state.rows
-        if job.rows is not None and name != self._saved_rows:
-            self._folder.rows.save(job.rows.embedding, name, self._ranks)
-            self._saved_rows = name
 
     def _load_rows(self, name: str) -> None:
         if self._job.rows is not None:
-            self._folder.rows.load(self._job.rows.embedding, name)
+            self._job.rows.embedding.load(self._folder.rows / name)
 
     def _steps(self) -> Iterator[float]:
         """Trains on the epoch's remaining minibatches; yields the mean loss so far after each."""
@@ -325,7 +323,7 @@ class Trainer:
         with self._ranks.one_error():
             is_best = note_validation(progress, val, task)
         if is_best:
-            self._state.best = weights_of(self._job.network.model)
+            self._state.best = copied(self._job.network.model.state_dict())
         train = {"loss": progress.mean_loss, task.train_metric.value: progress.train_score}
         if self._job.schedule is not None:
             train["learning_rate"] = self._job.optimiser.param_groups[0]["lr"]

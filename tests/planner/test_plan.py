@@ -348,7 +348,7 @@ def test_a_plan_is_refused_as_training_is(tmp_path: Path, capsys: pytest.Capture
         (["--bandwidth", "fast"], "is not a rate; write it like 10gbit"),
         (["--bandwidth", "10"], "'10' is a rate without a unit; write it like 10gbit"),
         (["--macrobatch", "some"], "write a number like 8, or all"),
-        (["--fanout", "a,b"], "write numbers like 15,10,5"),
+        (["--fanout", "a,b"], "--fanout must be whole numbers separated by commas, got"),
         (["--cores", "0"], "cores must be positive, got 0"),
         (["--machine", "nowhere.json"], "nowhere.json: cannot be read"),
         (["--partition", "best"], "policy 'best' is not known"),

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -139,32 +139,25 @@ def generate(
         generate_typed_folder,
     )
 
+    values: dict[str, Any] = {"nodes": nodes, "seed": seed, "degree": degree, "classes": classes}
+    values |= {"features": features, "signal": signal}
     if papers_like:
         if typed or half or label_noise != 0.05:
             raise TrainError("--typed, --half and --label-noise do not go with --papers-like; leave them out")
-        values = {"nodes": nodes, "seed": seed, "degree": degree, "classes": classes}
-        values |= {"features": features, "signal": signal}
-        given = {name: value for name, value in values.items() if _is_given(ctx, name)}
-        generate_papers_folder(PapersSpec(**given), folder)  # type: ignore[arg-type]
-        typer.echo(f"wrote {folder}; train on it with: batchgnn train {quote(str(folder))}")
-        return
-    if typed:
+        sources = {name: ctx.get_parameter_source(name) for name in values}
+        unset = ("DEFAULT", "DEFAULT_MAP")
+        given = {
+            name: values[name] for name, of in sources.items() if of is not None and of.name not in unset
+        }
+        generate_papers_folder(PapersSpec(**given), folder)
+    elif typed:
         if (signal, label_noise, half) != (1.5, 0.05, False):
             raise TrainError("--signal, --label-noise and --half do not go with --typed; leave them out")
         generate_typed_folder(TypedGeneratorSpec(nodes, seed, degree, classes, features), folder)
         typer.echo(f"wrote {folder}; cut it into parts with: batchgnn partition {folder} --out PARTS")
         return
-    spec = GeneratorSpec(
-        nodes=nodes,
-        seed=seed,
-        degree=degree,
-        classes=classes,
-        features=features,
-        signal=signal,
-        label_noise=label_noise,
-        half=int(half),
-    )
-    generate_folder(spec, folder)
+    else:
+        generate_folder(GeneratorSpec(**values, label_noise=label_noise, half=int(half)), folder)
     typer.echo(f"wrote {folder}; train on it with: batchgnn train {quote(str(folder))}")
 
 
@@ -313,12 +306,6 @@ def quantize(
         )
     console.print(report.table())
     typer.echo(f"wrote {folder} in {time.perf_counter() - begun:.1f} s")
-
-
-def _is_given(ctx: typer.Context, name: str) -> bool:
-    """Returns whether the user gave an option, rather than its default."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
 
 
 def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program wrote.")]) -> None:
