@@ -131,10 +131,6 @@ class PairScorer:
         """The most rows that are held together, beside those of the graph."""
         return max(1, _NUMBERS // self.columns)
 
-    def fetch_sources(self, ids: Tensor) -> Tensor:
-        """Returns [n, columns], the rows of sources, [n] int64 original ids."""
-        return self.rows.of(self.network.relation[0], ids)
-
     @torch.no_grad()
     def scores(self, sources: Tensor | EmbeddedNodes, source: Tensor, targets: Tensor) -> Tensor:
         """Returns [p] float32, the scores of pairs. Each rank fetches the row of each distinct
@@ -216,7 +212,8 @@ def rank_links(
 def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
     """Returns [n, k], the scores of pairs; collective. ``sources``: [n] int64 original ids."""
     source = torch.arange(len(sources)).repeat_interleave(targets.size(1))
-    return scorer.scores(scorer.fetch_sources(sources), source, targets.reshape(-1)).view_as(targets)
+    rows = scorer.rows.of(scorer.network.relation[0], sources)
+    return scorer.scores(rows, source, targets.reshape(-1)).view_as(targets)
 
 
 def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:

@@ -65,7 +65,8 @@ class _AheadColumn(ProgressColumn):
 
 
 class TerminalReport:
-    """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end."""
+    """Prints what the trainer does. The bar shows only on a terminal, and disappears at the end.
+    Epochs count from 1."""
 
     def __init__(self, console: Console, epochs: int, task: Task, ahead: Callable[[], int]) -> None:
         self._console = console
@@ -93,12 +94,12 @@ class TerminalReport:
         self._bar.stop()
 
     def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
-        """Starts the bar."""
+        """Starts the bar of an epoch, ``step`` of whose ``steps`` are done."""
         fields: dict[str, Any] = {"epoch": f"{epoch}/{self._epochs}", "begun": (step, self._ahead())}
         self._bar.reset(self._bar_task, total=steps, completed=step, visible=True, loss="-", **fields)
 
     def step_done(self, loss: float) -> None:
-        """Moves the bar."""
+        """Moves the bar. ``loss``: the epoch's mean loss so far."""
         self._bar.update(self._bar_task, advance=1, loss=f"{loss:.4f}")
 
     def epoch_done(self, record: EpochRecord, is_best: bool) -> None:

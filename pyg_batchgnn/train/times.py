@@ -51,12 +51,13 @@ def check_seed_times(dataset: Dataset, times: Mapping[Group, Tensor], node_type:
     whose = ", ".join(map(str, times))
     raise TrainError(
         f"{dataset.name}: sampling.time_attr is {name}, but the predicted "
-        f"nodes{_of_type(dataset, node_type)} have no such attribute, only {whose}; give them one int64 "
+        f"nodes{of_type(dataset, node_type)} have no such attribute, only {whose}; give them one int64 "
         f"time each: the moment of the prediction"
     )
 
 
-def _of_type(dataset: Dataset, name: str) -> str:
+def of_type(dataset: Dataset, name: str) -> str:
+    """Returns the name of a type for an error, where the data set has names."""
     return f" of type {name!r}" if dataset.has_names else ""
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from enum import Enum
 from types import FrameType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from pyg_batchgnn.train.checkpoint import Checkpoint, TrainerState, copied, history_figures
 from pyg_batchgnn.train.errors import TrainError
@@ -22,6 +22,7 @@ from pyg_batchgnn.train.progress import (
     spread_over_ranks,
 )
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.report import TerminalReport
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, append_record, keep_epochs
 from pyg_batchgnn.train.run_log import RunLog
 from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
@@ -85,16 +86,6 @@ def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -
     return True
 
 
-class RunObserver(Protocol):
-    """An object that the trainer informs. The trainer itself prints nothing. Epochs count from 1;
-    ``step`` of the ``steps`` of an epoch are done when it begins."""
-
-    def epoch_begins(self, epoch: int, step: int, steps: int) -> None: ...
-    def step_done(self, loss: float) -> None: ...  # the epoch's mean loss so far
-    def epoch_done(self, record: EpochRecord, is_best: bool) -> None: ...  # it is evaluated, too
-    def stopped_early(self, validations: int) -> None: ...  # after so many without a better result
-
-
 class RunOutcome(Enum):  # the way in which a run ended
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
@@ -155,7 +146,7 @@ class Trainer:
         folder: RunFolder,
         dataset: dict[str, int],
         stop: StopRequest,
-        observer: RunObserver,
+        report: TerminalReport,
         log: RunLog,
     ) -> None:
         self._job = job
@@ -163,7 +154,7 @@ class Trainer:
         self._folder = folder
         self._dataset = dataset
         self._stop = AgreedStop(stop, ranks)
-        self._observer = observer
+        self._report = report
         self._log = log
         self._state = TrainerState()
         self._loading = LoaderAccount(job.train_loader, prefetches=job.config.sampling.prefetch > 0)
@@ -188,7 +179,7 @@ class Trainer:
             begin, before = time.perf_counter(), self._state.progress.epoch_seconds
             for loss in self._steps():
                 self._state.progress.epoch_seconds = before + time.perf_counter() - begin
-                self._observer.step_done(loss)
+                self._report.step_done(loss)
                 if self._stop.seen:
                     self.save()
                     return RunOutcome.INTERRUPTED
@@ -200,7 +191,7 @@ class Trainer:
             self._state.progress.epoch_seconds = before + time.perf_counter() - begin
             self._finish_epoch(val)
         if self._is_patience_over():
-            self._observer.stopped_early(self._state.progress.validations_since_best)
+            self._report.stopped_early(self._state.progress.validations_since_best)
         return RunOutcome.FINISHED
 
     def test(self) -> RunResult | None:
@@ -254,7 +245,7 @@ class Trainer:
         job, progress = self._job, self._state.progress
         job.network.model.train()
         left = self._state.begin_epoch(job, self._folder.checkpoint)
-        self._observer.epoch_begins(progress.epoch + 1, progress.step, progress.step + left)
+        self._report.epoch_begins(progress.epoch + 1, progress.step, progress.step + left)
         if not left:
             return
         for batch in self._loading.timed(iter(job.train_loader)):
@@ -351,4 +342,4 @@ class Trainer:
             append_record(self._folder.metrics, record)
             self._log.write_epoch(record)
         self.save()
-        self._observer.epoch_done(record, is_best and val is not None)
+        self._report.epoch_done(record, is_best and val is not None)

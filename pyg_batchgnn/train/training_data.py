@@ -26,7 +26,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs
 from pyg_batchgnn.train.node_tasks import predicted_of
-from pyg_batchgnn.train.times import check_seed_times, times_of
+from pyg_batchgnn.train.times import check_seed_times, of_type, times_of
 from pyg_batchgnn.types import FEATURES, LABELS, Group
 
 #: The fields that mean nothing in a run without learned rows.
@@ -76,7 +76,7 @@ def _check_features(dataset: Dataset, nodes: NodeSet) -> None:
     x = nodes.tables.get(FEATURES)
     if x is None:
         return
-    name = f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)}"
+    name = f"{dataset.name}: the node features 'x'{of_type(dataset, nodes.name)}"
     if not x.is_floating_point() or x.dim() != 2:
         raise TrainError(
             f"{name} are {str(x.dtype).removeprefix('torch.')} {list(x.shape)}, but models need "
@@ -102,7 +102,7 @@ def _learned_types(dataset: Dataset, config: TrainConfig, features: Mapping[str,
     for name in bare:
         if name not in named:
             raise TrainError(
-                f"{dataset.name} has no node features 'x'{_of_type(dataset, name)}, and no learned rows are "
+                f"{dataset.name} has no node features 'x'{of_type(dataset, name)}, and no learned rows are "
                 f"wanted for them; leave --embed out, or name the type in it"
             )
     return [name for name in types if name in named]
@@ -136,10 +136,6 @@ def _check_reached(dataset: Dataset, config: TrainConfig, inputs: ModelInputs) -
             f"{dataset.name}: no relation leads to {', '.join(others)}, so {because}; add --reverse, which "
             "adds the reverse of every relation"
         )
-
-
-def _of_type(dataset: Dataset, name: str) -> str:
-    return f" of type {name!r}" if dataset.has_names else ""
 
 
 #: The share of the free memory that a copy of the features may take.

@@ -144,11 +144,8 @@ def generate(
     if papers_like:
         if typed or half or label_noise != 0.05:
             raise TrainError("--typed, --half and --label-noise do not go with --papers-like; leave them out")
-        sources = {name: ctx.get_parameter_source(name) for name in values}
-        unset = ("DEFAULT", "DEFAULT_MAP")
-        given = {
-            name: values[name] for name, of in sources.items() if of is not None and of.name not in unset
-        }
+        sources = {name: getattr(ctx.get_parameter_source(name), "name", "DEFAULT") for name in values}
+        given = {name: values[name] for name, of in sources.items() if not of.startswith("DEFAULT")}
         generate_papers_folder(PapersSpec(**given), folder)
     elif typed:
         if (signal, label_noise, half) != (1.5, 0.05, False):

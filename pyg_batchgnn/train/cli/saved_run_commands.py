@@ -107,8 +107,8 @@ def predict(
     if embeddings_of is not None:
         if nodes != "all" or embeddings or pairs is not None or top is not None:
             raise TrainError(
-                f"--embeddings-of {embeddings_of} writes no predictions; leave --nodes, --embeddings, --pairs "
-                f"and --top out"
+                f"--embeddings-of {embeddings_of} writes no predictions; leave --nodes, --embeddings, "
+                f"--pairs and --top out"
             )
         types = tuple(name.strip() for name in embeddings_of.split(",") if name.strip())
         with restore.join() as ranks:
