@@ -22,7 +22,7 @@ from pyg_batchgnn.data.files import Made, NpyAppender, write_json
 from pyg_batchgnn.tables.description import EdgeTable, NodeTable
 from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob, write_rows
-from pyg_batchgnn.tables.join import KeyWriter, distinct_keys, repeated, stored_type
+from pyg_batchgnn.tables.join import KeyWriter, distinct_keys, repeated
 from pyg_batchgnn.tables.rows import BadRows, LabelsOfRows, RowCheck, look_at, splits_of_rows
 from pyg_batchgnn.tables.source import RawTable
 from pyg_batchgnn.tables.values import is_uuid, uuid_texts
@@ -111,11 +111,16 @@ def _write_keys(
 
     if not spec.key:
         return []
-    file = job.key_file(group)
-    schema = pa.schema([(one, stored_type(table.schema.field(one).type)) for one in spec.key])
+    file, kinds = job.key_file(group), {one: table.schema.field(one).type for one in spec.key}
+    schema = pa.schema([(one, pa.string() if is_uuid(kind) else kind) for one, kind in kinds.items()])
     with KeyWriter(file, schema) as writer:
         for first, chunk in table.chunks(spec.key):
-            writer.append(_key_columns(chunk, kept[first : first + len(chunk)]))
+            here = kept[first : first + len(chunk)]
+            chunk = chunk if here.all() else chunk.filter(pa.array(here))
+            for at, (name, kind) in enumerate(kinds.items()):
+                if is_uuid(kind):
+                    chunk = chunk.set_column(at, name, uuid_texts(chunk.column(at).combine_chunks()))
+            writer.append(chunk)
     return [file]
 
 
@@ -194,14 +199,3 @@ def _training_nodes(job: ConversionJob, name: str) -> np.ndarray:
     if last is None or job.spec.nodes[name].time is None:
         return np.ones(count, np.bool_)
     return np.asarray(np.load(job.file(attribute_array(group, TIME)), mmap_mode="r") <= last)
-
-
-def _key_columns(chunk: Any, kept: np.ndarray) -> Any:
-    """Returns the keys of the rows that are kept, UUIDs as texts."""
-    import pyarrow as pa
-
-    chunk = chunk if kept.all() else chunk.filter(pa.array(kept))
-    for at, column in enumerate(chunk.schema):
-        if is_uuid(column.type):
-            chunk = chunk.set_column(at, column.name, uuid_texts(chunk.column(at).combine_chunks()))
-    return chunk

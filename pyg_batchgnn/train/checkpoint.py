@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -216,20 +217,21 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
         HistoricalStats(**{**values, "layers": [LayerCounts(**one) for one in values["layers"]]})
         for values in ranks.values(asdict(history.stats()))
     ]
-    layers = [one for stats in every for one in stats.layers]
+    layers = [[one.layer(at) for one in every] for at in range(len(every[0].layers))]
+    pushes = [layer for one in every for layer in one.layers]
+
+    def total(name: str, of: Iterable[object] = every) -> Any:
+        return sum(getattr(one, name) for one in of)
+
     return {
         "hit_rates": hit_rates(every),
-        "edges_left_out": [
-            sum(one.layer(at).edges_left_out for one in every)
-            / max(1, sum(one.layer(at).edges for one in every))
-            for at in range(len(every[0].layers))
-        ],
-        "features_fetched": sum(one.features_fetched for one in every),
-        "feature_bytes": sum(one.feature_bytes for one in every),
-        "rows_pushed": sum(one.pushed for one in layers),
-        "bytes_pushed": sum(one.pushed_bytes for one in layers),
-        "exchange_seconds": sum(one.exchange_seconds for one in every) / len(every),
-        "waited_seconds": sum(one.waited_seconds for one in every) / len(every),
+        "edges_left_out": [total("edges_left_out", of) / max(1, total("edges", of)) for of in layers],
+        "features_fetched": total("features_fetched"),
+        "feature_bytes": total("feature_bytes"),
+        "rows_pushed": total("pushed", pushes),
+        "bytes_pushed": total("pushed_bytes", pushes),
+        "exchange_seconds": total("exchange_seconds") / len(every),
+        "waited_seconds": total("waited_seconds") / len(every),
     }
 
 

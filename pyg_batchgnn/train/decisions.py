@@ -55,9 +55,9 @@ def choose_product(
 ) -> tuple[TrainConfig, ProductChoice | None]:
     """Decides which matrix product the run uses, and applies the decision; collective. Returns the
     configuration with the product, and the result of this rank's probe, or None without a probe."""
-    choice, product = None, config.run.matrix_product
+    choice, product, first = None, config.run.matrix_product, ranks.training.ranks_of_host[0]
     if product in (MatrixProduct.AUTO, MatrixProduct.PROBE):
-        if product is MatrixProduct.PROBE and ranks.is_first_of_host:
+        if product is MatrixProduct.PROBE and ranks.rank == first:  # one rank of each host
             shapes = product_shapes(config, features, columns)
             half = config.run.precision is Precision.BFLOAT16
             choice = probe_products(shapes, torch.bfloat16 if half else torch.float32, config.run.threads)

@@ -114,7 +114,8 @@ class WholeGraph(RunGraph):
         check_joined(config, learned, tables)
         topology = _topology(dataset, config.sampling.memory_budget)
         data = _data(dataset, tables)
-        cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config), held)
+        parts = topology, data.node_stores[0].get(FEATURES)
+        cache, notes = aggregation_cache(config, parts, aggregates_exist(config), held)
         embedding = Embedding(data, learned, seed=config.run.seed) if learned else None
         return cls(
             config=config,
@@ -142,7 +143,7 @@ class WholeGraph(RunGraph):
     def _whole_data(self) -> tuple[CscGraph | TypedGraph, Any]:
         data = self._with_learned_rows(self.data)
         if not self.inputs.schema.has_names:
-            return self.topology, _x(data)
+            return self.topology, data.node_stores[0].get(FEATURES)
         return self.topology, {name: data[name].x for name in data.node_types if FEATURES in data[name]}
 
     def _own_arguments(self, training: bool) -> dict[str, Any]:
@@ -159,10 +160,6 @@ class WholeGraph(RunGraph):
             threads=run.threads,
         )
         return {"neighbor_sampler": sampler}
-
-
-def _x(data: Data | HeteroData) -> Any:
-    return data.node_stores[0].get(FEATURES)
 
 
 def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:

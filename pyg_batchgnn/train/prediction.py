@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import DatasetError, group_folder
+from pyg_batchgnn.data import SPLITS, DatasetError, group_folder
 from pyg_batchgnn.data.files import rename_whole, sync_file, sync_tree, writing
 from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError, as_train_error
@@ -39,18 +39,15 @@ from pyg_batchgnn.types import Group, RowKind
 
 def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor:
     """Returns [m] int64, m > 0, the node ids that a text stands for."""
-    named = {
-        "all": lambda: torch.arange(predicted.num_nodes),
-        "train": lambda: predicted.split("train"),
-        "val": lambda: predicted.split("val"),
-        "test": lambda: predicted.split("test"),
-    }
-    if nodes not in named and not Path(nodes).is_file():
+    if nodes == "all":
+        return torch.arange(predicted.num_nodes)
+    if nodes not in SPLITS and not Path(nodes).is_file():
         raise TrainError(
             f"--nodes {nodes}: no such file; give a .npy file of ids, a .parquet or .csv file of keys, or "
-            f"{', '.join(named)}"
+            f"all, {', '.join(SPLITS)}"
         )
-    ids = named[nodes]() if nodes in named else read_nodes(Path(nodes), keys, predicted.node_type)
+    in_file = nodes not in SPLITS
+    ids = read_nodes(Path(nodes), keys, predicted.node_type) if in_file else predicted.split(nodes)
     if not len(ids):
         raise TrainError(f"--nodes {nodes}: no nodes to predict")
     return ids.to(torch.int64)

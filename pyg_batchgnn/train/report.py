@@ -103,31 +103,24 @@ class TerminalReport:
         self._bar.update(self._bar_task, advance=1, loss=f"{loss:.4f}")
 
     def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
-        """Prints the epoch's line."""
-        line = epoch_line(record, self._epochs, self._task, is_best)
-        self._console.print(line, highlight=False, soft_wrap=True)
+        """Prints the epoch's line, which fits 80 columns."""
+        train, metric, epochs = self._task.train_metric, self._task.metric, self._epochs
+        what = "" if train is metric else f" {train.label}"  # the name is said once
+        val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
+        seconds = f"{record.seconds:.2f}" if record.seconds < 1000 else f"{record.seconds:.0f}"
+        parts = [
+            f"epoch {record.epoch:>{len(str(epochs))}}/{epochs}  loss {record.train['loss']:.4f}",
+            f"train{what} {record.train[train.value]:.4f}",
+            f"val {'AP' if metric is Metric.AVERAGE_PRECISION else metric.label} {val}  {seconds} s",
+        ]
+        if len("  ".join(parts)) + len("  best") > _COLUMNS:
+            del parts[1]
+        self._console.print("  ".join(parts) + "  best" * is_best, highlight=False, soft_wrap=True)
 
     def stopped_early(self, validations: int) -> None:
         """Prints why no more epochs follow."""
         line = f"stopped early: the last {validations} validations had no better {self._task.metric.label}"
         self._console.print(line, highlight=False, soft_wrap=True)
-
-
-def epoch_line(record: EpochRecord, epochs: int, task: Task, is_best: bool) -> str:
-    """Returns the line of an epoch, which fits 80 columns."""
-    train, metric = task.train_metric, task.metric
-    what = "" if train is metric else f" {train.label}"  # the name is said once
-    val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
-    seconds = f"{record.seconds:.2f}" if record.seconds < 1000 else f"{record.seconds:.0f}"
-    best = "  best"
-    parts = [
-        f"epoch {record.epoch:>{len(str(epochs))}}/{epochs}  loss {record.train['loss']:.4f}",
-        f"train{what} {record.train[train.value]:.4f}",
-        f"val {'AP' if metric is Metric.AVERAGE_PRECISION else metric.label} {val}  {seconds} s",
-    ]
-    if len("  ".join(parts) + best) > _COLUMNS:
-        del parts[1]
-    return "  ".join(parts) + (best if is_best else "")
 
 
 def final_table(result: RunResult, records: Sequence[EpochRecord], larger: tuple[int, int] = (0, 0)) -> Table:

@@ -125,8 +125,17 @@ def restore_run(
     request: RestoreRequest, ranks: Ranks, *, for_all_nodes: bool = False
 ) -> RestoredNodeRun | RestoredLinkRun:
     """Restores a run; collective."""
-    path = RunFolder(request.run).checkpoint
-    checkpoint = _checkpoint(request.run, ranks)
+    folder, path = RunFolder(request.run), RunFolder(request.run).checkpoint
+
+    def check() -> None:
+        if not Checkpoint.load(RunFolder.open(request.run).checkpoint).best:
+            raise TrainError(
+                f"{request.run}: no epoch is finished, so there is no model yet; train at least one epoch"
+            )
+
+    ranks.from_first(check)  # which alone need have the folder
+    data = ranks.bytes_from_first(path.read_bytes() if ranks.is_first else b"")
+    checkpoint = Checkpoint.load(path, data)
     if for_all_nodes and not checkpoint.config.is_timed:
         request = replace(request, evaluation=EvaluationKind.EXACT)
     with ranks.one_error():
@@ -143,7 +152,7 @@ def restore_run(
     with ranks.one_error():
         checkpoint.restore_model(path, network.model, checkpoint.best)
     if graph.embedding is not None:
-        graph.embedding.load(RunFolder(request.run).rows / checkpoint.best_rows)
+        graph.embedding.load(folder.rows / checkpoint.best_rows)
     kind: Any = RestoredLinkRun if isinstance(network, LinkNetwork) else RestoredNodeRun
     run: RestoredNodeRun | RestoredLinkRun = kind(
         config=config,
@@ -155,18 +164,3 @@ def restore_run(
         checkpoint=checkpoint,
     )
     return run
-
-
-def _checkpoint(run: Path, ranks: Ranks) -> Checkpoint:
-    """Returns the checkpoint of a run that has a model, as the first rank reads it; collective."""
-
-    def check() -> None:
-        folder = RunFolder.open(run)
-        if not Checkpoint.load(folder.checkpoint).best:
-            raise TrainError(
-                f"{run}: no epoch is finished, so there is no model yet; train at least one epoch"
-            )
-
-    ranks.from_first(check)
-    path = RunFolder(run).checkpoint
-    return Checkpoint.load(path, ranks.bytes_from_first(path.read_bytes() if ranks.is_first else b""))

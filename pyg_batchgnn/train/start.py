@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from pyg_batchgnn.data import EDGE_FEATURES, Dataset
+from pyg_batchgnn.data import EDGE_FEATURES
 from pyg_batchgnn.nn import ProductChoice
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config.train_config import (
@@ -42,9 +42,8 @@ from pyg_batchgnn.train.report import (
     plot_learning,
     plot_phases,
 )
-from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, read_records, write_json
+from pyg_batchgnn.train.run_folder import RunFolder, RunResult, read_records, write_json
 from pyg_batchgnn.train.run_log import RunLog, check_log
-from pyg_batchgnn.train.tasks import Task
 from pyg_batchgnn.train.trainer import RunOutcome, StopRequest, Trainer
 
 _HEADER = textwrap.TextWrapper(80, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False)
@@ -99,7 +98,15 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     dataset, fingerprint = open_on_all_ranks(config, ranks)
     config, choice = decide_fields(config, dataset, ranks)
     job = build_job(config, dataset, ranks)
-    folder = RunFolder(Path(ranks.from_first(lambda: _new_folder(config, dataset, path))))
+
+    def make() -> str:
+        source = Path(config.run.dataset or "")
+        name = source.name if source.is_dir() and source.name else dataset.name.partition(":")[0]
+        made = RunFolder.create(path, f"{name}-{config.model.kind.value}")
+        write_json(made.config, config_to_dict(config))
+        return str(made.path)
+
+    folder = RunFolder(Path(ranks.from_first(make)))
     _print_opening(console, job, folder, choice, ranks)
     return _run(ranks, job, fingerprint, folder, console)
 
@@ -185,15 +192,6 @@ def _read_written(ranks: Ranks, path: Path) -> TrainConfig:
     return config_from_dict(ranks.from_first(read))
 
 
-def _new_folder(config: TrainConfig, dataset: Dataset, path: Path | None) -> str:
-    """Makes the run folder, writes the configuration to it, and returns its path."""
-    source = Path(config.run.dataset or "")
-    name = source.name if source.is_dir() and source.name else dataset.name.partition(":")[0]
-    folder = RunFolder.create(path, f"{name}-{config.model.kind.value}")
-    write_json(folder.config, config_to_dict(config))
-    return str(folder.path)
-
-
 def _print_opening(
     console: Console, job: TrainingJob, folder: RunFolder, choice: ProductChoice | None, ranks: Ranks
 ) -> None:
@@ -223,17 +221,12 @@ def _end(
         phases = {name: one for name, one in result.phases.items() if several or name != Phase.EXCHANGE}
         plot_phases(phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
     if records:
-        title, best = f"{job.dataset.name}: {folder.path.name}", _best_epoch(records, job.task)
-        plot_learning(records, job.task, title, best, folder.path / "learning.png")
+        name, best, epoch = job.task.metric.value, None, records[-1].epoch
+        for record in records:  # the epoch with the best validation; the last one if there was none
+            if record.val is not None and job.task.improves(record.val[name], best):
+                best, epoch = record.val[name], record.epoch
+        title = f"{job.dataset.name}: {folder.path.name}"
+        plot_learning(records, job.task, title, epoch, folder.path / "learning.png")
     ending = "written to" if result is not None else "stopped; continue with: batchgnn train --resume"
     console.print(f"{ending} {folder.path}", highlight=False, soft_wrap=True)
     return outcome
-
-
-def _best_epoch(records: list[EpochRecord], task: Task) -> int:
-    """Returns the epoch with the best validation; the last one if there was none."""
-    name, best, epoch = task.metric.value, None, records[-1].epoch
-    for record in records:
-        if record.val is not None and task.improves(record.val[name], best):
-            best, epoch = record.val[name], record.epoch
-    return epoch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
@@ -42,18 +40,6 @@ def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
 def is_time(table: Tensor) -> bool:
     """Returns whether an attribute holds one int64 for each row."""
     return table.dtype is torch.int64 and table.numel() == len(table)
-
-
-def check_seed_times(dataset: Dataset, times: Mapping[Group, Tensor], node_type: str, name: str) -> None:
-    """Raises TrainError unless the predicted nodes have times of their own."""
-    if any(group.is_node and group.name == node_type for group in times):
-        return
-    whose = ", ".join(map(str, times))
-    raise TrainError(
-        f"{dataset.name}: sampling.time_attr is {name}, but the predicted "
-        f"nodes{of_type(dataset, node_type)} have no such attribute, only {whose}; give them one int64 "
-        f"time each: the moment of the prediction"
-    )
 
 
 def of_type(dataset: Dataset, name: str) -> str:

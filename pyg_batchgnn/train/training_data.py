@@ -26,8 +26,8 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs
 from pyg_batchgnn.train.node_tasks import predicted_of
-from pyg_batchgnn.train.times import check_seed_times, of_type, times_of
-from pyg_batchgnn.types import FEATURES, LABELS, Group
+from pyg_batchgnn.train.times import of_type, times_of
+from pyg_batchgnn.types import FEATURES, LABELS, Group, RowKind
 
 #: The fields that mean nothing in a run without learned rows.
 _OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
@@ -54,8 +54,13 @@ class TrainingData:
         else:
             node_type, labels = predicted.node_type, {predicted.node_type: predicted.labels}
         times = times_of(dataset, config)
-        if link is None and config.sampling.time_attr is not None:
-            check_seed_times(dataset, times, node_type, config.sampling.time_attr)
+        if link is None and times and Group(RowKind.NODE, node_type) not in times:
+            whose = ", ".join(map(str, times))
+            raise TrainError(
+                f"{dataset.name}: sampling.time_attr is {config.sampling.time_attr}, but the predicted "
+                f"nodes{of_type(dataset, node_type)} have no such attribute, only {whose}; give them one "
+                f"int64 time each: the moment of the prediction"
+            )
         features = {one.name: one.tables[FEATURES] for one in dataset.node_sets if FEATURES in one.tables}
         for one in dataset.node_sets:
             _check_features(dataset, one)

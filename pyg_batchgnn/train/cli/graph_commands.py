@@ -315,8 +315,16 @@ def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program
     from pyg_batchgnn.cache import is_aggregation_cache, verify_aggregation_cache
     from pyg_batchgnn.data import verify_folder
     from pyg_batchgnn.partition import is_partition, verify_partition
+    from pyg_batchgnn.train.run_folder import RunFolder
 
-    _refuse_what_has_no_checksums(folder)
+    known = "a data folder, a partition or an aggregation cache"
+    if folder.is_file():
+        raise TrainError(f"{folder} is a file; give the folder that it lies in: {known}")
+    if RunFolder(folder).config.is_file():
+        raise TrainError(
+            f"{folder} is a run folder, and verify is for {known}; a run's checkpoint is checked when it is "
+            f"read, as by batchgnn evaluate {folder}"
+        )
     if is_partition(folder):
         verify_partition(folder)
     elif is_aggregation_cache(folder):
@@ -324,20 +332,6 @@ def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program
     else:
         verify_folder(folder)
     typer.echo(f"{folder}: all files are as they were written")
-
-
-def _refuse_what_has_no_checksums(path: Path) -> None:
-    """Raises TrainError for a file and for a run folder."""
-    from pyg_batchgnn.train.run_folder import RunFolder
-
-    known = "a data folder, a partition or an aggregation cache"
-    if path.is_file():
-        raise TrainError(f"{path} is a file; give the folder that it lies in: {known}")
-    if RunFolder(path).config.is_file():
-        raise TrainError(
-            f"{path} is a run folder, and verify is for {known}; a run's checkpoint is checked when it is "
-            f"read, as by batchgnn evaluate {path}"
-        )
 
 
 #: The most parts. Their folders are numbered with five digits.
@@ -370,16 +364,16 @@ def _chosen(policy: str, loads: Sequence[str], hosts: int | None, parts: int) ->
             f"--balance does not go with --policy {policy}, which balances no loads; choose ldg, fennel, "
             f"multilevel or metis"
         )
+    balance = {}
+    for name, equals, slack in (load.partition("=") for load in loads):
+        try:
+            balance[name] = float(slack) if equals else _SLACK
+        except ValueError:
+            raise TrainError(
+                f"--balance is {f'{name}={slack}'!r}; write a load and a number, as in train=1.1"
+            ) from None
     with as_train_error(ValueError):
-        return dataclasses.replace(chosen, balance=dict(map(_load_and_slack, loads)))
-
-
-def _load_and_slack(text: str) -> tuple[str, float]:
-    name, equals, slack = text.partition("=")
-    try:
-        return name, float(slack) if equals else _SLACK
-    except ValueError:
-        raise TrainError(f"--balance is {text!r}; write a load and a number, as in train=1.1") from None
+        return dataclasses.replace(chosen, balance=balance)
 
 
 def partition(
