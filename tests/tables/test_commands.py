@@ -45,19 +45,11 @@ def test_the_commands_lead_to_a_data_folder(
     assert batchgnn("tables", "apply", "data", "shop", "--out", "again") == 0
     assert "score its rows with: batchgnn predict RUN --dataset again" in capsys.readouterr().out
     assert batchgnn("verify", "again") == 0
-    assert (tmp_path / "data/nodes/user/x.npy").read_bytes() == (
-        tmp_path / "again/nodes/user/x.npy"
-    ).read_bytes()
-
-
-def test_a_draft_can_be_converted_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_shop(tmp_path / "shop")
-    assert batchgnn("tables", "describe", "shop", "--out", "shop.toml", "--convert", "data") == 0
+    one, other = (tmp_path / name / "nodes/user/x.npy" for name in ("data", "again"))
+    assert one.read_bytes() == other.read_bytes()
+    assert batchgnn("tables", "describe", "shop", "--out", "shop.toml", "--convert", "at once") == 0
     assert "wrote shop.toml; read what was guessed" in capsys.readouterr().out
-    assert batchgnn("verify", "data") == 0
+    assert batchgnn("verify", "at once") == 0
     assert 'files = "shop/users.csv"' in (tmp_path / "shop.toml").read_text()
 
 
