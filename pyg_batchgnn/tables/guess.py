@@ -106,15 +106,13 @@ def draft(folder: str | Path, place: str | Path | None = None) -> str:
     columns without repeats, foreign keys are guessed by name and checked by values. ``place``: the
     folder that the description is for, from which files are named; None: the same."""
     folder = Path(folder).expanduser()
-    if not folder.is_dir():
-        if folder.is_file() and is_database(str(folder)):
-            raise DatasetError(_OF_DATABASE.format(folder))
-        raise DatasetError(f"{folder}: no such folder; give one with Parquet or CSV files")
     groups = _groups(folder)
+    for path in () if groups else (folder, *folder.glob("*")):
+        if path.is_file() and is_database(str(path)):
+            raise DatasetError(_OF_DATABASE.format(path))
+    if not folder.is_dir():
+        raise DatasetError(f"{folder}: no such folder; give one with Parquet or CSV files")
     if not groups:
-        for path in folder.iterdir():
-            if path.is_file() and is_database(str(path)):
-                raise DatasetError(_OF_DATABASE.format(path))
         raise DatasetError(f"{folder}: has no files that end in {', '.join(_ENDINGS)}; give another folder")
     with tempfile.TemporaryDirectory(prefix="batchgnn-") as work:
         engine = Engine(Path(work) / "spilled", 2 << 30, os.cpu_count() or 1)

@@ -184,8 +184,16 @@ def test_a_bank(tmp_path: Path) -> None:
     assert "Not used: note (text" in text and "No column is a key" in text
     made = convert(said, tmp_path / "data")
     assert made.training == " --node-type payment --time-attr time"
-    shares = [len(one) / 400 for one in read_folder(tmp_path / "data").nodes_of("payment").splits.values()]
+    dataset = read_folder(tmp_path / "data")
+    shares = [len(one) / 400 for one in dataset.nodes_of("payment").splits.values()]
     assert shares == pytest.approx([0.2, 0.6, 0.2], abs=0.02)  # test, train, val
+    # The memory of training: the bytes of the edges by destination with their order by time.
+    parts = PygParts.of(dataset.to_pyg(), [2], False, NeighborChoice(time_attr="time"), 0, None)
+    held = [one.indptr.nbytes + one.indices.nbytes + 4 * one.num_edges for one in parts.graph.relations]
+    orders = [one for one in parts.macrobatch.times if one is not None]
+    held += [one.time.nbytes + one.time.numel() * 4 for one in orders]
+    found = check(said)
+    assert orders and found.training_bytes - found.nbytes == sum(held)
 
 
 def test_a_shop_of_three_csv_files(tmp_path: Path) -> None:
@@ -339,21 +347,6 @@ def test_a_report(tmp_path: Path) -> None:
     for table in found.tables():
         console.print(table)
     assert "is the key of no card" in console.export_text()
-
-
-def test_the_memory_of_training(tmp_path: Path) -> None:
-    """The bytes of the arrays, and of the edges by destination with their order by time."""
-    bank(tmp_path)
-    write_draft(tmp_path)
-    said = GraphDescription.read(tmp_path)
-    made = convert(said, tmp_path / "data")
-    data = read_folder(made.folder).to_pyg()
-    parts = PygParts.of(data, [2], False, NeighborChoice(time_attr="time"), 0, None)
-    held = [one.indptr.nbytes + one.indices.nbytes + 4 * one.num_edges for one in parts.graph.relations]
-    orders = [one for one in parts.macrobatch.times if one is not None]
-    held += [one.time.nbytes + one.time.numel() * 4 for one in orders]
-    found = check(said)
-    assert orders and found.training_bytes - found.nbytes == sum(held)
 
 
 def test_edges_out_of_time_are_reported(tmp_path: Path) -> None:
