@@ -25,6 +25,7 @@ from typing import Any
 import psutil
 import torch
 import torch.distributed as dist
+from rich.markup import escape
 from rich.table import Table
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -254,8 +255,7 @@ def waiting_threads(chosen: Mapping[str, str]) -> Finding:
 def _memory() -> Finding:
     memory, host = machine.memory(), psutil.virtual_memory().total
     limit = f", the limit of this container or job; the host has {_size(host)}" if memory.total < host else ""
-    seen = f"{_size(memory.available)} free of {_size(memory.total)}{limit}"
-    return works("memory", seen)
+    return works("memory", f"{_size(memory.available)} free of {_size(memory.total)}{limit}")
 
 
 def huge_pages(setting: Path) -> Finding:
@@ -271,8 +271,7 @@ def huge_pages(setting: Path) -> Finding:
 def shared_memory(folder: Path) -> Finding:
     """Checks the room in /dev/shm. Loader workers and oneCCL need it."""
     if not folder.is_dir():
-        remedy = "loader workers need it: mount a tmpfs there"
-        return limited("shared memory", f"no {folder}", remedy)
+        return limited("shared memory", f"no {folder}", "loader workers need it: mount a tmpfs there")
     usage = shutil.disk_usage(folder)
     seen = f"{_size(usage.free)} free of {_size(usage.total)} in {folder}"
     if usage.free >= _ROOM:
@@ -339,9 +338,7 @@ PACKAGES = (
         OLDEST["torch"],
     ),
     Package(
-        "PyG",
-        "torch_geometric",
-        "torch-geometric",
+        *("PyG", "torch_geometric", "torch-geometric"),
         "pip install 'torch-geometric>=2.8'",
         OLDEST["torch-geometric"],
     ),
@@ -381,8 +378,7 @@ def check_metis() -> Finding:
     """Checks for the library that the policy "metis" calls. The package pymetis has none."""
     if has_metis():
         return works("METIS", "the library of METIS")
-    remedy = "only for partitions by --policy metis: pip install cmeel-metis"
-    return absent("METIS", "not installed", remedy)
+    return absent("METIS", "not installed", "only for partitions by --policy metis: pip install cmeel-metis")
 
 
 def check_oneccl() -> Finding:
@@ -485,15 +481,10 @@ def as_table(findings: Sequence[Finding]) -> Table:
         table.add_column(column, overflow="fold")
     for finding in findings:
         state = f"[{_COLOURS[finding.state]}]{finding.state.value}[/]"
-        table.add_row(finding.name, state, _plain(finding.seen), _plain(finding.remedy))
+        table.add_row(finding.name, state, escape(finding.seen), escape(finding.remedy))
     return table
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
     """Returns the values that ``--json`` prints."""
     return {"healthy": is_healthy(findings), "findings": [asdict(finding) for finding in findings]}
-
-
-def _plain(text: str) -> str:
-    """Returns the text with its brackets escaped, so that they are not markup."""
-    return text.replace("[", "\\[")
