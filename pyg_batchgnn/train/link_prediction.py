@@ -150,12 +150,7 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
 
     Each rank scores the pairs whose sources it owns, or finds the partners of the nodes that it
     owns; in a run that looks at times those of its minibatches. With keys of the nodes in the data
-    set, a Parquet file names them by these.
-
-    Raises:
-        TrainError: the run folder, the request or the data set cannot be used.
-        DatasetError: the data set cannot be read.
-        CommError: another rank failed, or was given other arguments.
+    set, a Parquet file names them by these. Raises errors as `predict_nodes`.
     """
     given: dict[str, Any] = {"ids": str(request.ids), "top": request.top, "at": request.at}
     run = restored_for(request.restore, request.out, ranks, **given)

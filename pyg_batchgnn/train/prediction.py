@@ -353,12 +353,7 @@ def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
     times those of its minibatches. In a run that predicts nodes, embeddings are the rows that the
     last layer reads, of the predicted nodes and of their neighbours' types. In a run that predicts
     links, they are the rows that the decoder reads. With keys of the nodes in the data set, Parquet
-    files name them by these.
-
-    Raises:
-        TrainError: the run folder, the request or the data set cannot be used.
-        DatasetError: the data set cannot be read.
-        CommError: another rank failed, or was given other arguments.
+    files name them by these. Raises errors as `predict_nodes`.
     """
     with ranks.one_error():
         if request.restore.evaluation is EvaluationKind.SAMPLED:

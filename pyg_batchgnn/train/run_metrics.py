@@ -50,13 +50,7 @@ class EvaluateSummary:
 
 
 def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
-    """Computes the metrics; collective.
-
-    Raises:
-        TrainError: the run folder, the request or the data set cannot be used.
-        DatasetError: the data set cannot be read.
-        CommError: another rank failed, or was given other arguments.
-    """
+    """Computes the metrics; collective. Raises errors as `predict_nodes`."""
     command = f"evaluate {request.restore.run}"
     ranks.agree({"command": command, "splits": list(request.splits), "out": str(request.out)})
     with ranks.one_error():

@@ -53,11 +53,8 @@ _OF_SCHEDULE = ("optimiser.schedule_options", "optimiser.schedule_every")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The whole configuration. It is checked when it is made.
-
-    Raises:
-        TrainError: a value is out of bounds, or two values contradict each other.
-    """
+    """The whole configuration. It is checked when it is made: raises `TrainError` if a value is out
+    of bounds, or two values contradict each other."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
