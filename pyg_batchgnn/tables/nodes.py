@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pyg_batchgnn.data import (
-    FEATURES,
     LABELS,
     SPLITS,
     Group,
@@ -173,21 +172,10 @@ def _write_splits(job: ConversionJob, group: Group, codes: np.ndarray) -> list[P
 
 
 def make_node_features(job: ConversionJob, name: str) -> Made:
-    spec, table, group = job.spec.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
-    kept = job.kept_rows(name)
-    features = FeaturesOfRows(table, spec.features)
-    states = job.fitted_states("nodes", name, features)
-    if states is None:
-        rows = np.zeros(len(kept), np.bool_)
-        rows[kept] = _training_nodes(job, name)
-        states = features.fit(int(rows.sum()), lambda first, last: rows[first:last])
-    files = features.write(
-        states,
-        lambda first, last: kept[first:last],
-        lambda column: job.file(attribute_array(group, column)),
-        FEATURES,
-    )
-    return {"states": states, "columns": features.names(states)}, files
+    kept, features = job.kept_rows(name), FeaturesOfRows(job.table_of(name), job.spec.nodes[name].features)
+    training = kept.copy()
+    training[kept] = _training_nodes(job, name)
+    return job.write_features(Group(RowKind.NODE, name), features, kept, training)
 
 
 def _training_nodes(job: ConversionJob, name: str) -> np.ndarray:
