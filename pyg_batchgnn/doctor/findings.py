@@ -25,6 +25,7 @@ from typing import Any
 import psutil
 import torch
 import torch.distributed as dist
+from rich.markup import escape
 from rich.table import Table
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -41,6 +42,7 @@ class FindingState(str, Enum):
 
     WORKS = "works"
     ABSENT = "absent"  # not installed, and not needed
+    LIMITED = "limited"  # works, and could work better
     BROKEN = "broken"  # installed but does not work, or needed but not installed
 
 
@@ -61,6 +63,10 @@ def works(name: str, seen: str, remedy: str = "", needed: bool = False) -> Findi
 
 def absent(name: str, seen: str, remedy: str = "") -> Finding:
     return Finding(name, FindingState.ABSENT, seen, remedy)
+
+
+def limited(name: str, seen: str, remedy: str) -> Finding:
+    return Finding(name, FindingState.LIMITED, seen, remedy)
 
 
 def broken(name: str, seen: str, remedy: str = "", needed: bool = False) -> Finding:
@@ -243,14 +249,13 @@ def waiting_threads(chosen: Mapping[str, str]) -> Finding:
         f"batchgnn's commands bound it; scripts on a machine with other work are 2 to 8 times slower: "
         f"export GOMP_SPINCOUNT={TURNS} before python starts"
     )
-    return absent("waiting threads", shown or "spin for milliseconds in scripts", remedy)
+    return limited("waiting threads", shown or "spin for milliseconds in scripts", remedy)
 
 
 def _memory() -> Finding:
     memory, host = machine.memory(), psutil.virtual_memory().total
     limit = f", the limit of this container or job; the host has {_size(host)}" if memory.total < host else ""
-    seen = f"{_size(memory.available)} free of {_size(memory.total)}{limit}"
-    return works("memory", seen)
+    return works("memory", f"{_size(memory.available)} free of {_size(memory.total)}{limit}")
 
 
 def huge_pages(setting: Path) -> Finding:
@@ -260,14 +265,13 @@ def huge_pages(setting: Path) -> Finding:
     if mode in ("always", "madvise"):
         return works("huge pages", mode)
     remedy = f"random reads are slower without them: echo madvise > {setting} (as root)"
-    return absent("huge pages", mode, remedy)
+    return limited("huge pages", mode, remedy)
 
 
 def shared_memory(folder: Path) -> Finding:
     """Checks the room in /dev/shm. Loader workers and oneCCL need it."""
     if not folder.is_dir():
-        remedy = "loader workers need it: mount a tmpfs there"
-        return absent("shared memory", f"no {folder}", remedy)
+        return limited("shared memory", f"no {folder}", "loader workers need it: mount a tmpfs there")
     usage = shutil.disk_usage(folder)
     seen = f"{_size(usage.free)} free of {_size(usage.total)} in {folder}"
     if usage.free >= _ROOM:
@@ -288,11 +292,11 @@ def host_name() -> Finding:
         remedy = (
             "several hosts cannot meet by it: enter it in the name service, or in /etc/hosts of each host"
         )
-        return absent("host name", f"{name} has no address", remedy)
+        return limited("host name", f"{name} has no address", remedy)
     if not address.startswith("127."):
         return works("host name", f"{name}, {address}")
     remedy = "for several hosts name the network device: export GLOO_SOCKET_IFNAME=eth0"
-    return absent("host name", f"{name}, {address}: this host alone", remedy)
+    return limited("host name", f"{name}, {address}: this host alone", remedy)
 
 
 def _text(path: Path) -> str:
@@ -334,9 +338,7 @@ PACKAGES = (
         OLDEST["torch"],
     ),
     Package(
-        "PyG",
-        "torch_geometric",
-        "torch-geometric",
+        *("PyG", "torch_geometric", "torch-geometric"),
         "pip install 'torch-geometric>=2.8'",
         OLDEST["torch-geometric"],
     ),
@@ -376,8 +378,7 @@ def check_metis() -> Finding:
     """Checks for the library that the policy "metis" calls. The package pymetis has none."""
     if has_metis():
         return works("METIS", "the library of METIS")
-    remedy = "only for partitions by --policy metis: pip install cmeel-metis"
-    return absent("METIS", "not installed", remedy)
+    return absent("METIS", "not installed", "only for partitions by --policy metis: pip install cmeel-metis")
 
 
 def check_oneccl() -> Finding:
@@ -460,7 +461,7 @@ def locked_memory(soft: int, hard: int) -> Finding:
     return works("locked memory", seen, remedy)
 
 
-_COLOURS = {FindingState.WORKS: "green", FindingState.ABSENT: "yellow", FindingState.BROKEN: "bold red"}
+_COLOURS = dict(zip(FindingState, ("green", "yellow", "yellow", "bold red"), strict=True))
 
 
 def examine() -> list[Finding]:
@@ -480,15 +481,10 @@ def as_table(findings: Sequence[Finding]) -> Table:
         table.add_column(column, overflow="fold")
     for finding in findings:
         state = f"[{_COLOURS[finding.state]}]{finding.state.value}[/]"
-        table.add_row(finding.name, state, _plain(finding.seen), _plain(finding.remedy))
+        table.add_row(finding.name, state, escape(finding.seen), escape(finding.remedy))
     return table
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
     """Returns the values that ``--json`` prints."""
     return {"healthy": is_healthy(findings), "findings": [asdict(finding) for finding in findings]}
-
-
-def _plain(text: str) -> str:
-    """Returns the text with its brackets escaped, so that they are not markup."""
-    return text.replace("[", "\\[")

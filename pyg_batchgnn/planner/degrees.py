@@ -130,11 +130,8 @@ def hop_probabilities(workload: Workload, degrees: Degrees, replacement: Replace
 def probe_degrees(
     workload: Workload, degrees: Degrees, ranks: int, *, replacement: Replacement = Replacement.WITH
 ) -> PlannerProbe:
-    """Returns the sizes of minibatches under the policy "random", from degrees alone.
-
-    Every rank has a host of its own, and owns equally many seed nodes, so it trains its own with
-    the balanced schedule.
-    """
+    """Returns the sizes of minibatches under the policy "random", from degrees alone. Every rank
+    has a host of its own, and owns equally many seed nodes: those that it trains if balanced."""
     ends = [workload.training * rank // ranks for rank in range(ranks + 1)]
     seeds = tuple(last - first for first, last in pairwise(ends))
     full, inner = (

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
@@ -51,11 +51,6 @@ class PlannerNetwork:
     latency: float = 1e-4  # seconds that a message takes from one host to another
     efficiency: float = ALL_TO_ALL  # the share of the bandwidth that exchanges of all hosts reach
 
-    @property
-    def rate(self) -> float:
-        """Bytes per second in an exchange."""
-        return self.bandwidth * self.efficiency
-
 
 @dataclass(frozen=True)
 class PlannerMachine:
@@ -94,14 +89,9 @@ class PlannerMachine:
 def exchange_seconds(network: PlannerNetwork, machine: PlannerMachine, size: float, number: int) -> float:
     """Returns the seconds of ``number`` exchanges in which a rank receives ``size`` bytes together.
     They take the link or the cores that copy the bytes, whichever is slower."""
-    moving = max(size / network.rate, 2 * size * machine.wire / machine.speedup(machine.cores))
+    rate = network.bandwidth * network.efficiency
+    moving = max(size / rate, 2 * size * machine.wire / machine.speedup(machine.cores))
     return moving + number * (2 * network.latency + machine.exchange / min(machine.cores, 1))
-
-
-def resident_bytes() -> float:
-    """Returns the bytes that a new process without a graph takes after a few training steps."""
-    command = [sys.executable, "-c", f"from {__name__} import after_work; print(after_work())"]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def after_work() -> int:
@@ -119,51 +109,42 @@ def after_work() -> int:
     return psutil.Process().memory_info().rss
 
 
-#: The number of times that a step is run. The fastest counts.
-_STEPS = 3
-_NETWORKS: dict[Aggregation, Callable[..., NativeModel]] = {
+#: The networks whose layers aggregate in each way.
+NETWORKS: dict[Aggregation, Callable[..., NativeModel]] = {
     Aggregation.MEAN: SAGE,
     Aggregation.SYMMETRIC: GCN,
     Aggregation.SUM: functools.partial(GIN, norm="batch_norm"),
 }
 
 
-def network_of(kind: Aggregation, columns: int, hidden: int, classes: int, layers: int) -> NativeModel:
-    """Returns a network whose layers aggregate by ``kind``."""
-    return _NETWORKS[kind](columns, hidden, layers, classes)
+def step_seconds(
+    model: NativeModel, kind: Aggregation, columns: int, minibatch: SampledMinibatch
+) -> tuple[float, float]:
+    """Returns the seconds of the forward pass, and of the backward pass with the update, of a
+    training step on one core: the fastest of some. If the minibatch has one hop fewer than the
+    model has layers, the step begins with aggregates."""
+    optimiser = torch.optim.Adam(model.parameters(), fused=True)
+    table = torch.ones(minibatch.num_nodes, columns)
+    x: Tensor | Aggregated = table
+    if len(minibatch.edges_per_hop) < model.num_layers:
+        x = Aggregated(kind.value, table, None if kind.holds_own_row else table)
+    target = torch.zeros(minibatch.batch_size, dtype=torch.int64)
 
-
-class TrainingStepTimer:
-    """Times a training step of the network of `network_of` on one core."""
-
-    def __init__(self, kind: Aggregation, columns: int, hidden: int, classes: int, layers: int) -> None:
-        self._kind, self._columns, self._layers = kind, columns, layers
-        self._model = network_of(kind, columns, hidden, classes, layers)
-        self._optimiser = torch.optim.Adam(self._model.parameters(), fused=True)
-
-    def seconds(self, minibatch: SampledMinibatch) -> tuple[float, float]:
-        """Returns the seconds of the forward pass, and of the backward pass with the update. If the
-        minibatch has one hop fewer than there are layers, the step begins with aggregates."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            return min((self._once(minibatch) for _ in range(_STEPS)), key=sum)
-        finally:
-            torch.set_num_threads(threads)
-
-    def _once(self, minibatch: SampledMinibatch) -> tuple[float, float]:
-        table = torch.ones(minibatch.num_nodes, self._columns)
-        x: Tensor | Aggregated = table
-        if len(minibatch.edges_per_hop) < self._layers:
-            x = Aggregated(self._kind.value, table, None if self._kind.holds_own_row else table)
-        target = torch.zeros(minibatch.batch_size, dtype=torch.int64)
+    def once() -> tuple[float, float]:
         begin = time.perf_counter()
-        loss = F.cross_entropy(self._model(minibatch, x=x), target)
+        loss = F.cross_entropy(model(minibatch, x=x), target)
         middle = time.perf_counter()
-        self._optimiser.zero_grad()
+        optimiser.zero_grad()
         loss.backward()
-        self._optimiser.step()
+        optimiser.step()
         return middle - begin, time.perf_counter() - middle
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return min((once() for _ in range(_TIMES)), key=sum)
+    finally:
+        torch.set_num_threads(threads)
 
 
 #: Minibatches that are timed together, the most bytes of the table, bytes sent, and repetitions.
@@ -192,9 +173,7 @@ def measure_machine(
     """
     plan = SamplingPlan(workload.fanouts, replacement)
     order = torch.randperm(training.numel(), generator=torch.Generator().manual_seed(1))
-    seeds = [
-        part.contiguous() for part in training[order].to(torch.int64).split(workload.batch_size)[:_BATCHES]
-    ]
+    seeds = training[order].to(torch.int64).split(workload.batch_size)[:_BATCHES]
     named = seeds_of_type(graph.schema, workload.seed_type, seeds)
     sampler = MacrobatchSampler(graph, plan, 0, 1, Layout.CSC)
     sampled = sampler.sample(named, 0)
@@ -205,15 +184,18 @@ def measure_machine(
         internal = [ids + first[workload.seed_type] for ids in seeds]
         relay = PartitionedSampler(whole, comm, plan, 0, 1, Layout.CSC, seeds_are_own=True)
         relayed = _shortest(lambda: relay.sample(internal, named, 0, 0))
-    distinct = _shortest(lambda: _find_distinct(sampled, graph.num_nodes))
+    reached = [[one.nodes[at].node for one in sampled] for at in range(len(graph.num_nodes))]
+    distinct = _shortest(lambda: list(map(ops.unique_nodes, reached, graph.num_nodes)))
     gather, copy = _row_rates(max(workload.features, 4))
     forward, backward, cached = 0.0, 0.0, 0.0
     if hidden:
-        step = TrainingStepTimer(kind, workload.columns, hidden, classes, plan.num_hops)
-        forward, backward = step.seconds(sampled[0])
+        step = (NETWORKS[kind](workload.columns, hidden, plan.num_hops, classes), kind, workload.columns)
+        forward, backward = step_seconds(*step, sampled[0])
         if plan.num_hops > 1:
             short = MacrobatchSampler(graph, plan.without_last_hop(), 0, 1, Layout.CSC)
-            cached = sum(step.seconds(short.sample(named[:1], 0)[0]))
+            cached = sum(step_seconds(*step, short.sample(named[:1], 0)[0]))
+    command = [sys.executable, "-c", f"from {__name__} import after_work; print(after_work())"]
+    resident = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return PlannerMachine(
         relay_edge=relayed / max(edges, 1),
         local_edge=local / max(edges, 1),
@@ -224,7 +206,7 @@ def measure_machine(
         forward=forward,
         backward=backward,
         first_layer=max(0.0, 1 - cached / (forward + backward)) if cached else 0.0,
-        resident=resident_bytes(),
+        resident=resident,
     )
 
 
@@ -236,11 +218,6 @@ def _shortest(work: Callable[[], object]) -> float:
         work()
         times.append(time.perf_counter() - begin)
     return min(times[1:])
-
-
-def _find_distinct(sampled: Sequence[SampledMinibatch], num_nodes: Sequence[int]) -> None:
-    for number, count in enumerate(num_nodes):
-        ops.unique_nodes([one.nodes[number].node for one in sampled], count)
 
 
 def _whole(graph: TypedGraph) -> tuple[Part, list[int]]:

@@ -22,7 +22,7 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, NodeSet
 from pyg_batchgnn.history import HistoricalSettings
 from pyg_batchgnn.loader import DiskForecast, ScheduleName
-from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork, measure_machine, network_of
+from pyg_batchgnn.planner.machine import NETWORKS, PlannerMachine, PlannerNetwork, measure_machine
 from pyg_batchgnn.planner.prediction import HistoricalPrediction, predict, predict_historical
 from pyg_batchgnn.planner.probe import SAMPLES, owners_of, probe_graph
 from pyg_batchgnn.planner.workload import PlannerProbe, PlannerSetting, Prediction, TypeRows, Workload
@@ -366,8 +366,8 @@ def workload_of(
     training = len(seeds.splits["train"])
     parameters = 0
     if hidden:
-        shape = (dataset.num_features, hidden, dataset.num_classes, len(fanouts))
-        parameters = sum(one.numel() for one in network_of(kind, *shape).parameters())
+        model = NETWORKS[kind](dataset.num_features, hidden, len(fanouts), dataset.num_classes)
+        parameters = sum(one.numel() for one in model.parameters())
     return Workload(
         name=dataset.name,
         types=tuple(map(_rows_of, dataset.node_sets)),
@@ -386,14 +386,11 @@ def workload_of(
 def _rows_of(nodes: NodeSet) -> TypeRows:
     """Returns the rows of a type, of its features and labels."""
     tables = {name: table for name, table in nodes.tables.items() if name in (FEATURES, LABELS)}
-    widths = {
-        name: math.prod(table.shape[1:]) * ops.as_stored(table).dtype.itemsize
-        for name, table in tables.items()
-    }
-    widest = max((ops.as_stored(table).dtype.itemsize for table in tables.values()), default=1)
-    columns = math.prod(tables[FEATURES].shape[1:]) if FEATURES in tables else 0
-    sizes = widths.get(FEATURES, 0), widths.get(LABELS, 0)
-    return TypeRows(nodes.name, nodes.num_nodes, *sizes, widest, columns)
+    columns = {name: math.prod(table.shape[1:]) for name, table in tables.items()}
+    bytes_of = {name: ops.as_stored(table).dtype.itemsize for name, table in tables.items()}
+    x, y = (columns.get(name, 0) * bytes_of.get(name, 0) for name in (FEATURES, LABELS))
+    widest = max(bytes_of.values(), default=1)
+    return TypeRows(nodes.name, nodes.num_nodes, x, y, widest, columns.get(FEATURES, 0))
 
 
 def seed_type_of(dataset: Dataset, node_type: str | None) -> int:

@@ -181,11 +181,12 @@ def probe_graph(
     own = training if workload.schedule is ScheduleName.GLOBAL else training[trainer == busiest]
     sampler = MacrobatchSampler(graph, SamplingPlan(workload.fanouts, replacement), layout=Layout.CSC)
     order = torch.randperm(own.numel(), generator=torch.Generator().manual_seed(0))
-    whole = max(
-        1, min(samples, own.numel() // workload.batch_size)
-    )  # a smaller one only if it is the only one
-    lists = [part.contiguous() for part in own[order].long().split(workload.batch_size)[:whole]]
-    sampled = sampler.sample(seeds_of_type(graph.schema, workload.seed_type, lists), 0)
+    # A smaller one only if it is the only one.
+    whole = max(1, min(samples, own.numel() // workload.batch_size))
+    seeds_of = seeds_of_type(
+        graph.schema, workload.seed_type, own[order].long().split(workload.batch_size)[:whole]
+    )
+    sampled = sampler.sample(seeds_of, 0)
     # Nodes of other ranks, and nodes of other hosts.
     away = [of_type != busiest for of_type in owner]
     remote = [of_type // ranks_per_host != busiest // ranks_per_host for of_type in owner]

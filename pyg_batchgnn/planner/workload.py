@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -113,21 +113,26 @@ class Workload:
         """The number N of nodes of all types."""
         return sum(one.nodes for one in self.types)
 
+    def _mean(self, values: Iterable[int]) -> int:
+        """Returns the mean over all nodes of a value of each type."""
+        return round(
+            sum(of.nodes * one for of, one in zip(self.types, values, strict=True)) / max(self.nodes, 1)
+        )
+
     @property
     def features(self) -> int:
         """The mean bytes of a node's input features."""
-        return round(sum(one.nodes * one.features for one in self.types) / max(self.nodes, 1))
+        return self._mean(one.features for one in self.types)
 
     @property
     def columns(self) -> int:
         """The mean number of a node's input features, at least 1."""
-        total = sum(one.nodes * (one.columns or one.features // 4) for one in self.types)
-        return max(1, round(total / max(self.nodes, 1)))
+        return max(1, self._mean(one.columns or one.features // 4 for one in self.types))
 
     @property
     def attributes(self) -> int:
         """The mean bytes of a node's other attributes that are fetched."""
-        return round(sum(one.nodes * one.attributes for one in self.types) / max(self.nodes, 1))
+        return self._mean(one.attributes for one in self.types)
 
     @property
     def id_bytes(self) -> int:

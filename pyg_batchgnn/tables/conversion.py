@@ -297,11 +297,7 @@ def _time_option(table: NodeTable | EdgeTable) -> str:
 
 def _as_json(spec: Any) -> Any:
     """Returns a description whose dates are texts."""
-    if isinstance(spec, Mapping):
-        return {key: _as_json(one) for key, one in spec.items()}
-    if isinstance(spec, list):
-        return [_as_json(one) for one in spec]
-    return spec.isoformat() if hasattr(spec, "isoformat") else spec
+    return json.loads(json.dumps(spec, default=lambda one: one.isoformat()))
 
 
 def _without_absent(spec: GraphDescription, raw: Mapping[str, RawTable]) -> GraphDescription:

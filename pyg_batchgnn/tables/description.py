@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import zoneinfo
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from datetime import date, datetime
+from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
@@ -17,6 +18,11 @@ from pyg_batchgnn.data import DatasetError, Relation, reverse_of
 #: The name of the file in a folder of tables.
 FILE = "graph.toml"
 ENCODERS = ("number", "log", "quantile", "boolean", "category", "hashed", "ids", "calendar", "list")
+#: Encoders that may be looked for, and why there are none.
+_NO_ENCODERS = {
+    "since_seed": "is not known before sampling, as it depends on the seed's time",
+    "text": "is none: give vectors of the texts as a column of lists, with the encoder list",
+}
 #: The units of times, from coarse to fine; the letters are NumPy's.
 UNITS = ("D", "s", "ms", "us", "ns")
 PARTS = ("hour", "weekday", "day", "month")
@@ -130,6 +136,7 @@ class NodeTable:
         delimiter: of CSV.
         nulls: the texts of CSV that stand for no value.
         on_bad_rows: "error", or "set aside": bad rows are left out, and written to a file.
+        table: of a file that is a DuckDB database: the table or view in it.
     """
 
     files: tuple[str, ...]
@@ -143,6 +150,7 @@ class NodeTable:
     delimiter: str = ","
     nulls: tuple[str, ...] = ("",)
     on_bad_rows: str = "error"
+    table: str | None = None
 
 
 @dataclass(frozen=True)
@@ -169,6 +177,7 @@ class EdgeTable:
     delimiter: str = ","
     nulls: tuple[str, ...] = ("",)
     on_bad_rows: str = "error"
+    table: str | None = None
 
 
 @dataclass(frozen=True)
@@ -348,10 +357,8 @@ def _check_common(where: str, table: NodeTable | EdgeTable) -> None:
         _check_split(where, table.split, table.time)
     for column, one in table.features.items():
         if one.encoder not in ENCODERS:
-            raise DatasetError(
-                f"{where}: features.{column}: encoder {one.encoder!r} {_instead(one.encoder)}; choose among "
-                f"{', '.join(ENCODERS)}"
-            )
+            fact = f"encoder {one.encoder!r} {_NO_ENCODERS.get(one.encoder, 'does not exist')}"
+            raise DatasetError(f"{where}: features.{column}: {fact}; choose among {', '.join(ENCODERS)}")
     for spec in (table.time, *table.features.values()):
         zone = "UTC" if spec is None else spec.timezone
         try:
@@ -360,14 +367,6 @@ def _check_common(where: str, table: NodeTable | EdgeTable) -> None:
             raise DatasetError(f"{where}: timezone is {zone!r}; give one such as Europe/Berlin") from None
     if table.on_bad_rows not in _CHOICES["on_bad_rows"]:
         raise DatasetError(f'{where}: on_bad_rows is {table.on_bad_rows!r}; give "error" or "set aside"')
-
-
-def _instead(encoder: str) -> str:
-    if encoder == "since_seed":
-        return "is not known before sampling, as it depends on the seed's time"
-    if encoder == "text":
-        return "is none: give vectors of the texts as a column of lists, with the encoder list"
-    return "does not exist"
 
 
 def _check_split(where: str, split: TableSplit, time: TimeColumn | None) -> None:
@@ -536,24 +535,15 @@ def _is_section(path: tuple[str, ...], key: str, value: Any) -> bool:
 
 def _key(key: str) -> str:
     bare = key and all(one.isascii() and (one.isalnum() or one in "_-") for one in key)
-    return key if bare else _text(key)
-
-
-def _text(value: str) -> str:
-    escaped = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    shown = (escaped.get(one, one if one >= " " and one != "\x7f" else f"\\u{ord(one):04X}") for one in value)
-    return f'"{"".join(shown)}"'
+    return key if bare else _value(key)
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, (datetime, date)):
+    if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items()) + " }"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_value, value))}]"
-    return _text(str(value))
+    plain = value if isinstance(value, (bool, int, float)) else str(value)
+    return json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\u007F")  # TOML's forms are JSON's

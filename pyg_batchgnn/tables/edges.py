@@ -70,32 +70,14 @@ def make_edges(job: ConversionJob, relation: Relation) -> Made:
     files.append(file)
     if times is not None:
         files.append(write_rows(job.file(attribute_array(group, TIME)), times, kept))
-    states = job.fitted_states("edges", ",".join(relation), features)
-    if states is None:
-        rows, last = kept if training is None else training, job.last_training_time()
-        if training is None and times is not None and last is not None:
-            rows = kept & (times <= last)
-        states = features.fit(int(rows.sum()), lambda first, end: rows[first:end])
-    columns_of = features.names(states)
-    files += features.write(
-        states,
-        lambda first, end: kept[first:end],
-        lambda column: job.file(attribute_array(group, column)),
-        EDGE_FEATURES,
-    )
-    facts = {
-        "count": int(kept.sum()),
-        "bad": dict(bad.reasons),
-        "links": counts,
-        "states": states,
-        "columns": columns_of,
-        "attributes": [
-            *(column for column, spec in one.features.items() if spec.encoder == "ids"),
-            *([EDGE_FEATURES] if columns_of else []),
-            *([TIME] if times is not None else []),
-        ],
-    }
-    return facts, files
+    if training is None:
+        last = job.last_training_time()
+        training = kept if times is None or last is None else kept & (times <= last)
+    found, more = job.write_features(group, features, kept, training)
+    attributes = [column for column, spec in one.features.items() if spec.encoder == "ids"]
+    attributes += [EDGE_FEATURES] * bool(found["columns"]) + [TIME] * (times is not None)
+    facts = {"count": int(kept.sum()), "bad": dict(bad.reasons), "links": counts, "attributes": attributes}
+    return facts | found, files + more
 
 
 def _foreign_key_edges(

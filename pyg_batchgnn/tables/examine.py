@@ -156,36 +156,27 @@ def _balance(nodes: NodeSet, labels: dict[str, Any] | None) -> str:
 def _of_edges(
     dataset: Dataset, edges: EdgeSet, unit: str | None, last: int | None
 ) -> tuple[str, str, str, str]:
-    targets = dataset.nodes_of(edges.relation[2]).num_nodes
+    ends = [dataset.nodes_of(name) for name in (edges.relation[0], edges.relation[2])]
+    targets = ends[1].num_nodes
     degree = np.zeros(targets, np.int64)
     for at in range(0, edges.num_edges, _PIECE):
         degree += np.bincount(edges.edge_index[1, at : at + _PIECE].numpy(), minlength=targets)
     degrees = f"{degree.mean():.1f}, {degree.max():,}" if targets else "none"
     count = f"{edges.num_edges:,}"
     if TIME not in edges.tables or not edges.num_edges:
-        return count, degrees, "none", _before_an_end(dataset, edges)
+        return count, degrees, "none", "none"
     times = edges.tables[TIME].numpy()
-    ends = np.asarray([times.min(), times.max()])
+    bounds = np.asarray([times.min(), times.max()])
     if unit is not None:
-        ends = ends.astype(f"datetime64[{unit}]").astype("datetime64[s]")
-    span = " to ".join(map(str, ends))
-    late = 0 if last is None else int((times > last).sum())
-    found = [f"{late:,} later than the last seed"] if late else []
-    early = _before_an_end(dataset, edges)
-    return count, degrees, span, ", ".join([*found, *([early] if early != "none" else [])]) or "none"
-
-
-def _before_an_end(dataset: Dataset, edges: EdgeSet) -> str:
-    """Returns the number of edges that are earlier than a node that they join."""
-    times = edges.tables.get(TIME)
-    if times is None:
-        return "none"
+        bounds = bounds.astype(f"datetime64[{unit}]").astype("datetime64[s]")
     early = np.zeros(edges.num_edges, np.bool_)
-    for row, end in enumerate((edges.relation[0], edges.relation[2])):
-        born = dataset.nodes_of(end).tables.get(TIME)
-        if born is not None:
-            early |= (born[edges.edge_index[row].long()] > times).numpy()
-    return f"{int(early.sum()):,} before an end" if early.any() else "none"
+    for row, nodes in enumerate(ends):
+        if TIME in nodes.tables:
+            early |= nodes.tables[TIME][edges.edge_index[row].long()].numpy() > times
+    late = 0 if last is None else int((times > last).sum())
+    wrong = ((late, "later than the last seed"), (int(early.sum()), "before an end"))
+    said = ", ".join(f"{number:,} {what}" for number, what in wrong if number)
+    return count, degrees, " to ".join(map(str, bounds)), said or "none"
 
 
 def _last_seed(dataset: Dataset) -> int | None:

@@ -356,8 +356,6 @@ def encoder_of(
 
 #: Names of arrays that ids may not have.
 _TAKEN = (FEATURES, LABELS, EDGE_FEATURES, "time")
-#: For a range of rows [first, last), which of them are meant.
-Mask = Callable[[int, int], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -390,12 +388,12 @@ class FeaturesOfRows:
                 found.append(RowCheck(column, encoder.parse))
         return found
 
-    def fit(self, rows: int, is_training: Mask) -> dict[str, Any]:
-        """Learns from ``rows`` training rows. Returns the state of each column's encoder."""
-        encoders = {column: self._encoder(column, rows) for column in self.spec}
+    def fit(self, training: np.ndarray) -> dict[str, Any]:
+        """Learns from training rows, [rows] bool. Returns the state of each column's encoder."""
+        encoders = {column: self._encoder(column, int(training.sum())) for column in self.spec}
         if encoders:
             for first, chunk in self.table.chunks(list(encoders)):
-                wanted = is_training(first, first + len(chunk))
+                wanted = training[first : first + len(chunk)]
                 if not wanted.any():
                     continue
                 here = chunk if wanted.all() else chunk.filter(need("pyarrow").array(wanted))
@@ -412,10 +410,11 @@ class FeaturesOfRows:
         ]
 
     def write(
-        self, states: Mapping[str, Any], is_kept: Mask, file: Callable[[str], Path], name: str
+        self, states: Mapping[str, Any], kept: np.ndarray, file: Callable[[str], Path], name: str
     ) -> list[Path]:
-        """Writes the features of the rows that are kept, and ids as attributes of their own.
-        ``states``: what `fit` returned. ``file``: the file of an attribute. Returns the files."""
+        """Writes the features of the rows that are kept, [rows] bool, and ids as attributes of
+        their own. ``states``: what `fit` returned. ``file``: the file of an attribute. Returns the
+        files."""
         encoders = {column: self._encoder(column, learned=states[column]) for column in self.spec}
         dense = [column for column in encoders if self.spec[column].encoder != "ids"]
         width = len(self.names(states))
@@ -428,8 +427,8 @@ class FeaturesOfRows:
             for writer in writers.values():
                 open_files.enter_context(writer)
             for first, chunk in self.table.chunks(list(encoders)):
-                kept = is_kept(first, first + len(chunk))
-                chunk = chunk if kept.all() else chunk.filter(need("pyarrow").array(kept))
+                here = kept[first : first + len(chunk)]
+                chunk = chunk if here.all() else chunk.filter(need("pyarrow").array(here))
                 with np.errstate(over="ignore"):
                     blocks: Any = {one: of.encode(chunk.column(one)) for one, of in encoders.items()}
                 for column in dense:

@@ -13,6 +13,7 @@ from typing import Any
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.tables.description import (
     FILE,
+    PARTS,
     ColumnFeature,
     EdgeTable,
     ForeignKey,
@@ -26,14 +27,14 @@ from pyg_batchgnn.tables.description import (
 from pyg_batchgnn.tables.join import Engine, compared
 from pyg_batchgnn.tables.source import (
     RawTable,
+    is_database,
     need,
     numbered,
     open_file,
     open_table,
     quoted,
-    refuse_database,
 )
-from pyg_batchgnn.tables.values import is_number, is_text, is_vector
+from pyg_batchgnn.tables.values import is_number, is_text, is_uuid, is_vector
 
 _ENDINGS = (".parquet", ".csv", ".tsv")
 _LABELS = ("label", "y", "target", "class", "fraud", "is_fraud", "churn", "churned", "outcome")
@@ -47,6 +48,10 @@ _COMPARED, _FEW = 10_000, 32
 _EXACT = 1_000_000
 #: Whole numbers in these ranges are taken for seconds and milliseconds since 1970.
 _SECONDS, _MILLISECONDS = (3 * 10**8, 5 * 10**9), (3 * 10**11, 5 * 10**12)
+_OF_DATABASE = (
+    "{}: is a database, of which there is no draft; write a graph.toml whose tables name it as files, and "
+    "each its table"
+)
 _HEAD = """A first draft, guessed from the files. Read it, correct it, then:
     batchgnn tables check THIS_FOLDER
     batchgnn tables convert THIS_FOLDER --out DATA
@@ -101,13 +106,13 @@ def draft(folder: str | Path, place: str | Path | None = None) -> str:
     columns without repeats, foreign keys are guessed by name and checked by values. ``place``: the
     folder that the description is for, from which files are named; None: the same."""
     folder = Path(folder).expanduser()
-    if not folder.is_dir():
-        refuse_database(str(folder))
-        raise DatasetError(f"{folder}: no such folder; give one with Parquet or CSV files")
     groups = _groups(folder)
+    for path in () if groups else (folder, *folder.glob("*")):
+        if path.is_file() and is_database(str(path)):
+            raise DatasetError(_OF_DATABASE.format(path))
+    if not folder.is_dir():
+        raise DatasetError(f"{folder}: no such folder; give one with Parquet or CSV files")
     if not groups:
-        for path in folder.iterdir():
-            refuse_database(str(path))
         raise DatasetError(f"{folder}: has no files that end in {', '.join(_ENDINGS)}; give another folder")
     with tempfile.TemporaryDirectory(prefix="batchgnn-") as work:
         engine = Engine(Path(work) / "spilled", 2 << 30, os.cpu_count() or 1)
@@ -196,14 +201,8 @@ def _facts(engine: Engine, raw: RawTable, column: Any) -> _ColumnFacts:
     )
     there, different, numbers, times, flags = (int(one[0]) for one in counts)
     if kind == "text" and there:
-        kind = next(
-            (
-                name
-                for name, count in (("boolean", flags), ("number", numbers), ("time", times))
-                if count == there
-            ),
-            "text",
-        )
+        kinds = (("boolean", flags), ("number", numbers), ("time", times), ("text", there))
+        kind = next(name for name, count in kinds if count == there)
     found = _ColumnFacts(column.name, kind, raw.rows, there, min(different, there))
     if kind in ("whole", "number") and there:
         low, high, middle = engine.columns(
@@ -216,7 +215,7 @@ def _facts(engine: Engine, raw: RawTable, column: Any) -> _ColumnFacts:
 
 def _kind(kind: Any) -> str:
     types = need("pyarrow").types
-    if getattr(kind, "extension_name", "") == "arrow.uuid" or is_text(kind):
+    if is_uuid(kind) or is_text(kind):
         return "text"
     for name, test in (
         ("boolean", types.is_boolean),
@@ -262,15 +261,10 @@ def _time_of(guess: _Guess) -> TimeColumn | None:
         if facts.kind == "time":
             return TimeColumn(name)
         if facts.kind == "whole" and words[name] & set(_TIMES):
-            unit = next(
-                (
-                    unit
-                    for unit, (low, high) in (("s", _SECONDS), ("ms", _MILLISECONDS))
-                    if facts.there and low <= facts.low and facts.high <= high
-                ),
-                None,
-            )
-            return TimeColumn(name, unit)
+            for unit, (low, high) in (("s", _SECONDS), ("ms", _MILLISECONDS)):
+                if facts.there and low <= facts.low and facts.high <= high:
+                    return TimeColumn(name, unit)
+            return TimeColumn(name)
         if facts.kind == "number" and words[name] & {"day", "days"}:
             return TimeColumn(name, "D")
     return None
@@ -328,39 +322,31 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
     comments: dict[tuple[str, ...], str] = {}
     labelled = next((one for one in guesses if one.label is not None), None)
     for guess in guesses:
-        ends = _ends(guess)
-        if ends is not None and guess is not labelled:
-            (source, source_type), (target, target_type) = ends
-            relation = (source_type, guess.name, target_type)
-            path = ("edges", ",".join(relation))
-            comments |= _zone_note(guess, path)
+        ends = None if guess is labelled else _ends(guess)
+        relation = None if ends is None else (ends[0][1], guess.name, ends[1][1])
+        path = ("nodes", guess.type) if relation is None else ("edges", ",".join(relation))
+        comments |= _zone_note(guess, path)
+        if ends is not None and relation is not None:
+            source, target = ends[0][0], ends[1][0]
+            features = _features(guess, {source, target}, comments, path)
             edges[relation] = EdgeTable(
-                guess.files,
-                (source,),
-                (target,),
-                guess.time,
-                features=_features(guess, {source, target}, comments, path),
-                delimiter=guess.delimiter,
+                guess.files, (source,), (target,), guess.time, features=features, delimiter=guess.delimiter
             )
-        else:
-            path = ("nodes", guess.type)
-            comments |= _zone_note(guess, path)
-            used = {guess.key, *guess.named, guess.label if guess is labelled else None}
-            nodes[guess.type] = NodeTable(
-                guess.files,
-                () if guess.key is None else (guess.key,),
-                guess.time,
-                LabelColumn(guess.label) if guess is labelled and guess.label is not None else None,
-                _split(engine, guess) if guess is labelled else None,
-                {_relation_name(name): ForeignKey((name,), kind) for name, kind in guess.named.items()},
-                _features(guess, used, comments, path),
-                delimiter=guess.delimiter,
-            )
-            if guess.key is None:
-                comments[path] = (
-                    "No column is a key: a node is named by the position of its row.\n"
-                    + comments.get(path, "")
-                )
+            continue
+        used = {guess.key, *guess.named, guess.label if guess is labelled else None}
+        nodes[guess.type] = NodeTable(
+            guess.files,
+            () if guess.key is None else (guess.key,),
+            guess.time,
+            LabelColumn(guess.label) if guess is labelled and guess.label is not None else None,
+            _split(engine, guess) if guess is labelled else None,
+            {_relation_name(name): ForeignKey((name,), kind) for name, kind in guess.named.items()},
+            _features(guess, used, comments, path),
+            delimiter=guess.delimiter,
+        )
+        if guess.key is None:
+            fact = "No column is a key: a node is named by the position of its row.\n"
+            comments[path] = fact + comments.get(path, "")
     if labelled is None and edges:
         _, relation = max((guess.raw.rows, rel) for guess in guesses for rel in edges if rel[1] == guess.name)
         guess = next(one for one in guesses if one.name == relation[1])
@@ -421,11 +407,9 @@ def _features(
             left.append(f"{name} ({facts.kind}, {facts.note})")
             continue
         found[name] = feature
-        place = (*path, "features", name)
-        comments[place] = facts.note
+        comments |= {(*path, "features", name): facts.note}
     if left:
-        where = (*path, "features") if found else path
-        comments[where] = f"Not used: {', '.join(left)}."
+        comments[(*path, "features") if found else path] = f"Not used: {', '.join(left)}."
     return found
 
 
@@ -433,17 +417,11 @@ def _feature(guess: _Guess, facts: _ColumnFacts) -> ColumnFeature | None:
     """Returns the encoder for a column; None: it is not used."""
     if not facts.there or facts.kind == "other":
         return None
-    if facts.kind == "boolean":
-        return ColumnFeature("boolean")
-    if facts.kind == "list":
-        return ColumnFeature("list")
+    if facts.kind in ("boolean", "list"):
+        return ColumnFeature(facts.kind)
     if facts.kind == "time":
         is_date = need("pyarrow").types.is_date(guess.raw.schema.field(facts.name).type)
-        return (
-            ColumnFeature("calendar", parts=("weekday", "day", "month"))
-            if is_date
-            else ColumnFeature("calendar")
-        )
+        return ColumnFeature("calendar", parts=PARTS[is_date:])  # dates have no hours
     if facts.kind in ("whole", "number"):
         if facts.kind == "whole" and facts.distinct <= _FEW // 4:
             return ColumnFeature("category")

@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from pyg_batchgnn.data import DatasetError, Group, Relation, RowKind, group_folder
+from pyg_batchgnn.data import (
+    EDGE_FEATURES,
+    FEATURES,
+    DatasetError,
+    Group,
+    Relation,
+    RowKind,
+    attribute_array,
+    group_folder,
+)
 from pyg_batchgnn.data.files import Journal, Made, NpyAppender, new_file
 from pyg_batchgnn.tables.description import EdgeTable, GraphDescription, NodeTable
 from pyg_batchgnn.tables.features import FeaturesOfRows
@@ -75,18 +84,25 @@ class ConversionJob:
         times = [one["last_training_time"] for one in steps]
         return max((one for one in times if one is not None), default=None)
 
-    def fitted_states(self, kind: str, name: str, features: FeaturesOfRows) -> dict[str, Any] | None:
-        """Returns the states of the encoders of a model; None: they are to be fitted. Raises
-        DatasetError if the model has others."""
+    def write_features(
+        self, group: Group, features: FeaturesOfRows, kept: np.ndarray, training: np.ndarray
+    ) -> tuple[dict[str, Any], list[Path]]:
+        """Writes the features of the rows that are kept, by the encoders of a model, or by those
+        that are fitted to the training rows, [rows] bool both. Returns the encoders' states and the
+        meanings of the columns, and the files. Raises DatasetError if the model has others."""
+        kind, own = ("nodes", FEATURES) if group.is_node else ("edges", EDGE_FEATURES)
         if self.fitted is None:
-            return None
-        known = self.fitted["features"][kind].get(name, {"states": {}})["states"]
-        if set(known) != set(features.spec):
+            states = features.fit(training)
+        else:
+            name = group.name if isinstance(group.name, str) else ",".join(group.name)
+            states = self.fitted["features"][kind].get(name, {"states": {}})["states"]
+        if set(states) != set(features.spec):
             raise DatasetError(
                 f"{features.table.where}: features: are {', '.join(features.spec)}, but fitted were "
-                f"{', '.join(known) or 'none'}; describe the new tables like the old ones"
+                f"{', '.join(states) or 'none'}; describe the new tables like the old ones"
             )
-        return dict(known)
+        files = features.write(states, kept, lambda one: self.file(attribute_array(group, one)), own)
+        return {"states": states, "columns": features.names(states)}, files
 
     def times_of(
         self, group: Group, spec: NodeTable | EdgeTable, table: RawTable, checks: list[RowCheck]

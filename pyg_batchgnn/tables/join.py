@@ -78,11 +78,6 @@ def is_key(kind: Any, own: bool) -> bool:
     return not (types.is_nested(kind) or types.is_null(kind) or (own and types.is_floating(kind)))
 
 
-def stored_type(kind: Any) -> Any:
-    """Returns the Arrow type in which a key is stored: its own, but texts for UUIDs."""
-    return need("pyarrow").string() if getattr(kind, "extension_name", "") == "arrow.uuid" else kind
-
-
 def compared(kinds: Sequence[Any]) -> str:
     """Returns the SQL type in which key columns are compared; "" means as they are."""
     types = need("pyarrow").types

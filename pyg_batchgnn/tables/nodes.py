@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pyg_batchgnn.data import (
-    FEATURES,
     LABELS,
     SPLITS,
     Group,
@@ -22,7 +21,7 @@ from pyg_batchgnn.data.files import Made, NpyAppender, write_json
 from pyg_batchgnn.tables.description import EdgeTable, NodeTable
 from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob, write_rows
-from pyg_batchgnn.tables.join import KeyWriter, distinct_keys, repeated, stored_type
+from pyg_batchgnn.tables.join import KeyWriter, distinct_keys, repeated
 from pyg_batchgnn.tables.rows import BadRows, LabelsOfRows, RowCheck, look_at, splits_of_rows
 from pyg_batchgnn.tables.source import RawTable
 from pyg_batchgnn.tables.values import is_uuid, uuid_texts
@@ -111,11 +110,16 @@ def _write_keys(
 
     if not spec.key:
         return []
-    file = job.key_file(group)
-    schema = pa.schema([(one, stored_type(table.schema.field(one).type)) for one in spec.key])
+    file, kinds = job.key_file(group), {one: table.schema.field(one).type for one in spec.key}
+    schema = pa.schema([(one, pa.string() if is_uuid(kind) else kind) for one, kind in kinds.items()])
     with KeyWriter(file, schema) as writer:
         for first, chunk in table.chunks(spec.key):
-            writer.append(_key_columns(chunk, kept[first : first + len(chunk)]))
+            here = kept[first : first + len(chunk)]
+            chunk = chunk if here.all() else chunk.filter(pa.array(here))
+            for at, (name, kind) in enumerate(kinds.items()):
+                if is_uuid(kind):
+                    chunk = chunk.set_column(at, name, uuid_texts(chunk.column(at).combine_chunks()))
+            writer.append(chunk)
     return [file]
 
 
@@ -151,7 +155,7 @@ def _write_classes(job: ConversionJob, group: Group, labels: Mapping[str, Any]) 
 def _write_no_labels(job: ConversionJob, group: Group, labels: Mapping[str, Any], count: int) -> list[Path]:
     """Writes "y" of rows without labels, for a model that was trained with some."""
     file = job.file(attribute_array(group, LABELS))
-    nothing = {"boolean": np.zeros((count, 1), np.bool_), "class": np.full(count, -1)}
+    nothing = {"boolean": np.full((count, 1), -1, np.int8), "class": np.full(count, -1)}
     np.save(file, nothing.get(labels["kind"], np.full(count, np.nan, np.float32)))
     return [file, *_write_classes(job, group, labels)]
 
@@ -168,21 +172,10 @@ def _write_splits(job: ConversionJob, group: Group, codes: np.ndarray) -> list[P
 
 
 def make_node_features(job: ConversionJob, name: str) -> Made:
-    spec, table, group = job.spec.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
-    kept = job.kept_rows(name)
-    features = FeaturesOfRows(table, spec.features)
-    states = job.fitted_states("nodes", name, features)
-    if states is None:
-        rows = np.zeros(len(kept), np.bool_)
-        rows[kept] = _training_nodes(job, name)
-        states = features.fit(int(rows.sum()), lambda first, last: rows[first:last])
-    files = features.write(
-        states,
-        lambda first, last: kept[first:last],
-        lambda column: job.file(attribute_array(group, column)),
-        FEATURES,
-    )
-    return {"states": states, "columns": features.names(states)}, files
+    kept, features = job.kept_rows(name), FeaturesOfRows(job.table_of(name), job.spec.nodes[name].features)
+    training = kept.copy()
+    training[kept] = _training_nodes(job, name)
+    return job.write_features(Group(RowKind.NODE, name), features, kept, training)
 
 
 def _training_nodes(job: ConversionJob, name: str) -> np.ndarray:
@@ -194,14 +187,3 @@ def _training_nodes(job: ConversionJob, name: str) -> np.ndarray:
     if last is None or job.spec.nodes[name].time is None:
         return np.ones(count, np.bool_)
     return np.asarray(np.load(job.file(attribute_array(group, TIME)), mmap_mode="r") <= last)
-
-
-def _key_columns(chunk: Any, kept: np.ndarray) -> Any:
-    """Returns the keys of the rows that are kept, UUIDs as texts."""
-    import pyarrow as pa
-
-    chunk = chunk if kept.all() else chunk.filter(pa.array(kept))
-    for at, column in enumerate(chunk.schema):
-        if is_uuid(column.type):
-            chunk = chunk.set_column(at, column.name, uuid_texts(chunk.column(at).combine_chunks()))
-    return chunk

@@ -172,14 +172,19 @@ def splits_of_rows(
             codes[at : at + CHUNK] = np.searchsorted(bounds, times[at : at + CHUNK], side="right")
     elif split.column is not None:
         table.type_of(split.column, "split")
+        pc = need("pyarrow.compute")
         where = f"{table.where}: split: {split.column}"
         for first, chunk in table.chunks([split.column]):
-            codes[first : first + len(chunk)] = _named_splits(chunk.column(0), where)
+            texts = pc.utf8_lower(pc.utf8_trim_whitespace(as_texts(chunk.column(0), where)))
+            places = places_among(texts, list(_SPLIT_NAMES), where)
+            codes[first : first + len(chunk)] = np.asarray([*_SPLIT_NAMES.values(), -1], np.int8)[places]
         if fitting and (codes < 0).all():
             raise DatasetError(f"{where}: no row has one of the values {', '.join(SPLITS)}; correct them")
     elif keys:
-        for first, chunk in table.chunks(keys):
-            codes[first : first + len(chunk)] = _shares(split, mixed_keys(chunk, keys))
+        for first, chunk in table.chunks(keys):  # of several keys the order does not matter
+            hashes = [hash_texts(as_texts(chunk.column(key), key)) for key in keys]
+            one = mixed(np.asarray(np.sum(hashes, axis=0, dtype=np.uint64))) if len(keys) > 1 else hashes[0]
+            codes[first : first + len(chunk)] = _shares(split, one)
     else:
         codes[:] = _shares(split, mixed(np.arange(table.rows, dtype=np.uint64)))
     return codes
@@ -194,18 +199,6 @@ def _shares(split: TableSplit, hashes: np.ndarray) -> np.ndarray:
     assert split.fractions is not None
     shares = (hashes >> np.uint64(11)).astype(np.float64) / 2**53
     return np.searchsorted(np.cumsum(split.fractions)[:2], shares, side="right")
-
-
-def mixed_keys(chunk: Any, keys: Sequence[str]) -> np.ndarray:
-    """Returns [n] uint64, one hash of some key columns. Their order does not matter."""
-    hashes = [hash_texts(as_texts(chunk.column(key), key)) for key in keys]
-    return mixed(np.asarray(np.sum(hashes, axis=0, dtype=np.uint64))) if len(hashes) > 1 else hashes[0]
-
-
-def _named_splits(array: Any, where: str) -> np.ndarray:
-    pc = need("pyarrow.compute")
-    texts = pc.utf8_lower(pc.utf8_trim_whitespace(as_texts(array, where)))
-    return np.asarray([*_SPLIT_NAMES.values(), -1], np.int8)[places_among(texts, list(_SPLIT_NAMES), where)]
 
 
 #: More classes than this are taken for a mistake.

@@ -112,11 +112,33 @@ def expand(where: str, folder: Path, files: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def refuse_database(path: str) -> None:
-    """Raises DatasetError if a path is a DuckDB database, whose tables are no files."""
-    if path.lower().endswith((".duckdb", ".ddb")):
-        export = f"duckdb {path} \"EXPORT DATABASE 'tables' (FORMAT parquet)\""
-        raise DatasetError(f"{path}: is a database; write its tables as files with: {export}")
+def is_database(path: str) -> bool:
+    """Returns whether a local file is a DuckDB database, by its ending and its header."""
+    if _is_remote(path) or not path.lower().endswith((".duckdb", ".ddb", ".db")):
+        return False
+    with open_file(path) as stream:
+        return stream.read(12)[8:] == b"DUCK"
+
+
+def _stage_database(where: str, path: str, table: str | None, copy: Path) -> None:
+    """Copies a table of a database, which is opened for reading only, to a Parquet file."""
+    duckdb, temporary = need("duckdb"), copy.with_suffix(".partial")
+    if copy.is_file():
+        return
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with duckdb.connect(path, read_only=True, config={"memory_limit": "1GB"}) as database:
+            known = [name for (name,) in database.execute("SHOW TABLES").fetchall()]
+            if table is None or table not in known:
+                raise DatasetError(
+                    f"{where}: table: {path} has no table {table!r}; it has {', '.join(known) or 'none'}"
+                )
+            rows = f"(SELECT * FROM {quoted(table)})"
+            database.execute(f"COPY {rows} TO {literal(str(temporary))} (FORMAT parquet)")
+    except duckdb.Error as error:
+        fact = f"not readable as a DuckDB database ({error})"
+        raise DatasetError(f"{path}: {fact}; write it again, or wait for who writes it") from error
+    temporary.rename(copy)
 
 
 @dataclass(frozen=True)
@@ -295,17 +317,21 @@ def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Pa
     torn: list[tuple[str, int, str]] = []
     texts, seen = set[str](), set[str]()
     for number, path in enumerate(expand(where, folder, spec.files)):
-        refuse_database(path)
-        is_csv = spec.format == "csv" or (spec.format is None and not path.lower().endswith(_PARQUET))
-        copy = staged / f"{number:05}.parquet"
-        if is_csv:
+        in_database, copy = is_database(path), staged / f"{number:05}.parquet"
+        is_parquet = path.lower().endswith(_PARQUET) if spec.format is None else spec.format == "parquet"
+        is_csv = not in_database and not is_parquet
+        if spec.table is not None and not in_database:
+            raise DatasetError(f"{where}: table: {path} is no DuckDB database; leave table out")
+        if in_database:
+            _stage_database(where, path, spec.table, copy)
+        elif is_csv:
             found = _stage_csv(where, path, spec, copy)
             texts |= set(found["texts"])
             seen |= set(found["seen"])
             torn += [tuple(one) for one in found["torn"]]
         elif _is_remote(path):
             _stage_remote(path, copy)
-        file = str(copy) if is_csv or _is_remote(path) else path
+        file = str(copy) if in_database or is_csv or _is_remote(path) else path
         rows, schema = _outline(path, file)
         first = sum(part.rows for part in parts)
         parts.append(TablePart(path, file, rows, first, spec.delimiter if is_csv else "", _plain(schema)))

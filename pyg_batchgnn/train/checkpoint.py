@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_folder import place_name, replacing
+from pyg_batchgnn.train.run_folder import replacing
 
 # A safetensors file of nested values: tensors are tensors, everything else is JSON in the header.
 #
@@ -49,15 +50,12 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
         temporary.write_bytes(save(tensors, metadata=header))
 
 
-def read_bytes(path: Path) -> bytes:
-    """Returns the bytes of a file of `save_values`. Raises `TrainError` if it is missing."""
-    if not path.is_file():
+def parse_values(path: Path, data: bytes | None, kind: str, version: int) -> dict[str, Any]:
+    """Returns the values in the bytes of a file that `save_values` wrote; None: those that lie at
+    `path`. Raises `TrainError` if it is missing, damaged or another file."""
+    if data is None and not path.is_file():
         raise TrainError(f"{path}: no such checkpoint; the run may have stopped before its first one")
-    return path.read_bytes()
-
-
-def parse_values(path: Path, data: bytes, kind: str, version: int) -> dict[str, Any]:
-    """Returns the values in the bytes of a file that `save_values` wrote."""
+    data = path.read_bytes() if data is None else data
     try:
         tensors = load(data)
         length = int.from_bytes(data[:8], "little")
@@ -133,7 +131,7 @@ class Checkpoint:
     best: dict[str, Tensor]  # `state_dict` of the model at the best validation epoch
     optimiser: dict[str, Any]  # `state_dict` of the optimiser
     ranks: list[RankCheckpoint]  # the state of each rank
-    rows: str = ""  # the name of the learned rows in `RowFolders`; "" in a run without them
+    rows: str = ""  # the name of the learned rows in the run folder; "" in a run without them
     best_rows: str = ""  # the name of those of the best validation epoch, likewise
     #: that of the schedule of its learning rate; empty without one
     schedule: dict[str, Any] = field(default_factory=dict)
@@ -145,13 +143,9 @@ class Checkpoint:
         save_values(path, _KIND, _VERSION, {**vars(self), **plain})
 
     @classmethod
-    def load(cls, path: Path) -> Checkpoint:
-        """Reads a checkpoint. Raises `TrainError` if it is missing, damaged or another file."""
-        return cls.parse(path, read_bytes(path))
-
-    @classmethod
-    def parse(cls, path: Path, data: bytes) -> Checkpoint:
-        """Reads a checkpoint from a file's bytes. `path` is for messages."""
+    def load(cls, path: Path, data: bytes | None = None) -> Checkpoint:
+        """Reads a checkpoint, from the bytes of its file if they are given. Raises `TrainError` if
+        it is missing, damaged or another file."""
         values = parse_values(path, data, _KIND, _VERSION)
         try:
             config, progress = config_from_dict(values["config"]), RunProgress(**values["progress"])
@@ -223,20 +217,21 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
         HistoricalStats(**{**values, "layers": [LayerCounts(**one) for one in values["layers"]]})
         for values in ranks.values(asdict(history.stats()))
     ]
-    layers = [one for stats in every for one in stats.layers]
+    layers = [[one.layer(at) for one in every] for at in range(len(every[0].layers))]
+    pushes = [layer for one in every for layer in one.layers]
+
+    def total(name: str, of: Iterable[object] = every) -> Any:
+        return sum(getattr(one, name) for one in of)
+
     return {
         "hit_rates": hit_rates(every),
-        "edges_left_out": [
-            sum(one.layer(at).edges_left_out for one in every)
-            / max(1, sum(one.layer(at).edges for one in every))
-            for at in range(len(every[0].layers))
-        ],
-        "features_fetched": sum(one.features_fetched for one in every),
-        "feature_bytes": sum(one.feature_bytes for one in every),
-        "rows_pushed": sum(one.pushed for one in layers),
-        "bytes_pushed": sum(one.pushed_bytes for one in layers),
-        "exchange_seconds": sum(one.exchange_seconds for one in every) / len(every),
-        "waited_seconds": sum(one.waited_seconds for one in every) / len(every),
+        "edges_left_out": [total("edges_left_out", of) / max(1, total("edges", of)) for of in layers],
+        "features_fetched": total("features_fetched"),
+        "feature_bytes": total("feature_bytes"),
+        "rows_pushed": total("pushed", pushes),
+        "bytes_pushed": total("pushed_bytes", pushes),
+        "exchange_seconds": total("exchange_seconds") / len(every),
+        "waited_seconds": total("waited_seconds") / len(every),
     }
 
 
@@ -270,8 +265,9 @@ class TrainerState:
 
     @property
     def rows(self) -> str:
-        """The name of the present learned rows."""
-        return place_name(self.progress.epoch, self.progress.step)
+        """The name of the learned rows as they are after some epochs and further steps."""
+        epoch, step = self.progress.epoch, self.progress.step
+        return f"epoch-{epoch}-step-{step}" if step else f"epoch-{epoch}"
 
     def checkpoint(self, job: TrainingJob, dataset: dict[str, int], ranks: Ranks) -> Checkpoint:
         """Returns a checkpoint of the run; collective."""
@@ -286,7 +282,7 @@ class TrainerState:
             config=job.config,
             dataset=dataset,
             progress=replace(self.progress),
-            model=_copied({**job.network.model.state_dict(), **job.running.averaged(running)}),
+            model=copied({**job.network.model.state_dict(), **job.running.averaged(running)}),
             best=self.best,
             optimiser=job.optimiser.state_dict(),
             ranks=[
@@ -314,14 +310,11 @@ class TrainerState:
     def end_epoch(self) -> None:
         """Goes on to the next epoch."""
         self.progress.next_epoch()
-        self.earlier.merge(self.clock)
+        for phase, seconds in self.clock.items():
+            self.earlier[phase] += seconds
         self.clock = PhaseClock()
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Returns a copy of a model's parameters and buffers."""
-    return _copied(model.state_dict())
-
-
-def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Returns a copy of parameters and buffers."""
     return {name: value.detach().clone() for name, value in state.items()}

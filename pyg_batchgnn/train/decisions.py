@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from dataclasses import replace
 from itertools import pairwise
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from pyg_batchgnn.data import Dataset, default_dataset, load_dataset, with_reverse_relations
+from pyg_batchgnn.data import Dataset, DatasetError, default_dataset, load_dataset, with_reverse_relations
 from pyg_batchgnn.nn import ProductChoice, default_products, probe_products, use_products
 from pyg_batchgnn.ops import bfloat16_level, bfloat16_levels, set_bfloat16_level
 from pyg_batchgnn.train.config.choices import BFloat16Products, Malloc, MatrixProduct, Precision
@@ -28,8 +29,16 @@ from pyg_batchgnn.train.training_data import TrainingData, fingerprint_dataset
 
 
 def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
-    """Opens the data set of that name or path, or the default one if the name is None."""
-    dataset = default_dataset() if name is None else load_dataset(name)
+    """Opens the data set of that name or path, or the default one if the name is None. The error of
+    a folder of tables says how they become a data set."""
+    try:
+        dataset = default_dataset() if name is None else load_dataset(name)
+    except DatasetError as error:
+        files = Path(name or "").glob("*") if name is not None and Path(name).is_dir() else ()
+        if any(re.search(r"\.(csv|tsv|parquet)(\.gz)?$", file.name.lower()) for file in files):
+            remedy = f"batchgnn tables describe {name}, then batchgnn tables convert {name} --out DATA"
+            raise TrainError(f"{error}. Or does it hold tables? {remedy}") from error
+        raise
     return with_reverse_relations(dataset) if reverse_relations else dataset
 
 
@@ -46,9 +55,9 @@ def choose_product(
 ) -> tuple[TrainConfig, ProductChoice | None]:
     """Decides which matrix product the run uses, and applies the decision; collective. Returns the
     configuration with the product, and the result of this rank's probe, or None without a probe."""
-    choice, product = None, config.run.matrix_product
+    choice, product, first = None, config.run.matrix_product, ranks.training.ranks_of_host[0]
     if product in (MatrixProduct.AUTO, MatrixProduct.PROBE):
-        if product is MatrixProduct.PROBE and ranks.is_first_of_host:
+        if product is MatrixProduct.PROBE and ranks.rank == first:  # one rank of each host
             shapes = product_shapes(config, features, columns)
             half = config.run.precision is Precision.BFLOAT16
             choice = probe_products(shapes, torch.bfloat16 if half else torch.float32, config.run.threads)

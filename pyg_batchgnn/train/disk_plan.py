@@ -9,7 +9,7 @@ from rich.filesize import decimal
 from pyg_batchgnn import machine
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.disk import is_mapped
-from pyg_batchgnn.loader import DiskForecast
+from pyg_batchgnn.loader import DiskForecast, MacrobatchNeighborLoader
 from pyg_batchgnn.planner import Prediction
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.graphs import WholeGraph
@@ -26,11 +26,9 @@ class DiskPrediction:
     """A prediction of what an epoch of one process reads from files."""
 
     forecast: DiskForecast  # of the loader that trains
-    budget: int | None  # bytes; None: the loader takes a share of the memory that is free
-    features: int  # the bytes of the features that stay on disk
-    minibatches: int  # of an epoch
-    edges: int = 0  # the bytes of the edges that stay on disk
-    larger: tuple[int, int] = (0, 0)  # `larger_budgets`
+    dataset: Dataset
+    graph: WholeGraph
+    loader: MacrobatchNeighborLoader
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, samples: int) -> DiskPrediction | None:
@@ -43,37 +41,36 @@ class DiskPrediction:
         graph = WholeGraph.of(dataset, config)
         loader, _ = graph.training_loader(PredictedNodes.of(dataset, config.task).split("train"))
         forecast = loader.disk_forecast(samples)
-        if forecast is None:
-            return None
-        features = sum(table.nbytes for table in tables) - graph.held
-        reads_edges = loader.stats().total.topology_edges > 0
-        known = [one.csc for one in dataset.edge_sets if one.csc is not None and reads_edges]
-        edges = sum(one.indices.nbytes for one in known)
-        return cls(forecast, budget, features, len(loader), edges, larger_budgets(dataset))
+        return None if forecast is None else cls(forecast, dataset, graph, loader)
 
     def lines(self, computing: Prediction | None) -> list[str]:
         """Returns what is said of it. ``computing``: the same with features in memory."""
-        found = self.forecast
-        sweep = min(self.minibatches, found.period * found.sizes.fetch)
-        budget = "half of the free memory" if self.budget is None else "half of the memory budget"
+        found, minibatches, given = self.forecast, len(self.loader), self.graph.config.sampling.memory_budget
+        tables = [one.tables[FEATURES] for one in self.dataset.node_sets if FEATURES in one.tables]
+        features = sum(table.nbytes for table in tables) - self.graph.held  # those that stay on disk
+        edges = 0
+        if self.loader.stats().total.topology_edges > 0:
+            edges = sum(one.csc.indices.nbytes for one in self.dataset.edge_sets if one.csc is not None)
+        sweep = min(minibatches, found.period * found.sizes.fetch)
+        budget = "half of the free memory" if given is None else "half of the memory budget"
         lines = [
-            f"Features: {decimal(self.features)} do not fit {budget} and are read from their files. "
+            f"Features: {decimal(features)} do not fit {budget} and are read from their files. "
             f"Of the budget, {decimal(found.resident_bytes)} hold rows.",
-            f"  A sweep over the files takes {sweep:,} of {self.minibatches:,} minibatches, "
+            f"  A sweep over the files takes {sweep:,} of {minibatches:,} minibatches, "
             f"B = {found.sizes.macrobatch}.",
             f"  An epoch reads {decimal(int(found.bytes))} ({found.rows:,.0f} rows) in "
             f"{found.operations:,.0f} operations: {found.seconds:.1f} s, of which "
             f"{found.first_seconds:.1f} s pass before the first minibatch. The disk keeps up "
             f"{found.bytes_per_second / 1e9:.2f} GB/s.",
         ]
-        if self.edges:
+        if edges:
             lines.append(
-                f"  The edges, {decimal(self.edges)}, do not fit either: those that a macrobatch picks are "
+                f"  The edges, {decimal(edges)}, do not fit either: those that a macrobatch picks are "
                 f"read from their files, hop by hop. These figures do not count that."
             )
-        if self.budget is not None:
-            all_edges, whole = self.larger
-            held = f" {decimal(all_edges)} hold the edges in memory," if self.edges else ""
+        if given is not None:
+            all_edges, whole = larger_budgets(self.dataset)
+            held = f" {decimal(all_edges)} hold the edges in memory," if edges else ""
             then = "" if computing is None else f", and takes about {computing.epoch:.1f} s"
             lines.append(
                 f"  A larger --memory-budget:{held} {decimal(whole)} hold everything. An epoch then reads "
@@ -90,7 +87,7 @@ class DiskPrediction:
             f"  Computing takes {seconds:.1f} s and looking ahead {again:.1f} s: {longer} is the longer, and "
             f"an epoch takes about {least:.1f} s with --prefetch 1."
         )
-        if self.budget is not None:
-            memory = computing.memory - self.features + self.budget
+        if given is not None:
+            memory = computing.memory - features + given
             lines.append(f"  Memory: about {decimal(int(memory))}, with the graph and the labels.")
         return lines

@@ -13,11 +13,9 @@ from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.nn import ModelOutput
 from pyg_batchgnn.store import SortedNodes
-from pyg_batchgnn.train.config.choices import EvaluationKind
-from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import ExistingTargets, LinkRanking, LinkTask, PredictedLinks, RankedLinks
-from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork
+from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, NativeNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, RunGraph
 from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Scoring
@@ -51,7 +49,7 @@ def evaluated(network: GraphNetwork, loader: Loader) -> Iterator[Any]:
 
 
 def evaluate(
-    network: GraphNetwork,
+    network: NativeNetwork,
     loader: MacrobatchNeighborLoader,
     graph: RunGraph,
     task: NodeTask,
@@ -71,18 +69,7 @@ def evaluate(
 ROWS = 1 << 16
 
 
-def score_nodes(
-    own: SortedNodes, logits: EmbeddedNodes, graph: RunGraph, nodes: Tensor, task: NodeTask, ranks: Ranks
-) -> Evaluation | None:
-    """Returns loss and metrics of nodes [m] int64, original ids, the same on every rank;
-    collective."""
-    scoring, labels = Scoring(task), graph.owned_labels()
-    for row in own.find(nodes).row.split(ROWS):
-        scoring.add(logits.at(row), labels[row])
-    return scoring.result(ranks)
-
-
-def infer_all(network: GraphNetwork, graph: RunGraph) -> tuple[SortedNodes, EmbeddedNodes, EmbeddedNodes]:
+def infer_all(network: NativeNetwork, graph: RunGraph) -> tuple[SortedNodes, EmbeddedNodes, EmbeddedNodes]:
     """Computes all nodes with the model in evaluation mode; collective. Returns the nodes that this
     rank owns, their logits and the input of the last layer."""
     nodes = graph.all_nodes()
@@ -95,24 +82,33 @@ def infer_all(network: GraphNetwork, graph: RunGraph) -> tuple[SortedNodes, Embe
 class MeasuredNodes:
     """The nodes of a split, on which a run is measured."""
 
-    config: TrainConfig
-    network: GraphNetwork
+    network: NativeNetwork
     graph: RunGraph
     task: NodeTask
     nodes: Tensor  # [n] int64 original ids, the same on every rank
-    loader: MacrobatchNeighborLoader  # this rank's minibatches of them, for an evaluation by sampling
+    loader: MacrobatchNeighborLoader | None  # this rank's minibatches of them; None: computed exactly
 
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics, as the run is configured; collective."""
-        if self.config.sampling.evaluation is EvaluationKind.SAMPLED:
+    def compute(self) -> tuple[SortedNodes, EmbeddedNodes, EmbeddedNodes] | None:
+        """Computes all nodes of the graph, which other splits can share; None where minibatches are
+        sampled; collective."""
+        return infer_all(self.network, self.graph) if self.loader is None else None
+
+    def evaluate(
+        self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
+    ) -> Evaluation | None:
+        """Returns loss and metrics; collective. ``computed``: what `compute` has returned."""
+        if self.loader is not None:
             return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
-        outputs = infer_all(self.network, self.graph) if len(self) else None
-        if outputs is None or stop():
+        found = (computed or self.compute()) if len(self) else None
+        if found is None or stop():
             return None
-        return score_nodes(*outputs[:2], self.graph, self.nodes, self.task, ranks)
+        scoring, labels, (own, logits, _) = Scoring(self.task), self.graph.owned_labels(), found
+        for row in own.find(self.nodes).row.split(ROWS):
+            scoring.add(logits.at(row), labels[row])
+        return scoring.result(ranks)
 
 
 #: The most numbers in the rows of targets that are fetched together.
@@ -134,10 +130,6 @@ class PairScorer:
     def rows_at_a_time(self) -> int:
         """The most rows that are held together, beside those of the graph."""
         return max(1, _NUMBERS // self.columns)
-
-    def fetch_sources(self, ids: Tensor) -> Tensor:
-        """Returns [n, columns], the rows of sources, [n] int64 original ids."""
-        return self.rows.of(self.network.relation[0], ids)
 
     @torch.no_grad()
     def scores(self, sources: Tensor | EmbeddedNodes, source: Tensor, targets: Tensor) -> Tensor:
@@ -175,9 +167,15 @@ class MeasuredLinks:
     def __len__(self) -> int:
         return len(self.links)
 
-    def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics; collective. Each node is computed from all its neighbours."""
-        rows = embed_all(self.network, self.graph) if len(self) else None
+    def compute(self) -> EmbeddedRows:
+        """Computes all nodes that links join, each from all its neighbours; collective."""
+        return embed_all(self.network, self.graph)
+
+    def evaluate(
+        self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
+    ) -> Evaluation | None:
+        """Returns loss and metrics; collective. ``computed``: what `compute` has returned."""
+        rows = (computed or self.compute()) if len(self) else None
         if rows is None or stop():
             return None
         return rank_links(self.network, rows, self.links, self.task, ranks)
@@ -214,7 +212,8 @@ def rank_links(
 def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
     """Returns [n, k], the scores of pairs; collective. ``sources``: [n] int64 original ids."""
     source = torch.arange(len(sources)).repeat_interleave(targets.size(1))
-    return scorer.scores(scorer.fetch_sources(sources), source, targets.reshape(-1)).view_as(targets)
+    rows = scorer.rows.of(scorer.network.relation[0], sources)
+    return scorer.scores(rows, source, targets.reshape(-1)).view_as(targets)
 
 
 def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
@@ -278,8 +277,14 @@ class MeasuredTimedLinks:
     def __len__(self) -> int:
         return self.count
 
-    def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
+    def compute(self) -> None:
+        """Computes nothing: each link has its time."""
+
+    def evaluate(
+        self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
+    ) -> Evaluation | None:
         """Returns loss and metrics; collective."""
+        assert computed is None, "nothing is shared"
         ranking = LinkRanking(self.task)
         for positions, scores in score_pairs(self.network, self.loader):
             if count := len(positions):
@@ -315,7 +320,7 @@ def rows_at(
         seeds = reached.node[: reached.nodes_per_hop[0]]
         if len(seeds):
             with torch.no_grad():
-                rows = network.encoder.rows(batch)[node_type][: len(seeds)].float()
+                rows = network.encoder.outputs_by_type(batch)[node_type].logits[: len(seeds)].float()
             yield EmbeddedNodes(seeds, rows)
         else:
             network.leave_out(batch)

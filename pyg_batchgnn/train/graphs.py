@@ -40,7 +40,7 @@ from pyg_batchgnn.train.config.choices import (
 )
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.network import GraphNetwork
+from pyg_batchgnn.train.network import NativeNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, RowsHere, RowsOverRanks, RunGraph
 from pyg_batchgnn.train.training_data import (
@@ -99,7 +99,6 @@ def aggregates_exist(config: TrainConfig) -> bool:
 class WholeGraph(RunGraph):
     """A graph that one rank holds whole."""
 
-    data: Data | HeteroData  # the features, and the edges of named relations
     topology: CscGraph | TypedGraph  # the in-edges of each node, for the samplers
     #: [N, ...], the labels of each node of the predicted type; None if links are predicted
     label: Tensor | None
@@ -109,27 +108,29 @@ class WholeGraph(RunGraph):
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
         """Takes what training needs of a data set: edges, features and labels."""
         read = TrainingData.of(dataset, config)
-        check_learned_fit(dataset, config, read.learned, ranks=1)
+        learned = read.inputs.learned
+        check_learned_fit(dataset, config, learned, ranks=1)
         tables, held = feature_tables(read.features, config)
-        check_joined(config, read.learned, tables)
+        check_joined(config, learned, tables)
         topology = _topology(dataset, config.sampling.memory_budget)
         data = _data(dataset, tables)
-        cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config), held)
-        embedding = Embedding(data, read.learned, seed=config.run.seed) if read.learned else None
+        parts = topology, data.node_stores[0].get(FEATURES)
+        cache, notes = aggregation_cache(config, parts, aggregates_exist(config), held)
+        embedding = Embedding(data, learned, seed=config.run.seed) if learned else None
         return cls(
             config=config,
+            data=data,
             inputs=read.inputs,
             cache=cache,
             notes=notes,
             embedding=embedding,
-            data=data,
             topology=topology,
             label=read.labels.get(read.inputs.node_type),
             times=read.times,
             held=held,
         )
 
-    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
+    def labels(self, network: NativeNetwork, batch: Any) -> Tensor:
         return self.owned_labels()[network.seeds(batch)]
 
     def owned_labels(self) -> Tensor:
@@ -142,11 +143,8 @@ class WholeGraph(RunGraph):
     def _whole_data(self) -> tuple[CscGraph | TypedGraph, Any]:
         data = self._with_learned_rows(self.data)
         if not self.inputs.schema.has_names:
-            return self.topology, _x(data)
+            return self.topology, data.node_stores[0].get(FEATURES)
         return self.topology, {name: data[name].x for name in data.node_types if FEATURES in data[name]}
-
-    def _data(self) -> Data | HeteroData:
-        return self.data
 
     def _own_arguments(self, training: bool) -> dict[str, Any]:
         """Returns the sampler. It has all minibatches, with any schedule."""
@@ -162,10 +160,6 @@ class WholeGraph(RunGraph):
             threads=run.threads,
         )
         return {"neighbor_sampler": sampler}
-
-
-def _x(data: Data | HeteroData) -> Any:
-    return data.node_stores[0].get(FEATURES)
 
 
 def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:
@@ -199,13 +193,12 @@ class PartitionedGraph(RunGraph):
     """A rank's part of the graph. The loaders of all ranks read it."""
 
     features: DistFeatureStore  # the attributes of the part's nodes, labels among them
-    topology: DistGraphStore  # the part's edges
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
         """Partitions a data set, or reads its saved partition; collective."""
         read, comm = TrainingData.of(dataset, config), ranks.sampling
-        check_learned_fit(dataset, config, read.learned, ranks.size)
+        check_learned_fit(dataset, config, read.inputs.learned, ranks.size)
         part = _part(dataset, read, config, comm)
         report = report_partition(part, comm)
         balance = ", ".join(f"{report.balance(of):.2f} {of}" for of in ("nodes", "edges", "train"))
@@ -221,11 +214,12 @@ class PartitionedGraph(RunGraph):
             sizes = config.ranks.cache_lines, config.ranks.life_span, config.ranks.push, config.ranks.delay
             history = HistoricalCaches(topology, ranks.another("pushes"), HistoricalSettings(*sizes))
         embedding = None
-        if read.learned:
+        if learned := read.inputs.learned:
             comm = ranks.another("embeddings")
-            embedding = Embedding((features, topology), read.learned, seed=config.run.seed, comm=comm)
+            embedding = Embedding((features, topology), learned, seed=config.run.seed, comm=comm)
         return cls(
             config=config,
+            data=(features, topology),
             inputs=read.inputs,
             cache=cache,
             notes=[*notes, *more],
@@ -233,10 +227,9 @@ class PartitionedGraph(RunGraph):
             history=history,
             held=_held(features),
             features=features,
-            topology=topology,
         )
 
-    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
+    def labels(self, network: NativeNetwork, batch: Any) -> Tensor:
         """Returns the labels that came with the features."""
         return network.fetched(batch, LABELS)
 
@@ -247,10 +240,7 @@ class PartitionedGraph(RunGraph):
         return self.features.own.attributes[Group(RowKind.NODE, self.inputs.node_type)][LABELS]
 
     def _whole_data(self) -> Any:
-        return self._with_learned_rows((self.features, self.topology))
-
-    def _data(self) -> tuple[DistFeatureStore, DistGraphStore]:
-        return self.features, self.topology
+        return self._with_learned_rows(self.data)
 
     def _own_arguments(self, training: bool) -> dict[str, Any]:
         run, sampling, ranks = self.config.run, self.config.sampling, self.config.ranks

@@ -14,40 +14,21 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from pyg_batchgnn.data import SPLITS, Dataset
 from pyg_batchgnn.embed import SGD, Adagrad, EmbeddingOptimizer, SparseAdam, UpdateRule
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.train.config.choices import EmbeddingRule, TaskKind
+from pyg_batchgnn.train.config.choices import EmbeddingRule, EvaluationKind
 from pyg_batchgnn.train.config.train_config import TrainConfig, json_or_text
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import Measured, MeasuredLinks, MeasuredNodes, MeasuredTimedLinks
 from pyg_batchgnn.train.graphs import graph_of
 from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
-from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, build_network
-from pyg_batchgnn.train.node_tasks import PredictedNodes, task_of
+from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, NativeNetwork, build_network
+from pyg_batchgnn.train.node_tasks import PredictedNodes, predicted_of, task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.replica import BatchNormStatistics, Replica
 from pyg_batchgnn.train.run_graph import RunGraph
 from pyg_batchgnn.train.tasks import NodeTask, Task
 from pyg_batchgnn.train.times import link_times
 
-
-def split_sizes(dataset: Dataset, config: TrainConfig) -> dict[str, int]:
-    """Returns the number of nodes or links of each split."""
-    is_link = config.task.kind is TaskKind.LINKS
-    found: Any = (PredictedLinks if is_link else PredictedNodes).of(dataset, config.task)
-    sizes = {name: len(found.split(name)) for name in SPLITS}
-    unit = "links" if is_link else "nodes"
-    if not sizes["train"]:
-        remedy = (
-            "give its data links, or hold edges out with hold_out=0.1 behind its name"
-            if is_link
-            else "give its data a training split"
-        )
-        raise TrainError(f"{dataset.name} has no training {unit}; {remedy}")
-    if config.run.patience is not None and not sizes["val"]:
-        wanted = f"run.patience is {config.run.patience}"
-        raise TrainError(f"{wanted}, but {dataset.name} has no validation {unit}")
-    return sizes
-
-
+_SAMPLED = EvaluationKind.SAMPLED
 _RULES: Mapping[EmbeddingRule, Callable[[float], UpdateRule]] = {
     EmbeddingRule.ADAM: SparseAdam,
     EmbeddingRule.ADAGRAD: Adagrad,
@@ -121,13 +102,35 @@ def _made(
         raise TrainError(f"{flag} {name}: {error}; correct {flag}-options") from error
 
 
-@dataclass(frozen=True)
-class TrainingJob:
-    """The objects that the trainer works with."""
+@dataclass(frozen=True, kw_only=True)
+class RunModel:
+    """The model of a run on its graph."""
 
     config: TrainConfig
+    dataset: Dataset
+    predicted: PredictedNodes | PredictedLinks
     task: Task  # the prediction that the network learns
+    graph: RunGraph  # the whole graph, or this rank's part
     network: GraphNetwork  # the model and its kind of minibatch
+
+    def measured(self, split: str) -> Measured:
+        """Returns the nodes or links of a split, as they are measured; collective."""
+        network, graph, task, predicted = self.network, self.graph, self.task, self.predicted
+        if isinstance(predicted, PredictedNodes):
+            assert isinstance(task, NodeTask) and isinstance(network, NativeNetwork), "of nodes"
+            nodes, is_sampled = predicted.split(split), self.config.sampling.evaluation is _SAMPLED
+            loader = graph.evaluation_loader(nodes) if is_sampled else None
+            return MeasuredNodes(network, graph, task, nodes, loader)
+        assert isinstance(task, LinkTask) and isinstance(network, LinkNetwork), "of links"
+        if not self.config.is_timed:
+            return MeasuredLinks(network, graph, task, predicted.measured(split))
+        return MeasuredTimedLinks.of(self.dataset, predicted, split, network, graph, task)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob(RunModel):
+    """The objects that the trainer works with."""
+
     replica: Replica  # the network as all ranks train it
     running: BatchNormStatistics  # the running statistics of its BatchNorm layers
     optimiser: Optimizer  # of the network's parameters
@@ -135,7 +138,6 @@ class TrainingJob:
     rows: EmbeddingOptimizer | None  # updates the learned rows; None in a run without them
     #: shuffled minibatches of the training nodes
     train_loader: MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
-    graph: RunGraph  # the graph of the loaders
     val: Measured  # the validation split
     test: Measured  # the test split
     sizes: dict[str, int]  # the number of nodes or links of each split
@@ -182,57 +184,51 @@ class TrainingJob:
 
 def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJob:
     """Builds graph, network, optimiser and loaders; collective. The run's seed sets the weights."""
-    task, sizes = task_of(dataset, config.task, config.model.hidden), split_sizes(dataset, config)
+    task = task_of(dataset, config.task, config.model.hidden)
+    predicted = predicted_of(dataset, config.task)
+    sizes = {name: len(predicted.split(name)) for name in SPLITS}
+    if not sizes["train"]:
+        links = "give its data links, or hold edges out with hold_out=0.1 behind its name"
+        remedy = links if task.unit == "links" else "give its data a training split"
+        raise TrainError(f"{dataset.name} has no training {task.unit}; {remedy}")
+    if config.run.patience is not None and not sizes["val"]:
+        wanted = f"run.patience is {config.run.patience}"
+        raise TrainError(f"{wanted}, but {dataset.name} has no validation {task.unit}")
     graph = graph_of(dataset, config, ranks)
     torch.manual_seed(config.run.seed)
     network = build_network(config, graph.inputs, task.columns, graph.embedding)
     parameters = [one for one in network.model.parameters() if one.requires_grad]
-    loader, notes, val, test = _loader_and_splits(config, dataset, graph, network, task, ranks)
+    model = RunModel(
+        config=config, dataset=dataset, predicted=predicted, task=task, graph=graph, network=network
+    )
+    loader, notes = _training_loader(model, ranks)
     rows = None
     if graph.embedding is not None:
         rows = EmbeddingOptimizer(graph.embedding, _RULES[config.embedding.rule](_row_rate(config)))
     optimiser, schedule = make_optimiser(config, parameters, "min" if task.metric.is_error else "max")
     return TrainingJob(
-        config=config,
-        task=task,
-        network=network,
+        **vars(model),
         replica=Replica(network, ranks),
         running=BatchNormStatistics(network.model, ranks),
         optimiser=optimiser,
         schedule=schedule,
         rows=rows,
         train_loader=loader,
-        graph=graph,
-        val=val,
-        test=test,
+        val=model.measured("val"),
+        test=model.measured("test"),
         sizes=sizes,
         notes=[*graph.notes, *notes],
     )
 
 
-def _loader_and_splits(
-    config: TrainConfig, dataset: Dataset, graph: RunGraph, network: GraphNetwork, task: Task, ranks: Ranks
-) -> tuple[MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader, list[str], Measured, Measured]:
-    """Returns the loader of training, lines that the user should read, and what is measured in
-    validations and in the test; collective."""
-    val: Measured
-    test: Measured
-    if isinstance(task, NodeTask):
-        nodes = PredictedNodes.of(dataset, config.task)
-        loader, notes = graph.training_loader(nodes.split("train"), ranks.size)
-        val, test = (
-            MeasuredNodes(config, network, graph, task, ids, graph.evaluation_loader(ids))
-            for ids in (nodes.split("val"), nodes.split("test"))
-        )
-        return loader, notes, val, test
-    assert isinstance(task, LinkTask) and isinstance(network, LinkNetwork), "links have their own"
-    links, time_attr = PredictedLinks.of(dataset, config.task), config.sampling.time_attr
-    if time_attr is None:
-        val, test = (MeasuredLinks(network, graph, task, links.measured(name)) for name in ("val", "test"))
-        return *graph.link_training_loader(links, ranks.size), val, test
-    with ranks.one_error():
-        times = link_times(dataset, links, "train", time_attr)
-    val, test = (
-        MeasuredTimedLinks.of(dataset, links, name, network, graph, task) for name in ("val", "test")
-    )
-    return *graph.link_training_loader(links, ranks.size, times), val, test
+def _training_loader(
+    model: RunModel, ranks: Ranks
+) -> tuple[MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader, list[str]]:
+    """Returns the loader of training, and lines that the user should read; collective."""
+    predicted, times, name = model.predicted, None, model.config.sampling.time_attr
+    if isinstance(predicted, PredictedNodes):
+        return model.graph.training_loader(predicted.split("train"), ranks.size)
+    if name is not None:
+        with ranks.one_error():
+            times = link_times(model.dataset, predicted, "train", name)
+    return model.graph.link_training_loader(predicted, ranks.size, times)

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,46 +23,30 @@ from pyg_batchgnn.train.prediction import (
     PredictionArrays,
     appearing_whole,
     check_range,
-    meta_of,
     moment_of,
     read_integers,
-    refuse_existing,
+    read_nodes,
+    restored_for,
+    write_meta,
 )
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.restored import RestoredLinkRun, RestoreRequest, restore_run
-from pyg_batchgnn.train.run_folder import write_json
-from pyg_batchgnn.train.run_graph import EmbeddedNodes, OwnedRows, SampledRows
+from pyg_batchgnn.train.restored import RestoredLinkRun, RestoreRequest
+from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, SampledRows
 from pyg_batchgnn.train.times import first_times_of
 
 
 def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
-    """Returns [P, 2] int64, P > 0, the pairs of source and target in a .npy file, or in a Parquet
-    or CSV file of their keys."""
+    """Returns [P, 2] int64, the pairs of source and target in a .npy file, or in a Parquet or CSV
+    file of their keys."""
     if path.suffix in KEY_FILES:
-        return _some(path, torch.from_numpy(keys.read_pairs(path, links)))
-    pairs = _some(path, read_integers(path, "integers, pairs of ids [P, 2]", 2))
+        return torch.from_numpy(keys.read_pairs(path, links))
+    pairs = read_integers(path, "integers, pairs of ids [P, 2]", 2)
     if pairs.size(1) != 2:
         raise TrainError(f"{path}: has the shape {list(pairs.shape)}, but pairs of ids are [P, 2]")
     source, _, target = links.relation
     check_range(path, pairs[:, 0], source, links.num_sources)
     check_range(path, pairs[:, 1], target, links.num_targets)
     return pairs
-
-
-def read_sources(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
-    """Returns [n] int64, n > 0, the nodes of the source type in a .npy file, or in a Parquet or CSV
-    file of their keys."""
-    if path.suffix in KEY_FILES:
-        return _some(path, torch.from_numpy(keys.read_nodes(path, links.relation[0])))
-    nodes = _some(path, read_integers(path, "integers, ids of nodes [n]", 1))
-    check_range(path, nodes, links.relation[0], links.num_sources)
-    return nodes
-
-
-def _some(path: Path, ids: Tensor) -> Tensor:
-    if not len(ids):
-        raise TrainError(f"{path}: is empty; give at least one row")
-    return ids
 
 
 #: The most targets of a piece, and the most numbers that their rows take.
@@ -105,7 +90,9 @@ def best_columns(scores: Tensor, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def find_partners(network: LinkNetwork, rows: OwnedRows, nodes: Tensor, top: int) -> BestPartners:
+def find_partners(
+    network: LinkNetwork, rows: EmbeddedRows | SampledRows, nodes: Tensor, top: int
+) -> BestPartners:
     """Finds the partners of some nodes with the highest scores; collective over ranks. The rows of
     all targets pass by, a piece at a time, so that no rank holds them all. ``nodes``: [n] int64,
     the nodes of the source type by their rows in ``rows.own``."""
@@ -163,27 +150,24 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
 
     Each rank scores the pairs whose sources it owns, or finds the partners of the nodes that it
     owns; in a run that looks at times those of its minibatches. With keys of the nodes in the data
-    set, a Parquet file names them by these.
-
-    Raises:
-        TrainError: the run folder, the request or the data set cannot be used.
-        DatasetError: the data set cannot be read.
-        CommError: another rank failed, or was given other arguments.
+    set, a Parquet file names them by these. Raises errors as `predict_nodes`.
     """
-    given = {"ids": str(request.ids), "top": request.top, "out": str(request.out), "at": request.at}
-    ranks.agree({"command": f"predict {request.restore.run}", **given})
-    ranks.from_first(lambda: refuse_existing(request.out))
-    run = restore_run(request.restore, ranks)
+    given: dict[str, Any] = {"ids": str(request.ids), "top": request.top, "at": request.at}
+    run = restored_for(request.restore, request.out, ranks, **given)
     with ranks.any_error():
         if not isinstance(run, RestoredLinkRun):
             raise TrainError(f"{request.restore.run}: this run predicts nodes; leave --pairs and --top out")
         with as_train_error(DatasetError):
             keys = DatasetKeys.of(run.dataset, run.config)
             at = moment_of(run, request.at, keys)
-            read = read_pairs if request.top is None else read_sources
-            ids = read(request.ids, run.links, keys)
+            if request.top is None:
+                ids = read_pairs(request.ids, run.predicted, keys)
+            else:
+                ids = read_nodes(request.ids, keys, run.predicted.relation[0])
+        if not len(ids):
+            raise TrainError(f"{request.ids}: is empty; give at least one row")
         targets = _existing_targets(run, at)
-        others = len(targets) - (run.links.relation[0] == run.links.relation[2])
+        others = len(targets) - (run.predicted.relation[0] == run.predicted.relation[2])
         if request.top is not None and not 1 <= request.top <= others:
             raise TrainError(f"--top {request.top}: a node has {others} possible partners; give 1..{others}")
     ranks.agree({f"ids in {request.ids}": zlib.crc32(ids.numpy().tobytes())})
@@ -196,37 +180,35 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
             _fill_at(arrays, run, ids, request.top, at, targets, ranks)
         arrays.flush()
 
-        def finish() -> None:
+        def write() -> None:
             if keys.folder is not None:
-                write = write_pairs if request.top is None else write_partners
-                write(temporary, keys, run.links, at)
-            about = {
-                "relation": list(run.links.relation),
-                "top": request.top,
-                "evaluation": (EvaluationKind.EXACT if at is None else EvaluationKind.SAMPLED).value,
-                "time": at,
-                "arrays": arrays.described(),
-            }
-            meta = meta_of(run, request.restore, run.links.dataset)
-            write_json(temporary / "META.json", {**meta, **about})
+                write_table = write_pairs if request.top is None else write_partners
+                write_table(temporary, keys, run.predicted, at)
+            write_meta(
+                *(temporary, run, request.restore, [arrays]),
+                relation=list(run.predicted.relation),
+                top=request.top,
+                evaluation=(EvaluationKind.EXACT if at is None else EvaluationKind.SAMPLED).value,
+                time=at,
+            )
 
-        ranks.from_first(finish)
+        ranks.from_first(write)
     return LinkPredictSummary(len(ids), run.epoch)
 
 
 def _existing_targets(run: RestoredLinkRun, at: int | None) -> Tensor:
     """Returns [n] int64, the ids of the targets that exist at a time; all without a time."""
-    every, name = torch.arange(run.links.num_targets), run.config.sampling.time_attr
+    every, name = torch.arange(run.predicted.num_targets), run.config.sampling.time_attr
     if at is None or name is None:
         return every
-    first = first_times_of(run.dataset, run.links.relation[2], name)
+    first = first_times_of(run.dataset, run.predicted.relation[2], name)
     return every if first is None else every[first <= at]
 
 
 def _fill(arrays: PredictionArrays, run: RestoredLinkRun, ids: Tensor, top: int | None, ranks: Ranks) -> None:
     """Fills in the scores, and with `top` the partners; collective."""
     rows = embed_all(run.network, run.graph)
-    own = rows.own(run.links.relation[0])
+    own = rows.own(run.predicted.relation[0])
     if top is None:
         source, target = ids.t().contiguous()
         found = own.find(source)
@@ -251,11 +233,11 @@ def _fill_at(
     """Fills in the scores that hold for a time, and with `top` the partners; collective."""
     if top is None:
         times = torch.full((len(ids),), at)
-        loader = run.graph.link_evaluation_loader(run.links, ids.t(), times, excludes=False)
+        loader = run.graph.link_evaluation_loader(run.predicted, ids.t(), times, excludes=False)
         for positions, scores in score_pairs(run.network, loader):
             arrays.add(positions, {"scores": scores.float()}, scores)
         return
-    source_type, _, target_type = run.links.relation
+    source_type, _, target_type = run.predicted.relation
     nodes = ids.unique() if source_type != target_type else torch.cat([ids, targets]).unique()
     found = {
         name: _joined(rows_at(run.network, run.graph, name, some, at, run.task.columns))

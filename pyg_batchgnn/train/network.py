@@ -76,28 +76,6 @@ class TypedNet(nn.Module):
             self.layers: TypedModel = to_hetero(model, (schema.node_types, schema.relations))
         self._freeze_unread(inputs.output_types)
 
-    def outputs(self, batch: Any, learned: Mapping[str, Tensor]) -> dict[str, ModelOutput]:
-        """Returns the outputs of the seed nodes of a minibatch, by node type."""
-        return self.layers.outputs(batch, x=self.inputs(features_by_type(batch), learned))
-
-    def infer(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
-        """Returns the outputs of the nodes of some types that a process owns; collective."""
-        return self.layers.infer(nodes, node_types, self._projected)
-
-    def infer_hidden(
-        self, nodes: OwnedNodes, node_types: Collection[str], hidden_types: Collection[str]
-    ) -> dict[str, Tensor]:
-        """Returns the input of the last layer, by type, of the nodes that a process owns;
-        collective."""
-        return self.layers.infer_hidden(nodes, node_types, self._projected, hidden_types=hidden_types)
-
-    def read_by_last_layer(self, node_type: str) -> set[str]:
-        """Returns the node types whose rows the last layer reads for the nodes of a type."""
-        return {source for source, _, target in self.layers.relations if target == node_type} | {node_type}
-
-    def _projected(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {**rows, **self.project(rows)}
-
     def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
         """Returns the first layer's input, [N_t, hidden] by node type."""
         rows = {name: _joined(x, learned.get(name)) for name, x in features.items()}
@@ -130,30 +108,29 @@ class NativeNetwork:
     """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout. Weights and
     logits are float32. ``model``: holds parameters, buffers and the training mode."""
 
-    model: NativeModel
-
     def __init__(self, model: Any, precision: Precision, node_type: str) -> None:
         self.model = model
         self.precision = precision
         self.node_type = node_type  # of the seed nodes
 
+    def outputs_by_type(self, batch: Any) -> dict[str, ModelOutput]:
+        """Runs the forward pass. Returns the outputs of the seed nodes of a minibatch."""
+        with self._autocast():
+            return {self.node_type: self.model.outputs(batch)}
+
+    def infer_by_type(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
+        """Returns the outputs of this rank's nodes of some types, each from all its neighbours;
+        collective."""
+        with self._autocast():
+            return {name: self.model.infer(nodes) for name in node_types}
+
     def outputs(self, batch: Any) -> ModelOutput:
         """Runs the forward pass. Rows are of the seed nodes, or of the targets of pairs."""
-        with self._autocast():
-            return self.model.outputs(batch)
-
-    def rows(self, batch: Any) -> dict[str, Tensor]:
-        """Returns the output for the seed nodes of a minibatch, by node type."""
-        return {self.node_type: self.outputs(batch).logits}
+        return self.outputs_by_type(batch)[self.node_type]
 
     def infer(self, nodes: OwnedNodes) -> ModelOutput:
         """Returns the output of all own nodes, from all their neighbours; collective."""
-        with self._autocast():
-            return self.model.infer(nodes)
-
-    def infer_rows(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
-        """Returns the output of the nodes of some types that this rank owns; collective."""
-        return {name: self.infer(nodes).logits for name in node_types}
+        return self.infer_by_type(nodes, [self.node_type])[self.node_type]
 
     @property
     def embedded_types(self) -> list[str]:
@@ -163,21 +140,16 @@ class NativeNetwork:
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
         """Returns the input of the last layer, [n, columns] by type, of this rank's nodes of some
         types; collective. A network that scores pairs gives the rows that its decoder reads."""
-        return {name: self.infer(nodes).hidden for name in node_types}
+        return {name: one.hidden for name, one in self.infer_by_type(nodes, node_types).items()}
 
     def _autocast(self) -> torch.autocast:
-        half = self.precision is Precision.BFLOAT16
-        return torch.autocast("cpu", torch.bfloat16, enabled=half)
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.precision is Precision.BFLOAT16)
 
     def seeds(self, batch: Any) -> Tensor:
         """Returns [S] int64, the ids of the seed nodes, in the order of the output's rows."""
         nodes = batch.nodes_of(self.node_type)
         seeds: Tensor = nodes.node[: nodes.nodes_per_hop[0]]
         return seeds
-
-    def sampled(self, batch: Any) -> tuple[int, int]:
-        """Returns the numbers of nodes and edges of the minibatch."""
-        return batch.num_nodes, batch.num_edges
 
     def leave_out(self, batch: Any) -> None:
         """Takes part in what is collective in `outputs`, for a minibatch without seed nodes."""
@@ -191,43 +163,42 @@ class NativeNetwork:
 class TypedNetwork(NativeNetwork):
     """The native layers on a `Minibatch` of named node types, or with learned rows."""
 
-    model: TypedNet  # type: ignore[assignment]
-
     def __init__(
         self, model: TypedNet, precision: Precision, node_type: str, embedding: Embedding | None
     ) -> None:
         super().__init__(model, precision, node_type)
         self._embedding = embedding
 
-    def outputs(self, batch: Any) -> ModelOutput:
+    def outputs_by_type(self, batch: Any) -> dict[str, ModelOutput]:
         learned = self._learned(batch)
         with self._autocast():
-            return self.model.outputs(batch, learned)[self.node_type]
+            inputs = self.model.inputs(features_by_type(batch), learned)
+            found: dict[str, ModelOutput] = self.model.layers.outputs(batch, x=inputs)
+            return found
 
-    def rows(self, batch: Any) -> dict[str, Tensor]:
-        learned = self._learned(batch)
+    def infer_by_type(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
         with self._autocast():
-            return {name: one.logits for name, one in self.model.outputs(batch, learned).items()}
+            found: dict[str, ModelOutput] = self.model.layers.infer(nodes, node_types, self._projected)
+            return found
+
+    @property
+    def embedded_types(self) -> list[str]:
+        relations = self.model.layers.relations
+        return sorted({self.node_type, *(one for one, _, target in relations if target == self.node_type)})
+
+    def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        with self._autocast():
+            found: dict[str, Tensor] = self.model.layers.infer_hidden(
+                nodes, [self.node_type], self._projected, hidden_types=node_types
+            )
+            return found
 
     def leave_out(self, batch: Any) -> None:
         """Takes part in the exchange of learned rows, of which an empty minibatch reads none."""
         self._learned(batch)
 
-    def infer(self, nodes: OwnedNodes) -> ModelOutput:
-        with self._autocast():
-            return self.model.infer(nodes, [self.node_type])[self.node_type]
-
-    def infer_rows(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
-        with self._autocast():
-            return {name: one.logits for name, one in self.model.infer(nodes, node_types).items()}
-
-    @property
-    def embedded_types(self) -> list[str]:
-        return sorted(self.model.read_by_last_layer(self.node_type))
-
-    def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
-        with self._autocast():
-            return self.model.infer_hidden(nodes, [self.node_type], node_types)
+    def _projected(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {**rows, **self.model.project(rows)}
 
     def _learned(self, batch: Any) -> dict[str, Tensor]:
         """Returns the learned rows of a minibatch's nodes; collective."""
@@ -237,31 +208,20 @@ class TypedNetwork(NativeNetwork):
 PairDecoder = DotProductDecoder | MLPDecoder
 
 
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """The pairs of a minibatch, links first."""
-
-    source: Tensor  # [S] int64, the rows of their ends among the seeds of each type
-    target: Tensor
-    links: int  # the number of links
-
-    @classmethod
-    def of(cls, batch: Any) -> _Pairs:
-        """Returns the pairs of a minibatch. Negatives of a link follow each other."""
-        if not batch.links:
-            nothing = torch.empty(0, dtype=torch.int64)
-            return cls(nothing, nothing, 0)
-        found = batch.links[0]
-        count = len(found.input_id)
-        if hasattr(found, "index"):
-            return cls(found.index[0], found.index[1], count)
-        negative = found.negative.view(count, -1) if count else found.negative.view(0, 1)
-        sources = found.source.unsqueeze(1).expand_as(negative)
-        return cls(
-            torch.cat([found.source, sources.reshape(-1)]),
-            torch.cat([found.target, negative.reshape(-1)]),
-            count,
-        )
+def pairs_of(batch: Any) -> tuple[tuple[Tensor, Tensor], int]:
+    """Returns the pairs of a minibatch, links first, as [S] int64 rows of their ends among the
+    seeds of each type, and the number of links. Negatives of a link follow each other."""
+    if not batch.links:
+        nothing = torch.empty(0, dtype=torch.int64)
+        return (nothing, nothing), 0
+    found = batch.links[0]
+    count = len(found.input_id)
+    if hasattr(found, "index"):
+        return (found.index[0], found.index[1]), count
+    negative = found.negative.view(count, -1) if count else found.negative.view(0, 1)
+    sources = found.source.unsqueeze(1).expand_as(negative)
+    source = torch.cat([found.source, sources.reshape(-1)])
+    return (source, torch.cat([found.target, negative.reshape(-1)])), count
 
 
 class LinkNetwork:
@@ -274,21 +234,19 @@ class LinkNetwork:
         self.relation = relation
 
     def outputs(self, batch: Any) -> ModelOutput:
-        rows, pairs = self.encoder.rows(batch), _Pairs.of(batch)
+        rows, (ends, _) = self.encoder.outputs_by_type(batch), pairs_of(batch)
         # Unlike those of an index, the gradients of an embedding are added in a fixed order.
-        source = F.embedding(pairs.source, rows[self.relation[0]])
-        target = F.embedding(pairs.target, rows[self.relation[2]])
+        source, target = (
+            F.embedding(end, rows[self.relation[at]].logits) for at, end in zip((0, 2), ends, strict=True)
+        )
         return ModelOutput(self.decoder(source, target), target)
-
-    def infer(self, nodes: OwnedNodes) -> ModelOutput:
-        return self.encoder.infer(nodes)
 
     @property
     def embedded_types(self) -> list[str]:
         return list(dict.fromkeys((self.relation[0], self.relation[2])))
 
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
-        return self.encoder.infer_rows(nodes, node_types)
+        return {name: one.logits for name, one in self.encoder.infer_by_type(nodes, node_types).items()}
 
     def seeds(self, batch: Any) -> Tensor:
         """Returns the positions of the links in the loader's input."""
@@ -296,14 +254,8 @@ class LinkNetwork:
 
     def labels(self, batch: Any) -> Tensor:
         """Returns [S] bool, True for the links among the pairs of a minibatch."""
-        pairs = _Pairs.of(batch)
-        return torch.arange(len(pairs.source)) < pairs.links
-
-    def sampled(self, batch: Any) -> tuple[int, int]:
-        return self.encoder.sampled(batch)
-
-    def fetched(self, batch: Any, name: str) -> Tensor:
-        return self.encoder.fetched(batch, name)
+        (source, _), links = pairs_of(batch)
+        return torch.arange(len(source)) < links
 
     def leave_out(self, batch: Any) -> None:
         self.encoder.leave_out(batch)
@@ -343,7 +295,9 @@ def build_network(
     """Returns a network with new weights from torch's default generator."""
     model, precision = config.model, config.run.precision
     shape = (inputs.first_columns(model.hidden), model.hidden, model.num_layers, columns)
-    options = _options(model) if inputs.is_homogeneous else _typed_options(model)
+    options = _options(model)
+    if not inputs.is_homogeneous and model.kind is ModelKind.GAT:
+        options |= {"add_self_loops": False, "residual": True}
     with pyg_files_removed():
         native_model = _NATIVE[model.kind](*shape, **options)
         if inputs.is_homogeneous:
@@ -363,9 +317,3 @@ def _options(model: ModelConfig) -> dict[str, Any]:
     if model.kind is ModelKind.GAT:
         return {"dropout": model.dropout, "heads": model.heads, "attention_dropout": 0.0}
     return {"dropout": model.dropout}
-
-
-def _typed_options(model: ModelConfig) -> dict[str, Any]:
-    """Returns the options of a model that gets a convolution per relation."""
-    attention = {"add_self_loops": False, "residual": True} if model.kind is ModelKind.GAT else {}
-    return {**_options(model), **attention}

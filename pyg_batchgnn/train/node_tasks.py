@@ -15,7 +15,7 @@ from pyg_batchgnn.data import SPLITS, Dataset, class_numbers, narrow_class_numbe
 from pyg_batchgnn.train.config.choices import Metric, TaskKind, TaskLoss
 from pyg_batchgnn.train.config.table import TaskConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.link_tasks import LinkTask
+from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import NodeTask, Tally, Task, average_precision, f1_score, roc_auc
 from pyg_batchgnn.types import LABELS
@@ -51,6 +51,11 @@ class PredictedNodes:
     def split(self, name: str) -> Tensor:
         """Returns the original ids of a split, int64; none where there is no such split."""
         return self.splits.get(name, torch.empty(0, dtype=torch.int64))
+
+
+def predicted_of(dataset: Dataset, config: TaskConfig) -> PredictedNodes | PredictedLinks:
+    """Returns the nodes or the links that a configuration names."""
+    return (PredictedLinks if config.kind is TaskKind.LINKS else PredictedNodes).of(dataset, config)
 
 
 def _node_type(dataset: Dataset, wanted: str | None) -> str:
@@ -361,43 +366,49 @@ def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
     return LinkTask(hidden, _metric(config, LinkTask.metrics, Metric.MRR, "links"), loss)
 
 
+#: What the labels of each kind of task are.
+_FORMS = {
+    TaskKind.CLASSES: "classes are integers [N]",
+    TaskKind.LABELS: "labels are zeros and ones [N, C]",
+    TaskKind.VALUES: "values are numbers [N] or [N, C]",
+}
+
+
 def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
     """Returns the task of learning the labels "y" of nodes."""
+    task: NodeTask
     nodes = PredictedNodes.of(dataset, config)
-    y = nodes.labels
-    kind = _kind(nodes, y) if config.kind is TaskKind.AUTO else config.kind
-    make = {TaskKind.CLASSES: _class_task, TaskKind.LABELS: _label_task, TaskKind.VALUES: _value_task}[kind]
+    y, kind, numbers = nodes.labels, config.kind, narrow_class_numbers(nodes.tables)
+    if kind is TaskKind.AUTO and numbers is not None and nodes.num_classes:
+        kind = TaskKind.CLASSES
+    elif kind is TaskKind.AUTO:  # integers that are all missing (-1) are those of a label
+        kind = TaskKind.VALUES if y.is_floating_point() else TaskKind.LABELS
     if config.loss is not None and kind is not TaskKind.VALUES:
         raise TrainError(
             f"task.loss is {config.loss.value}, but a task that predicts {kind.value} has a loss of its own; "
             "leave it out"
         )
-    task = make(nodes, y, config)
+    if (numbers is None) if kind is TaskKind.CLASSES else (y.dim() > 2 or y.is_complex()):
+        found = f"{str(y.dtype).removeprefix('torch.')} {list(y.shape)}"
+        fact = f"the node labels 'y' are {found}, but {_FORMS[kind]}"
+        raise TrainError(f"{nodes.dataset}: {fact}; choose another --task")
+    if kind is TaskKind.VALUES:
+        task = _value_task(nodes, y, config)
+    elif kind is TaskKind.CLASSES:
+        metric = _metric(config, ClassTask.metrics, Metric.ACCURACY, "classes")
+        of = (y[nodes.split("train")], nodes.num_classes, "classes")
+        task = ClassTask(nodes.num_classes, metric, class_weights(config.class_weights, *of))
+    else:
+        check_binary(nodes, y)
+        metric = _metric(config, LabelTask.metrics, Metric.ROC_AUC, "labels")
+        labels = y.shape[1] if y.dim() == 2 else 1
+        of = (y[nodes.split("train")], labels, "labels")
+        task = LabelTask(labels, metric, class_weights(config.class_weights, *of))
     check_labelled(nodes, y, task)
     return task
 
 
-def _class_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTask:
-    if narrow_class_numbers(nodes.tables) is None:
-        raise _unfit(nodes, y, "classes are integers [N]")
-    metric = _metric(config, ClassTask.metrics, Metric.ACCURACY, "classes")
-    weights = class_weights(config.class_weights, y[nodes.split("train")], nodes.num_classes, "classes")
-    return ClassTask(nodes.num_classes, metric, weights)
-
-
-def _label_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTask:
-    if y.dim() > 2 or y.is_complex():
-        raise _unfit(nodes, y, "labels are zeros and ones [N, C]")
-    check_binary(nodes, y)
-    metric = _metric(config, LabelTask.metrics, Metric.ROC_AUC, "labels")
-    labels = y.shape[1] if y.dim() == 2 else 1
-    weights = class_weights(config.class_weights, y[nodes.split("train")], labels, "labels")
-    return LabelTask(labels, metric, weights)
-
-
 def _value_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTask:
-    if y.dim() > 2 or y.is_complex():
-        raise _unfit(nodes, y, "values are numbers [N] or [N, C]")
     if config.class_weights is not None:
         raise TrainError(f"task.class_weights is given, but {nodes.dataset} has values, not classes, in 'y'")
     loss = config.loss or TaskLoss.MSE
@@ -405,12 +416,6 @@ def _value_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTas
         raise TrainError(f"task.loss is {loss.value}, but a task that predicts values has mse and mae")
     default = Metric.RMSE if loss is TaskLoss.MSE else Metric.MAE
     return ValueTask(tuple(y.shape[1:]), _metric(config, ValueTask.metrics, default, "values"), loss)
-
-
-def _kind(nodes: PredictedNodes, y: Tensor) -> TaskKind:
-    if narrow_class_numbers(nodes.tables) is not None:
-        return TaskKind.CLASSES
-    return TaskKind.VALUES if y.is_floating_point() else TaskKind.LABELS
 
 
 def _metric(config: TaskConfig, known: tuple[Metric, ...], default: Metric, what: str) -> Metric:
@@ -424,10 +429,3 @@ def _metric(config: TaskConfig, known: tuple[Metric, ...], default: Metric, what
             f"task.metric is {metric.value}, but a task that predicts {what} has {names}; {option}{hint}"
         )
     return metric
-
-
-def _unfit(nodes: PredictedNodes, y: Tensor, wanted: str) -> TrainError:
-    found = f"{str(y.dtype).removeprefix('torch.')} {list(y.shape)}"
-    return TrainError(
-        f"{nodes.dataset}: the node labels 'y' are {found}, but {wanted}; choose another --task"
-    )

@@ -9,12 +9,13 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import DatasetError, group_folder
+from pyg_batchgnn.data import SPLITS, DatasetError, group_folder
 from pyg_batchgnn.data.files import rename_whole, sync_file, sync_tree, writing
 from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError, as_train_error
@@ -38,28 +39,28 @@ from pyg_batchgnn.types import Group, RowKind
 
 def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor:
     """Returns [m] int64, m > 0, the node ids that a text stands for."""
-    named = {
-        "all": lambda: torch.arange(predicted.num_nodes),
-        "train": lambda: predicted.split("train"),
-        "val": lambda: predicted.split("val"),
-        "test": lambda: predicted.split("test"),
-    }
-    path = Path(nodes)
-    if nodes in named:
-        ids = named[nodes]()
-    elif path.suffix in KEY_FILES and path.is_file():
-        ids = torch.from_numpy(keys.read_nodes(path, predicted.node_type))
-    else:
-        if not path.is_file():
-            raise TrainError(
-                f"--nodes {nodes}: no such file; give a .npy file of ids, a .parquet or .csv file of keys, "
-                f"or {', '.join(named)}"
-            )
-        ids = read_integers(path, "a one-dimensional array of integers, the node ids", 1)
-        check_range(path, ids, "node", predicted.num_nodes)
+    if nodes == "all":
+        return torch.arange(predicted.num_nodes)
+    if nodes not in SPLITS and not Path(nodes).is_file():
+        raise TrainError(
+            f"--nodes {nodes}: no such file; give a .npy file of ids, a .parquet or .csv file of keys, or "
+            f"all, {', '.join(SPLITS)}"
+        )
+    in_file = nodes not in SPLITS
+    ids = read_nodes(Path(nodes), keys, predicted.node_type) if in_file else predicted.split(nodes)
     if not len(ids):
         raise TrainError(f"--nodes {nodes}: no nodes to predict")
     return ids.to(torch.int64)
+
+
+def read_nodes(path: Path, keys: DatasetKeys, node_type: str) -> Tensor:
+    """Returns [n] int64, the nodes of a type in a .npy file, or in a Parquet or CSV file of their
+    keys."""
+    if path.suffix in KEY_FILES:
+        return torch.from_numpy(keys.read_nodes(path, node_type))
+    ids = read_integers(path, "a one-dimensional array of integers, the node ids", 1)
+    check_range(path, ids, node_type, keys.dataset.nodes_of(node_type).num_nodes)
+    return ids
 
 
 def read_integers(path: Path, what: str, dimensions: int) -> Tensor:
@@ -216,14 +217,32 @@ class PredictSummary:
     scores: dict[str, float] | None
 
 
-@dataclass(frozen=True, eq=False)
-class PredictedRows:
-    """The outputs of some nodes of a list."""
+def restored_for(
+    restore: RestoreRequest, out: Path, ranks: Ranks, *, for_all_nodes: bool = False, **given: Any
+) -> RestoredNodeRun | RestoredLinkRun:
+    """Restores the run of a request, all of whose arguments every rank was given; collective."""
+    ranks.agree({"command": f"predict {restore.run}", "out": str(out), **given})
+    ranks.from_first(lambda: refuse_existing(out))
+    return restore_run(restore, ranks, for_all_nodes=for_all_nodes)
 
-    positions: Tensor  # [S] int64, their positions in the list
-    logits: Tensor  # [S, columns] float32
-    hidden: Tensor | None  # [S, hidden], the last hidden layer; None if it is not wanted
-    labels: Tensor  # [S, ...], the rows of the labels "y"
+
+def write_meta(
+    folder: Path, run: RestoredRun, request: RestoreRequest, arrays: Sequence[PredictionArrays], **about: Any
+) -> None:
+    """Writes META.json beside some arrays."""
+    known = {
+        "format": _FORMAT_VERSION,
+        "run": str(request.run.resolve()),
+        "epoch": run.epoch,
+        "dataset": {"name": run.dataset.name, **run.checkpoint.dataset},
+    }
+    described = {file: one for each in arrays for file, one in each.described().items()}
+    write_json(folder / "META.json", {**known, **about, "arrays": described})
+
+
+#: Outputs of some nodes of a list: [S] int64 positions in the list, [S, columns] float32 logits,
+#: [S, hidden] the last hidden layer, or None if it is not wanted, and [S, ...] labels "y".
+_Outputs: TypeAlias = tuple[Tensor, Tensor, Tensor | None, Tensor]
 
 
 def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
@@ -236,10 +255,8 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
         DatasetError: the data set cannot be read.
         CommError: another rank failed, or was given other arguments.
     """
-    given = {"nodes": request.nodes, "out": str(request.out), "embeddings": request.embeddings}
-    ranks.agree({"command": f"predict {request.restore.run}", **given})
-    ranks.from_first(lambda: refuse_existing(request.out))
-    run = restore_run(request.restore, ranks)
+    given: dict[str, Any] = {"nodes": request.nodes, "embeddings": request.embeddings}
+    run = restored_for(request.restore, request.out, ranks, **given)
     with ranks.any_error():
         if not isinstance(run, RestoredNodeRun):
             raise TrainError(
@@ -247,41 +264,38 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
             )
         with as_train_error(DatasetError):
             keys = DatasetKeys.of(run.dataset, run.config)
-            ids = node_ids(request.nodes, run.nodes, keys)
+            ids = node_ids(request.nodes, run.predicted, keys)
     ranks.agree({f"nodes of {request.nodes}": zlib.crc32(ids.numpy().data)})
     score = Scoring(run.task)
     with appearing_whole(request.out, ranks) as temporary:
         arrays = PredictionArrays(temporary, len(ids), ranks, {"node_ids": ids})
         with_hidden = request.embeddings
-        for found in _exact(run, ids, with_hidden) if run.is_exact else _sampled(run, ids, ranks):
-            wanted = found.hidden if with_hidden else None
-            embeddings = {} if wanted is None else {"embeddings": wanted.float()}
-            rows = {**run.task.predictions(found.logits), **embeddings}
-            arrays.add(found.positions, rows, found.logits)
-            score.add(found.logits, found.labels)
+        outputs = _exact(run, ids, with_hidden) if run.is_exact else _sampled(run, ids, ranks)
+        for positions, logits, hidden, labels in outputs:
+            embeddings = {"embeddings": hidden.float()} if with_hidden and hidden is not None else {}
+            arrays.add(positions, {**run.task.predictions(logits), **embeddings}, logits)
+            score.add(logits, labels)
         arrays.flush()
         result = score.result(ranks)
         scores = None if result is None else result.to_dict()
 
-        def finish() -> None:
+        def write() -> None:
             if keys.folder is not None:
-                write_nodes(temporary, keys, run.nodes.node_type, run.task, request.embeddings)
-            about = {
-                "nodes": request.nodes,
-                "evaluation": run.config.sampling.evaluation.value,
-                "fanout": None if run.is_exact else list(run.config.test_fanout),
-                "seed": run.config.run.seed,
-                "scores": scores,
-                "arrays": arrays.described(),
-            }
-            meta = meta_of(run, request.restore, run.nodes.dataset)
-            write_json(temporary / "META.json", {**meta, **about})
+                write_nodes(temporary, keys, run.predicted.node_type, run.task, with_hidden)
+            write_meta(
+                *(temporary, run, request.restore, [arrays]),
+                nodes=request.nodes,
+                evaluation=run.config.sampling.evaluation.value,
+                fanout=None if run.is_exact else list(run.config.test_fanout),
+                seed=run.config.run.seed,
+                scores=scores,
+            )
 
-        ranks.from_first(finish)
+        ranks.from_first(write)
     return PredictSummary(len(ids), run.epoch, scores)
 
 
-def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[PredictedRows]:
+def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[_Outputs]:
     """Yields the nodes of this rank's minibatches. Rank g mod R has minibatch g of the list."""
     loader, size = run.graph.evaluation_loader(ids), run.config.test_batch_size
     for step, (batch, output) in enumerate(infer(run.network, loader)):
@@ -289,28 +303,16 @@ def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[Predic
         begin = (step * ranks.size + ranks.rank) * size
         positions = torch.arange(begin, begin + len(seeds))
         assert torch.equal(ids[positions], seeds), "minibatches are in the order of the list"
-        yield PredictedRows(positions, output.logits, output.hidden, run.graph.labels(run.network, batch))
+        yield positions, output.logits, output.hidden, run.graph.labels(run.network, batch)
 
 
-def _exact(run: RestoredNodeRun, ids: Tensor, with_hidden: bool) -> Iterator[PredictedRows]:
+def _exact(run: RestoredNodeRun, ids: Tensor, with_hidden: bool) -> Iterator[_Outputs]:
     """Yields the nodes that this rank owns, each computed from all its neighbours."""
     (own, logits, rows), labels = infer_all(run.network, run.graph), run.graph.owned_labels()
     for begin in range(0, len(ids), ROWS):
         found = own.find(ids[begin : begin + ROWS])
         hidden = rows.at(found.row) if with_hidden else None
-        yield PredictedRows(begin + found.position, logits.at(found.row), hidden, labels[found.row])
-
-
-def meta_of(
-    run: RestoredNodeRun | RestoredLinkRun, request: RestoreRequest, dataset: str
-) -> dict[str, object]:
-    """Returns what META.json says of every prediction. ``dataset``: the name of its data set."""
-    return {
-        "format": _FORMAT_VERSION,
-        "run": str(request.run.resolve()),
-        "epoch": run.epoch,
-        "dataset": {"name": dataset, **run.checkpoint.dataset},
-    }
+        yield begin + found.position, logits.at(found.row), hidden, labels[found.row]
 
 
 @dataclass(frozen=True)
@@ -351,20 +353,13 @@ def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
     times those of its minibatches. In a run that predicts nodes, embeddings are the rows that the
     last layer reads, of the predicted nodes and of their neighbours' types. In a run that predicts
     links, they are the rows that the decoder reads. With keys of the nodes in the data set, Parquet
-    files name them by these.
-
-    Raises:
-        TrainError: the run folder, the request or the data set cannot be used.
-        DatasetError: the data set cannot be read.
-        CommError: another rank failed, or was given other arguments.
+    files name them by these. Raises errors as `predict_nodes`.
     """
-    given = {"embeddings of": request.node_types, "out": str(request.out), "at": request.at}
-    ranks.agree({"command": f"predict {request.restore.run}", **given})
     with ranks.one_error():
         if request.restore.evaluation is EvaluationKind.SAMPLED:
             raise TrainError("embeddings of all nodes are computed from all neighbours; leave --sampled out")
-    ranks.from_first(lambda: refuse_existing(request.out))
-    run = restore_run(request.restore, ranks, for_all_nodes=True)
+    given: dict[str, Any] = {"embeddings of": request.node_types, "at": request.at}
+    run = restored_for(request.restore, request.out, ranks, for_all_nodes=True, **given)
     with ranks.one_error():
         types = _chosen(request.node_types, run.network.embedded_types)
         with as_train_error(DatasetError):
@@ -379,19 +374,14 @@ def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
                 arrays[name].add(one.node, {file: one.rows.float()}, one.rows)
             arrays[name].flush()
 
-        def finish() -> None:
+        def write() -> None:
             for name in types if keys.folder is not None else ():
                 write_embeddings(temporary, keys, name, at)
-            dataset = run.links.dataset if isinstance(run, RestoredLinkRun) else run.nodes.dataset
-            about = {
-                "node_types": list(arrays),
-                "evaluation": (EvaluationKind.EXACT if at is None else EvaluationKind.SAMPLED).value,
-                "time": at,
-                "arrays": {file: one for each in arrays.values() for file, one in each.described().items()},
-            }
-            write_json(temporary / "META.json", {**meta_of(run, request.restore, dataset), **about})
+            kind = (EvaluationKind.EXACT if at is None else EvaluationKind.SAMPLED).value
+            every = list(arrays.values())
+            write_meta(temporary, run, request.restore, every, node_types=types, evaluation=kind, time=at)
 
-        ranks.from_first(finish)
+        ranks.from_first(write)
     return EmbedSummary({name: one.num_rows for name, one in arrays.items()}, run.epoch)
 
 
@@ -400,13 +390,9 @@ def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[st
     ``at``: the time that they hold for, if the run looks at times."""
     if at is not None:
         assert isinstance(run, RestoredLinkRun), "`moment_of` refuses others"
-        columns = run.task.columns
-        return {
-            name: rows_at(
-                run.network, run.graph, name, torch.arange(run.dataset.nodes_of(name).num_nodes), at, columns
-            )
-            for name in types
-        }
+        nodes_of = {name: torch.arange(run.dataset.nodes_of(name).num_nodes) for name in types}
+        of = (at, run.task.columns)
+        return {name: rows_at(run.network, run.graph, name, ids, *of) for name, ids in nodes_of.items()}
     nodes = run.graph.all_nodes()
     found = run.network.infer_embeddings(nodes, types)
     return {name: EmbeddedNodes(nodes.node_of(name), found[name], nodes).split(ROWS) for name in types}
@@ -425,7 +411,7 @@ def moment_of(run: RestoredRun, at: str | None, keys: DatasetKeys) -> int | None
             "the run computes each node at its own time, so there are no embeddings of all nodes at one "
             "time; leave --embeddings-of out and give --embeddings, which writes those of predicted nodes"
         )
-    return latest_time(run.dataset, run.links, name) if at is None else keys.clock.moment(at)
+    return latest_time(run.dataset, run.predicted, name) if at is None else keys.clock.moment(at)
 
 
 def _chosen(wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:

@@ -39,13 +39,13 @@ class Phase(str, Enum):
     CHECKPOINT = "checkpoint", "checkpoints"
 
 
-class PhaseClock:
-    """The wall seconds of each phase, added up."""
+class PhaseClock(dict[Phase, float]):
+    """The wall seconds of each phase, added up. ``seconds``: those to begin with, by the phases'
+    names."""
 
     def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
-        self._seconds = dict.fromkeys(Phase, 0.0)
-        for name, value in (seconds or {}).items():
-            self._seconds[Phase[name.upper()]] = float(value)
+        super().__init__(dict.fromkeys(Phase, 0.0))
+        self.update({Phase[name.upper()]: float(value) for name, value in (seconds or {}).items()})
 
     @contextmanager
     def measure(self, phase: Phase) -> Iterator[None]:
@@ -54,29 +54,15 @@ class PhaseClock:
         try:
             yield
         finally:
-            self._seconds[phase] += time.perf_counter() - begin
-
-    def add(self, phase: Phase, seconds: float) -> None:
-        """Adds time that was measured elsewhere."""
-        self._seconds[phase] += seconds
-
-    def move(self, source: Phase, target: Phase, seconds: float) -> None:
-        """Moves time that was measured as one phase to another."""
-        self._seconds[source] -= seconds
-        self._seconds[target] += seconds
-
-    def merge(self, other: PhaseClock) -> None:
-        """Adds the times of another clock."""
-        for phase, seconds in other._seconds.items():
-            self._seconds[phase] += seconds
+            self[phase] += time.perf_counter() - begin
 
     def work(self) -> float:
         """Returns the seconds of computing: forward, backward and optimiser."""
-        return sum(self._seconds[phase] for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISER))
+        return sum(self[phase] for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISER))
 
     def to_dict(self) -> dict[str, float]:
         """Returns the seconds by the phases' names."""
-        return {phase.value: seconds for phase, seconds in self._seconds.items()}
+        return {phase.value: seconds for phase, seconds in self.items()}
 
 
 class StepFigures(NamedTuple):
@@ -129,27 +115,19 @@ class RunProgress:
 
     def add(self, figures: Tensor) -> None:
         """Adds a step. ``figures``: [R, 9] float64, the `StepFigures` of every rank."""
-        sums, most = figures.sum(dim=0).tolist(), figures.amax(dim=0).tolist()
-        step, most_of = StepFigures(*sums), StepFigures(*most)
+        sums, most = (StepFigures(*row.tolist()) for row in (figures.sum(dim=0), figures.amax(dim=0)))
         self.step += 1
-        self.minibatches += int(step.minibatches)
-        self.seeds += int(step.seeds)
-        self.loss += step.loss
-        self.weight += step.weight
-        self.score += step.score
-        self.score_of += step.score_of
-        self.nodes += int(step.nodes)
-        self.edges += int(step.edges)
-        self.seconds += step.seconds
-        self.most_edges += int(most_of.edges)
-        self.most_seconds += most_of.seconds
+        for name, value in sums._asdict().items():
+            before = getattr(self, name)
+            setattr(self, name, before + type(before)(value))
+        self.most_edges += int(most.edges)
+        self.most_seconds += most.seconds
 
     def imbalance(self, ranks: int) -> dict[str, float]:
         """Returns the imbalance of the epoch: the rank with most over the mean of all ranks."""
         if ranks == 1:
             return {}
-        edges, seconds = (self.most_edges, self.edges), (self.most_seconds, self.seconds)
-        shares = {"edges": edges, "seconds": seconds}
+        shares = {"edges": (self.most_edges, self.edges), "seconds": (self.most_seconds, self.seconds)}
         return {name: ranks * most / total if total else 1.0 for name, (most, total) in shares.items()}
 
     def next_epoch(self) -> None:
@@ -216,9 +194,9 @@ class LoaderAccount:
         """Adds the seconds since the last call to `clock`."""
         now, inside = self._seconds(), 0.0
         for phase, seconds in now.items():
-            clock.add(phase, seconds - self._charged[phase])
+            clock[phase] += seconds - self._charged[phase]
             inside += seconds - self._charged[phase]
-        clock.add(Phase.WAIT, self._waited if self._prefetches else max(0.0, self._waited - inside))
+        clock[Phase.WAIT] += self._waited if self._prefetches else max(0.0, self._waited - inside)
         self._charged, self._waited = now, 0.0
 
     def read_since_last(self, ranks: Ranks) -> dict[str, float]:

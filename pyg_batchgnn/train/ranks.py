@@ -60,11 +60,6 @@ class Ranks(contextlib.ExitStack):
         """True if there is no other rank."""
         return self.size == 1
 
-    @property
-    def is_first_of_host(self) -> bool:
-        """True if this rank does the work that one rank per host does."""
-        return self.training.ranks_of_host[0] == self.rank
-
     def threads(self) -> int:
         """Returns the threads per rank that use all cores of this host; alone, torch's number."""
         if not self.is_alone:

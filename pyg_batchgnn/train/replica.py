@@ -45,8 +45,13 @@ class Replica:
         self._step = _Step()
         self._comm = ranks.training
         self._forward: nn.Module = _Logits(network)
-        if not ranks.is_alone:
-            self._forward = self._distributed(self._forward)
+        if ranks.is_alone:
+            return
+        now, group = self._step, self._comm.group
+        with self._comm.guard(MessageKind.CONTROL):
+            wrapped = DistributedDataParallel(self._forward, process_group=group, **_SYNC_NOTHING)
+        wrapped.register_comm_hook(None, gradient_hook(self._comm, lambda: now.weight, lambda: now.header))
+        self._forward = wrapped
 
     def logits(self, batch: Any, weight: float, epoch: int, step: int) -> Tensor:
         """Returns [S, classes] float32, the logits of the seed nodes."""
@@ -58,14 +63,6 @@ class Replica:
     def waited(self) -> float:
         """Returns the seconds spent in exchanges of gradients so far."""
         return self._comm.counters.snapshot()[MessageKind.GRADIENTS].seconds
-
-    def _distributed(self, module: nn.Module) -> DistributedDataParallel:
-        with self._comm.guard(MessageKind.CONTROL):
-            wrapped = DistributedDataParallel(module, process_group=self._comm.group, **_SYNC_NOTHING)
-        now = self._step
-        hook = gradient_hook(self._comm, lambda: now.weight, lambda: now.header)
-        wrapped.register_comm_hook(None, hook)
-        return wrapped
 
 
 class _Logits(nn.Module):

@@ -36,9 +36,9 @@ from pyg_batchgnn.train.config.choices import (
     TaskKind,
     TimeStrategy,
 )
-from pyg_batchgnn.train.config.table import RanksConfig
+from pyg_batchgnn.train.config.table import shown
 from pyg_batchgnn.train.config.train_config import TrainConfig
-from pyg_batchgnn.train.network import ModelInputs
+from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import DISK_FIGURES, Phase
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, replacing
@@ -65,7 +65,8 @@ class _AheadColumn(ProgressColumn):
 
 
 class TerminalReport:
-    """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end."""
+    """Prints what the trainer does. The bar shows only on a terminal, and disappears at the end.
+    Epochs count from 1."""
 
     def __init__(self, console: Console, epochs: int, task: Task, ahead: Callable[[], int]) -> None:
         self._console = console
@@ -93,40 +94,33 @@ class TerminalReport:
         self._bar.stop()
 
     def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
-        """Starts the bar."""
+        """Starts the bar of an epoch, ``step`` of whose ``steps`` are done."""
         fields: dict[str, Any] = {"epoch": f"{epoch}/{self._epochs}", "begun": (step, self._ahead())}
         self._bar.reset(self._bar_task, total=steps, completed=step, visible=True, loss="-", **fields)
 
     def step_done(self, loss: float) -> None:
-        """Moves the bar."""
+        """Moves the bar. ``loss``: the epoch's mean loss so far."""
         self._bar.update(self._bar_task, advance=1, loss=f"{loss:.4f}")
 
     def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
-        """Prints the epoch's line."""
-        line = epoch_line(record, self._epochs, self._task, is_best)
-        self._console.print(line, highlight=False, soft_wrap=True)
+        """Prints the epoch's line, which fits 80 columns."""
+        train, metric, epochs = self._task.train_metric, self._task.metric, self._epochs
+        what = "" if train is metric else f" {train.label}"  # the name is said once
+        val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
+        seconds = f"{record.seconds:.2f}" if record.seconds < 1000 else f"{record.seconds:.0f}"
+        parts = [
+            f"epoch {record.epoch:>{len(str(epochs))}}/{epochs}  loss {record.train['loss']:.4f}",
+            f"train{what} {record.train[train.value]:.4f}",
+            f"val {'AP' if metric is Metric.AVERAGE_PRECISION else metric.label} {val}  {seconds} s",
+        ]
+        if len("  ".join(parts)) + len("  best") > _COLUMNS:
+            del parts[1]
+        self._console.print("  ".join(parts) + "  best" * is_best, highlight=False, soft_wrap=True)
 
     def stopped_early(self, validations: int) -> None:
         """Prints why no more epochs follow."""
         line = f"stopped early: the last {validations} validations had no better {self._task.metric.label}"
         self._console.print(line, highlight=False, soft_wrap=True)
-
-
-def epoch_line(record: EpochRecord, epochs: int, task: Task, is_best: bool) -> str:
-    """Returns the line of an epoch, which fits 80 columns."""
-    train, metric = task.train_metric, task.metric
-    what = "" if train is metric else f" {train.label}"  # the name is said once
-    val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
-    seconds = f"{record.seconds:.2f}" if record.seconds < 1000 else f"{record.seconds:.0f}"
-    best = "  best"
-    parts = [
-        f"epoch {record.epoch:>{len(str(epochs))}}/{epochs}  loss {record.train['loss']:.4f}",
-        f"train{what} {record.train[train.value]:.4f}",
-        f"val {'AP' if metric is Metric.AVERAGE_PRECISION else metric.label} {val}  {seconds} s",
-    ]
-    if len("  ".join(parts) + best) > _COLUMNS:
-        del parts[1]
-    return "  ".join(parts) + (best if is_best else "")
 
 
 def final_table(result: RunResult, records: Sequence[EpochRecord], larger: tuple[int, int] = (0, 0)) -> Table:
@@ -139,10 +133,11 @@ def final_table(result: RunResult, records: Sequence[EpochRecord], larger: tuple
     table.add_column("share", justify="right")
     if several:
         table.add_column("range over ranks", justify="right")
-    best = Metric(result.metric)
-    for metric in [best, *(one for one in Metric if one.value in (result.test or {}) and one is not best)]:
-        table.add_row(f"test {metric.label}", _shown(result.test, metric))
-    table.add_row(f"validation {best.label} (best, epoch {result.best_epoch})", _shown(result.val, best))
+    best, test, val = Metric(result.metric), result.test or {}, result.val or {}
+    for metric in [best, *(one for one in Metric if one.value in test and one is not best)]:
+        table.add_row(f"test {metric.label}", f"{test[metric.value]:.4f}" if metric.value in test else "-")
+    value = f"{val[best.value]:.4f}" if best.value in val else "-"
+    table.add_row(f"validation {best.label} (best, epoch {result.best_epoch})", value)
     table.add_section()
     total = sum(result.phases.values())
     for phase in Phase:
@@ -170,17 +165,18 @@ def final_table(result: RunResult, records: Sequence[EpochRecord], larger: tuple
 def _add_disk(table: Table, records: Sequence[EpochRecord], larger: tuple[int, int]) -> None:
     """Adds the rows about features and edges in files, if any: sums over ranks and epochs."""
     found = {name: sum(record.disk.get(name, 0.0) for record in records) for name in DISK_FIGURES}
+    read = {name: decimal(int(found[name])) for name in ("edge_bytes", "bytes", "useful_bytes")}
     if found["edge_bytes"]:
         table.add_section()
-        table.add_row("edges read from files", decimal(int(found["edge_bytes"])))
+        table.add_row("edges read from files", read["edge_bytes"])
         table.add_row("  edges that were picked", f"{found['edges']:,.0f}")
         table.add_row("  operations", f"{found['edge_operations']:,.0f}")
         table.add_row("  seconds of reading", f"{found['edge_reading_seconds']:.2f} s")
     if found["bytes"]:
-        table.add_section()
-        table.add_row("features read from files", decimal(int(found["bytes"])))
         share = f"{found['useful_bytes'] / found['bytes']:.1%}"
-        table.add_row("  of which rows that were wanted", decimal(int(found["useful_bytes"])), share)
+        table.add_section()
+        table.add_row("features read from files", read["bytes"])
+        table.add_row("  of which rows that were wanted", read["useful_bytes"], share)
         table.add_row("  rows read", f"{found['rows']:,.0f}")
         table.add_row("  rows found in memory", f"{found['needed_rows']:,.0f}")
         table.add_row("  operations", f"{found['operations']:,.0f}")
@@ -206,63 +202,70 @@ def _add_historical(table: Table, result: RunResult) -> None:
     if figures is None:
         return
     table.add_section()
-    for name, values in (
-        ("halo rows found", figures["hit_rates"]),
-        ("edges left out", figures["edges_left_out"]),
-    ):
-        for layer, value in enumerate(values, 1):
+    for name, key in (("halo rows found", "hit_rates"), ("edges left out", "edges_left_out")):
+        for layer, value in enumerate(figures[key], 1):
             table.add_row(f"{name}, layer {layer}", f"{value:.1%}")
-    table.add_row(
-        "features fetched once", f"{figures['features_fetched']:,}", decimal(figures["feature_bytes"])
-    )
+    size = decimal(figures["feature_bytes"])
+    table.add_row("features fetched once", f"{figures['features_fetched']:,}", size)
     table.add_row("rows pushed", f"{figures['rows_pushed']:,}", decimal(figures["bytes_pushed"]))
     table.add_row("exchange of pushed rows", f"{figures['exchange_seconds']:.2f} s")
     table.add_row("waited for pushed rows", f"{figures['waited_seconds']:.2f} s")
 
 
-def _shown(scores: dict[str, float] | None, metric: Metric) -> str:
-    return f"{scores[metric.value]:.4f}" if scores and metric.value in scores else "-"
-
-
-def opening_lines(
-    config: TrainConfig,
-    dataset: Dataset,
-    inputs: ModelInputs,
-    task: Task,
-    sizes: Mapping[str, int],
-    folder: RunFolder,
-    ranks: Ranks,
-) -> list[str]:
+def opening_lines(job: TrainingJob, folder: RunFolder, ranks: Ranks) -> list[str]:
     """Returns the lines that a run starts with."""
-    model, sampling, threads = config.model, config.sampling, config.run.threads or 1
+    config, dataset, inputs = job.config, job.dataset, job.graph.inputs
+    model, sampling, chosen = config.model, config.sampling, config.ranks
     heads = f", {model.heads} heads" if model.kind is ModelKind.GAT else ""
     lines = [
-        *_data_lines(dataset, inputs, task, sizes),
+        *_data_lines(job),
         f"        {dataset.source}",
         f"model   {model.kind.value}, {model.num_layers} layers, "
         f"hidden {model.hidden}{heads}, {config.run.precision.value}",
-        *_learned_line(config, inputs),
-        f"sample  fanout {_commas(sampling.fanout)} {sampling.replacement.value} replacement, "
-        f"batch {sampling.batch_size}; {_evaluation(config)}",
-        *_times_line(config),
-        *_cache_line(config),
-        f"run     {folder.path}, {config.run.epochs} epochs, seed {config.run.seed}, {threads} thread(s)",
     ]
-    return lines if ranks.is_alone else [*lines, _ranks_line(config.ranks, ranks)]
+    if inputs.learned:
+        columns = next(iter(inputs.learned.values()))
+        of = f" of {', '.join(inputs.learned)}" if inputs.schema.has_names else ""
+        rule = config.embedding.rule.value
+        lines.append(f"        learned rows of {columns} columns for the nodes{of}, {rule}")
+    lines.append(
+        f"sample  fanout {shown(sampling.fanout)} {sampling.replacement.value} replacement, "
+        f"batch {sampling.batch_size}; {_evaluation(config)}"
+    )
+    if config.is_timed:
+        is_last = sampling.temporal_strategy is TimeStrategy.LAST
+        which = "the latest that are" if is_last else "those that are"
+        lines.append(f"        of neighbours {which} not later than their seed, by {sampling.time_attr!r}")
+    if sampling.cache is not CacheKind.OFF:
+        hop, used = sampling.fanout[-1], "with them" if config.evaluates_with_cache else "without"
+        lines.append(f"        aggregates of all neighbours replace the last hop's {hop}; evaluation {used}")
+    epochs, seed, threads = config.run.epochs, config.run.seed, config.run.threads or 1
+    lines.append(f"run     {folder.path}, {epochs} epochs, seed {seed}, {threads} thread(s)")
+    if not ranks.is_alone:
+        topology = ", topology on every rank" if chosen.hybrid else ""
+        is_remote, kept = chosen.remote is not RemoteKind.EXACT, chosen.feature_cache
+        remote = f"; {chosen.remote.value} rows of other ranks" if is_remote else ""
+        cache = "" if kept is None else f", {decimal(kept)} of remote rows kept"
+        hosts, backend = _count(len(set(ranks.training.hosts)), "host"), describe_backend(chosen.backend)
+        lines.append(
+            f"ranks   {ranks.size} on {hosts}, {backend}; partition {chosen.partition}{topology}{cache}; "
+            f"{chosen.schedule.value} schedule{remote}"
+        )
+    return lines
 
 
-def _data_lines(dataset: Dataset, inputs: ModelInputs, task: Task, sizes: Mapping[str, int]) -> list[str]:
-    counts = "/".join(f"{count:,}" for count in sizes.values())
-    predicted = f"{task.described}, {counts} {'/'.join(sizes)} {task.unit}"
-    what = inputs.node_type if inputs.link is None else "-".join(inputs.link)
-    features = [f"{count:,} of {name}{_storage(dataset, name)}" for name, count in inputs.features.items()]
+def _data_lines(job: TrainingJob) -> list[str]:
+    dataset, inputs, schema = job.dataset, job.graph.inputs, job.dataset.schema
+    counts = "/".join(f"{count:,}" for count in job.sizes.values())
+    predicted = f"{job.task.described}, {counts} {'/'.join(job.sizes)} {job.task.unit}"
     if not dataset.has_names:
         columns = inputs.features.get(inputs.node_type, 0)
         return [
             f"data    {dataset.name}: {dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges, "
             f"{columns:,} features{_storage(dataset, inputs.node_type)}, {predicted}"
         ]
-    schema = dataset.schema
+    what = inputs.node_type if inputs.link is None else "-".join(inputs.link)
+    features = [f"{count:,} of {name}{_storage(dataset, name)}" for name, count in inputs.features.items()]
     return [
         f"data    {dataset.name}: {dataset.num_nodes:,} nodes of {_count(schema.num_types, 'type')}, "
         f"{dataset.num_edges:,} edges of {_count(schema.num_relations, 'relation')}",
@@ -276,62 +279,19 @@ def _storage(dataset: Dataset, node_type: str) -> str:
     return " as int8 codes" if isinstance(x, ops.QuantizedTensor) else ""
 
 
-def _learned_line(config: TrainConfig, inputs: ModelInputs) -> list[str]:
-    if not inputs.learned:
-        return []
-    columns = next(iter(inputs.learned.values()))
-    of = f" of {', '.join(inputs.learned)}" if inputs.schema.has_names else ""
-    return [f"        learned rows of {columns} columns for the nodes{of}, {config.embedding.rule.value}"]
-
-
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _times_line(config: TrainConfig) -> list[str]:
-    if not config.is_timed:
-        return []
-    is_last = config.sampling.temporal_strategy is TimeStrategy.LAST
-    which = "the latest that are" if is_last else "those that are"
-    return [f"        of neighbours {which} not later than their seed, by {config.sampling.time_attr!r}"]
 
 
 def _evaluation(config: TrainConfig) -> str:
     is_link = config.task.kind is TaskKind.LINKS and not config.is_timed
     if config.sampling.evaluation is EvaluationKind.EXACT or is_link:
         return "evaluation from all neighbours"
-    return f"evaluation fanout {_commas(config.test_fanout)}"
-
-
-def _cache_line(config: TrainConfig) -> list[str]:
-    if config.sampling.cache is CacheKind.OFF:
-        return []
-    evaluation = "with them" if config.evaluates_with_cache else "without"
-    hop = config.sampling.fanout[-1]
-    return [f"        aggregates of all neighbours replace the last hop's {hop}; evaluation {evaluation}"]
-
-
-def _ranks_line(config: RanksConfig, ranks: Ranks) -> str:
-    hosts = len(set(ranks.training.hosts))
-    topology = ", topology on every rank" if config.hybrid else ""
-    backend = describe_backend(config.backend)
-    remote = f"; {config.remote.value} rows of other ranks" if config.remote is not RemoteKind.EXACT else ""
-    cache = "" if config.feature_cache is None else f", {decimal(config.feature_cache)} of remote rows kept"
-    return (
-        f"ranks   {ranks.size} on {hosts} host{'s' if hosts > 1 else ''}, {backend}; partition "
-        f"{config.partition}{topology}{cache}; {config.schedule.value} schedule{remote}"
-    )
-
-
-def _commas(numbers: tuple[int, ...]) -> str:
-    return ",".join(map(str, numbers))
+    return f"evaluation fanout {shown(config.test_fanout)}"
 
 
 #: With more epochs than this, curves have no markers.
 _MARKED = 60
-_TRAINING, _VALIDATION, _BEST = "training minibatches", "validation", "best epoch"
-
-
 #: The horizontal axes: their labels, and their values of a record.
 _AXES: dict[str, Callable[[EpochRecord], float]] = {
     "epoch": lambda record: record.epoch,
@@ -382,8 +342,8 @@ def _plot_curves(
     """Plots one figure of the records: of training minibatches and of validation nodes."""
     marker = "o" if len(records) <= _MARKED else None
     sources = (
-        (_TRAINING, "tab:blue", [(record, record.train) for record in records]),
-        (_VALIDATION, "tab:orange", [(r, r.val) for r in records if r.val is not None]),
+        ("training minibatches", "tab:blue", [(record, record.train) for record in records]),
+        ("validation", "tab:orange", [(r, r.val) for r in records if r.val is not None]),
     )
     for label, color, found in sources:
         points = [(_AXES[abscissa](record), values[name]) for record, values in found if name in values]
@@ -392,7 +352,7 @@ def _plot_curves(
     for record in records:
         if record.epoch == best_epoch and record.val is not None:
             x = _AXES[abscissa](record)
-            axes.axvline(x, color="0.5", linestyle="--", linewidth=1, label=f"{_BEST} ({best_epoch})")
+            axes.axvline(x, color="0.5", linestyle="--", linewidth=1, label=f"best epoch ({best_epoch})")
     axes.set_xlabel(abscissa)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=abscissa == "epoch", min_n_ticks=1))
     if abscissa == "epoch":

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config.choices import EvaluationKind, TaskKind
-from pyg_batchgnn.train.config.table import RanksConfig
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.decisions import apply_product, configure_malloc, open_on_all_ranks
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import graph_of
+from pyg_batchgnn.train.job import RunModel
 from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
-from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, build_network
-from pyg_batchgnn.train.node_tasks import PredictedNodes, task_of
+from pyg_batchgnn.train.network import LinkNetwork, NativeNetwork, build_network
+from pyg_batchgnn.train.node_tasks import PredictedNodes, predicted_of, task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
-from pyg_batchgnn.train.run_graph import RunGraph
 from pyg_batchgnn.train.tasks import NodeTask
 
 
@@ -47,18 +46,11 @@ class RestoreRequest:
 
     def join(self) -> Ranks:
         """Joins the other ranks; see `Ranks.join`."""
-        return Ranks.join(self.joining())
-
-    def joining(self) -> RanksConfig:
-        """Returns the options by which the ranks join."""
-        return assign(TrainConfig(), list(self.ranks)).ranks
+        return Ranks.join(assign(TrainConfig(), list(self.ranks)).ranks)
 
     def config(self, written: TrainConfig) -> TrainConfig:
-        """Returns the run's configuration with the changes of the request.
-
-        Raises:
-            TrainError: a change is not possible.
-        """
+        """Returns the run's configuration with the changes of the request. Raises `TrainError` if a
+        change is not possible."""
         if self.evaluation is EvaluationKind.EXACT and written.is_timed:
             raise TrainError(
                 f"{self.run}: the run computes nodes from what is not later than themselves, and --exact "
@@ -89,15 +81,11 @@ class RestoreRequest:
         return assign(written, [*given, *self.ranks])
 
 
-@dataclass(frozen=True)
-class RestoredRun:
-    """A run whose best model can compute nodes."""
+@dataclass(frozen=True, kw_only=True)
+class RestoredRun(RunModel):
+    """A run whose best model can compute nodes. ``config`` has the changes of the request."""
 
-    config: TrainConfig  # of the run, with the changes of the request
-    dataset: Dataset  # the data set
-    checkpoint: Checkpoint  # of the run
-    network: GraphNetwork  # the model with the weights of the best epoch
-    graph: RunGraph  # the graph, or this rank's part
+    checkpoint: Checkpoint
 
     @property
     def epoch(self) -> int:
@@ -107,36 +95,44 @@ class RestoredRun:
     @property
     def is_exact(self) -> bool:
         """True if nodes are computed from all their neighbours."""
+        if self.task.unit == "links":
+            return not self.config.is_timed
         return self.config.sampling.evaluation is EvaluationKind.EXACT
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RestoredNodeRun(RestoredRun):
     """A run that predicts nodes."""
 
-    nodes: PredictedNodes  # the nodes that it predicts
+    predicted: PredictedNodes
     task: NodeTask
+    network: NativeNetwork
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RestoredLinkRun(RestoredRun):
     """A run that predicts links."""
 
-    network: LinkNetwork  # the model, which scores pairs
-    links: PredictedLinks  # the links that it predicts
+    predicted: PredictedLinks
     task: LinkTask
-
-    @property
-    def is_exact(self) -> bool:
-        return not self.config.is_timed
+    network: LinkNetwork
 
 
 def restore_run(
     request: RestoreRequest, ranks: Ranks, *, for_all_nodes: bool = False
 ) -> RestoredNodeRun | RestoredLinkRun:
     """Restores a run; collective."""
-    path = RunFolder(request.run).checkpoint
-    checkpoint = _checkpoint(request.run, ranks)
+    folder, path = RunFolder(request.run), RunFolder(request.run).checkpoint
+
+    def check() -> None:
+        if not Checkpoint.load(RunFolder.open(request.run).checkpoint).best:
+            raise TrainError(
+                f"{request.run}: no epoch is finished, so there is no model yet; train at least one epoch"
+            )
+
+    ranks.from_first(check)  # which alone need have the folder
+    data = ranks.bytes_from_first(path.read_bytes() if ranks.is_first else b"")
+    checkpoint = Checkpoint.load(path, data)
     if for_all_nodes and not checkpoint.config.is_timed:
         request = replace(request, evaluation=EvaluationKind.EXACT)
     with ranks.one_error():
@@ -153,26 +149,15 @@ def restore_run(
     with ranks.one_error():
         checkpoint.restore_model(path, network.model, checkpoint.best)
     if graph.embedding is not None:
-        RunFolder(request.run).rows.load(graph.embedding, checkpoint.best_rows)
-    if isinstance(network, LinkNetwork):
-        assert isinstance(task, LinkTask), "links have a task of their own"
-        links = PredictedLinks.of(dataset, config.task)
-        return RestoredLinkRun(config, dataset, checkpoint, network, graph, links, task)
-    assert isinstance(task, NodeTask), "tasks are on nodes or on links"
-    nodes = PredictedNodes.of(dataset, config.task)
-    return RestoredNodeRun(config, dataset, checkpoint, network, graph, nodes, task)
-
-
-def _checkpoint(run: Path, ranks: Ranks) -> Checkpoint:
-    """Returns the checkpoint of a run that has a model, as the first rank reads it; collective."""
-
-    def check() -> None:
-        folder = RunFolder.open(run)
-        if not Checkpoint.load(folder.checkpoint).best:
-            raise TrainError(
-                f"{run}: no epoch is finished, so there is no model yet; train at least one epoch"
-            )
-
-    ranks.from_first(check)
-    path = RunFolder(run).checkpoint
-    return Checkpoint.parse(path, ranks.bytes_from_first(path.read_bytes() if ranks.is_first else b""))
+        graph.embedding.load(folder.rows / checkpoint.best_rows)
+    kind: Any = RestoredLinkRun if isinstance(network, LinkNetwork) else RestoredNodeRun
+    run: RestoredNodeRun | RestoredLinkRun = kind(
+        config=config,
+        dataset=dataset,
+        predicted=predicted_of(dataset, config.task),
+        task=task,
+        graph=graph,
+        network=network,
+        checkpoint=checkpoint,
+    )
+    return run

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,43 +19,6 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
 
 
-def place_name(epoch: int, step: int) -> str:
-    """Returns the name of the rows as they are after a number of epochs and further steps."""
-    return f"epoch-{epoch}-step-{step}" if step else f"epoch-{epoch}"
-
-
-@dataclass(frozen=True)
-class RowFolders:
-    """The learned rows that a run has saved, which all ranks must see."""
-
-    path: Path
-
-    def save(self, embedding: Embedding, name: str, ranks: Ranks) -> None:
-        """Writes rows and optimizer state; collective. Raises `DatasetError` if a rank cannot."""
-
-        def make_room() -> None:
-            self.path.mkdir(exist_ok=True)
-            shutil.rmtree(self.path / name, ignore_errors=True)  # of a run that was killed
-
-        ranks.from_first(make_room)
-        embedding.save(self.path / name)
-
-    def load(self, embedding: Embedding, name: str) -> None:
-        """Reads the rows of that name, which any number of ranks wrote; collective."""
-        embedding.load(self.path / name)
-
-    def keep(self, names: Iterable[str], ranks: Ranks) -> None:
-        """Removes all rows but those of some names; collective."""
-        kept = set(names)
-
-        def remove() -> None:
-            for other in self.path.iterdir():
-                if other.name not in kept:
-                    shutil.rmtree(other, ignore_errors=True)
-
-        ranks.from_first(remove)
-
-
 class RunFolder:
     """A run folder, which has fixed file names."""
 
@@ -65,7 +28,7 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"  # the records of epochs: one JSON object per line and epoch
         self.result = path / "result.json"  # the final figures; it exists once the run has finished
         self.checkpoint = path / "checkpoint.safetensors"  # the state of the run, and the best model
-        self.rows = RowFolders(path / "embeddings")  # the learned rows of both
+        self.rows = path / "embeddings"  # the learned rows of both, in folders that all ranks must see
 
     @classmethod
     def create(cls, path: Path | None, name: str) -> RunFolder:
@@ -110,9 +73,26 @@ class RunFolder:
         begun = self.config.is_file() and not self.checkpoint.exists()
         if begun or (leftovers and set(leftovers) == set(self.path.iterdir())):
             self.remove_leftovers()
-            shutil.rmtree(self.rows.path, ignore_errors=True)
+            shutil.rmtree(self.rows, ignore_errors=True)
             for path in (self.metrics, self.config):
                 path.unlink(missing_ok=True)
+
+    def save_rows(self, embedding: Embedding, name: str, ranks: Ranks) -> None:
+        """Writes learned rows and the state of their optimizer; collective. Raises `DatasetError`
+        if a rank cannot."""
+
+        def make_room() -> None:
+            self.rows.mkdir(exist_ok=True)
+            shutil.rmtree(self.rows / name, ignore_errors=True)  # of a run that was killed
+
+        ranks.from_first(make_room)
+        embedding.save(self.rows / name)
+
+    def keep_rows(self, *names: str) -> None:
+        """Removes all learned rows but those of some names."""
+        for other in self.rows.iterdir():
+            if other.name not in names:
+                shutil.rmtree(other, ignore_errors=True)
 
     def remove_leftovers(self) -> None:
         """Removes the files that a process was writing when it was killed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from pyg_batchgnn.train.config.choices import CacheKind, LastMinibatch, TaskLoss
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
 from pyg_batchgnn.train.link_tasks import PredictedLinks
-from pyg_batchgnn.train.network import GraphNetwork, ModelInputs
+from pyg_batchgnn.train.network import ModelInputs, NativeNetwork
 from pyg_batchgnn.types import Group, RowKind
 
 _NAME = "rows"
@@ -62,44 +62,30 @@ class EmbeddedNodes:
         return EmbeddedNodes(self.node[order], self.rows[order])
 
 
-class OwnedRows(Protocol):
-    """The rows of some nodes of a graph, each held by one rank."""
-
-    def own(self, node_type: str) -> EmbeddedNodes:
-        """Returns the rows of the nodes of a type that this rank holds."""
-
-    def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
-        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective."""
-
-
-class EmbeddedRows(OwnedRows, Protocol):
-    """The rows of all nodes of a graph. A rank holds those of the nodes that it owns."""
-
-    def of(self, node_type: str, ids: Tensor) -> Tensor:
-        """Returns [n, columns], the rows of some nodes of a type; collective over ranks."""
-
-
 @dataclass(frozen=True, eq=False)
 class RowsHere:
-    """Rows that are all in this process."""
+    """Rows of all nodes of a graph, all in this process."""
 
     rows: Mapping[str, Tensor]  # [N_t, columns] by node type, in the order of original ids
     reads: AllNodes | None = None  # as of `EmbeddedNodes`
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
+        """Returns [n, columns], the rows of some nodes of a type; collective over ranks."""
         return self.own(node_type).at(ids)
 
     def own(self, node_type: str) -> EmbeddedNodes:
+        """Returns the rows of the nodes of a type that this rank holds."""
         rows = self.rows[node_type]
         return EmbeddedNodes(torch.arange(len(rows)), rows, self.reads)
 
     def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
+        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective."""
         return self.own(node_type).split(size)
 
 
 @dataclass(frozen=True, eq=False)
 class RowsOverRanks:
-    """Rows that lie with the owners of the nodes."""
+    """Rows of all nodes of a graph that lie with their owners, with the methods of `RowsHere`."""
 
     store: DistFeatureStore  # holds them as an attribute
 
@@ -129,7 +115,7 @@ class RowsOverRanks:
 
 
 def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterator[EmbeddedNodes]:
-    """Yields the rows of all ranks to every rank, as `EmbeddedRows.pieces` does; collective."""
+    """Yields the rows of all ranks to every rank, a piece at a time; collective."""
     each = max(1, size // comm.size)
     layout = RowLayout.of({"node": own.node, "rows": own.rows})
     for begin in range(0, max(1, comm.max(len(own))), each):
@@ -141,7 +127,8 @@ def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterat
 
 @dataclass(frozen=True, eq=False)
 class SampledRows:
-    """Rows of sampled neighbours that each rank computed, for some nodes, whoever owns them."""
+    """Rows that each rank computed from sampled neighbours, for some nodes, whoever owns them. The
+    methods are as those of `RowsHere`."""
 
     rows: Mapping[str, EmbeddedNodes]  # the rows that this rank computed, by node type
     offered: Tensor  # [m] int64, the nodes that `pieces` yields, where a rank has their rows
@@ -154,10 +141,11 @@ class SampledRows:
         every = self.own(node_type)
         found = every.find(self.offered).row
         own = EmbeddedNodes(every.node[found], every.rows[found]).ascending()
-        if self.comm.size > 1:
-            yield from pieces_of_ranks(own, self.comm, size)
-            return
-        yield from own.split(size)
+        return pieces_of_ranks(own, self.comm, size) if self.comm.size > 1 else own.split(size)
+
+
+#: The rows of all nodes of a graph. A rank holds those of the nodes that it owns.
+EmbeddedRows: TypeAlias = RowsHere | RowsOverRanks
 
 
 @dataclass(eq=False, kw_only=True)
@@ -165,6 +153,7 @@ class RunGraph(ABC):
     """A graph that is held whole, or in parts over the ranks. All loaders of a run share it."""
 
     config: TrainConfig
+    data: Any  # the loader's first argument
     inputs: ModelInputs  # what the model reads of the nodes of each type
     cache: AggregationCache | None  # aggregates of the features, or None in a run without a cache
     notes: list[str]  # lines about the graph that the user should read
@@ -236,7 +225,7 @@ class RunGraph(ABC):
             excluded = True if links.reverse is None else {links.relation: links.reverse}
         with as_train_error(ValueError, NotImplementedError):
             return MacrobatchLinkNeighborLoader(
-                self._data(),
+                self.data,
                 edge_label_index=(links.relation, index) if is_named else index,
                 edge_label_time=times,
                 neg_sampling=negatives,
@@ -263,7 +252,7 @@ class RunGraph(ABC):
         nodes, node_type = nodes.to(torch.int64), node_type or self.inputs.node_type
         with as_train_error(ValueError, NotImplementedError):
             return MacrobatchNeighborLoader(
-                self._data(),
+                self.data,
                 input_nodes=(node_type, nodes) if self.inputs.schema.has_names else nodes,
                 input_time=times,
                 aggregation_cache=self.cache if self.is_cached(last is not None) else None,
@@ -307,7 +296,7 @@ class RunGraph(ABC):
         return data
 
     @abstractmethod
-    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
+    def labels(self, network: NativeNetwork, batch: Any) -> Tensor:
         """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes."""
 
     @abstractmethod
@@ -322,10 +311,6 @@ class RunGraph(ABC):
     @abstractmethod
     def _whole_data(self) -> Any:
         """Returns the edges and the features as `AllNodes` takes them."""
-
-    @abstractmethod
-    def _data(self) -> Any:
-        """Returns the loader's first argument."""
 
     @abstractmethod
     def _own_arguments(self, training: bool) -> dict[str, Any]:

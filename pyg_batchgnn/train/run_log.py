@@ -67,12 +67,8 @@ class RunLog:
             raise TrainError(f"--log {kind.value}: it did not start: {error}") from error
 
     def write(self, figures: Mapping[str, float], step: int) -> None:
-        """Writes figures by their names, such as "train/loss". Training goes on where the program
-        does not take them, as when its server is down.
-
-        Warns:
-            UserWarning: the program raised an error. It receives nothing any more.
-        """
+        """Writes figures by their names, such as "train/loss". A program that raises an error, as
+        when its server is down, receives nothing any more: a `UserWarning` says so."""
         if self._sink is not None:
             try:
                 self._sink.write(figures, step)
@@ -92,11 +88,8 @@ class RunLog:
         self.write({**figures, "seconds/epoch": record.seconds}, record.epoch)
 
     def close(self) -> None:
-        """Ends the run at its place. Nothing can be written any more.
-
-        Warns:
-            UserWarning: the program raised an error. The run folder is not affected.
-        """
+        """Ends the run at its place. Nothing can be written any more. An error of the program is a
+        `UserWarning`; the run folder is not affected."""
         sink, self._sink = self._sink, None
         try:
             if sink is not None:

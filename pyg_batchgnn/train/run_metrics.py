@@ -5,26 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from pyg_batchgnn.data import SPLITS
 from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.evaluate import (
-    MeasuredTimedLinks,
-    embed_all,
-    evaluate,
-    infer_all,
-    rank_links,
-    score_nodes,
-)
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.restored import RestoredLinkRun, RestoredNodeRun, RestoreRequest, restore_run
+from pyg_batchgnn.train.restored import RestoreRequest, restore_run
 from pyg_batchgnn.train.run_folder import write_json
 from pyg_batchgnn.train.tasks import Evaluation
-
-#: The number of nodes or links of a split, and their evaluation; None if it is empty.
-_Measured: TypeAlias = tuple[int, Evaluation | None]
 
 
 @dataclass(frozen=True)
@@ -62,13 +50,7 @@ class EvaluateSummary:
 
 
 def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
-    """Computes the metrics; collective.
-
-    Raises:
-        TrainError: the run folder, the request or the data set cannot be used.
-        DatasetError: the data set cannot be read.
-        CommError: another rank failed, or was given other arguments.
-    """
+    """Computes the metrics; collective. Raises errors as `predict_nodes`."""
     command = f"evaluate {request.restore.run}"
     ranks.agree({"command": command, "splits": list(request.splits), "out": str(request.out)})
     with ranks.one_error():
@@ -78,15 +60,16 @@ def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
     if (out := request.out) is not None:
         ranks.from_first(lambda: _check_out(out))
     run = restore_run(request.restore, ranks)
-    if isinstance(run, RestoredLinkRun):
-        measured = _links(run, request.splits, ranks)
-    else:
-        measured = _nodes(run, request.splits, ranks)
-    unit, found = run.task.unit, {name: one for name, (_, one) in measured.items()}
+    with ranks.one_error():
+        measured = {name: run.measured(name) for name in request.splits}
+    computed, found, unit = None, dict[str, Evaluation | None](), run.task.unit
+    for name, one in measured.items():
+        computed = computed or (one.compute() if len(one) else None)
+        found[name] = one.evaluate(ranks, computed=computed)
     summary = EvaluateSummary(
         run.epoch,
         unit,
-        sizes={name: size for name, (size, _) in measured.items()},
+        sizes={name: len(one) for name, one in measured.items()},
         scores={name: None if one is None else one.to_dict() for name, one in found.items()},
         problems={name: one.problem(unit) for name, one in found.items() if one and not one.is_finite},
     )
@@ -115,33 +98,3 @@ def _check_out(out: Path) -> None:
         raise TrainError(f"--out {out}: this is no ordinary file; give a JSON file")
     if not out.parent.is_dir():
         raise TrainError(f"--out {out}: there is no folder {out.parent}; make it, or give another file")
-
-
-def _nodes(run: RestoredNodeRun, splits: tuple[str, ...], ranks: Ranks) -> dict[str, _Measured]:
-    """Measures nodes; collective."""
-    outputs, measured = infer_all(run.network, run.graph) if run.is_exact else None, {}
-    for name in splits:
-        ids = run.nodes.split(name)
-        if outputs is not None:
-            found = score_nodes(*outputs[:2], run.graph, ids, run.task, ranks)
-        else:
-            found = evaluate(run.network, run.graph.evaluation_loader(ids), run.graph, run.task, ranks)
-        measured[name] = len(ids), found
-    return measured
-
-
-def _links(run: RestoredLinkRun, splits: tuple[str, ...], ranks: Ranks) -> dict[str, _Measured]:
-    """Measures links, from nodes computed once or at the times of the links; collective."""
-    if run.config.is_timed:
-        timed = {
-            name: MeasuredTimedLinks.of(run.dataset, run.links, name, run.network, run.graph, run.task)
-            for name in splits
-        }
-        return {name: (len(one), one.evaluate(ranks)) for name, one in timed.items()}
-    with ranks.one_error():
-        links = {name: run.links.measured(name) for name in splits}
-    rows, measured = embed_all(run.network, run.graph), {}
-    for name, some in links.items():
-        found = rank_links(run.network, rows, some, run.task, ranks) if len(some) else None
-        measured[name] = len(some), found
-    return measured

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from pyg_batchgnn.data import EDGE_FEATURES, Dataset
+from pyg_batchgnn.data import EDGE_FEATURES
 from pyg_batchgnn.nn import ProductChoice
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config.train_config import (
@@ -42,19 +42,16 @@ from pyg_batchgnn.train.report import (
     plot_learning,
     plot_phases,
 )
-from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, read_records, write_json
+from pyg_batchgnn.train.run_folder import RunFolder, RunResult, read_records, write_json
 from pyg_batchgnn.train.run_log import RunLog, check_log
-from pyg_batchgnn.train.tasks import Task
 from pyg_batchgnn.train.trainer import RunOutcome, StopRequest, Trainer
 
 _HEADER = textwrap.TextWrapper(80, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False)
 
 
 def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
-    """Trains from the beginning in a new run folder.
-
-    Args:
-        path: of the run folder; None chooses ``runs/<dataset>-<model>-<n>``.
+    """Trains from the beginning in a new run folder. ``path``: the folder; None chooses
+    ``runs/<dataset>-<model>-<n>``.
 
     Raises:
         TrainError: the configuration or the run folder cannot be used.
@@ -66,17 +63,12 @@ def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOu
 
 
 def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
-    """Continues a run from its checkpoint.
+    """Continues a run from its checkpoint. Raises errors as `start_run`.
 
     Args:
         path: of the run folder. Only the first rank need have it, so the options by which the ranks
             join are taken from `changes` alone.
         changes: fields to change, as `assign` takes them.
-
-    Raises:
-        TrainError: the run folder or a change cannot be used.
-        DatasetError: the data set or a saved partition cannot be used.
-        CommError: another rank failed, or was given other arguments.
     """
     joining = [change for change in changes if change.startswith("ranks.")]
     with Ranks.join(assign(TrainConfig(), joining).ranks) as ranks:
@@ -85,16 +77,8 @@ def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
 
 
 def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> RunOutcome:
-    """Continues the run at `path` if it has a checkpoint, else starts it.
-
-    Args:
-        config: of the run. A run that is continued must have been started with the same.
-
-    Raises:
-        TrainError: the configuration or the run folder cannot be used.
-        DatasetError: the data set or a saved partition cannot be used.
-        CommError: another rank failed, or was given other arguments.
-    """
+    """Continues the run at `path` if it has a checkpoint, which must have been started with the
+    same configuration; else starts it. Raises errors as `start_run`."""
     with Ranks.join(config.ranks) as ranks:
         console = _first_console(ranks, console)
         if ranks.from_first(lambda: RunFolder(path).checkpoint.exists()):
@@ -114,9 +98,17 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     dataset, fingerprint = open_on_all_ranks(config, ranks)
     config, choice = decide_fields(config, dataset, ranks)
     job = build_job(config, dataset, ranks)
-    folder = RunFolder(Path(ranks.from_first(lambda: _new_folder(config, dataset, path))))
-    _print_opening(console, job, dataset, folder, choice, ranks)
-    return _run(ranks, job, dataset, fingerprint, folder, console)
+
+    def make() -> str:
+        source = Path(config.run.dataset or "")
+        name = source.name if source.is_dir() and source.name else dataset.name.partition(":")[0]
+        made = RunFolder.create(path, f"{name}-{config.model.kind.value}")
+        write_json(made.config, config_to_dict(config))
+        return str(made.path)
+
+    folder = RunFolder(Path(ranks.from_first(make)))
+    _print_opening(console, job, folder, choice, ranks)
+    return _run(ranks, job, fingerprint, folder, console)
 
 
 def _resume(
@@ -125,7 +117,7 @@ def _resume(
     """Continues a run. ``written``: the configuration in the run folder."""
     folder = RunFolder(path)
     data = ranks.bytes_from_first(folder.checkpoint.read_bytes() if ranks.is_first else b"")
-    checkpoint = Checkpoint.parse(folder.checkpoint, data)
+    checkpoint = Checkpoint.load(folder.checkpoint, data)
     refuse_changes(written, config, "a run cannot be resumed with another")
     ranks.agree({"command": f"resume {path}", **agreed_fields(config)})
     configure_malloc(config.run.malloc)
@@ -134,7 +126,7 @@ def _resume(
     config = decide_level(config, ranks)
     apply_product(config)
     job = build_job(config, dataset, ranks)
-    _print_opening(console, job, dataset, folder, None, ranks)
+    _print_opening(console, job, folder, None, ranks)
     before, now = (one.run.bfloat16_products.value for one in (written, config))
     if now not in (before, "auto") and before != "auto":
         goes_on = "the run goes on with other bits"
@@ -142,13 +134,12 @@ def _resume(
     rate, new = (one.optimiser.learning_rate for one in (checkpoint.config, config))
     if rate != new:
         _note(console, f"the learning rate was {rate:g} and is {new:g} from here on")
-    return _run(ranks, job, dataset, fingerprint, folder, console, checkpoint)
+    return _run(ranks, job, fingerprint, folder, console, checkpoint)
 
 
 def _run(
     ranks: Ranks,
     job: TrainingJob,
-    dataset: Dataset,
     fingerprint: dict[str, int],
     folder: RunFolder,
     console: Console,
@@ -175,7 +166,7 @@ def _run(
         result = None if trainer.fit() is RunOutcome.INTERRUPTED else trainer.test()
         if result is not None and result.test is not None:
             log.write({f"test/{name}": value for name, value in result.test.items()}, result.best_epoch)
-    return _end(ranks, folder, result, job.task, dataset, console)
+    return _end(ranks, folder, result, job, console)
 
 
 def _note(console: Console, text: str) -> None:
@@ -201,24 +192,10 @@ def _read_written(ranks: Ranks, path: Path) -> TrainConfig:
     return config_from_dict(ranks.from_first(read))
 
 
-def _new_folder(config: TrainConfig, dataset: Dataset, path: Path | None) -> str:
-    """Makes the run folder, writes the configuration to it, and returns its path."""
-    source = Path(config.run.dataset or "")
-    name = source.name if source.is_dir() and source.name else dataset.name.partition(":")[0]
-    folder = RunFolder.create(path, f"{name}-{config.model.kind.value}")
-    write_json(folder.config, config_to_dict(config))
-    return str(folder.path)
-
-
 def _print_opening(
-    console: Console,
-    job: TrainingJob,
-    dataset: Dataset,
-    folder: RunFolder,
-    choice: ProductChoice | None,
-    ranks: Ranks,
+    console: Console, job: TrainingJob, folder: RunFolder, choice: ProductChoice | None, ranks: Ranks
 ) -> None:
-    lines = opening_lines(job.config, dataset, job.graph.inputs, job.task, job.sizes, folder, ranks)
+    lines, dataset = opening_lines(job, folder, ranks), job.dataset
     lines.append(f"        {product_line(job.config, choice)}")
     unread = [one for one in dataset.edge_sets if EDGE_FEATURES in one.tables]
     if unread:
@@ -229,7 +206,7 @@ def _print_opening(
 
 
 def _end(
-    ranks: Ranks, folder: RunFolder, result: RunResult | None, task: Task, dataset: Dataset, console: Console
+    ranks: Ranks, folder: RunFolder, result: RunResult | None, job: TrainingJob, console: Console
 ) -> RunOutcome:
     """Writes the result and the plots to the run folder, and prints the table of results."""
     outcome = RunOutcome.INTERRUPTED if result is None else RunOutcome.FINISHED
@@ -238,25 +215,18 @@ def _end(
     records = read_records(folder.metrics)
     if result is not None:  # before the plots: a failing plot must not cost the result
         write_json(folder.result, asdict(result))
-        larger = larger_budgets(dataset) if result.ranks == 1 else (0, 0)
+        larger = larger_budgets(job.dataset) if result.ranks == 1 else (0, 0)
         console.print(final_table(result, records, larger), highlight=False)
         several = result.ranks > 1
         phases = {name: one for name, one in result.phases.items() if several or name != Phase.EXCHANGE}
         plot_phases(phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
     if records:
-        best = _best_epoch(records, task)
-        plot_learning(
-            records, task, f"{dataset.name}: {folder.path.name}", best, folder.path / "learning.png"
-        )
+        name, best, epoch = job.task.metric.value, None, records[-1].epoch
+        for record in records:  # the epoch with the best validation; the last one if there was none
+            if record.val is not None and job.task.improves(record.val[name], best):
+                best, epoch = record.val[name], record.epoch
+        title = f"{job.dataset.name}: {folder.path.name}"
+        plot_learning(records, job.task, title, epoch, folder.path / "learning.png")
     ending = "written to" if result is not None else "stopped; continue with: batchgnn train --resume"
     console.print(f"{ending} {folder.path}", highlight=False, soft_wrap=True)
     return outcome
-
-
-def _best_epoch(records: list[EpochRecord], task: Task) -> int:
-    """Returns the epoch with the best validation; the last one if there was none."""
-    name, best, epoch = task.metric.value, None, records[-1].epoch
-    for record in records:
-        if record.val is not None and task.improves(record.val[name], best):
-            best, epoch = record.val[name], record.epoch
-    return epoch

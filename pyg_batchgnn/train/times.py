@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
@@ -44,19 +42,8 @@ def is_time(table: Tensor) -> bool:
     return table.dtype is torch.int64 and table.numel() == len(table)
 
 
-def check_seed_times(dataset: Dataset, times: Mapping[Group, Tensor], node_type: str, name: str) -> None:
-    """Raises TrainError unless the predicted nodes have times of their own."""
-    if any(group.is_node and group.name == node_type for group in times):
-        return
-    whose = ", ".join(map(str, times))
-    raise TrainError(
-        f"{dataset.name}: sampling.time_attr is {name}, but the predicted "
-        f"nodes{_of_type(dataset, node_type)} have no such attribute, only {whose}; give them one int64 "
-        f"time each: the moment of the prediction"
-    )
-
-
-def _of_type(dataset: Dataset, name: str) -> str:
+def of_type(dataset: Dataset, name: str) -> str:
+    """Returns the name of a type for an error, where the data set has names."""
     return f" of type {name!r}" if dataset.has_names else ""
 
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from enum import Enum
 from types import FrameType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
-from pyg_batchgnn.train.checkpoint import Checkpoint, TrainerState, history_figures, weights_of
+from pyg_batchgnn.train.checkpoint import Checkpoint, TrainerState, copied, history_figures
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import (
@@ -22,6 +22,7 @@ from pyg_batchgnn.train.progress import (
     spread_over_ranks,
 )
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.report import TerminalReport
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, append_record, keep_epochs
 from pyg_batchgnn.train.run_log import RunLog
 from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
@@ -38,7 +39,9 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
     with clock.measure(Phase.BACKWARD):
         job.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-    clock.move(Phase.BACKWARD, Phase.EXCHANGE, job.replica.waited() - waited)
+    waited = job.replica.waited() - waited
+    clock[Phase.BACKWARD] -= waited
+    clock[Phase.EXCHANGE] += waited
     with clock.measure(Phase.OPTIMISER):
         job.clip()
         if job.rows is not None:
@@ -53,7 +56,8 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
         loss.item() * weight if not count_not_finite(logits.detach()) else math.nan,
         score,
         score_of,
-        *job.network.sampled(batch),
+        batch.num_nodes,
+        batch.num_edges,
         clock.work() - before,
     )
 
@@ -80,16 +84,6 @@ def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -
     progress.best = val.to_dict()
     progress.validations_since_best = 0
     return True
-
-
-class RunObserver(Protocol):
-    """An object that the trainer informs. The trainer itself prints nothing. Epochs count from 1;
-    ``step`` of the ``steps`` of an epoch are done when it begins."""
-
-    def epoch_begins(self, epoch: int, step: int, steps: int) -> None: ...
-    def step_done(self, loss: float) -> None: ...  # the epoch's mean loss so far
-    def epoch_done(self, record: EpochRecord, is_best: bool) -> None: ...  # it is evaluated, too
-    def stopped_early(self, validations: int) -> None: ...  # after so many without a better result
 
 
 class RunOutcome(Enum):  # the way in which a run ended
@@ -152,7 +146,7 @@ class Trainer:
         folder: RunFolder,
         dataset: dict[str, int],
         stop: StopRequest,
-        observer: RunObserver,
+        report: TerminalReport,
         log: RunLog,
     ) -> None:
         self._job = job
@@ -160,7 +154,7 @@ class Trainer:
         self._folder = folder
         self._dataset = dataset
         self._stop = AgreedStop(stop, ranks)
-        self._observer = observer
+        self._report = report
         self._log = log
         self._state = TrainerState()
         self._loading = LoaderAccount(job.train_loader, prefetches=job.config.sampling.prefetch > 0)
@@ -185,7 +179,7 @@ class Trainer:
             begin, before = time.perf_counter(), self._state.progress.epoch_seconds
             for loss in self._steps():
                 self._state.progress.epoch_seconds = before + time.perf_counter() - begin
-                self._observer.step_done(loss)
+                self._report.step_done(loss)
                 if self._stop.seen:
                     self.save()
                     return RunOutcome.INTERRUPTED
@@ -197,14 +191,14 @@ class Trainer:
             self._state.progress.epoch_seconds = before + time.perf_counter() - begin
             self._finish_epoch(val)
         if self._is_patience_over():
-            self._observer.stopped_early(self._state.progress.validations_since_best)
+            self._report.stopped_early(self._state.progress.validations_since_best)
         return RunOutcome.FINISHED
 
     def test(self) -> RunResult | None:
         """Tests the weights of the best epoch. Returns None if asked to stop meanwhile."""
         job, progress = self._job, self._state.progress
         model = job.network.model
-        clock, last = PhaseClock(self._state.earlier.to_dict()), weights_of(model)
+        clock, last = PhaseClock(self._state.earlier.to_dict()), copied(model.state_dict())
         model.load_state_dict(self._state.best)
         self._load_rows(self._state.best_rows)
         with clock.measure(Phase.EVALUATION):
@@ -231,31 +225,27 @@ class Trainer:
         """Writes the checkpoint, or raises `TrainError` if a weight is not finite; collective."""
         self._refuse_weights()
         with self._state.clock.measure(Phase.CHECKPOINT):
-            self._save_rows()
+            rows, name = self._job.rows, self._state.rows
+            if rows is not None and name != self._saved_rows:  # else the last checkpoint was made here
+                self._folder.save_rows(rows.embedding, name, self._ranks)
+                self._saved_rows = name
             checkpoint = self._state.checkpoint(self._job, self._dataset, self._ranks)
             if self._ranks.is_first:
                 checkpoint.save(self._folder.checkpoint)
-            if self._job.rows is not None:
-                self._folder.rows.keep([checkpoint.rows, checkpoint.best_rows], self._ranks)
+            if rows is not None:
+                self._ranks.from_first(lambda: self._folder.keep_rows(checkpoint.rows, checkpoint.best_rows))
         self._last_checkpoint = time.perf_counter()
-
-    def _save_rows(self) -> None:
-        """Writes the learned rows, unless the last checkpoint was made at this place."""
-        job, name = self._job, self._state.rows
-        if job.rows is not None and name != self._saved_rows:
-            self._folder.rows.save(job.rows.embedding, name, self._ranks)
-            self._saved_rows = name
 
     def _load_rows(self, name: str) -> None:
         if self._job.rows is not None:
-            self._folder.rows.load(self._job.rows.embedding, name)
+            self._job.rows.embedding.load(self._folder.rows / name)
 
     def _steps(self) -> Iterator[float]:
         """Trains on the epoch's remaining minibatches; yields the mean loss so far after each."""
         job, progress = self._job, self._state.progress
         job.network.model.train()
         left = self._state.begin_epoch(job, self._folder.checkpoint)
-        self._observer.epoch_begins(progress.epoch + 1, progress.step, progress.step + left)
+        self._report.epoch_begins(progress.epoch + 1, progress.step, progress.step + left)
         if not left:
             return
         for batch in self._loading.timed(iter(job.train_loader)):
@@ -324,7 +314,7 @@ class Trainer:
         with self._ranks.one_error():
             is_best = note_validation(progress, val, task)
         if is_best:
-            self._state.best = weights_of(self._job.network.model)
+            self._state.best = copied(self._job.network.model.state_dict())
         train = {"loss": progress.mean_loss, task.train_metric.value: progress.train_score}
         if self._job.schedule is not None:
             train["learning_rate"] = self._job.optimiser.param_groups[0]["lr"]
@@ -352,4 +342,4 @@ class Trainer:
             append_record(self._folder.metrics, record)
             self._log.write_epoch(record)
         self.save()
-        self._observer.epoch_done(record, is_best and val is not None)
+        self._report.epoch_done(record, is_best and val is not None)

@@ -25,9 +25,9 @@ from pyg_batchgnn.train.config.train_config import TrainConfig, refuse_given
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs
-from pyg_batchgnn.train.node_tasks import PredictedNodes
-from pyg_batchgnn.train.times import check_seed_times, times_of
-from pyg_batchgnn.types import FEATURES, LABELS, Group, Relation, Schema
+from pyg_batchgnn.train.node_tasks import predicted_of
+from pyg_batchgnn.train.times import of_type, times_of
+from pyg_batchgnn.types import FEATURES, LABELS, Group, RowKind
 
 #: The fields that mean nothing in a run without learned rows.
 _OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
@@ -37,30 +37,30 @@ _OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
 class TrainingData:
     """The attributes and splits that training reads."""
 
-    schema: Schema  # the node types and the relations
-    node_type: str  # the node type that is predicted; for links that of their targets
-    link: Relation | None  # the relation whose links are predicted, or None if nodes are
+    inputs: ModelInputs  # what the model reads of the nodes of each type
     #: [N_t, ...], the labels of the predicted nodes by their type; none for links
     labels: Mapping[str, Tensor]
     #: [N_t, F_t] of a floating-point type, by node type; types without are absent
     features: Mapping[str, Tensor]
-    learned: Mapping[str, int]  # the number of columns of the learned rows of each node type that has them
     #: the times of nodes or of edges by group; none in a run that does not look at them
     times: Mapping[Group, Tensor]
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> TrainingData:
         """Takes what a run reads from a data set."""
-        link, labels = None, dict[str, Tensor]()
-        if config.task.kind is TaskKind.LINKS:
-            link = PredictedLinks.of(dataset, config.task).relation
-            node_type = link[2]
+        link, labels, predicted = None, dict[str, Tensor](), predicted_of(dataset, config.task)
+        if isinstance(predicted, PredictedLinks):
+            link, node_type = predicted.relation, predicted.relation[2]
         else:
-            nodes = PredictedNodes.of(dataset, config.task)
-            node_type, labels = nodes.node_type, {nodes.node_type: nodes.labels}
+            node_type, labels = predicted.node_type, {predicted.node_type: predicted.labels}
         times = times_of(dataset, config)
-        if link is None and config.sampling.time_attr is not None:
-            check_seed_times(dataset, times, node_type, config.sampling.time_attr)
+        if link is None and times and Group(RowKind.NODE, node_type) not in times:
+            whose = ", ".join(map(str, times))
+            raise TrainError(
+                f"{dataset.name}: sampling.time_attr is {config.sampling.time_attr}, but the predicted "
+                f"nodes{of_type(dataset, node_type)} have no such attribute, only {whose}; give them one "
+                f"int64 time each: the moment of the prediction"
+            )
         features = {one.name: one.tables[FEATURES] for one in dataset.node_sets if FEATURES in one.tables}
         for one in dataset.node_sets:
             _check_features(dataset, one)
@@ -69,24 +69,19 @@ class TrainingData:
             because = f"but no nodes of {dataset.name} have learned rows; name their types with --embed"
             refuse_given(config, _OF_ROWS, f"{because}, or leave it out")
         learned = dict.fromkeys(names, config.embedding.columns or config.model.hidden)
-        read = cls(dataset.schema, node_type, link, labels, features, learned, times)
-        if not read.inputs.is_homogeneous:
+        columns = {name: int(x.shape[1]) for name, x in features.items()}
+        inputs = ModelInputs(dataset.schema, node_type, columns, learned, link)
+        if not inputs.is_homogeneous:
             _refuse_options(dataset, config)
-            _check_reached(dataset, config, read.inputs)
-        return read
-
-    @property
-    def inputs(self) -> ModelInputs:
-        """The inputs of the model."""
-        columns = {name: int(x.shape[1]) for name, x in self.features.items()}
-        return ModelInputs(self.schema, self.node_type, columns, self.learned, self.link)
+            _check_reached(dataset, config, inputs)
+        return cls(inputs, labels, features, times)
 
 
 def _check_features(dataset: Dataset, nodes: NodeSet) -> None:
     x = nodes.tables.get(FEATURES)
     if x is None:
         return
-    name = f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)}"
+    name = f"{dataset.name}: the node features 'x'{of_type(dataset, nodes.name)}"
     if not x.is_floating_point() or x.dim() != 2:
         raise TrainError(
             f"{name} are {str(x.dtype).removeprefix('torch.')} {list(x.shape)}, but models need "
@@ -112,7 +107,7 @@ def _learned_types(dataset: Dataset, config: TrainConfig, features: Mapping[str,
     for name in bare:
         if name not in named:
             raise TrainError(
-                f"{dataset.name} has no node features 'x'{_of_type(dataset, name)}, and no learned rows are "
+                f"{dataset.name} has no node features 'x'{of_type(dataset, name)}, and no learned rows are "
                 f"wanted for them; leave --embed out, or name the type in it"
             )
     return [name for name in types if name in named]
@@ -146,10 +141,6 @@ def _check_reached(dataset: Dataset, config: TrainConfig, inputs: ModelInputs) -
             f"{dataset.name}: no relation leads to {', '.join(others)}, so {because}; add --reverse, which "
             "adds the reverse of every relation"
         )
-
-
-def _of_type(dataset: Dataset, name: str) -> str:
-    return f" of type {name!r}" if dataset.has_names else ""
 
 
 #: The share of the free memory that a copy of the features may take.

@@ -99,7 +99,7 @@ def test_cores_of_a_container() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "state"), [("10.0.0.7", FindingState.WORKS), ("127.0.1.1", FindingState.ABSENT)]
+    ("address", "state"), [("10.0.0.7", FindingState.WORKS), ("127.0.1.1", FindingState.LIMITED)]
 )
 def test_a_host_name_that_others_cannot_reach(
     monkeypatch: pytest.MonkeyPatch, address: str, state: FindingState
@@ -114,7 +114,7 @@ def test_huge_pages(tmp_path: Path) -> None:
     setting = tmp_path / "enabled"
     for text, state in (
         ("always [madvise] never", FindingState.WORKS),
-        ("always madvise [never]", FindingState.ABSENT),
+        ("always madvise [never]", FindingState.LIMITED),
     ):
         setting.write_text(text)
         assert findings.huge_pages(setting).state is state
@@ -124,10 +124,10 @@ def test_huge_pages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("chosen", "state"),
     [
-        ({}, FindingState.ABSENT),
-        ({"OMP_WAIT_POLICY": "active"}, FindingState.ABSENT),
-        ({"GOMP_SPINCOUNT": "infinity"}, FindingState.ABSENT),
-        ({"GOMP_SPINCOUNT": "3m"}, FindingState.ABSENT),
+        ({}, FindingState.LIMITED),
+        ({"OMP_WAIT_POLICY": "active"}, FindingState.LIMITED),
+        ({"GOMP_SPINCOUNT": "infinity"}, FindingState.LIMITED),
+        ({"GOMP_SPINCOUNT": "3m"}, FindingState.LIMITED),
         ({"OMP_WAIT_POLICY": "PASSIVE"}, FindingState.WORKS),
         ({"GOMP_SPINCOUNT": "3k"}, FindingState.WORKS),
         ({"GOMP_SPINCOUNT": "0"}, FindingState.WORKS),
@@ -137,11 +137,11 @@ def test_huge_pages(tmp_path: Path) -> None:
 def test_threads_that_spin(chosen: dict[str, str], state: FindingState) -> None:
     found = findings.waiting_threads(chosen)
     assert found.state is state and all(f"{name}={value}" in found.seen for name, value in chosen.items())
-    assert ("export GOMP_SPINCOUNT=3000" in found.remedy) is (state is FindingState.ABSENT)
+    assert ("export GOMP_SPINCOUNT=3000" in found.remedy) is (state is FindingState.LIMITED)
 
 
 def test_shared_memory(tmp_path: Path) -> None:
-    assert findings.shared_memory(tmp_path / "none").state is FindingState.ABSENT
+    assert findings.shared_memory(tmp_path / "none").state is FindingState.LIMITED
     assert "GiB free of" in findings.shared_memory(tmp_path).seen
 
 

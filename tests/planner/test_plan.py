@@ -348,7 +348,7 @@ def test_a_plan_is_refused_as_training_is(tmp_path: Path, capsys: pytest.Capture
         (["--bandwidth", "fast"], "is not a rate; write it like 10gbit"),
         (["--bandwidth", "10"], "'10' is a rate without a unit; write it like 10gbit"),
         (["--macrobatch", "some"], "write a number like 8, or all"),
-        (["--fanout", "a,b"], "write numbers like 15,10,5"),
+        (["--fanout", "a,b"], "--fanout must be whole numbers separated by commas, got"),
         (["--cores", "0"], "cores must be positive, got 0"),
         (["--machine", "nowhere.json"], "nowhere.json: cannot be read"),
         (["--partition", "best"], "policy 'best' is not known"),
@@ -408,37 +408,24 @@ def test_historical_ranks_count_what_was_predicted() -> None:
             assert predicted == pytest.approx(measured, rel=0.1), name
 
 
-def test_one_hop_pushes_nothing() -> None:
+def test_historical_pushes() -> None:
+    """They are bounded per step, layer and peer, and waited for if they take longer than training;
+    neither one hop nor one rank pushes anything, and smaller parts have smaller minibatches."""
     found = predicted(workload=dataclasses.replace(WORK, fanouts=(10,)))
     assert found.pushed_rows == found.pushed_bytes == found.seconds["push"] == 0
     assert found.minibatches > 0 < found.feature_bytes
-
-
-def test_one_rank_pushes_nothing_and_samples_as_in_the_exact_mode() -> None:
     found = predicted(1)
     assert found.pushed_bytes == found.feature_bytes == found.seconds["push"] == found.hidden_seconds == 0
     probe = probe_degrees(WORK, Degrees.lognormal(WORK.nodes, WORK.edges, 1.0), 1)
-    assert found.edges == pytest.approx(probe.full.edges)
-
-
-def test_pushes_are_bounded_per_step_layer_and_peer() -> None:
+    assert found.edges == pytest.approx(probe.full.edges), "samples as in the exact mode"
     bounded, free = predicted(), predicted(settings=HistoricalSettings(push=None))
     assert bounded.minibatches == WORK.minibatches([WORK.training // 4] * 4)
     assert bounded.pushed_rows <= bounded.minibatches * 3 * 2 * 2000 < free.pushed_rows
     assert bounded.pushed_bytes == pytest.approx(bounded.pushed_rows * (8 + 4 * 256))
-
-
-def test_minibatches_that_stop_at_the_border_are_smaller() -> None:
     edges = [predicted(ranks).edges for ranks in (1, 2, 4, 16)]
     assert edges == sorted(edges, reverse=True) and edges[-1] < 0.5 * edges[0]
-
-
-def test_pushes_that_take_longer_than_training_are_waited_for() -> None:
     quick, slow = predicted(network=PlannerNetwork(1e10, 1e-5)), predicted(network=PlannerNetwork(1e6, 1e-3))
     assert quick.seconds["push"] == 0 < quick.hidden_seconds < slow.hidden_seconds
     assert slow.seconds["push"] > 0
-
-
-def test_features_are_fetched_for_as_many_halo_nodes_as_there_are_lines() -> None:
     few = predicted(settings=HistoricalSettings(lines=1000))
-    assert few.feature_bytes == 1000 * (400 + 8) < predicted().feature_bytes
+    assert few.feature_bytes == 1000 * (400 + 8) < bounded.feature_bytes, "of as many nodes as lines"

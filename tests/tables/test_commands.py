@@ -45,19 +45,11 @@ def test_the_commands_lead_to_a_data_folder(
     assert batchgnn("tables", "apply", "data", "shop", "--out", "again") == 0
     assert "score its rows with: batchgnn predict RUN --dataset again" in capsys.readouterr().out
     assert batchgnn("verify", "again") == 0
-    assert (tmp_path / "data/nodes/user/x.npy").read_bytes() == (
-        tmp_path / "again/nodes/user/x.npy"
-    ).read_bytes()
-
-
-def test_a_draft_can_be_converted_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_shop(tmp_path / "shop")
-    assert batchgnn("tables", "describe", "shop", "--out", "shop.toml", "--convert", "data") == 0
+    one, other = (tmp_path / name / "nodes/user/x.npy" for name in ("data", "again"))
+    assert one.read_bytes() == other.read_bytes()
+    assert batchgnn("tables", "describe", "shop", "--out", "shop.toml", "--convert", "at once") == 0
     assert "wrote shop.toml; read what was guessed" in capsys.readouterr().out
-    assert batchgnn("verify", "data") == 0
+    assert batchgnn("verify", "at once") == 0
     assert 'files = "shop/users.csv"' in (tmp_path / "shop.toml").read_text()
 
 
@@ -118,11 +110,17 @@ def write_bank(folder: Path, first: int, count: int) -> None:
     pq.write_table(pa.table(payments), folder / "payments.parquet")
 
 
+@pytest.mark.parametrize("kind", ["class", "boolean"])
 def test_new_tables_are_predicted_with_the_model_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
+    """New rows have no labels, so no metric is printed."""
     monkeypatch.chdir(tmp_path)
     write_bank(tmp_path / "bank", 0, 100)
+    if kind == "boolean":
+        table = pq.read_table(tmp_path / "bank/payments.parquet")
+        labels = pa.array([one == "bar" for one in table["kind"].to_pylist()])
+        pq.write_table(table.set_column(3, "kind", labels), tmp_path / "bank/payments.parquet")
     (tmp_path / "bank/graph.toml").write_text(
         '[nodes.payment]\nfiles = "payments.parquet"\nkey = "number"\nlabel = "kind"\n'
         "split = { fractions = [0.6, 0.2, 0.2] }\n"
@@ -130,12 +128,18 @@ def test_new_tables_are_predicted_with_the_model_of_others(
         '[nodes.card]\nfiles = "cards.parquet"\nkey = "card"\nfeatures = { limit = "log" }\n'
     )
     write_bank(tmp_path / "today", 100, 30)
+    said = mistake(capsys, "train", "bank", "--run", "run")
+    assert "batchgnn tables describe bank, then batchgnn tables convert bank --out DATA" in said
     assert batchgnn("tables", "convert", "bank", "--out", "data") == 0
     arguments = ["--node-type", "payment", "--epochs", "1", "--run", "run", *SMALL]
     assert batchgnn("train", "data", *arguments) == 0
     assert batchgnn("tables", "apply", "data", "today", "--out", "new") == 0
+    capsys.readouterr()
     assert batchgnn("predict", "run", "--dataset", "new", "--out", "scores") == 0
-    assert np.load(tmp_path / "scores/predictions.npy").shape == (30,)
+    assert "30 nodes, weights of epoch 1, no labels; written to" in capsys.readouterr().out
+    assert np.load(tmp_path / "scores/predictions.npy").size == 30
+    if kind == "boolean":
+        return
     assert json.loads((tmp_path / "new/keys/payment.classes.json").read_text())["values"] == ["bar", "shop"]
 
     other = (tmp_path / "bank/graph.toml").read_text().replace('"number" }', '"log" }')

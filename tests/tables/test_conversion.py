@@ -28,6 +28,10 @@ from tests.tables.conftest import Converted
 
 QUICK = settings(max_examples=30 if ALL else 8, deadline=None)
 MIB = 1 << 20
+USERS = '[nodes.user]\nfiles = "users.parquet"\nkey = "id"\n'
+BOTH_WAYS = '[edges."user,knows,user"]\nfiles = "links.parquet"\nsource = "a"\ntarget = "b"\n'
+LINKS = BOTH_WAYS + "reverse = false\n"
+AS_CSV, LINKS_CSV = USERS.replace("parquet", "csv"), BOTH_WAYS.replace("parquet", "csv")
 #: Users who know users.
 LINKED: dict[str, Any] = {
     "nodes": {"user": {"files": "user.parquet", "key": "id"}},
@@ -103,10 +107,8 @@ def large(folder: Path, count: int = 30_000, links: int = 400_000) -> GraphDescr
         pq.write_table(
             pa.table({"a": ends[0], "b": ends[1]}), folder / f"links.{part}.parquet", row_group_size=50_000
         )
-    (folder / "graph.toml").write_text(
-        '[nodes.user]\nfiles = "user.parquet"\nkey = "id"\nfeatures = { n = "quantile" }\n'
-        '[edges."user,knows,user"]\nfiles = "links.*.parquet"\nsource = "a"\ntarget = "b"\n'
-    )
+    users = USERS.replace("users", "user") + 'features = { n = "quantile" }\n'
+    (folder / "graph.toml").write_text(users + BOTH_WAYS.replace("links", "links.*"))
     return GraphDescription.read(folder)
 
 
@@ -192,38 +194,22 @@ def test_files_elsewhere_are_copied_once(tmp_path: Path) -> None:
 
 
 def test_compressed_csv_and_empty_tables(tmp_path: Path) -> None:
-    with gzip.open(tmp_path / "user.csv.gz", "wt") as stream:
+    with gzip.open(tmp_path / "users.csv.gz", "wt") as stream:
         stream.write("id;n\na;1\nb;2\n")
     (tmp_path / "links.csv").write_text("a,b\n")
-    said = {
-        "nodes": {
-            "user": {
-                "files": "user.csv.gz",
-                "key": "id",
-                "delimiter": ";",
-                "features": {"n": "quantile"},
-                "split": {"fractions": [1, 0, 0]},
-            }
-        },
-        "edges": {
-            "user,buys,item": {
-                "files": "links.csv",
-                "source": "a",
-                "target": "b",
-                "features": {"b": "category"},
-            }
-        },
-    }
-    made = convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "data")
+    users = AS_CSV.replace("csv", "csv.gz") + 'delimiter = ";"\nfeatures = { n = "quantile" }\n'
+    links = LINKS_CSV.replace("knows,user", "buys,item") + 'features = { b = "category" }\n'
+    (tmp_path / "graph.toml").write_text(f"{users}split = {{ fractions = [1, 0, 0] }}\n{links}")
+    made = convert(GraphDescription.read(tmp_path), tmp_path / "data")
     assert made.nodes == {"user": 2, "item": 0} and made.edges == {("user", "buys", "item"): 0}
     assert read_folder(tmp_path / "data").nodes_of("user").tables["x"].tolist() == [
         [pytest.approx(-(3**0.5))],
         [pytest.approx(3**0.5)],
     ]
     (tmp_path / "latin.csv").write_bytes("name,größe\n".encode("latin-1"))
-    said["edges"]["user,buys,item"]["files"] = "latin.csv"
+    (tmp_path / "graph.toml").write_text(links.replace("links.csv", "latin.csv"))
     with pytest.raises(DatasetError, match=r"latin.csv: not readable as CSV .* give files in UTF-8"):
-        convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "other")
+        convert(GraphDescription.read(tmp_path), tmp_path / "other")
 
 
 #: Converts, and kills itself before a step, given by number, or while features are written.
@@ -243,17 +229,7 @@ def append(self, piece, append=NpyAppender.append):
 NpyAppender.append = append
 convert(GraphDescription.read(sys.argv[1]), sys.argv[2], progress=progress, threads=1)
 """
-SAID = """
-[nodes.user]
-files = "users.csv"
-key = "id"
-features = { n = "number" }
-[edges."user,knows,user"]
-files = "links.csv"
-source = "a"
-target = "b"
-features = { w = "number" }
-"""
+SAID = AS_CSV + 'features = { n = "number" }\n' + LINKS_CSV + 'features = { w = "number" }\n'
 
 
 def write_tables(folder: Path) -> GraphDescription:
@@ -333,8 +309,6 @@ def test_two_processes_do_not_make_one_folder(tmp_path: Path) -> None:
         convert(said, tmp_path / "data")
 
 
-USERS = '[nodes.user]\nfiles = "users.parquet"\nkey = "id"\n'
-LINKS = '[edges."user,knows,user"]\nfiles = "links.parquet"\nsource = "a"\ntarget = "b"\nreverse = false\n'
 GOOD = {"id": ["u", "v", "w"]}
 
 
@@ -344,7 +318,6 @@ def features(encoder: str) -> str:
 
 TIMED = USERS + "time = 'n'"
 DATES = [date(1969, 1, 1), date(1970, 1, 1), date(9999, 12, 31)]
-AS_CSV = USERS.replace("parquet", "csv")
 MAPS = pa.array([[("a", 1)]] * 3, pa.map_(pa.string(), pa.int64()))
 DBL_MAX = float(np.finfo(np.float64).max)
 

@@ -183,8 +183,16 @@ def test_a_bank(tmp_path: Path) -> None:
     assert "Not used: note (text" in text and "No column is a key" in text
     made = convert(said, tmp_path / "data")
     assert made.training == " --node-type payment --time-attr time"
-    shares = [len(one) / 400 for one in read_folder(tmp_path / "data").nodes_of("payment").splits.values()]
+    dataset = read_folder(tmp_path / "data")
+    shares = [len(one) / 400 for one in dataset.nodes_of("payment").splits.values()]
     assert shares == pytest.approx([0.2, 0.6, 0.2], abs=0.02)  # test, train, val
+    # The memory of training: the bytes of the edges by destination with their order by time.
+    sampler = PygNeighborSampler(dataset.to_pyg(), [2], time_attr="time")
+    held = [one.indptr.nbytes + one.indices.nbytes + 4 * one.num_edges for one in sampler.graph.relations]
+    orders = [one for one in sampler.macrobatch.times if one is not None]
+    held += [one.time.nbytes + one.time.numel() * 4 for one in orders]
+    found = check(said)
+    assert orders and found.training_bytes - found.nbytes == sum(held)
 
 
 def test_a_shop_of_three_csv_files(tmp_path: Path) -> None:
@@ -286,14 +294,32 @@ def test_what_a_person_may_have_forgotten_is_said(tmp_path: Path) -> None:
 
 
 def test_a_database_is_no_table(tmp_path: Path) -> None:
-    file = tmp_path / "shop.duckdb"
-    file.write_bytes(b"DUCK")
+    """A description names the tables of a database; without one there is no draft."""
+    import duckdb
+
+    file = tmp_path / "shop.db"
+    with duckdb.connect(str(file)) as database:
+        database.execute("CREATE TABLE orders AS SELECT 'u' || range % 7 AS a, range AS b FROM range(20)")
     for folder in (tmp_path, file):
-        with pytest.raises(DatasetError, match=r"shop.duckdb: is a database; .*EXPORT DATABASE 'tables'"):
+        with pytest.raises(DatasetError, match=r"shop.db: is a database, of which there is no draft"):
             draft(folder)
-    said = {"nodes": {}, "edges": {"a,b,c": {"files": "shop.duckdb", "source": "a", "target": "b"}}}
-    with pytest.raises(DatasetError, match="is a database"):
-        convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "data")
+    links = {"files": "shop.db", "source": "a", "target": "b"}
+
+    def made(table: str | None) -> Any:
+        said = {"nodes": {}, "edges": {"a,b,c": links | ({"table": table} if table else {})}}
+        return convert(GraphDescription.from_dict(said, tmp_path), tmp_path / (table or "none"))
+
+    assert made("orders").nodes == {"a": 7, "c": 20}
+    for table in ("order", None):
+        with pytest.raises(DatasetError, match=f"has no table {table!r}; it has orders"):
+            made(table)
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(DatasetError, match=r"shop.db: not readable as a DuckDB database"):
+        made("orders of today")
+    (tmp_path / "k.csv").write_text("a,b\nx,1\n")
+    links["files"] = "k.csv"
+    with pytest.raises(DatasetError, match=r"k.csv is no DuckDB database; leave table out"):
+        made("orders of old")
 
 
 def test_a_folder_without_tables(tmp_path: Path) -> None:
@@ -320,21 +346,6 @@ def test_a_report(tmp_path: Path) -> None:
     for table in found.tables():
         console.print(table)
     assert "is the key of no card" in console.export_text()
-
-
-def test_the_memory_of_training(tmp_path: Path) -> None:
-    """The bytes of the arrays, and of the edges by destination with their order by time."""
-    bank(tmp_path)
-    write_draft(tmp_path)
-    said = GraphDescription.read(tmp_path)
-    made = convert(said, tmp_path / "data")
-    data = read_folder(made.folder).to_pyg()
-    sampler = PygNeighborSampler(data, [2], time_attr="time")
-    held = [one.indptr.nbytes + one.indices.nbytes + 4 * one.num_edges for one in sampler.graph.relations]
-    orders = [one for one in sampler.macrobatch.times if one is not None]
-    held += [one.time.nbytes + one.time.numel() * 4 for one in orders]
-    found = check(said)
-    assert orders and found.training_bytes - found.nbytes == sum(held)
 
 
 def test_edges_out_of_time_are_reported(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_what_was_fitted_is_applied_to_new_tables(converted: Converted, tmp_path
     assert made.nodes == {"p": 2, "card": 2}
     x = np.load(tmp_path / "scored/nodes/p/x.npy")
     assert x.tolist() == [[1, 0, 1, 0], [0, 0, 0, 1]]
-    assert np.load(tmp_path / "scored/nodes/p/y.npy").tolist() == [[False], [False]]  # there are no labels
+    assert np.load(tmp_path / "scored/nodes/p/y.npy").tolist() == [[-1], [-1]]  # there are no labels
     assert read_meta(tmp_path / "scored").origin == read_meta(tmp_path / "data").origin
     assert np.load(tmp_path / "scored/splits/p/test.npy").tolist() == []  # without labels
     assert np.load(tmp_path / "scored/edges/p__by__card/edge_attr.npy").tolist() == [[0]]

@@ -11,7 +11,6 @@ import pytest
 
 from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign
-from pyg_batchgnn.train.errors import TrainError
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
 from tests.support.tiers import ALL, in_all
 from tests.support.training_runs import batchgnn, job_alone, mistake, records
@@ -62,17 +61,8 @@ def test_what_is_evaluated_with(small_graph: Dataset) -> None:
 
 
 def test_ranks_train_and_resume_bit_for_bit(graph_folder: Path, tmp_path: Path) -> None:
-    options = [
-        "--model",
-        "gcn",
-        *CACHED,
-        "--schedule",
-        "global",
-        "--cache-folder",
-        tmp_path / "kept",
-        "--epochs",
-        1,
-    ]
+    options = ["--model", "gcn", *CACHED, "--schedule", "global", "--epochs", 1]
+    options += ["--cache-folder", tmp_path / "kept"]
     others = [*options, "--partition", "ldg", "--hybrid", "--prefetch", 1]
     local = ["--model", "sage", *CACHED, "--schedule", "local", "--evaluate-with-cache", "--epochs", 1]
     straight, broken, other = tmp_path / "straight", tmp_path / "broken", tmp_path / "other"
@@ -111,18 +101,3 @@ def test_a_kept_cache_of_another_graph_is_refused(
     assert "aggregates by mean, but sum is wanted" in said
     (seen,) = launch(2, {"arguments": train(other, tmp_path / "four", *options)})
     assert_ended(seen, 2)
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        (["model.kind=gat"], "GAT weighs neighbours"),
-        (["model.num_layers=1", "sampling.fanout=5"], "a model of one layer"),
-        (["sampling.cache=off", "sampling.cache_folder=x"], "add --cache aggregation"),
-        (["sampling.cache=off", "sampling.evaluate_with_cache=true"], "add --cache aggregation"),
-        (["sampling.cache=max"], "must be one of off, aggregation"),
-    ],
-)
-def test_where_it_cannot_work(settings: list[str], text: str) -> None:
-    with pytest.raises(TrainError, match=text):
-        assign(TrainConfig(), ["sampling.cache=aggregation", *settings])

@@ -184,18 +184,13 @@ def test_a_header_fits_a_terminal(
 ) -> None:
     run = tmp_path / "run"
     with mock.patch.object(start, "plot_phases") as plot, mock.patch.object(start, "plot_learning"):
-        assert batchgnn("train", graph_folder, "--run", run, *SMALL, "--epochs", 1, plots=True) == 0
-    header, _, table = capsys.readouterr().out.partition("epoch 1/1")
+        options = [*SMALL, "--epochs", 3, "--evaluate-every", 2]
+        assert batchgnn("train", graph_folder, "--run", run, *options, plots=True) == 0
+    header, _, table = capsys.readouterr().out.partition("epoch 1/3")
     assert all(len(line) <= 80 or str(run) in line for line in header.splitlines())
     assert all(line[:8].strip() in ("data", "model", "sample", "run", "") for line in header.splitlines())
     assert "all phases, the test among them" in table
     assert "exchange" not in plot.call_args.args[0], "a process alone has no sums over ranks"
-
-
-def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    options = [*SMALL, "--epochs", 3, "--evaluate-every", 2]
-    assert batchgnn("train", graph_folder, "--run", run, *options) == 0
     assert [line["val"] is None for line in records(run)] == [True, False, False]
 
 
@@ -251,30 +246,26 @@ def test_mistakes_give_one_line_and_status_2(
     assert list(tmp_path.iterdir()) == [], "a mistake leaves nothing behind"
 
 
+@pytest.mark.parametrize("arguments", [[], ["tables"]])
+def test_no_arguments_show_the_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert batchgnn(*arguments) in (0, 2)
+    said = "".join(capsys.readouterr())
+    assert "Usage: " in said and "--help" in said and "batchgnn: " not in said
+
+
 def test_the_debug_variable_shows_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYG_BATCHGNN_DEBUG", "1")
     with pytest.raises(TrainError):
         main(["train", "--preset", "x"])
 
 
-def test_help_is_not_wrapped_twice() -> None:
-    """Lines keep their ends in a terminal of 80 columns. Markup is not shown."""
-    wide = [
-        f"{command.name or command.callback.__name__}: {line}"
-        for command in app.registered_commands
-        if command.callback is not None and command.callback.__doc__
-        for line in inspect.cleandoc(command.callback.__doc__).splitlines()[1:]
-        if len(re.sub(r"\[/?bold\]", "", line)) > 78
-    ]
-    assert not wide
-
-
-def test_help_shows_all_words() -> None:
-    """A word in brackets would be taken for markup and left out."""
+def test_help_keeps_its_lines_and_words() -> None:
+    """Lines fit a terminal of 80 columns. A word in brackets would be taken for markup."""
     for command in app.registered_commands:
-        assert command.callback is not None
-        markup = re.findall(r"\[[^\]\s]+\]", inspect.getdoc(command.callback) or "")
-        assert set(markup) <= {"[bold]", "[/bold]"}, command.callback.__name__
+        said, name = inspect.getdoc(command.callback) or "", getattr(command.callback, "__name__", "")
+        assert set(re.findall(r"\[[^\]\s]+\]", said)) <= {"[bold]", "[/bold]"}, name
+        lines = re.sub(r"\[/?bold\]", "", said).splitlines()[1:]
+        assert max(map(len, lines), default=0) <= 78, name
 
 
 @pytest.mark.parametrize(
@@ -381,11 +372,11 @@ def test_verify_tells_what_it_is_for(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_partition_and_verify(graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    parts = tmp_path / "parts"
-    assert batchgnn("partition", graph_folder, "--parts", 3, "--policy", "ldg", "--out", parts) == 0
+    parts, cut = tmp_path / "parts", ["partition", graph_folder, "--parts", 4, "--policy", "multilevel"]
+    assert batchgnn(*cut, "--hosts", 2, "--out", parts) == 0
     assert batchgnn("verify", parts) == 0
     out = capsys.readouterr().out
-    assert "edge cut" in out and "max / mean" in out and "wrote" in out
+    assert "edge cut" in out and "max / mean" in out and "between hosts" in out and "wrote" in out
     assert "all files are as they were written" in out
     spoilt = parts / "part-00002" / "nodes" / "x.npy"
     spoilt.write_bytes(b"")
@@ -393,14 +384,8 @@ def test_partition_and_verify(graph_folder: Path, tmp_path: Path, capsys: pytest
     spoilt.unlink()
     assert f"{spoilt}: part-00002/nodes/x: the file does not exist" in mistake(capsys, "verify", parts)
     assert "exists already" in mistake(capsys, "partition", graph_folder, "--out", parts)
-
-
-def test_partition_for_hosts(graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--parts", 4, "--policy", "multilevel", "--hosts"]
-    assert batchgnn("partition", graph_folder, *options, 2, "--out", tmp_path / "parts") == 0
-    assert "between hosts" in capsys.readouterr().out
-    assert batchgnn("partition", graph_folder, *options, 3, "--out", tmp_path / "others") == 2
-    assert "4 parts cannot be spread evenly over 3 hosts" in " ".join(capsys.readouterr().err.split())
+    error = mistake(capsys, *cut, "--hosts", 3, "--out", tmp_path / "others")
+    assert "4 parts cannot be spread evenly over 3 hosts" in error
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "1 parsec", "1e3", "1000"])

@@ -23,7 +23,7 @@ from pyg_batchgnn.train.config.choices import (
     Precision,
     ReplacementKind,
 )
-from pyg_batchgnn.train.config.table import ModelConfig, SamplingConfig
+from pyg_batchgnn.train.config.table import SamplingConfig
 from pyg_batchgnn.train.config.train_config import (
     DEFAULT_PRESET,
     PRESETS,
@@ -57,17 +57,10 @@ def test_presets(name: str, layers: int, hidden: int, fanout: tuple[int, ...], b
     assert config.optimiser.learning_rate == 0.003
     assert config.model.dropout == 0.5
     assert config.test_fanout == (20,) * layers
-
-
-def test_default_preset_exists_and_unknown_ones_are_named() -> None:
+    assert replace(config, model=replace(config.model, kind=ModelKind.GIN)).test_fanout == fanout
     assert DEFAULT_PRESET in PRESETS
     with pytest.raises(TrainError, match=r"unknown preset 'x'; the presets are batchgnn, p3, distdglv2"):
         preset("x")
-
-
-def test_gin_is_evaluated_with_the_training_fanout() -> None:
-    config = preset("batchgnn")
-    assert replace(config, model=replace(config.model, kind=ModelKind.GIN)).test_fanout == (15, 10, 5)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -81,6 +74,7 @@ def test_json_goes_there_and_back(name: str, tmp_path: Path) -> None:
             "run.matrix_product=torch",
             "sampling.memory_budget=1000",
             "sampling.macrobatch_size=7",
+            "ranks.push=none",
         ],
     )
     path = tmp_path / "config.json"
@@ -143,22 +137,30 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
         ("run.threads=1000000", "run.threads must be at most 4096"),
         ("optimiser.learning_rate=1e38", "optimiser.learning_rate must be at most 1e"),
         ("ranks.timeout=1e20", "ranks.timeout must be at most 2000000"),
+        ("model.kind=gat model.hidden=30", r"model\.hidden is 30, which 4 heads cannot share"),
+        ("sampling.test_fanout=5", r"sampling.test_fanout is 5 \(1 numbers\)"),
+        ("task.ranked_among=3", "no links are predicted"),
+        # What historical embeddings, aggregates and times do not go with.
+        ("ranks.remote=historical model.kind=gcn", "not possible: .*choose --model sage, gin or gat"),
+        ("ranks.remote=historical ranks.schedule=global", "choose --schedule local"),
+        ("ranks.remote=historical ranks.hybrid=true", "leave --hybrid out"),
+        ("ranks.remote=historical ranks.feature_cache=100", "leave --feature-cache out"),
+        ("ranks.remote=historical sampling.cache=aggregation", "leave --cache out"),
+        ("sampling.cache=aggregation model.kind=gat", "GAT weighs neighbours"),
+        ("sampling.cache=aggregation model.num_layers=1 sampling.fanout=5", "a model of one layer"),
+        ("sampling.cache_folder=x", "add --cache aggregation"),
+        ("sampling.evaluate_with_cache=true", "add --cache aggregation"),
+        ("sampling.cache=max", "must be one of off, aggregation"),
+        ("sampling.temporal_strategy=last", "but times are not looked at; add --time-attr"),
+        ("sampling.time_attr=t sampling.evaluation=exact", "take --evaluation sampled"),
+        ("sampling.time_attr=t sampling.cache=aggregation", "over all neighbours, later ones too"),
+        ("sampling.time_attr=t ranks.remote=historical", "leave --remote out"),
     ],
 )
 def test_mistakes_are_named(text: str, message: str) -> None:
     with pytest.raises(TrainError, match=message) as caught:
-        assign(TrainConfig(), [text])
+        assign(TrainConfig(), text.split())
     assert "\n" not in str(caught.value)
-
-
-def test_heads_must_divide_hidden() -> None:
-    with pytest.raises(TrainError, match=r"model\.hidden is 30, which 4 heads cannot share"):
-        TrainConfig(model=ModelConfig(kind=ModelKind.GAT, hidden=30))
-
-
-def test_test_fanout_must_fit_the_model() -> None:
-    with pytest.raises(TrainError, match=r"sampling.test_fanout is 5 \(1 numbers\)"):
-        TrainConfig(sampling=SamplingConfig(test_fanout=(5,)))
 
 
 @pytest.mark.parametrize(
@@ -178,23 +180,6 @@ def test_bad_configuration_files(content: str | None, message: str, tmp_path: Pa
     with pytest.raises(TrainError, match=message) as caught:
         read_config(path)
     assert str(path) in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "remedy"),
-    [
-        ("model.kind=gcn", "choose --model sage, gin or gat"),
-        ("ranks.schedule=global", "choose --schedule local"),
-        ("ranks.hybrid=true", "leave --hybrid out"),
-        ("ranks.feature_cache=100", "leave --feature-cache out"),
-        ("sampling.cache=aggregation", "leave --cache out"),
-    ],
-)
-def test_historical_embeddings_go_with_what_they_can(text: str, remedy: str) -> None:
-    config = assign(TrainConfig(), ["ranks.remote=historical", "ranks.push=none"])
-    assert config.ranks.push is None
-    with pytest.raises(TrainError, match=rf"ranks\.remote is historical, which is not possible: .*{remedy}"):
-        assign(config, [text])
 
 
 FOUND = ProductChoice("torch", native_rate=50.0, torch_rate=70.0, threads=1, torch_same_bits=True)

@@ -28,7 +28,6 @@ from pyg_batchgnn.train.checkpoint import Checkpoint, parse_values, save_values
 from pyg_batchgnn.train.config.table import ModelConfig, RunConfig, SamplingConfig
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.evaluate import PairScorer, evaluate, infer
-from pyg_batchgnn.train.graphs import WholeGraph
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.link_prediction import BestPartners, best_columns, find_partners
 from pyg_batchgnn.train.network import ModelInputs, build_network
@@ -57,9 +56,13 @@ def _evaluation(job: TrainingJob, stop: bool = False) -> Evaluation | None:
 
 
 def test_each_node_once_in_order(small_graph: Dataset) -> None:
-    job = job_alone(_config(), small_graph)
+    job, nothing = job_alone(_config(), small_graph), torch.empty(0, dtype=torch.int64)
+    job.network.model.train()
     seen = [job.network.seeds(batch) for batch, _ in infer(job.network, job.val.loader)]
     assert torch.equal(torch.cat(seen), small_graph.split("val"))
+    assert _evaluation(job, stop=True) is None and job.network.model.training, "the mode is put back"
+    loader = job.graph.evaluation_loader(nothing)
+    assert evaluate(job.network, loader, job.graph, job.task, Ranks.join(job.config.ranks)) is None
 
 
 def test_equal_weights_give_equal_metrics(small_graph: Dataset) -> None:
@@ -76,20 +79,6 @@ def test_full_fanout_equals_the_whole_graph(small_graph: Dataset) -> None:
     whole = job.network.model.eval()(data.x, data.edge_index)
     sampled = torch.cat([output.logits for _, output in infer(job.network, job.test.loader)])
     torch.testing.assert_close(sampled, whole[small_graph.split("test")], atol=1e-5, rtol=1e-4)
-
-
-def test_training_mode_is_put_back_and_stopping_gives_none(small_graph: Dataset) -> None:
-    job = job_alone(_config(), small_graph)
-    job.network.model.train()
-    assert _evaluation(job, stop=True) is None
-    assert job.network.model.training
-
-
-def test_no_nodes_give_no_metrics(small_graph: Dataset) -> None:
-    config = _config()
-    job, nothing = job_alone(config, small_graph), torch.empty(0, dtype=torch.int64)
-    loader = WholeGraph.of(small_graph, config).evaluation_loader(nothing)
-    assert evaluate(job.network, loader, job.graph, job.task, Ranks.join(config.ranks)) is None
 
 
 OPTIONS = [*SMALL, "--batch-size", 64, "--epochs", 2, "--model", "gcn"]

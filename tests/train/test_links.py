@@ -164,7 +164,7 @@ def test_predictions_of_links_that_cannot_be_made_are_refused(
         ([[0, NODES]], ["--pairs", file], f"node {NODES} is not in 0..{NODES - 1}"),
         ([[-1, 0]], ["--pairs", file], "node -1 is not in"),
         ([[0, 1, 2]], ["--pairs", file], "[1, 3], but pairs of ids are [P, 2]"),
-        ([0.5], ["--top", 3, "--nodes", file], "must hold integers"),
+        ([0.5], ["--top", 3, "--nodes", file], "array of integers"),
         ([0], ["--top", NODES, "--nodes", file], f"give 1..{NODES - 1}"),
         ([0], ["--top", 3], "give a file of node ids or keys"),
         ([0], ["--top", 3, "--pairs", file], "give one of them"),

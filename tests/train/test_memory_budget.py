@@ -39,10 +39,11 @@ from pyg_batchgnn.train.trainer import train_step
 from pyg_batchgnn.train.training_data import feature_tables, fingerprint_dataset
 from tests.data.test_edges import by_destination
 from tests.support.launched_runs import RUN as PROGRAM
+from tests.support.launched_runs import assert_same_tensors
 from tests.support.ranks import run_ranks
 from tests.support.tiers import all_only, in_all
 from tests.support.tiny_datasets import changed, equal, tiny_dataset
-from tests.support.training_runs import SMALL, batchgnn, mistake, records, weights
+from tests.support.training_runs import SMALL, batchgnn, mistake, records
 from tests.support.typed_datasets import CASES, typed_dataset
 
 #: The features take 128,000 bytes.
@@ -148,15 +149,10 @@ def test_features_that_fit_half_of_the_budget_are_held(graph_folder: Path) -> No
     large, held = tables(data, "256000")
     assert held == 128_000 and not is_mapped(large["node"])
     assert tables(data, "none")[1] == 128_000
-
-
-def test_the_budget_of_the_loader_is_what_features_leave(graph_folder: Path) -> None:
     for given, left in (("1000000", 872_000), ("200000", 200_000), ("none", None)):
-        config = assign(TrainConfig(), [f"sampling.memory_budget={given}"])
-        graph = WholeGraph.of(load_dataset(graph_folder), config)
-        assert graph.memory_budget == left
-        loader = graph.evaluation_loader(torch.arange(9))
-        assert loader._options.memory_budget == left
+        graph = WholeGraph.of(data, assign(TrainConfig(), [f"sampling.memory_budget={given}"]))
+        assert graph.memory_budget == left, "the loader has what features leave"
+        assert graph.evaluation_loader(torch.arange(9))._options.memory_budget == left
 
 
 def test_float64_that_stays_on_disk_is_refused(small_graph: Dataset, tmp_path: Path) -> None:
@@ -223,16 +219,13 @@ def in_memory(wide_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return run
 
 
+def assert_same(left: Path, right: Path) -> None:
+    assert_same_tensors(left, right)
+    assert records(left) == records(right)
+
+
 def disk_figures(run: Path) -> list[dict[str, float]]:
     return [json.loads(line)["disk"] for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
-def assert_same(left: Path, right: Path) -> None:
-    expected, found = weights(left), weights(right)
-    assert expected.keys() == found.keys()
-    for name, tensor in expected.items():
-        assert torch.equal(tensor, found[name]), name
-    assert records(left) == records(right)
 
 
 @pytest.mark.parametrize("prefetch", [*in_all(0), 1])
@@ -367,31 +360,24 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [write_folder(one, root / name) for one, name in ((listed, "list"), (by_target, "csc"))]
 
 
-def test_a_run_learns_the_same(
+def test_a_run_learns_the_same_and_is_planned_alike(
     folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = []
+    found, plans, speeds = [], [], tmp_path / "speeds.json"
+    speeds.write_text("{}")
+    plan = ["--ranks", 2, "--fanout", "4,3", "--batch-size", 50, "--machine", speeds]
     for folder in folders:
+        out = tmp_path / f"{folder.name}-plan"
+        assert batchgnn("plan", folder, *plan, "--out", out) == 0
+        plans.append(json.loads((out / "plan.json").read_text())["workload"])
         run = tmp_path / folder.name
         more = ["--batch-size", 100, "--epochs", 2, "--seed", 1, "--run", run]
         assert batchgnn("train", folder, *SMALL, *more) == 0, capsys.readouterr().err
         found.append(records(run))
         assert batchgnn("predict", run, "--out", tmp_path / f"{folder.name}-predictions", "--exact") == 0
-    assert found[0] == found[1]
+    assert found[0] == found[1] and plans[0] == plans[1]
     files = [tmp_path / f"{folder.name}-predictions" / "probabilities.npy" for folder in folders]
     assert files[0].read_bytes() == files[1].read_bytes()
-
-
-def test_plans_are_equal(folders: list[Path], tmp_path: Path) -> None:
-    plans, speeds = [], tmp_path / "speeds.json"
-    speeds.write_text("{}")
-    for folder in folders:
-        out = tmp_path / folder.name
-        out.mkdir()
-        arguments = ["--ranks", 2, "--fanout", "4,3", "--batch-size", 50, "--out", out, "--machine", speeds]
-        assert batchgnn("plan", folder, *arguments) == 0
-        plans.append(json.loads((out / "plan.json").read_text())["workload"])
-    assert plans[0] == plans[1]
 
 
 @pytest.mark.parametrize("case", [None, CASES[0], *in_all(*((one,) for one in CASES[1:3]))])

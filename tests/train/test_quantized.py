@@ -11,7 +11,6 @@ import torch
 
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.data import (
-    NODES,
     Dataset,
     GeneratorSpec,
     generate_folder,
@@ -22,7 +21,6 @@ from pyg_batchgnn.data import (
 from pyg_batchgnn.nn.models import SAGE
 from pyg_batchgnn.ops import QuantizedTensor
 from pyg_batchgnn.planner import workload_of
-from pyg_batchgnn.train.cli.plan_command import _code_lines
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import _check_codes
 from pyg_batchgnn.train.training_data import fingerprint_dataset
@@ -178,13 +176,3 @@ def test_a_plan_counts_bytes_of_codes(
     options = ["--ranks", 2, "--fanout", "3,2", "--batch-size", 64, "--machine", tmp_path / "speeds.json"]
     assert batchgnn("plan", folders / "narrow", *options) == 0
     assert "Features: 600 x 32 int8 codes, 19.2 kB." in capsys.readouterr().out
-
-
-def test_the_bytes_of_papers100m() -> None:
-    codes = torch.zeros(1, 128, dtype=torch.int8).expand(111_059_956, 128)
-    table = QuantizedTensor(codes, torch.ones(2, 128))
-    dataset = Dataset.homogeneous(
-        "papers", len(codes), torch.zeros(2, 0, dtype=torch.int64), nodes={"x": table}
-    )
-    assert _code_lines(dataset) == ["Features: 111,059,956 x 128 int8 codes, 14.2 GB."]
-    assert dataset.nodes.group == NODES

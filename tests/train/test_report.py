@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +28,18 @@ def result(ranks: int, test: dict[str, float] | None) -> RunResult:
     return RunResult("roc_auc", 3, {"loss": 0.5, "roc_auc": 0.9}, test, 12.0, phases, ranks, ranges)
 
 
+SCORES = {"loss": 0.4, "micro_f1": 0.7, "roc_auc": 0.8125}
+
+
+def rows_of(found: RunResult, records: list[EpochRecord]) -> list[str]:
+    """Returns the rows of the table of results, without lines and with one space between words."""
+    out = io.StringIO()
+    Console(file=out, width=110).print(final_table(found, records))
+    return [" ".join(line.split()) for line in out.getvalue().replace("\u2502", "").splitlines()]
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("test", [None, {"loss": 0.4, "micro_f1": 0.7, "roc_auc": 0.8125}])
+@pytest.mark.parametrize("test", [None, SCORES])
 def test_no_column_is_empty(ranks: int, test: dict[str, float] | None) -> None:
     table = final_table(result(ranks, test), [record(1)])
     assert len(table.columns) == (4 if ranks > 1 else 3)
@@ -38,65 +47,31 @@ def test_no_column_is_empty(ranks: int, test: dict[str, float] | None) -> None:
         assert str(column.header) and any(column.cells)
 
 
-def test_metrics_stand_in_it() -> None:
-    out = io.StringIO()
-    scores = {"loss": 0.4, "micro_f1": 0.7, "roc_auc": 0.8125}
-    Console(file=out, width=100).print(final_table(result(1, scores), [record(1)]))
-    rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
-    assert any("test ROC-AUC" in row and "0.8125" in row for row in rows)
-    assert any("test micro F1" in row and "0.7000" in row for row in rows)
-    assert any("validation ROC-AUC (best, epoch 3)" in row and "0.9000" in row for row in rows)
-
-
-def test_historical_embeddings_have_rows_of_their_own() -> None:
-    out = io.StringIO()
-    figures = {
-        "hit_rates": [0.9, 0.25],
-        "edges_left_out": [0.05, 0.125],
-        "features_fetched": 678,
-        "feature_bytes": 2_300_000,
-        "rows_pushed": 12345,
-        "bytes_pushed": 4_500_000,
-        "exchange_seconds": 1.5,
-        "waited_seconds": 0.25,
-    }
-    found = dataclasses.replace(result(2, None), historical=figures)
-    Console(file=out, width=110).print(final_table(found, [record(1)]))
-    rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+def test_metrics_and_historical_embeddings_stand_in_it() -> None:
+    figures = {"hit_rates": [0.9, 0.25], "edges_left_out": [0.05, 0.125], "features_fetched": 678}
+    figures |= {"feature_bytes": 2_300_000, "rows_pushed": 12345, "bytes_pushed": 4_500_000}
+    figures |= {"exchange_seconds": 1.5, "waited_seconds": 0.25}
+    rows = rows_of(replace(result(2, SCORES), historical=figures), [record(1)])
     for wanted in (
-        "found, layer 2 | 25.0%",
-        "left out, layer 1 | 5.0%",
-        "678 | 2.3 MB",
-        "12,345 | 4.5 MB",
-        "0.25 s",
+        *("test ROC-AUC 0.8125", "test micro F1 0.7000", "validation ROC-AUC (best, epoch 3) 0.9000"),
+        *("halo rows found, layer 2 25.0%", "edges left out, layer 1 5.0%", "waited for pushed rows 0.25 s"),
+        *("features fetched once 678 2.3 MB", "rows pushed 12,345 4.5 MB"),
     ):
-        assert any(wanted in row.replace("\u2502", "|") for row in rows), wanted
+        assert wanted in rows
 
 
 def test_reads_of_files_are_added_up() -> None:
-    out, names = io.StringIO(), [*DISK_FIGURES]
+    names = [*DISK_FIGURES]
     first = dict(zip(names, (4e9, 1e9, 1000, 3000, 70, 1.5, 0.25, 40, 2e6, 9, 0.5), strict=True))
     second = dict(zip(names, (6e9, 1e9, 500, 2000, 30, 0.5, 0.25, 20, 1e6, 3, 0.25), strict=True))
     records = [replace(record(1), disk=first), record(2), replace(record(3), disk=second)]
-    Console(file=out, width=110).print(final_table(result(1, None), records))
-    rows = [" ".join(line.split()) for line in out.getvalue().replace("\u2502", "").splitlines()]
-    expected = [
-        "features read from files 10.0 GB",
-        "of which rows that were wanted 2.0 GB 20.0%",
-        "rows read 1,500",
-        "rows found in memory 5,000",
-        "operations 100",
-        "seconds of reading 2.00 s",
-        "seconds of looking ahead 0.50 s",
-    ]
-    assert rows[rows.index(expected[0]) :][: len(expected)] == expected
-    expected = [
-        "edges read from files 3.0 MB",
-        "edges that were picked 60",
-        "operations 12",
-        "seconds of reading 0.75 s",
-    ]
-    assert rows[rows.index(expected[0]) :][: len(expected)] == expected
+    rows = rows_of(result(1, None), records)
+    features = ["features read from files 10.0 GB", "of which rows that were wanted 2.0 GB 20.0%"]
+    features += ["rows read 1,500", "rows found in memory 5,000", "operations 100"]
+    features += ["seconds of reading 2.00 s", "seconds of looking ahead 0.50 s"]
+    edges = ["edges read from files 3.0 MB", "edges that were picked 60", "operations 12"]
+    for expected in (features, [*edges, "seconds of reading 0.75 s"]):
+        assert rows[rows.index(expected[0]) :][: len(expected)] == expected
 
 
 def test_the_bar_says_what_an_epoch_waits_for() -> None:
@@ -134,12 +109,9 @@ def test_learning(records: list[EpochRecord], tmp_path: Path) -> None:
     assert (tmp_path / "learning.png").read_bytes().startswith(PNG)
     assert [path.name for path in tmp_path.iterdir()] == ["learning.png"]
     assert matplotlib.get_backend() == backend
-
-
-@pytest.mark.parametrize("phases", [{phase.value: 1.0 for phase in Phase}, {"forward": 0.1}, {}])
-def test_phases(phases: dict[str, float], tmp_path: Path) -> None:
-    plot_phases(phases, "title", tmp_path / "phases.png")
-    assert (tmp_path / "phases.png").read_bytes().startswith(PNG)
+    for phases in ({phase.value: 1.0 for phase in Phase}, {"forward": 0.1}, {}):
+        plot_phases(phases, "title", tmp_path / "phases.png")
+        assert (tmp_path / "phases.png").read_bytes().startswith(PNG)
 
 
 @pytest.mark.parametrize("task", [ClassTask(4, Metric.ACCURACY), LabelTask(3, Metric.ROC_AUC)])
@@ -158,11 +130,8 @@ def test_curves_by_epoch_and_over_time(
     assert labels == ["epoch"] * panels + ["wall time since the start (s)"] * panels
     assert [axes.get_legend() for axes in figure.axes] == [None] * (2 * panels)
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.texts] == [
-        "training minibatches",
-        "validation",
-        "best epoch (2)",
-    ]
+    shown = [text.get_text() for text in legend.texts]
+    assert shown == ["training minibatches", "validation", "best epoch (2)"]
     below = min(axes.get_window_extent().y0 for axes in figure.axes)
     assert legend.get_window_extent().y1 < below
 
@@ -182,17 +151,9 @@ TASKS = tasks()
 @pytest.mark.parametrize("name", TASKS)
 def test_an_epoch_takes_one_line(name: str) -> None:
     task = TASKS[name]
-    record = EpochRecord(
-        epoch=100,
-        train={"loss": 12.34567, task.train_metric.value: 0.98765},
-        val={"loss": 1.5, task.metric.value: 0.12345},
-        seconds=1234.5,
-        elapsed_seconds=2e4,
-        minibatches=3,
-        nodes=5,
-        edges=7,
-        phases={},
-    )
+    train = {"loss": 12.34567, task.train_metric.value: 0.98765}
+    val = {"loss": 1.5, task.metric.value: 0.12345}
+    record = EpochRecord(100, train, val, 1234.5, 2e4, minibatches=3, nodes=5, edges=7, phases={})
     console = Console(file=io.StringIO(), width=80)
     TerminalReport(console, 100, task, lambda: 0).epoch_done(record, is_best=True)
     TerminalReport(console, 100, task, lambda: 0).epoch_done(record, is_best=False)

@@ -145,21 +145,6 @@ def test_nodes_exist_from_their_own_time_or_from_their_first_edge() -> None:
     assert latest_time(bare, PredictedLinks.of(bare, config.task), "time") == 9
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        (["sampling.temporal_strategy=last"], "but times are not looked at; add --time-attr"),
-        (["sampling.time_attr=t", "sampling.evaluation=exact"], "take --evaluation sampled"),
-        (["sampling.time_attr=t", "sampling.cache=aggregation"], "over all neighbours, later ones too"),
-        (["sampling.time_attr=t", "ranks.remote=historical"], "leave --remote out"),
-        (["task.ranked_among=3"], "no links are predicted"),
-    ],
-)
-def test_what_reads_all_neighbours_is_refused(settings: list[str], says: str) -> None:
-    with pytest.raises(TrainError, match=says):
-        assign(TrainConfig(), settings)
-
-
 def timed_edges(graph: Dataset) -> Dataset:
     tables = {"time": torch.zeros(PAYMENTS, dtype=torch.int64)}
     return replace(graph, edge_sets=tuple(replace(one, tables=tables) for one in graph.edge_sets))

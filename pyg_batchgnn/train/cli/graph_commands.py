@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -139,32 +139,22 @@ def generate(
         generate_typed_folder,
     )
 
+    values: dict[str, Any] = {"nodes": nodes, "seed": seed, "degree": degree, "classes": classes}
+    values |= {"features": features, "signal": signal}
     if papers_like:
         if typed or half or label_noise != 0.05:
             raise TrainError("--typed, --half and --label-noise do not go with --papers-like; leave them out")
-        values = {"nodes": nodes, "seed": seed, "degree": degree, "classes": classes}
-        values |= {"features": features, "signal": signal}
-        given = {name: value for name, value in values.items() if _is_given(ctx, name)}
-        generate_papers_folder(PapersSpec(**given), folder)  # type: ignore[arg-type]
-        typer.echo(f"wrote {folder}; train on it with: batchgnn train {quote(str(folder))}")
-        return
-    if typed:
+        sources = {name: getattr(ctx.get_parameter_source(name), "name", "DEFAULT") for name in values}
+        given = {name: values[name] for name, of in sources.items() if not of.startswith("DEFAULT")}
+        generate_papers_folder(PapersSpec(**given), folder)
+    elif typed:
         if (signal, label_noise, half) != (1.5, 0.05, False):
             raise TrainError("--signal, --label-noise and --half do not go with --typed; leave them out")
         generate_typed_folder(TypedGeneratorSpec(nodes, seed, degree, classes, features), folder)
         typer.echo(f"wrote {folder}; cut it into parts with: batchgnn partition {folder} --out PARTS")
         return
-    spec = GeneratorSpec(
-        nodes=nodes,
-        seed=seed,
-        degree=degree,
-        classes=classes,
-        features=features,
-        signal=signal,
-        label_noise=label_noise,
-        half=int(half),
-    )
-    generate_folder(spec, folder)
+    else:
+        generate_folder(GeneratorSpec(**values, label_noise=label_noise, half=int(half)), folder)
     typer.echo(f"wrote {folder}; train on it with: batchgnn train {quote(str(folder))}")
 
 
@@ -315,12 +305,6 @@ def quantize(
     typer.echo(f"wrote {folder} in {time.perf_counter() - begun:.1f} s")
 
 
-def _is_given(ctx: typer.Context, name: str) -> bool:
-    """Returns whether the user gave an option, rather than its default."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
-
-
 def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program wrote.")]) -> None:
     """Checks a data folder, a partition or an aggregation cache against its checksums.
 
@@ -331,8 +315,16 @@ def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program
     from pyg_batchgnn.cache import is_aggregation_cache, verify_aggregation_cache
     from pyg_batchgnn.data import verify_folder
     from pyg_batchgnn.partition import is_partition, verify_partition
+    from pyg_batchgnn.train.run_folder import RunFolder
 
-    _refuse_what_has_no_checksums(folder)
+    known = "a data folder, a partition or an aggregation cache"
+    if folder.is_file():
+        raise TrainError(f"{folder} is a file; give the folder that it lies in: {known}")
+    if RunFolder(folder).config.is_file():
+        raise TrainError(
+            f"{folder} is a run folder, and verify is for {known}; a run's checkpoint is checked when it is "
+            f"read, as by batchgnn evaluate {folder}"
+        )
     if is_partition(folder):
         verify_partition(folder)
     elif is_aggregation_cache(folder):
@@ -340,20 +332,6 @@ def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program
     else:
         verify_folder(folder)
     typer.echo(f"{folder}: all files are as they were written")
-
-
-def _refuse_what_has_no_checksums(path: Path) -> None:
-    """Raises TrainError for a file and for a run folder."""
-    from pyg_batchgnn.train.run_folder import RunFolder
-
-    known = "a data folder, a partition or an aggregation cache"
-    if path.is_file():
-        raise TrainError(f"{path} is a file; give the folder that it lies in: {known}")
-    if RunFolder(path).config.is_file():
-        raise TrainError(
-            f"{path} is a run folder, and verify is for {known}; a run's checkpoint is checked when it is "
-            f"read, as by batchgnn evaluate {path}"
-        )
 
 
 #: The most parts. Their folders are numbered with five digits.
@@ -386,16 +364,16 @@ def _chosen(policy: str, loads: Sequence[str], hosts: int | None, parts: int) ->
             f"--balance does not go with --policy {policy}, which balances no loads; choose ldg, fennel, "
             f"multilevel or metis"
         )
+    balance = {}
+    for name, equals, slack in (load.partition("=") for load in loads):
+        try:
+            balance[name] = float(slack) if equals else _SLACK
+        except ValueError:
+            raise TrainError(
+                f"--balance is {f'{name}={slack}'!r}; write a load and a number, as in train=1.1"
+            ) from None
     with as_train_error(ValueError):
-        return dataclasses.replace(chosen, balance=dict(map(_load_and_slack, loads)))
-
-
-def _load_and_slack(text: str) -> tuple[str, float]:
-    name, equals, slack = text.partition("=")
-    try:
-        return name, float(slack) if equals else _SLACK
-    except ValueError:
-        raise TrainError(f"--balance is {text!r}; write a load and a number, as in train=1.1") from None
+        return dataclasses.replace(chosen, balance=balance)
 
 
 def partition(

@@ -7,7 +7,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -16,6 +16,8 @@ from pyg_batchgnn.train.errors import as_train_error
 
 if TYPE_CHECKING:
     from pyg_batchgnn.train.restored import RestoreRequest
+
+T = TypeVar("T")
 
 
 def opt(text: str, *flags: str, **more: Any) -> Any:
@@ -29,31 +31,28 @@ def option(name: str) -> Any:
     return typer.Option(*row.flags, help=row.help, rich_help_panel=row.panel.value)
 
 
-def with_table(command: Callable[..., int]) -> Callable[..., int]:
-    """Gives a command the options of the table, behind the parameters that it writes out.
+def with_options(added: Mapping[str, Any]) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Gives a command more options, behind the parameters that it writes out; it takes them as
+    keywords. ``added``: their annotations by name. None stands for one that was not given."""
 
-    Args:
-        command: takes the options as keywords.
+    def decorated(command: Callable[..., T]) -> Callable[..., T]:
+        own = inspect.signature(command, eval_str=True)
+        parameters = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        for name, hint in added.items():
+            parameters.append(inspect.Parameter(name, parameters[0].kind, default=None, annotation=hint))
+        signature = own.replace(parameters=parameters)
 
-    Returns:
-        The command with a signature that names every option. None stands for one that was not
-        given.
-    """
-    own = inspect.signature(command, eval_str=True)
-    parameters = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    annotated: Any = Annotated
-    for name, row in OPTIONS.items():
-        hint = annotated[row.command_line_type | None, option(name)]
-        parameters.append(inspect.Parameter(name, parameters[0].kind, default=None, annotation=hint))
-    signature = own.replace(parameters=parameters)
+        @functools.wraps(command)
+        def with_all(*arguments: Any, **options: Any) -> T:
+            return command(**signature.bind(*arguments, **options).arguments)
 
-    @functools.wraps(command)
-    def with_options(*arguments: Any, **options: Any) -> int:
-        return command(**signature.bind(*arguments, **options).arguments)
+        with_all.__signature__ = signature  # type: ignore[attr-defined]
+        with_all.__annotations__ = {one.name: one.annotation for one in parameters} | {
+            "return": own.return_annotation
+        }
+        return with_all
 
-    with_options.__signature__ = signature  # type: ignore[attr-defined]
-    with_options.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": int}
-    return with_options
+    return decorated
 
 
 def assignments(given: Mapping[str, Any]) -> list[str]:
@@ -80,55 +79,56 @@ def parse_size(text: str) -> int:
         return parse_bytes(text)
 
 
+_annotated: Any = Annotated
+#: The options of the table.
+OF_TABLE: Mapping[str, Any] = {
+    name: _annotated[row.command_line_type | None, option(name)] for name, row in OPTIONS.items()
+}
 Run = Annotated[Path, typer.Argument(help="Run folder with a checkpoint, as train writes it.")]
-Exact = Annotated[
-    bool | None,
-    opt(
-        "Compute every node from all its neighbours, layer by layer and with native layers, or sample "
-        "neighbours as the run does. Default: as the run evaluates.",
-        "--exact/--sampled",
-    ),
-]
-DatasetName = Annotated[
-    str | None,
-    opt(
-        "Name or folder of the data set, if it has moved since the run; or a folder of new tables, as "
-        "tables apply writes it.",
-        "--dataset",
-    ),
-]
-Threads = Annotated[int | None, option("threads")]
-Partition = Annotated[str | None, option("partition")]
-Backend = Annotated[str | None, option("backend")]
-Timeout = Annotated[float | None, option("timeout")]
-MemoryBudget = Annotated[
-    str | None,
-    opt(
-        "Memory that a rank may use beside the topology, the model and labels, as in 2GiB. "
-        "Features of files are held if they fit half of it. In one process, rows of all nodes lie in files "
-        "if they do not fit. Default: that of the run.",
-        "--memory-budget",
-    ),
-]
+#: The options of commands of a saved run.
+OF_SAVED_RUN: Mapping[str, Any] = {
+    "exact": Annotated[
+        bool | None,
+        opt(
+            "Compute every node from all its neighbours, layer by layer and with native layers, or sample "
+            "neighbours as the run does. Default: as the run evaluates.",
+            "--exact/--sampled",
+        ),
+    ],
+    "dataset": Annotated[
+        str | None,
+        opt(
+            "Name or folder of the data set, if it has moved since the run; or a folder of new tables, as "
+            "tables apply writes it.",
+            "--dataset",
+        ),
+    ],
+    **{name: OF_TABLE[name] for name in ("threads", "partition", "backend", "timeout")},
+    "memory_budget": Annotated[
+        str | None,
+        opt(
+            "Memory that a rank may use beside the topology, the model and labels, as in 2GiB. "
+            "Features of files are held if they fit half of it. In one process, rows of all nodes lie in "
+            "files if they do not fit. Default: that of the run.",
+            "--memory-budget",
+        ),
+    ],
+}
 
 
-def restore_request(
-    run: Path,
-    exact: bool | None,
-    dataset: str | None,
-    threads: int | None,
-    partition: str | None,
-    backend: str | None,
-    timeout: float | None,
-    memory_budget: str | None,
-) -> RestoreRequest:
+def restore_request(run: Path, given: Mapping[str, Any]) -> RestoreRequest:
     """Returns the request that the options of a saved run make."""
     from pyg_batchgnn.train.config.choices import EvaluationKind
     from pyg_batchgnn.train.restored import RestoreRequest
 
-    evaluation = None
-    if exact is not None:
-        evaluation = EvaluationKind.EXACT if exact else EvaluationKind.SAMPLED
-    ranks = tuple(assignments({"partition": partition, "backend": backend, "timeout": timeout}))
-    budget = None if memory_budget is None else parse_size(memory_budget)
-    return RestoreRequest(run, dataset, threads, evaluation, ranks, budget)
+    exact, budget = given.get("exact"), given.get("memory_budget")
+    kinds = {True: EvaluationKind.EXACT, False: EvaluationKind.SAMPLED}
+    ranks = assignments({name: given.get(name) for name in ("partition", "backend", "timeout")})
+    return RestoreRequest(
+        run,
+        given.get("dataset"),
+        given.get("threads"),
+        None if exact is None else kinds[exact],
+        tuple(ranks),
+        None if budget is None else parse_size(budget),
+    )

@@ -19,7 +19,6 @@ from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.cache import Aggregation
     from pyg_batchgnn.data import Dataset
     from pyg_batchgnn.planner import PlannerMachine
 
@@ -123,6 +122,7 @@ def plan_command(
     from pyg_batchgnn.sample import Replacement
     from pyg_batchgnn.train.decisions import open_dataset
     from pyg_batchgnn.train.disk_plan import DiskPrediction
+    from pyg_batchgnn.train.graphs import AGGREGATION_OF_MODEL
 
     _check_hosts(ranks, ranks_per_host)
     if memory_budget is not None and ranks > 1:
@@ -132,10 +132,11 @@ def plan_command(
         )
     console = Console()
     caches = (0, *(parse_size(text) for text in feature_cache or ()))
-    tried = Choices(feature_caches=caches, aggregation=(None, _aggregation(model)))
+    if model not in AGGREGATION_OF_MODEL:
+        raise TrainError(f"--model is {model.value}, which cannot be planned; choose sage, gcn or gin")
+    tried = Choices(feature_caches=caches, aggregation=(None, AGGREGATION_OF_MODEL[model]))
     if macrobatch:
         tried = dataclasses.replace(tried, macrobatches=[parse_macrobatch(text) for text in macrobatch])
-    fanouts = parse_fanout(fanout)
     speeds = None if machine is None else _read_machine(machine)
     network = PlannerNetwork(parse_rate(bandwidth), latency * 1e-6)
     if out is not None:
@@ -171,7 +172,7 @@ def plan_command(
             cores=cores,
             memory=parse_size(memory) if memory and disk is None else 0.0,
             machine=speeds,
-            fanouts=fanouts,
+            fanouts=config.sampling.fanout,
             batch_size=batch_size,
             replacement=Replacement(replacement.value),
             schedule=schedule.value,
@@ -256,14 +257,6 @@ def launch_words(ranks: int, ranks_per_host: int) -> list[str]:
     return ["torchrun", f"--nnodes={hosts}", each, *meet, *module]
 
 
-def _aggregation(model: ModelKind) -> Aggregation:
-    from pyg_batchgnn.train.graphs import AGGREGATION_OF_MODEL
-
-    if model not in AGGREGATION_OF_MODEL:
-        raise TrainError(f"--model is {model.value}, which cannot be planned; choose sage, gcn or gin")
-    return AGGREGATION_OF_MODEL[model]
-
-
 def _read_machine(path: Path) -> PlannerMachine:
     from pyg_batchgnn.planner import PlannerMachine
 
@@ -297,18 +290,6 @@ def parse_rate(text: str) -> float:
     if not rate > 0:
         raise TrainError(f"{text!r} is not a rate; write it like 10gbit, 100mbit or 1.25GB")
     return rate
-
-
-def parse_fanout(text: str) -> tuple[int, ...]:
-    """Returns the numbers of a text like 15,10,5. Raises `TrainError` if the text is no list of
-    numbers, or one of them is below -1."""
-    try:
-        numbers = tuple(int(word) for word in text.split(","))
-    except ValueError:
-        raise TrainError(f"--fanout is {text!r}; write numbers like 15,10,5") from None
-    if any(number < -1 for number in numbers):
-        raise TrainError(f"--fanout is {text!r}; numbers must be 0 or more, or -1 for all neighbours")
-    return numbers
 
 
 def parse_macrobatch(text: str) -> int:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyg_batchgnn.train.cli import options
-from pyg_batchgnn.train.cli.options import opt, restore_request
+from pyg_batchgnn.train.cli.options import OF_SAVED_RUN, Run, opt, restore_request, with_options
 from pyg_batchgnn.train.errors import TrainError
 
 if TYPE_CHECKING:
     from pyg_batchgnn.train.link_prediction import LinkPredictRequest
-    from pyg_batchgnn.train.prediction import EmbedRequest
     from pyg_batchgnn.train.restored import RestoreRequest
-    from pyg_batchgnn.train.run_metrics import EvaluateSummary
 
 
+@with_options(OF_SAVED_RUN)
 def predict(
-    run: options.Run,
+    run: Run,
     out: Annotated[Path, opt("New folder for the predictions. All ranks must see it.")],
     nodes: Annotated[
         str,
@@ -55,13 +53,7 @@ def predict(
             "for every type that the model has embeddings of."
         ),
     ] = None,
-    exact: options.Exact = None,
-    dataset: options.DatasetName = None,
-    threads: options.Threads = None,
-    partition: options.Partition = None,
-    backend: options.Backend = None,
-    timeout: options.Timeout = None,
-    memory_budget: options.MemoryBudget = None,
+    **given: Any,
 ) -> None:
     """Predicts classes, labels or values of nodes with the best weights of a run.
 
@@ -109,14 +101,18 @@ def predict(
         --exact --out predictions
     """
     from pyg_batchgnn.train.link_prediction import predict_links
-    from pyg_batchgnn.train.prediction import PredictRequest, embed_nodes, predict_nodes
+    from pyg_batchgnn.train.prediction import EmbedRequest, PredictRequest, embed_nodes, predict_nodes
 
-    restore = restore_request(run, exact, dataset, threads, partition, backend, timeout, memory_budget)
+    restore = restore_request(run, given)
     if embeddings_of is not None:
-        predicts = nodes != "all" or embeddings or pairs is not None or top is not None
-        wanted = _of_types(restore, out, embeddings_of, predicts, at)
+        if nodes != "all" or embeddings or pairs is not None or top is not None:
+            raise TrainError(
+                f"--embeddings-of {embeddings_of} writes no predictions; leave --nodes, --embeddings, "
+                f"--pairs and --top out"
+            )
+        types = tuple(name.strip() for name in embeddings_of.split(",") if name.strip())
         with restore.join() as ranks:
-            made = embed_nodes(wanted, ranks)
+            made = embed_nodes(EmbedRequest(restore, out, None if types == ("all",) else types, at), ranks)
         if ranks.is_first:
             counts = ", ".join(f"{count:,} of {name}" for name, count in made.nodes.items())
             typer.echo(f"embeddings: {counts}, weights of epoch {made.epoch}; written to {out}")
@@ -134,23 +130,8 @@ def predict(
     with restore.join() as ranks:
         done = predict_nodes(PredictRequest(restore, out, nodes, embeddings), ranks)
     if ranks.is_first:
-        typer.echo(
-            f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {_shown(done.scores)}; written to {out}"
-        )
-
-
-def _of_types(restore: RestoreRequest, out: Path, types: str, predicts: bool, at: str | None) -> EmbedRequest:
-    """Returns the request for embeddings that the options make."""
-    from pyg_batchgnn.train.errors import TrainError
-    from pyg_batchgnn.train.prediction import EmbedRequest
-
-    if predicts:
-        raise TrainError(
-            f"--embeddings-of {types} writes no predictions; leave --nodes, --embeddings, --pairs and "
-            f"--top out"
-        )
-    names = tuple(name.strip() for name in types.split(",") if name.strip())
-    return EmbedRequest(restore, out, None if names == ("all",) else names, at)
+        scores = "no labels" if done.scores is None else f"{', '.join(_shown(done.scores))} on labelled nodes"
+        typer.echo(f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {scores}; written to {out}")
 
 
 def _of_links(
@@ -162,7 +143,6 @@ def _of_links(
     top: int | None,
     at: str | None,
 ) -> LinkPredictRequest:
-    from pyg_batchgnn.train.errors import TrainError
     from pyg_batchgnn.train.link_prediction import LinkPredictRequest
 
     if embeddings:
@@ -179,26 +159,18 @@ def _of_links(
     return LinkPredictRequest(restore, out, Path(nodes), top, at)
 
 
-def _shown(scores: dict[str, float] | None) -> str:
+def _shown(scores: dict[str, float]) -> list[str]:
     from pyg_batchgnn.train.config.choices import Metric
 
-    if scores is None:
-        return "no labels"
-    metrics = [f"{metric.label} {scores[metric.value]:.4f}" for metric in Metric if metric.value in scores]
-    return f"{', '.join(metrics)} on labelled nodes"
+    return [f"{metric.label} {scores[metric.value]:.4f}" for metric in Metric if metric.value in scores]
 
 
+@with_options(OF_SAVED_RUN)
 def evaluate(
-    run: options.Run,
+    run: Run,
     splits: Annotated[str, opt("Splits to evaluate, separated by commas: train, val, test.")] = "val,test",
     out: Annotated[Path | None, opt("JSON file for the metrics. Default: they are printed only.")] = None,
-    exact: options.Exact = None,
-    dataset: options.DatasetName = None,
-    threads: options.Threads = None,
-    partition: options.Partition = None,
-    backend: options.Backend = None,
-    timeout: options.Timeout = None,
-    memory_budget: options.MemoryBudget = None,
+    **given: Any,
 ) -> None:
     """Computes the metrics of a run's best weights on its splits.
 
@@ -220,28 +192,22 @@ def evaluate(
     """
     from pyg_batchgnn.train.run_metrics import EvaluateRequest, evaluate_run
 
-    restore = restore_request(run, exact, dataset, threads, partition, backend, timeout, memory_budget)
+    restore = restore_request(run, given)
     names = tuple(name.strip() for name in splits.split(",") if name.strip())
     with restore.join() as ranks:
         found = evaluate_run(EvaluateRequest(restore, names, out), ranks)
     if ranks.is_first:
         typer.echo(f"weights of epoch {found.epoch}")
-        for name in found.sizes:
-            typer.echo(_line(name, found))
+        for name, size in found.sizes.items():
+            scores = found.scores[name]
+            if scores is None:
+                typer.echo(f"{name}: no {found.unit}")
+                continue
+            shown = ", ".join([*_shown(scores), f"loss {scores['loss']:.4f}"])
+            typer.echo(f"{name}: {shown} on {size:,} {found.unit}")
     if found.problems:
         shown = "; ".join(f"{name}: {problem}" for name, problem in found.problems.items())
         with ranks.one_error():
             raise TrainError(
                 f"{shown}; look for NaN and huge values in the features, or train with a lower --lr"
             )
-
-
-def _line(split: str, found: EvaluateSummary) -> str:
-    from pyg_batchgnn.train.config.choices import Metric
-
-    scores = found.scores[split]
-    if scores is None:
-        return f"{split}: no {found.unit}"
-    shown = [f"{metric.label} {scores[metric.value]:.4f}" for metric in Metric if metric.value in scores]
-    shown.append(f"loss {scores['loss']:.4f}")
-    return f"{split}: {', '.join(shown)} on {found.sizes[split]:,} {found.unit}"

@@ -64,10 +64,10 @@ def describe(
     from pyg_batchgnn.tables import convert as convert_tables
 
     if convert_to is not None:
-        begun, file = time.perf_counter(), write_draft(folder, out)
+        file = write_draft(folder, out)
         typer.echo(f"wrote {file}; read what was guessed")
         said = GraphDescription.read(file)
-        with_status(lambda progress: convert_tables(said, convert_to, progress=progress), begun)
+        with_status(lambda progress: convert_tables(said, convert_to, progress=progress))
         return
     file = write_draft(folder, out)
     typer.echo(f"wrote {file}; read it, correct it, then: batchgnn tables check {out or folder}")
@@ -92,8 +92,7 @@ def check(tables: _Tables, memory_limit: _Memory = None, threads: _Threads = Non
     from pyg_batchgnn.tables import GraphDescription
     from pyg_batchgnn.tables import check as check_tables
 
-    limit = None if memory_limit is None else parse_size(memory_limit)
-    found = check_tables(GraphDescription.read(tables), memory_limit=limit, threads=threads)
+    found = check_tables(GraphDescription.read(tables), memory_limit=_bytes(memory_limit), threads=threads)
     console = Console()
     for table in found.tables():
         console.print(table)
@@ -123,12 +122,11 @@ def convert(tables: _Tables, out: _Out, memory_limit: _Memory = None, threads: _
     from pyg_batchgnn.tables import GraphDescription
     from pyg_batchgnn.tables import convert as convert_tables
 
-    limit, begun = None if memory_limit is None else parse_size(memory_limit), time.perf_counter()
+    limit = _bytes(memory_limit)
     with_status(
         lambda progress: convert_tables(
             GraphDescription.read(tables), out, memory_limit=limit, threads=threads, progress=progress
-        ),
-        begun,
+        )
     )
 
 
@@ -156,22 +154,23 @@ def apply(
     """
     from pyg_batchgnn.tables import apply as apply_tables
 
-    limit, begun = None if memory_limit is None else parse_size(memory_limit), time.perf_counter()
+    limit = _bytes(memory_limit)
     with_status(
         lambda progress: apply_tables(
             model, tables, out, memory_limit=limit, threads=threads, progress=progress
         ),
-        begun,
         f"score its rows with: batchgnn predict RUN --dataset {out} --out SCORES",
     )
 
 
-def with_status(
-    make: Callable[[Callable[[str], None]], Conversion], begun: float, use: str | None = None
-) -> None:
+def _bytes(memory_limit: str | None) -> int | None:
+    return None if memory_limit is None else parse_size(memory_limit)
+
+
+def with_status(make: Callable[[Callable[[str], None]], Conversion], use: str | None = None) -> None:
     """Converts with a line that shows the step, and prints what was made. ``use``: what to do with
     the folder; None: train on it."""
-    console = Console()
+    console, begun = Console(), time.perf_counter()
     if console.is_terminal:
         with console.status("reading") as shown:
             made = make(lambda step: shown.update(step.replace("[", "\\[")))

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.train.cli.options import assignments, opt, with_table
+from pyg_batchgnn.train.cli.options import OF_TABLE, assignments, opt, with_options
 from pyg_batchgnn.train.config.table import OPTIONS
 from pyg_batchgnn.train.config.train_config import (
     DEFAULT_PRESET,
@@ -26,7 +26,7 @@ from pyg_batchgnn.train.errors import TrainError
 INTERRUPTED = 130
 
 
-@with_table
+@with_options(OF_TABLE)
 def train(
     dataset: Annotated[
         str | None,

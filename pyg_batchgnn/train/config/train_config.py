@@ -53,11 +53,8 @@ _OF_SCHEDULE = ("optimiser.schedule_options", "optimiser.schedule_every")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The whole configuration. It is checked when it is made.
-
-    Raises:
-        TrainError: a value is out of bounds, or two values contradict each other.
-    """
+    """The whole configuration. It is checked when it is made: raises `TrainError` if a value is out
+    of bounds, or two values contradict each other."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
@@ -254,22 +251,15 @@ def config_from_dict(values: Mapping[str, Any], base: TrainConfig | None = None)
 
 
 def preset(name: str) -> TrainConfig:
-    """Returns the preset of that name.
-
-    Raises:
-        TrainError: there is no such preset.
-    """
+    """Returns the preset of that name. Raises `TrainError` if there is none."""
     if name not in PRESETS:
         raise TrainError(f"unknown preset {name!r}; the presets are {', '.join(PRESETS)}")
     return PRESETS[name]
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Returns the configuration that the file at `path` holds.
-
-    Raises:
-        TrainError: the file is missing, is not JSON, or does not hold a configuration.
-    """
+    """Returns the configuration that the file at `path` holds. Raises `TrainError` if it is
+    missing, is not JSON, or does not hold a configuration."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -287,11 +277,8 @@ def read_config(path: Path) -> TrainConfig:
 
 def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
     """Returns `config` with fields set from texts like ``model.hidden=64`` or
-    ``sampling.fanout=10,10``.
-
-    Raises:
-        TrainError: a text has no "=", names no field, or its value does not fit.
-    """
+    ``sampling.fanout=10,10``. Raises `TrainError` if a text has no "=", names no field, or its
+    value does not fit."""
     nested: dict[str, dict[str, Any]] = {}
     for text in assignments:
         name, equals, value = text.partition("=")
@@ -352,23 +339,17 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
                 return value
         elif typing.get_origin(option) is tuple:
             item = typing.get_args(option)[0]
-            items = _items(value, item)
-            if items and all(
-                isinstance(one, str) and one if item is str else _is_number(one, item) for one in items
-            ):
+            items = list(value) if isinstance(value, (list, tuple)) else [value]
+            if item is str and isinstance(value, str):  # names with commas
+                items = [name.strip() for name in value.split(",")]
+            fit = [isinstance(one, str) and one if item is str else _is_number(one, item) for one in items]
+            if items and all(fit):
                 return tuple(map(item, items))
         elif option in (bool, str) and type(value) is option:
             return value
         elif option in (int, float) and _is_number(value, option):
             return option(value)
     raise TrainError(f"{where} must be {' or '.join(map(_name, options))}, got {value!r}")
-
-
-def _items(value: Any, kind: type) -> list[Any]:
-    """Returns the items of a value for a tuple: of a list, of names with commas, or the value."""
-    if kind is str and isinstance(value, str):
-        return [name.strip() for name in value.split(",")]
-    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _is_number(value: Any, kind: type) -> bool:
@@ -393,20 +374,16 @@ def _name(option: Any) -> str:
 
 def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
     """Refuses changes that would give another run."""
-    for path in FIELDS:
+    allowed = {
+        Resuming.STAYS: False,
+        Resuming.MAY_CHANGE: True,
+        Resuming.WITH_NATIVE_PRODUCT: is_thread_independent(before),
+        Resuming.WITH_GLOBAL_SCHEDULE: before.ranks.schedule is ScheduleKind.GLOBAL,
+    }
+    for path, row in FIELDS.items():
         old, new = _plain(before.value(path)), _plain(after.value(path))
-        if old != new and not _may_change(path, before):
+        if old != new and not allowed[row.option.resuming]:
             raise TrainError(f"{reason} {path} ({old!r} is now {new!r}); start a new run for that")
-
-
-def _may_change(path: str, config: TrainConfig) -> bool:
-    """Returns whether a field may change when a run is resumed."""
-    rule = FIELDS[path].option.resuming
-    if rule is Resuming.WITH_NATIVE_PRODUCT:
-        return is_thread_independent(config)
-    if rule is Resuming.WITH_GLOBAL_SCHEDULE:
-        return config.ranks.schedule is ScheduleKind.GLOBAL
-    return rule is Resuming.MAY_CHANGE
 
 
 def agreed_fields(config: TrainConfig) -> dict[str, Any]:
