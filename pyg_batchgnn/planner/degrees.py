@@ -131,7 +131,10 @@ def probe_degrees(
     workload: Workload, degrees: Degrees, ranks: int, *, replacement: Replacement = Replacement.WITH
 ) -> PlannerProbe:
     """Returns the sizes of minibatches under the policy "random", from degrees alone. Every rank
-    has a host of its own, and owns equally many seed nodes: those that it trains if balanced."""
+    has a host of its own, and owns equally many seed nodes: those that it trains if balanced.
+    Raises ValueError for LABOR, which needs the graph."""
+    if workload.labor is not None:
+        raise ValueError(f"labor={workload.labor!r} needs the graph itself, to be sampled; use probe_graph")
     ends = [workload.training * rank // ranks for rank in range(ranks + 1)]
     seeds = tuple(last - first for first, last in pairwise(ends))
     full, inner = (

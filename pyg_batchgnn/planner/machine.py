@@ -171,7 +171,7 @@ def measure_machine(
         hidden: the width of the layers whose training step is timed. 0 times none.
         kind: the layers' aggregation: mean for SAGE.
     """
-    plan = SamplingPlan(workload.fanouts, replacement)
+    plan = SamplingPlan(workload.fanouts, replacement, labor=workload.labor)
     order = torch.randperm(training.numel(), generator=torch.Generator().manual_seed(1))
     seeds = training[order].to(torch.int64).split(workload.batch_size)[:_BATCHES]
     named = seeds_of_type(graph.schema, workload.seed_type, seeds)

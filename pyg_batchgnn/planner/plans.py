@@ -253,6 +253,7 @@ def plan(
     fanouts: Sequence[int] = (15, 10, 5),
     batch_size: int = 1024,
     replacement: Replacement = Replacement.WITH,
+    labor: str | None = None,
     drop_last: bool = True,
     schedule: Literal["local", "balanced", "global"] = "local",
     node_type: str | None = None,
@@ -274,6 +275,7 @@ def plan(
         machine: the speeds of another machine's cores. By default this machine is measured.
         fanouts: neighbours per hop, nearest to the seeds first.
         batch_size: seed nodes per minibatch of a rank.
+        labor: "hop", "layers" or "epoch" with `Replacement.WITHOUT`, as the loader has it.
         drop_last: whether a last, smaller minibatch is left out, as training does where a rank has
             a whole one.
         schedule: the rule by which ranks share the training nodes, as the loader has it.
@@ -313,6 +315,7 @@ def plan(
         kind=kind,
         node_type=node_type,
     )
+    workload = dataclasses.replace(workload, labor=labor)
     seeds = dataset.node_sets[workload.seed_type]
     training, probes = seeds.splits["train"], dict[str, PlannerProbe]()
     with Communicator.create("plan") as comm:

@@ -179,7 +179,8 @@ def probe_graph(
     trainer = seed_trainers(workload.schedule, seed_owner, hosts)
     seeds, busiest = torch.bincount(trainer, minlength=ranks), busiest_rank(seed_owner, trainer, hosts)
     own = training if workload.schedule is ScheduleName.GLOBAL else training[trainer == busiest]
-    sampler = MacrobatchSampler(graph, SamplingPlan(workload.fanouts, replacement), layout=Layout.CSC)
+    plan = SamplingPlan(workload.fanouts, replacement, labor=workload.labor)
+    sampler = MacrobatchSampler(graph, plan, layout=Layout.CSC)
     order = torch.randperm(own.numel(), generator=torch.Generator().manual_seed(0))
     # A smaller one only if it is the only one.
     whole = max(1, min(samples, own.numel() // workload.batch_size))

@@ -107,6 +107,7 @@ class Workload:
     parameters: int = 0  # of the model, whose gradients are exchanged
     seed_type: int = 0  # the number of the type of the training nodes
     has_names: bool = False  # whether the user named the node types and relations
+    labor: str | None = None  # over what destinations share the words of sources; None: they do not
 
     @property
     def nodes(self) -> int:

@@ -153,6 +153,7 @@ class WholeGraph(RunGraph):
             self.topology,
             list(sampling.fanout if training else self.config.test_fanout),
             replace=sampling.replacement is ReplacementKind.WITH,
+            labor=_labor(self.config, training),
             temporal_strategy=sampling.temporal_strategy.value,
             time_attr=sampling.time_attr,
             times=self.times,
@@ -249,6 +250,7 @@ class PartitionedGraph(RunGraph):
         features = [FEATURES] if self.inputs.features and not are_cached else []
         return {
             "replace": sampling.replacement is ReplacementKind.WITH,
+            "labor": _labor(self.config, training),
             "temporal_strategy": sampling.temporal_strategy.value,
             "seed": run.seed,
             "threads": run.threads,
@@ -256,6 +258,11 @@ class PartitionedGraph(RunGraph):
             "feature_cache": ranks.feature_cache if training else None,
             "schedule": (ranks.schedule if training else ScheduleKind.GLOBAL).value,
         }
+
+
+def _labor(config: TrainConfig, training: bool) -> str | None:
+    labor = config.sampling.labor
+    return None if labor is None or not training else labor.value
 
 
 def graph_of(dataset: Dataset, config: TrainConfig, ranks: Ranks) -> RunGraph:

@@ -228,8 +228,9 @@ def opening_lines(job: TrainingJob, folder: RunFolder, ranks: Ranks) -> list[str
         of = f" of {', '.join(inputs.learned)}" if inputs.schema.has_names else ""
         rule = config.embedding.rule.value
         lines.append(f"        learned rows of {columns} columns for the nodes{of}, {rule}")
+    shares = "" if sampling.labor is None else f", LABOR ({sampling.labor.value})"
     lines.append(
-        f"sample  fanout {shown(sampling.fanout)} {sampling.replacement.value} replacement, "
+        f"sample  fanout {shown(sampling.fanout)} {sampling.replacement.value} replacement{shares}, "
         f"batch {sampling.batch_size}; {_evaluation(config)}"
     )
     if config.is_timed:

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from pyg_batchgnn.train.cli.options import assignments, option, parse_size
-from pyg_batchgnn.train.config.choices import ModelKind, ReplacementKind, ScheduleKind
+from pyg_batchgnn.train.config.choices import LaborKind, ModelKind, ReplacementKind, ScheduleKind
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 
@@ -65,6 +65,9 @@ def plan_command(
     replacement: Annotated[
         ReplacementKind, _training("Sample neighbours with or without replacement.")
     ] = ReplacementKind.WITH,
+    labor: Annotated[
+        LaborKind | None, _training("Let nodes pick the same neighbours where they can, as for train.")
+    ] = None,
     model: Annotated[ModelKind, _training("Kind of model; gat cannot be planned.")] = ModelKind.SAGE,
     hidden: Annotated[
         int, _training("Columns between two layers; 0 leaves the layers out of the prediction.", min=0)
@@ -152,6 +155,7 @@ def plan_command(
             hidden=hidden or None,
             batch_size=batch_size,
             replacement=replacement.value,
+            labor=None if labor is None else labor.value,
             memory_budget=memory_budget,
             threads=max(1, int(cores)),
             prefetch=1,
@@ -175,6 +179,7 @@ def plan_command(
             fanouts=config.sampling.fanout,
             batch_size=batch_size,
             replacement=Replacement(replacement.value),
+            labor=None if labor is None else labor.value,
             schedule=schedule.value,
             node_type=node_type,
             hidden=hidden,
@@ -189,6 +194,7 @@ def plan_command(
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     command = [*launch_words(ranks, ranks_per_host), "train", dataset, "--model", model.value]
     command += ["--fanout", fanout, "--replacement", replacement.value, "--batch-size", str(batch_size)]
+    command += ["--labor", labor.value] if labor is not None else []
     command += ["--hidden", str(hidden)] if hidden else []
     command += ["--threads", str(int(cores))] if cores >= 1 else []
     command += ["--reverse"] if reverse else []

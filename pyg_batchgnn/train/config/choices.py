@@ -102,6 +102,12 @@ class ReplacementKind(str, Enum):  # the drawing of neighbours: with replacement
     WITH = "with"
 
 
+class LaborKind(str, Enum):  # over what the destinations of a minibatch share the words of sources
+    HOP = "hop"
+    LAYERS = "layers"
+    EPOCH = "epoch"
+
+
 #: The drawing of neighbours among those that the time of a seed allows.
 class TimeStrategy(str, Enum):
     UNIFORM = "uniform"

@@ -27,6 +27,7 @@ from pyg_batchgnn.train.config.choices import (
     Decoder,
     EmbeddingRule,
     EvaluationKind,
+    LaborKind,
     LastMinibatch,
     LogKind,
     Malloc,
@@ -229,6 +230,9 @@ class SamplingConfig:
             neighbours, layer by layer over all nodes (native layers). Default: {default}.
         replacement: Sample neighbours with or without replacement. Default: {default}, as BatchGNN;
             PyG's default is without.
+        labor: With --replacement without, let nodes of a training minibatch pick the same
+            neighbours where they can, within a hop, all layers or an epoch: it has fewer rows, and
+            is faster. Default: each picks by itself.
         time_attr: Attribute with the times of nodes or of edges, as in time. A node or link is then
             computed from neighbours that are not later than itself. Default: times are not looked
             at.
@@ -263,6 +267,7 @@ class SamplingConfig:
     test_fanout: tuple[int, ...] | None = _field(None)
     evaluation: EvaluationKind = _field(EvaluationKind.SAMPLED)
     replacement: ReplacementKind = _field(ReplacementKind.WITH)
+    labor: LaborKind | None = _field(None)
     time_attr: str | None = _field(None)
     temporal_strategy: TimeStrategy = _field(TimeStrategy.UNIFORM)
     batch_size: int = _count(1024)

@@ -21,6 +21,7 @@ from pyg_batchgnn.train.config.choices import (
     MatrixProduct,
     ModelKind,
     RemoteKind,
+    ReplacementKind,
     ScheduleKind,
     TaskKind,
 )
@@ -184,6 +185,15 @@ def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
             yield "ranks.remote", because
         if is_cached:
             yield "ranks.remote", "aggregates have no rows of halo nodes; leave --cache out"
+    if config.sampling.labor is not None:
+        if config.sampling.replacement is ReplacementKind.WITH:
+            because = "a neighbour is picked once or not at all; choose --replacement without"
+            yield "sampling.labor", because
+        if config.is_timed:
+            because = "each seed then has a subgraph of its own, which shares no neighbours; leave it out"
+            yield "sampling.labor", because
+        if is_remote:
+            yield "sampling.labor", "historical embeddings sample within a rank's part; leave --remote out"
     if task.kind is TaskKind.LINKS:
         if task.node_type is not None:
             yield "task.kind", f"task.node_type is {task.node_type}; name a relation with --edge-type"
