@@ -122,7 +122,12 @@ def test_edges_and_features_in_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "why",
-    [{"memory_budget": 1 << 30}, {"num_workers": 1, "memory_budget": NOTHING}, {"features": "in_place"}],
+    [
+        {"memory_budget": 1 << 30},
+        {"num_workers": 1, "memory_budget": NOTHING},
+        {"features": "in_place"},
+        {"labor": "layers", "memory_budget": NOTHING},
+    ],
 )
 def test_what_stays_over_the_mapping(why: dict[str, Any], tmp_path: Path) -> None:
     export = {"export": "native"} if "features" in why else {}

@@ -53,6 +53,8 @@ def test_integers_of_numpy_and_torch_are_integers() -> None:
         ({**NATIVE, "subgraph_type": "bidirectional"}, ValueError, ["'bidirectional'", "export='pyg'"]),
         ({"time_window": 3}, ValueError, ["time_window=3", "time_attr"]),
         ({"time_attr": "time"}, ValueError, ["'time'", "neither"]),
+        ({"labor": "batch"}, ValueError, ["'hop', 'layers', 'epoch'", "'batch'"]),
+        ({"labor": "hop", "time_attr": "time"}, ValueError, ["labor='hop'", "times"]),
         ({"weight_attr": "weight"}, ValueError, ["'weight'", "no attribute of edges"]),
         ({"weight_attr": "x"}, ValueError, ["'x'", "nodes have it"]),
         ({"num_neighbors": 5}, TypeError, ["5", "list"]),

@@ -43,6 +43,7 @@ RULES: dict[str, dict[str, Any]] = {
     "window": {"time_attr": "stamp", "time_window": 6},
     "weights": {"weight_attr": "weight"},
     "induced": {"subgraph_type": "induced"},
+    "shared words": {"labor": "layers", "weight_attr": "weight"},
     "bidirectional": {"subgraph_type": "bidirectional", "disjoint": True},
 }
 #: Modes and amounts; "weighted" ones draw nodes by weight.

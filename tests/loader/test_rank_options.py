@@ -18,7 +18,7 @@ from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.partition import move
-from pyg_batchgnn.sample import Subgraph
+from pyg_batchgnn.sample import LABOR, Subgraph
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.support import loader_cases
 from tests.support.backends import needs_ccl
@@ -277,18 +277,23 @@ def _odd_arguments(draw: np.random.Generator, dataset: Dataset) -> dict[str, Any
     if not dataset.schema.has_names:
         nodes, times = next(iter(nodes.values())), next(iter(times.values()))
     has_weights = bool(dataset.edge_sets)
+    rules: dict[str, Any] = {
+        "replace": bool(draw.integers(2)),
+        "disjoint": bool(draw.integers(2)),
+        **({"time_attr": "time", "input_time": times} if draw.integers(2) else {}),
+        **({"subgraph_type": "induced"} if draw.integers(2) else {}),
+    }
+    if draw.integers(3) == 0:
+        rules = {"labor": LABOR[draw.integers(3)]}
     return {
         "num_neighbors": [[3, 2], [-1], [0.5, 1, 2]][draw.integers(3)],
         "input_nodes": nodes,
         "batch_size": int(draw.choice([2, 5])),
         "shuffle": True,
         "seed": 3,
-        "replace": bool(draw.integers(2)),
-        "disjoint": bool(draw.integers(2)),
-        **({"time_attr": "time", "input_time": times} if draw.integers(2) else {}),
+        **rules,
         **({"weight_attr": "weight"} if draw.integers(2) and has_weights else {}),
         **({"export": "native"} if draw.integers(2) else {}),
-        **({"subgraph_type": "induced"} if draw.integers(2) else {}),
     }
 
 

@@ -256,6 +256,7 @@ SAMPLING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "is_sorted": ({"time_attr": "time", "is_sorted": True}, {"time_attr": "time"}),
     "time_attr": ({"time_attr": "time"}, {"time_attr": "stamp"}),
     "weight_attr": ({"weight_attr": "weight"}, {}),
+    "labor": ({"labor": "hop"}, {"labor": "layers"}),
 }
 EDGES = GRAPHS["plain"].edge_index
 LABELS = torch.arange(EDGES.size(1))

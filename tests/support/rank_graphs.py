@@ -166,6 +166,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "last": {"time_attr": "time", "temporal_strategy": "last"},
     "window of times of edges": {"time_attr": "stamp", "time_window": 4},
     "weights": {"weight_attr": "weight"},
+    "shared words": {"labor": "layers"},
+    "shared words and weights": {"labor": "epoch", "weight_attr": "weight"},
     "weights and times": {"weight_attr": "codes", "time_attr": "stamp", "replace": True},
     "induced": {"subgraph_type": "induced"},
     "induced by time": {"subgraph_type": "induced", "time_attr": "time"},

@@ -155,6 +155,9 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
         ("sampling.time_attr=t sampling.evaluation=exact", "take --evaluation sampled"),
         ("sampling.time_attr=t sampling.cache=aggregation", "over all neighbours, later ones too"),
         ("sampling.time_attr=t ranks.remote=historical", "leave --remote out"),
+        ("sampling.labor=hop", "choose --replacement without"),
+        ("sampling.labor=hop sampling.replacement=without sampling.time_attr=t", "leave it out"),
+        ("sampling.labor=hop sampling.replacement=without ranks.remote=historical", "leave --remote out"),
     ],
 )
 def test_mistakes_are_named(text: str, message: str) -> None:
