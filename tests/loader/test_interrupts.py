@@ -196,7 +196,7 @@ def leftovers() -> Iterator[None]:
 
 #: What the victim does; the errors that the others may end with, and what they say.
 FAULTS = [
-    ("kill", "PeerError", r"no longer exists"),
+    *in_all(("kill", "PeerError", r"no longer exists")),
     *in_all(("stop", "PeerError", r"is stopped")),
     *in_all(("raise", "PeerError", r"raised ValueError: the disk is full")),
     *in_all(("interrupt", "PeerError", r"raised KeyboardInterrupt")),
