@@ -35,7 +35,7 @@ class Seeds:
     """The seeds of one minibatch, of any node types."""
 
     nodes: tuple[Tensor, ...]  # [S_t] int64 node ids, for each node type of the schema
-    # The numbers of the types, in the order in which they were given, as ``time`` and ``example`` are.
+    # The numbers of the types in the order in which they were given, as `time` and `example` are.
     types: tuple[int, ...]
     key: int  # the digest of the seeds, in [0, 2**64)
     time: Tensor | None = None  # [S] int64, the time of each seed, or None
