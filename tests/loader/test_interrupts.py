@@ -41,7 +41,7 @@ def test_ctrl_c_ends_every_kind_of_loader() -> None:
     """The terminal sends the signal to the whole process group, to workers as well."""
     found = []
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.loader.job_interrupts", str(300 if ALL else 20)],
+        [sys.executable, "-m", "tests.loader.job_interrupts", str(300 if ALL else 10)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
