@@ -1,4 +1,4 @@
-"""The arguments of loaders, checked: sampling, attributes, sizes, and what does not go together."""
+"""The arguments of loaders, checked: attributes, sizes, devices, and what does not go together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loader is composed of, in one process or over ranks."""
+"""What a loader is composed of, in one process or over ranks, and which arguments go together."""
 
 from __future__ import annotations
 

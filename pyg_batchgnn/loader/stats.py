@@ -173,14 +173,11 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class LoaderStats:
-    """LoaderCounters of the last macrobatch and of all since the loader was made.
-
-    ``device``: the memory that is held for a device; None for a loader without one.
-    """
+    """LoaderCounters of the last macrobatch and of all since the loader was made."""
 
     last: LoaderCounters
     total: LoaderCounters
-    device: DeviceMemory | None = None
+    device: DeviceMemory | None = None  # the memory that is held for a device; None without one
 
 
 class StatsBook:

@@ -211,12 +211,10 @@ class SeedEdges:
 
     All parallel edges of a pair are excluded, whatever their ids. In disjoint sampling an example
     leaves out its own pair alone, otherwise a minibatch leaves out the pairs of all its links.
-
-    Attributes:
-        relations: for each relation that has links, those in which (source, target) is excluded,
-            and those in which (target, source) is.
     """
 
+    # For each relation that has links, those in which (source, target) is excluded, and those in
+    # which (target, source) is.
     relations: Mapping[Relation, tuple[tuple[Relation, ...], tuple[Relation, ...]]]
 
     @classmethod

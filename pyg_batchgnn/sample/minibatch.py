@@ -36,20 +36,13 @@ class MinibatchLayer:
 
     ``conv(layer.rows(x), layer.edge_index)`` computes the targets of the layer, which are the
     sources of the next one.
-
-    Attributes:
-        relation: the names of the relation.
-        num_sources: N, the number of rows that the layer reads.
-        num_targets: D, the number of rows that it computes.
-        edge_index: [2, E] int64, local sources above local targets, by target.
-        sources, targets: the attributes of the nodes; None if the minibatch carries none.
-        edges: the attributes of the edges of the relation, likewise.
     """
 
-    relation: Relation
-    num_sources: int
-    num_targets: int
-    edge_index: Tensor
+    relation: Relation  # the names of the relation
+    num_sources: int  # N, the number of rows that the layer reads
+    num_targets: int  # D, the number of rows that it computes
+    edge_index: Tensor  # [2, E] int64, local sources above local targets, by target
+    # sources, targets, edges: the attributes of nodes and edges; None if the minibatch has none.
     sources: AttributeRows | None
     targets: AttributeRows | None
     edges: AttributeRows | None

@@ -47,20 +47,13 @@ class PygNodeSampler(BaseSampler):
     """A sampler of macrobatches as PyG's `BaseSampler`.
 
     Samples also depend on ``epoch``, which PyG's loaders do not know of.
-
-    Attributes:
-        macrobatch: the sampler that this one stands around.
-        form: the form of the samples.
-        graph: the graph as the user knows it, with types.
-        choice: the rules by which neighbours are chosen, beside the plan.
-        times: the times of the graph if sampling is temporal.
     """
 
-    macrobatch: Any
-    form: PygForm
-    graph: TypedGraph
-    choice: NeighborChoice
-    times: Times | None
+    macrobatch: Any  # the sampler that this one stands around
+    form: PygForm  # the form of the samples
+    graph: TypedGraph  # the graph as the user knows it, with types
+    choice: NeighborChoice  # the rules by which neighbours are chosen
+    times: Times | None  # the times of the graph if sampling is temporal
     _epoch: int | Callable[[], int] = 0
 
     @property

@@ -32,24 +32,16 @@ class ExcludedPairs:
 
 @dataclass(frozen=True, eq=False)
 class Seeds:
-    """The seeds of one minibatch, of any node types.
+    """The seeds of one minibatch, of any node types."""
 
-    Attributes:
-        nodes: [S_t] int64 node ids, for each node type of the schema.
-        types: the numbers of the types that were given, in the order in which they were given.
-            ``time`` and ``example`` follow this order.
-        key: the digest of the seeds, in [0, 2**64).
-        time: [S] int64, the time of each seed, or None.
-        example: [S] int64, in disjoint sampling the number of each seed's example; None: 0 to
-            S - 1.
-        excluded: by number of the relation, the pairs whose edges must not be used.
-    """
-
-    nodes: tuple[Tensor, ...]
+    nodes: tuple[Tensor, ...]  # [S_t] int64 node ids, for each node type of the schema
+    # The numbers of the types in the order in which they were given, as `time` and `example` are.
     types: tuple[int, ...]
-    key: int
-    time: Tensor | None = None
+    key: int  # the digest of the seeds, in [0, 2**64)
+    time: Tensor | None = None  # [S] int64, the time of each seed, or None
+    # [S] int64, in disjoint sampling the number of each seed's example; None: 0 to S - 1.
     example: Tensor | None = None
+    #: By number of the relation, the pairs whose edges must not be used.
     excluded: Mapping[int, ExcludedPairs] = field(default_factory=dict)
 
     @classmethod

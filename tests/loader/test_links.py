@@ -38,16 +38,20 @@ def pairs(index: Tensor) -> list[tuple[int, int]]:
 
 
 class Replay(BaseSampler):
-    """Hands PyG's own loader samples that were made before."""
+    """Hands PyG's own loader the samples that its hook `keep` saw before."""
 
-    def __init__(self, samples: list[Any]) -> None:
-        self.samples = iter(samples)
+    def __init__(self) -> None:
+        self.samples: list[Any] = []
+
+    def keep(self, out: Any) -> Any:
+        self.samples.append(out)
+        return out
 
     def sample_from_nodes(self, *_: Any, **__: Any) -> Any:
         raise AssertionError
 
     def sample_from_edges(self, *_: Any, **__: Any) -> Any:
-        return next(self.samples)
+        return self.samples.pop(0)
 
 
 @each
@@ -60,16 +64,9 @@ def test_batches_are_those_that_pyg_makes_of_the_samples(negatives: Any, labels:
     # The names of links may be attributes of the user's data as well.
     names = {"edge_label_index": torch.zeros(2, 3), "edge_label_time": torch.zeros(3)}
     data = make_data(**names, n_id=torch.arange(NODES))
-    samples: list[Any] = []
-
-    def keep(out: Any) -> Any:
-        samples.append(out)
-        return out
-
-    ours = list(make_links(data, neg_sampling=negatives, edge_label=labels, transform_sampler_output=keep))
-    theirs = LinkLoader(
-        data, Replay(samples), LINKS, labels, neg_sampling=negatives, batch_size=20, filter_per_worker=True
-    )
+    replay, given = Replay(), {"neg_sampling": negatives, "batch_size": 20}
+    ours = list(make_links(data, **given, edge_label=labels, transform_sampler_output=replay.keep))
+    theirs = LinkLoader(data, replay, LINKS, labels, **given, filter_per_worker=True)
     assert_same(ours, theirs)
     assert len(ours) == len(theirs) == 11
     assert "batch_size" not in ours[0] and ("seed_time" in ours[0]) == False  # noqa: E712
@@ -134,6 +131,11 @@ def test_negatives_that_are_given_are_triplets(export: str, rules: dict[str, Any
 
 
 def test_labels_move_up_if_the_lowest_is_zero() -> None:
+    with pytest.warns(UserWarning, match="all labels of links move up by 1, as in PyG"):
+        make_links(edge_label=LABELS, neg_sampling="binary")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_links(edge_label=LABELS + 1, neg_sampling="binary")
     half = LABELS * 0.5
     for labels, expected in ((LABELS, LABELS + 1), (LABELS + 1, LABELS + 1), (half, half + 1)):
         for batch in make_links(edge_label=labels, neg_sampling="binary"):
@@ -145,15 +147,6 @@ def test_labels_move_up_if_the_lowest_is_zero() -> None:
     wide = torch.stack([LABELS, LABELS + 5], dim=1)
     batch = next(iter(make_links(edge_label=wide, neg_sampling=("binary", 0.25))))
     assert batch.edge_label.shape == (25, 2) and batch.edge_label[20:].eq(0).all()
-
-
-def test_a_warning_says_that_labels_move_up() -> None:
-    with pytest.warns(UserWarning, match="all labels of links move up by 1, as in PyG"):
-        make_links(edge_label=LABELS, neg_sampling="binary")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        make_links(edge_label=LABELS + 1, neg_sampling="binary")
-        make_links(edge_label=LABELS)
 
 
 def test_it_is_a_link_neighbor_loader() -> None:

@@ -23,10 +23,8 @@ from tests.support.worker_hooks import mark_output, note_worker, read_note, tag
 
 KINDS: dict[str, dict[str, Any]] = {
     "in this thread": {},
-    "prefetch 1": {"prefetch": 1},
     "prefetch 3": {"prefetch": 3},
     "a device": {"device": "cpu"},
-    "a worker": {"num_workers": 1},
     "two workers": {"num_workers": 2, "prefetch_factor": 1},
 }
 

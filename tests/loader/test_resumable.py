@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import RandomSampler, WeightedRandomSampler
 
 from tests.support.loader_cases import NODES, assert_same, contents, equal, make_data, make_loader, seeds_of
-from tests.support.programs import run_text
+from tests.support.ranks import run_ranks
 from tests.support.tiers import ALL, each
 
 
@@ -107,27 +107,21 @@ def make_loader_of(order: str) -> Any:
     return make_loader(make_data(), **ORDERS[order]())
 
 
-NEW_PROCESS = """
-import json, sys, torch
-from tests.loader.test_resumable import make_loader_of
-from tests.support.loader_cases import contents
-for order, state in json.load(open(sys.argv[1])).items():
-    torch.manual_seed(99)
-    loader = make_loader_of(order)
-    loader.load_state_dict(state)
-    torch.save([contents(batch) for batch in loader], f"{sys.argv[2]}/{order}")
-"""
+def resumed(folder: str) -> None:
+    """Saves what was left of each order."""
+    for order, state in json.loads(Path(folder, "states").read_text()).items():
+        torch.manual_seed(99)
+        loader = make_loader_of(order)
+        loader.load_state_dict(state)
+        torch.save([contents(batch) for batch in loader], Path(folder, order))
 
 
 def test_in_a_new_process(tmp_path: Path) -> None:
-    loaders = {
-        order: make_loader_of(order)
-        for order in ("keyed", "generator", "weighted sampler, default generator")
-    }
+    orders = ("keyed", "generator", "weighted sampler, default generator")
+    loaders = {order: make_loader_of(order) for order in orders}
     left = {order: stop_after(loader, 4) for order, loader in loaders.items()}
-    states = tmp_path / "states.json"
-    states.write_text(json.dumps({order: loader.saved for order, loader in loaders.items()}))
-    run_text(NEW_PROCESS, states, tmp_path).check_returncode()
+    (tmp_path / "states").write_text(json.dumps({order: loader.saved for order, loader in loaders.items()}))
+    run_ranks(resumed, 1, {"folder": str(tmp_path)})
     for order, expected in left.items():
         there = torch.load(tmp_path / order, weights_only=True)
         assert len(there) == len(expected)

@@ -27,10 +27,6 @@ from tests.support.rank_graphs import stores_of
 from tests.support.thread_ranks import run_threads
 
 
-def test_no_shuffling_without_being_asked() -> None:
-    assert flat(seeds_of(make_loader(make_data()))) == list(range(NODES))
-
-
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 7, 100, NODES, NODES + 1])
 def test_length_and_drop_last(batch_size: int, drop_last: bool) -> None:

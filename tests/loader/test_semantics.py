@@ -196,6 +196,7 @@ def test_settings_do_not_matter(
     assert_same(native, expected, ignore=["e_id", "edge_attr", "num_nodes"])
 
 
+@each
 @pytest.mark.parametrize("export", ["pyg", "native"])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_workers_do_not_matter(shuffle: bool, export: str) -> None:

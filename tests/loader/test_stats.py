@@ -16,7 +16,6 @@ from tests.support.loader_cases import make_data, make_loader
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "prefetch": {"prefetch": 2},
-    "a worker": {"num_workers": 1},
     "two workers": {"num_workers": 2, "prefetch_factor": 3},
     "workers that sample": {"num_workers": 2, "filter_per_worker": False},
     "persistent": {"num_workers": 2, "persistent_workers": True},
@@ -53,7 +52,7 @@ def test_an_epoch_adds_up(kind: str) -> None:
     assert all(getattr(loader.stats().total, name) > 0 for name in ("sample_seconds", "fetch_seconds"))
 
 
-@pytest.mark.parametrize("kind", ["plain", "a worker", "two workers", "workers that sample"])
+@pytest.mark.parametrize("kind", ["plain", "two workers", "workers that sample"])
 def test_the_last_macrobatch_is_that_of_the_minibatch_in_hand(kind: str) -> None:
     """Whoever else has been at work meanwhile."""
     loader = make_loader(make_data(), macrobatch_size=2, **KINDS[kind])

@@ -39,12 +39,7 @@ NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
 def test_batches_are_those_that_pyg_makes_of_the_samples(
     relation: Any, negatives: Any, disjoint: bool, timed: bool
 ) -> None:
-    samples: list[Any] = []
-
-    def keep(out: Any) -> Any:
-        samples.append(out)
-        return out
-
+    replay = Replay()
     index = DATA[relation].edge_index[:, ::3]
     times = times_of(index.size(1)) if timed else None
     options = {"neg_sampling": negatives, "edge_label_time": times, "batch_size": 24}
@@ -53,11 +48,11 @@ def test_batches_are_those_that_pyg_makes_of_the_samples(
             index=(relation, index),
             disjoint=disjoint,
             time_attr="time" if timed else None,
-            transform_sampler_output=keep,
+            transform_sampler_output=replay.keep,
             **options,
         )
     )
-    theirs = LinkLoader(DATA, Replay(samples), (relation, index), filter_per_worker=True, **options)
+    theirs = LinkLoader(DATA, replay, (relation, index), filter_per_worker=True, **options)
     assert_same(ours, theirs)
     batch = ours[0]
     assert ("batch" in batch["user"]) == (disjoint or timed)

@@ -23,7 +23,7 @@ Allowed = Callable[[Mapping[str, Any]], bool]
 TIMEOUT = 4 * 3600.0 if ALL else 120.0
 #: Seconds for which a rank waits for its peers. A full run may share the machine.
 PATIENCE = 600.0 if ALL else 30.0
-WORLDS = [*in_all((1, [0], 7)), (2, [0, 1], 1), (3, [0, 1, 1], 4), *in_all((4, [0, 1, 2, 0], 2))]
+WORLDS = [*in_all((1, [0], 7)), (2, [0, 1], 1), (3, [0, 1, 1], 6), *in_all((4, [0, 1, 2, 0], 2))]
 
 
 def over_ranks(test: Any) -> Any:
