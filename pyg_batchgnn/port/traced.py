@@ -148,7 +148,7 @@ class Tracing:
             self.told.add(reason)
             self.report(AccelerationReport(forward=report))
         rows = "; model(batch) returns all of them, so take [:batch.batch_size]" if returns_all else ""
-        self.warn("plain", f"{report}{rows}; accelerate(model, report=print) tells more")
+        self.warn("plain", f"{report}{rows}")
 
     def judge(self, conv: Any, x: Any, edge_index: Any, values: Mapping[str, Any]) -> Way | str:
         """Returns how the first rows of a convolution are computed, or why all are."""
