@@ -172,6 +172,16 @@ class Batch:
             return self._value(name, store[name], key, store)
         return {key: self._value(inside, store[inside], key, store) for key, store in stores.items()}
 
+    def attribute_of(self, value: Tensor) -> Any:
+        """Returns the attribute that a tensor is, as `get` does; None if it is none."""
+        one_type = isinstance(self.source, Data)
+        for store in getattr(self.source, "stores", ()):
+            name = next((name for name, one in store.items() if one is value), None)
+            if name is not None:
+                key = None if one_type else store._key
+                return self._value(name, value, key, self.source if one_type else store)
+        return None
+
     def attributes(self) -> dict[Any, Any]:
         """Returns all attributes as arguments; by type and relation, where there are several. An
         object that holds tensors, such as a table, is a dict of its attributes."""

@@ -122,7 +122,7 @@ def _by_name(
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if name in kwargs:
-            found[name] = _beside_batch(name, kwargs[name], batch.structure)
+            found[name] = _beside_batch(name, kwargs[name], batch.structure, batch=batch)
             continue
         wanted = name in required or (name in bound and name not in _ONLY_IF_GIVEN)
         if wanted and holds(name):
@@ -148,19 +148,25 @@ def _of_whole_batch(
         return None
     others = signature.bind(None, *args, **kwargs).arguments
     name = list(signature.parameters)[1]
-    found = {key: _beside_batch(key, one, batch.structure) for key, one in list(others.items())[2:]}
+    found = {
+        key: _beside_batch(key, one, batch.structure, batch=batch) for key, one in list(others.items())[2:]
+    }
     seeds = batch.seeds if rows == "seeds" else None
     return Bound({name: BatchArgument(batch), **found}, batch.structure, seeds)
 
 
-def _beside_batch(name: str, tree: Any, structure: Structure, key: Any = None) -> Any:
-    """Returns an argument beside a batch. ``key``: of the dict that it is in."""
+def _beside_batch(
+    name: str, tree: Any, structure: Structure, key: Any = None, batch: Batch | None = None
+) -> Any:
+    """Returns an argument beside a batch. ``key``: of the dict that it is in. A tensor of the
+    ``batch`` itself is the attribute that it is."""
     if isinstance(tree, Tensor):
-        return ArgumentTensor(tree, axis_by_size(name, tree, structure, key))
+        known = None if batch is None else batch.attribute_of(tree)
+        return ArgumentTensor(tree, axis_by_size(name, tree, structure, key)) if known is None else known
     if isinstance(tree, (list, tuple)):
-        return type(tree)(_beside_batch(name, one, structure) for one in tree)
+        return type(tree)(_beside_batch(name, one, structure, batch=batch) for one in tree)
     if isinstance(tree, Mapping):
-        return {key: _beside_batch(name, one, structure, key) for key, one in tree.items()}
+        return {key: _beside_batch(name, one, structure, key, batch) for key, one in tree.items()}
     return tree
 
 

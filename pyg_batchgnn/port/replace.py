@@ -179,6 +179,7 @@ def accelerate(
     *,
     trims: Sequence[type[Module]] = (),
     rows: str | None = None,
+    check: str = "once",
 ) -> Model:
     """Makes a model fast, in place: its layers become native, and its ``forward`` is captured.
 
@@ -211,6 +212,9 @@ def accelerate(
             input and on the in-edges of node i alone. They are computed for the first rows.
         rows: "seeds" if a ``forward`` that takes the batch itself is asked for the rows of the
             seeds alone; it returns all rows where None.
+        check: "often" compares rows and gradients again at the first, second, fourth, eighth, ...
+            call of each graph; "once" at the first alone. Where they differ, the model is called
+            plainly from then on, with a warning.
 
     Returns:
         The model itself.
@@ -218,7 +222,7 @@ def accelerate(
     Raises:
         TypeError: ``model`` is not a module, ``report`` cannot be called, or ``trims`` holds
             something else than classes of modules.
-        ValueError: ``rows`` is neither None nor "seeds".
+        ValueError: ``rows`` is neither None nor "seeds", or ``check`` neither "once" nor "often".
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"accelerate takes a torch.nn.Module, got {type(model).__name__}")
@@ -229,15 +233,19 @@ def accelerate(
             raise TypeError(f"trims holds classes of layers, got {one!r}")
     if rows not in (None, "seeds"):
         raise ValueError(f"rows must be None or 'seeds', got {rows!r}")
+    if check not in ("once", "often"):
+        raise ValueError(f"check must be 'once' or 'often', got {check!r}")
     places = Counter(id(module) for _, module in model.named_modules(remove_duplicate=False))
     found = AccelerationReport()
     _visit(model, "", places, found, report)
-    _trace(model, tuple(trims), rows, report)
+    _trace(model, tuple(trims), rows, report, check)
     report(found)
     return model
 
 
-def _trace(model: Module, trims: tuple[type[Module], ...], rows: str | None, report: Report) -> None:
+def _trace(
+    model: Module, trims: tuple[type[Module], ...], rows: str | None, report: Report, check: str = "once"
+) -> None:
     kind = type(model)
     if not isinstance(model, TracedModel):
         of_torch = kind.__module__.startswith("torch.") and not isinstance(model, torch.fx.GraphModule)
@@ -250,7 +258,7 @@ def _trace(model: Module, trims: tuple[type[Module], ...], rows: str | None, rep
         model.__class__ = traced_class(kind)
     else:
         sequential = model._batchgnn.is_sequential
-    model._batchgnn = Tracing(trims, rows, report, is_sequential=sequential)  # type: ignore[assignment]
+    model._batchgnn = Tracing(trims, rows, report, check, is_sequential=sequential)  # type: ignore[assignment]
 
 
 def _has_a_forward(module: Module) -> bool:

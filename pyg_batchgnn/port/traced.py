@@ -63,6 +63,7 @@ class Graph:
     draws: bool = False  # numbers are drawn anew whenever it runs, beside the one of its own dropout
     wrong: str = ""  # the reason why it is not used, or empty
     states: dict[int, Any] = field(default_factory=dict)  # by call, the options of its module
+    calls: int = 0
 
     def program(self, model: torch.nn.Module, *, seeds: bool) -> Program:
         if seeds not in self.programs:
@@ -107,6 +108,7 @@ class Tracing:
     trims: tuple[type[torch.nn.Module], ...] = ()  # layers that the user declares safe to trim
     rows: str | None = None  # "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds
     report: Callable[[AccelerationReport], None] = log_report  # is told how ``forward`` is computed
+    check: str = "once"  # "often" compares a program with its graph at every 2^k-th call
     uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
     is_sequential: bool = False  # the model is a `Sequential` of PyG without a ``forward`` of the user's
     entries: dict[Any, Entry] = field(default_factory=dict)  # by the pattern of the arguments
@@ -118,10 +120,11 @@ class Tracing:
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)  # their methods in the last call
 
     def __deepcopy__(self, memo: Any) -> Tracing:
-        return Tracing(self.trims, self.rows, self.report, is_sequential=self.is_sequential)
+        return Tracing(self.trims, self.rows, self.report, self.check, is_sequential=self.is_sequential)
 
     def __reduce__(self) -> Any:
-        return functools.partial(Tracing, is_sequential=self.is_sequential), (self.trims, self.rows)
+        named = {"check": self.check, "is_sequential": self.is_sequential}
+        return functools.partial(Tracing, **named), (self.trims, self.rows)
 
     def entry(self, pattern: Any, exact: bool = False) -> Entry:
         if pattern not in self.entries:
@@ -145,7 +148,7 @@ class Tracing:
             self.told.add(reason)
             self.report(AccelerationReport(forward=report))
         rows = "; model(batch) returns all of them, so take [:batch.batch_size]" if returns_all else ""
-        self.warn("plain", f"{report}{rows}; accelerate(model, report=print) tells more")
+        self.warn("plain", f"{report}{rows}")
 
     def judge(self, conv: Any, x: Any, edge_index: Any, values: Mapping[str, Any]) -> Way | str:
         """Returns how the first rows of a convolution are computed, or why all are."""
@@ -560,10 +563,12 @@ class Call:
         ]
 
     def check(self, graph: Graph, inputs: Sequence[Any]) -> str:
-        """Compares the program of a new graph with the graph itself, once, and returns how they
-        differ, or an empty text."""
+        """Compares the program of a new graph with the graph itself, once or at every 2^k-th call,
+        and returns how they differ, or an empty text."""
         seeds, structure = self._bound.seeds is not None, self._bound.structure
-        if seeds not in graph.programs:
+        graph.calls += 1
+        again = self._tracing.check == "often" and graph.calls & (graph.calls - 1) == 0
+        if again or seeds not in graph.programs:
             program = graph.program(self._model, seeds=seeds)
             trial = Trial(graph.captured, program, self._model, self.leaves, graph.leaves, inputs)
             try:

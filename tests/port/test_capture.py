@@ -19,7 +19,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, accelerate
-from pyg_batchgnn.port import rules
+from pyg_batchgnn.port import execution, rules
 from tests.support.ported_models import CLASSES, FEATURES, GRAPH
 from tests.support.recorded_models import (
     HIDDEN,
@@ -33,7 +33,7 @@ from tests.support.recorded_models import (
     gradients,
     pair,
 )
-from tests.support.tiers import each
+from tests.support.tiers import each, some
 
 
 @contextmanager
@@ -108,7 +108,7 @@ class Small(Typed):
         lambda h, x, _: h + (torch.stack([x, x]).numel() == 0),
     ],
 )
-@pytest.mark.parametrize("first", range(4))
+@pytest.mark.parametrize("first", some(range(4), 2))
 def test_what_is_done_for_sizes_of_zero_is_done(does: Callable[..., Tensor], first: int) -> None:
     """TorchDynamo's graphs for sizes of 0 and 1 take none of them for 0."""
     torch.manual_seed(0)
@@ -211,6 +211,23 @@ def test_a_rule_that_is_wrong_is_found(name: str, monkeypatch: pytest.MonkeyPatc
     with said("called plainly"):
         compare(ours, plain)
     assert any("differed from" in one or "by themselves" in one for one in found_in(ours).reasons)
+
+
+@pytest.mark.parametrize(("check", "right"), [("once", [True, False, False]), ("often", [True, True, True])])
+def test_a_program_that_goes_wrong_later(
+    check: str, right: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second call compares again, if it is asked to."""
+    ours, plain = pair(Cached(pyg.SAGEConv(HIDDEN, CLASSES)), check=check)
+    found, multiply = [], execution._multiply
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for batch in batches():
+            wanted = plain(batch.x, batch.edge_index)[: batch.batch_size]
+            found.append(torch.allclose(ours(batch), wanted))
+            monkeypatch.setattr(execution, "_multiply", lambda *given: multiply(*given) * 2)
+    assert found == right
+    assert any("its result differed" in str(one.message) for one in caught) == (check == "often")
 
 
 class Cached(torch.nn.Module):

@@ -249,6 +249,20 @@ def test_a_batch_that_is_given_by_name() -> None:
     assert_trimmed(ours, [1, 0])
 
 
+class OtherNames(Pair):
+    def forward(self, features: Tensor, edges: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(features, edges)
+
+
+def test_attributes_of_the_batch_under_other_names() -> None:
+    """They are told by the tensors, not by their sizes or names."""
+    ours, plain = pair(OtherNames())
+    for batch in batches():
+        found = ours(batch, features=batch.x, edges=batch.edge_index)
+        assert_close(found, plain(batch.x, batch.edge_index)[: batch.batch_size])
+    assert_trimmed(ours, [1, 0])
+
+
 class Decides(OfBatch):
     def between(self, h: Tensor) -> Tensor:
         return h.relu() if float(h.sum()) != 0.5 else h

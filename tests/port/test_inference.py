@@ -311,7 +311,7 @@ def rows_exchanged(comm: Communicator) -> None:
     assert (comm.counters.snapshot() - before)[MessageKind.INFERENCE].rounds > 6
 
 
-@pytest.mark.parametrize("hosts", [*in_all([0], [0, 0]), [0, 1, 1, 2]], ids=str)
+@pytest.mark.parametrize("hosts", [*in_all([0], [0, 0], [0, 1, 1, 2]), [0, 1, 1]], ids=str)
 def test_each_rank_has_the_rows_of_its_nodes(hosts: list[int]) -> None:
     run_ranks(equality, len(hosts), hosts=hosts)
 
@@ -341,7 +341,7 @@ def check(model: torch.nn.Module, data: Data | HeteroData, budget: int | None, s
     assert_close(found, wanted, 1e-9)
 
 
-@examples()
+@examples(6)
 @given(plans(), st.sampled_from(SMALL_BUDGETS), st.integers(0, 2**31))
 def test_random_models(plan: Plan, budget: int | None, seed: int) -> None:
     if "gine" in plan.convs:
@@ -387,7 +387,7 @@ def test_skips_and_several_outputs(conv: Any, budget: int | None) -> None:
 # Types ############################################################################################
 
 
-@examples()
+@examples(4)
 @given(st.data(), typed_cases(), typed_plans(), st.sampled_from(SMALL_BUDGETS))
 def test_random_typed_models(
     data: st.DataObject, case: TypedCase, plan: TypedPlan, budget: int | None

@@ -247,7 +247,7 @@ def test_links_of_a_batch_of_graphs() -> None:
 # Typed models #####################################################################################
 
 
-@examples(5)
+@examples(4)
 @given(st.data(), typed_cases(), typed_plans(), st.integers(1, 3))
 def test_random_typed_models(data: st.DataObject, case: TypedCase, plan: TypedPlan, hops: int) -> None:
     relations = [one for one in case.schema.relations if case.schema.num_types > 1]

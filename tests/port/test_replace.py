@@ -6,6 +6,7 @@ import copy
 import functools
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -418,8 +419,17 @@ def test_inference_keeps_the_mode_of_each_module() -> None:
     assert [module.training for module in model.modules()] == modes
 
 
-def test_a_report_that_cannot_be_called_changes_nothing() -> None:
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"report": True}, "got True"),
+        ({"trims": [pyg.SAGEConv(3, 4)]}, "classes of layers"),
+        ({"rows": "all"}, "got 'all'"),
+        ({"check": "always"}, "'once' or 'often', got 'always'"),
+    ],
+)
+def test_an_argument_that_cannot_be_changes_nothing(options: dict[str, Any], says: str) -> None:
     model = pyg.GraphSAGE(3, 4, 2)
-    with pytest.raises(TypeError, match="got True"):
-        accelerate(model, report=True)  # type: ignore[arg-type]
+    with pytest.raises((TypeError, ValueError), match=says):
+        accelerate(model, **options)
     assert type(model) is pyg.GraphSAGE
