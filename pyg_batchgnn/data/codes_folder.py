@@ -21,12 +21,7 @@ from pyg_batchgnn.data.codes import (
     check_table,
 )
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
-from pyg_batchgnn.data.files import (
-    ArrayPromise,
-    PromisedWriter,
-    new_file,
-    write_tensor,
-)
+from pyg_batchgnn.data.files import ArrayPromise, NpyAppender, new_file, write_tensor
 from pyg_batchgnn.data.folder import FolderReader, open_folder
 from pyg_batchgnn.data.folder_convert import place_others
 from pyg_batchgnn.data.folder_write import temporary_folder
@@ -187,11 +182,11 @@ class CodesRequest:
             check_table(source.name, source.table)
         encoder = RowCoder(attribute, sources, self.how, tell)
         for one in table.files:
-            file = new_file(folder, one.array)
-            with PromisedWriter(file, torch.int8, tuple(one.source.table.shape)) as out:
+            rows, *row = one.source.table.shape
+            with NpyAppender(new_file(folder, one.array), torch.int8, tuple(row), rows) as out:
                 for codes in encoder.codes(one.source):
-                    out.append(codes.numpy())
-            arrays[one.array] = out.promise
+                    out.append(codes.numpy().reshape(-1, *row))
+            arrays[one.array] = out.promise()
         arrays[table.array] = write_tensor(new_file(folder, table.array), encoder.decoding)
         return encoder.report()
 

@@ -14,19 +14,13 @@ from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.folder import read_folder
 from pyg_batchgnn.data.generator import (
+    AnySpec,
     GeneratorSpec,
     PapersSpec,
     TypedGeneratorSpec,
     generate,
     generate_folder,
-    generate_papers,
-    generate_papers_folder,
-    generate_typed,
-    generate_typed_folder,
 )
-from pyg_batchgnn.data.generator.papers import PAPERS_VERSION
-from pyg_batchgnn.data.generator.typed import TYPED_GENERATOR_VERSION
-from pyg_batchgnn.data.generator.write import GENERATOR_VERSION
 from pyg_batchgnn.data.hold_out import hold_out_links
 from pyg_batchgnn.data.meta import group_of_folder, read_meta
 from pyg_batchgnn.data.ogb import OGB_TABLES, read_ogb
@@ -41,24 +35,8 @@ _PREFERRED = ("amazon_photo", "coauthor_cs", "facebook_pages", "cora")
 _FALLBACK = GeneratorSpec(nodes=20_000)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Generator:
-    spec: type[Any]  # the class of its parameters
-    make: Callable[..., Dataset]  # makes a graph in memory
-    write: Callable[..., Path]  # makes a graph in a folder
-    origin: str  # the name of the parameters in META.json
-    version: int  # the arrangement of random numbers
-
-
-_GENERATORS = {
-    "generated": _Generator(GeneratorSpec, generate, generate_folder, "generator", GENERATOR_VERSION),
-    "generated-typed": _Generator(
-        *(TypedGeneratorSpec, generate_typed, generate_typed_folder),
-        *("typed_generator", TYPED_GENERATOR_VERSION),
-    ),
-    "papers-like": _Generator(
-        *(PapersSpec, generate_papers, generate_papers_folder, "papers_generator", PAPERS_VERSION)
-    ),
+_GENERATORS: dict[str, type[AnySpec]] = {
+    spec.KIND: spec for spec in (GeneratorSpec, TypedGeneratorSpec, PapersSpec)
 }
 
 
@@ -124,7 +102,7 @@ def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
 
 def _reader(name: str, options: Options) -> Callable[[str, str | Path | None, dict[str, Any]], Dataset]:
     if name in _GENERATORS:
-        known = [field.name for field in dataclasses.fields(_GENERATORS[name].spec)]
+        known = [field.name for field in dataclasses.fields(_GENERATORS[name])]
         reader: Callable[..., Dataset] = _load_generated
     elif name in OGB_TABLES:
         known, reader = ["download", "converted"], _load_ogb
@@ -165,15 +143,14 @@ def _load_folder(name: str, root: str | Path | None, _options: dict[str, Any]) -
 
 
 def _load_generated(name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
-    maker = _GENERATORS[name]
-    types = {field.name: int if field.type == "int" else float for field in dataclasses.fields(maker.spec)}
-    spec = maker.spec(**{key: to_number(types[key], key, value) for key, value in options.items()})
+    kind = _GENERATORS[name]
+    types = {field.name: int if field.type == "int" else float for field in dataclasses.fields(kind)}
+    spec = kind(**{key: to_number(types[key], key, value) for key, value in options.items()})
     if root is not None:
         folder = Path(root).expanduser() / spec.name.replace(":", "-").replace(",", "-")
-        origin = {maker.origin: dataclasses.asdict(spec), "generator_version": maker.version}
         if not folder.exists():
-            maker.write(spec, folder)
-        elif dict(read_meta(folder).origin) != origin:
+            generate_folder(spec, folder)
+        elif dict(read_meta(folder).origin) != spec.origin:
             raise DatasetError(
                 f"{folder}: holds something else than {spec.name}; remove it or choose another root"
             )
@@ -181,11 +158,10 @@ def _load_generated(name: str, root: str | Path | None, options: dict[str, Any])
     if spec.estimated_bytes > IN_MEMORY_BYTES:
         raise DatasetError(
             f"{spec.name}: about {spec.estimated_bytes / 2**30:.0f} GiB, too large to make in memory; "
-            f"write it to a folder in pieces with `batchgnn generate` or {maker.write.__name__}, and give "
+            f"write it to a folder in pieces with `batchgnn generate` or generate_folder, and give "
             "that folder"
         )
-    made: Dataset = maker.make(spec)
-    return made
+    return generate(spec)
 
 
 HOLD_OUT = ("hold_out", "links", "reverse")

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pyg_batchgnn.data import (
     Dataset,
@@ -29,10 +27,10 @@ from pyg_batchgnn.data import (
     read_folder,
     verify_folder,
 )
-from pyg_batchgnn.data.generator import papers, typed
-from pyg_batchgnn.data.generator.edges import BLOCK_NODES, IdPermutation, make_communities
-from pyg_batchgnn.data.generator.papers import class_means, scale_of_degrees, to_bfloat16
-from pyg_batchgnn.data.generator.progress import ProgressBar
+from pyg_batchgnn.data.generator import papers, typed, write
+from pyg_batchgnn.data.generator.communities import BLOCK_NODES, IdPermutation, make_communities
+from pyg_batchgnn.data.generator.papers import class_means, scale_of_degrees
+from pyg_batchgnn.data.generator.pieces import ProgressBar
 from tests.data.test_folder import assert_same
 from tests.support.tiers import in_all
 from tests.support.tiny_datasets import same
@@ -350,13 +348,6 @@ def test_labels_features_and_splits(drawn: Dataset) -> None:
     assert PapersSpec().splits == {"train": 1_207_179, "val": 125_265, "test": 214_338}
 
 
-@given(st.lists(st.floats(-1048576, 1048576, width=32), min_size=1))
-def test_bfloat16_is_rounded_as_torch_rounds(values: list[float]) -> None:
-    x = np.array(values, np.float32)
-    wanted = torch.from_numpy(x).bfloat16().view(torch.int16)
-    assert torch.equal(torch.from_numpy(to_bfloat16(x).view(np.int16)), wanted)
-
-
 def test_by_name_and_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = "papers-like:nodes=1000,classes=4,features=3"
     made = load_dataset(name, tmp_path)
@@ -373,7 +364,7 @@ def test_by_name_and_from_the_command_line(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_a_disk_without_room_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(papers.shutil, "disk_usage", lambda _: SimpleNamespace(free=5000))
+    monkeypatch.setattr(write.shutil, "disk_usage", lambda _: SimpleNamespace(free=5000))
     with pytest.raises(
         DatasetError, match=r"takes about [\d,]+ bytes, and the disk has 5,000 free; free some"
     ):

@@ -116,22 +116,45 @@ def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
 
 
 class NpyAppender:
-    """Writes one .npy file by appending; the number of rows is filled in when it is closed."""
+    """Writes one .npy file by appending rows of the shape ``row``. ``dtype``: NumPy's type, or
+    torch's. ``rows``: their number where it is known; the file is hashed while it is written then.
+    Otherwise the number is filled in when it is closed."""
 
-    def __init__(self, path: Path, dtype: np.dtype | type, row: tuple[int, ...] = ()) -> None:
-        self.dtype = np.dtype(dtype)
+    def __init__(
+        self,
+        path: Path,
+        dtype: np.dtype | type | torch.dtype,
+        row: tuple[int, ...] = (),
+        rows: int | None = None,
+    ) -> None:
         self.row = row
         self.rows = 0
-        self._path = path
+        if isinstance(dtype, torch.dtype):
+            self.dtype = torch.empty(0, dtype=stored_dtype(dtype)).numpy().dtype
+            self._type = _name(dtype)
+        else:
+            self.dtype = np.dtype(dtype)
+            self._type = self.dtype.name
+        self._path, self._expected, self._digest = path, rows, hashlib.sha256()
         with writing(path):
             self._stream = path.open("wb")
-            self._stream.write(npy_header(self.dtype, (0, *row)))
+        self._write(np.frombuffer(npy_header(self.dtype, (rows or 0, *row)), np.uint8))
 
     def append(self, piece: np.ndarray) -> None:
         if piece.shape[1:] != self.row:
             raise ValueError(f"a piece has rows of shape {piece.shape[1:]}, expected {self.row}")
-        write_bytes(self._stream, self._path, np.asarray(piece, self.dtype))
+        self._write(np.asarray(piece, self.dtype))
         self.rows += len(piece)
+
+    def _write(self, values: np.ndarray) -> None:
+        write_bytes(self._stream, self._path, values)
+        if self._expected is not None:
+            self._digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+
+    def promise(self) -> ArrayPromise:
+        """Returns what to promise of the file, once it is closed."""
+        digest = file_sha256(self._path) if self._expected is None else self._digest.hexdigest()
+        return ArrayPromise(self._type, (self.rows, *self.row), digest)
 
     def __enter__(self) -> NpyAppender:
         return self
@@ -140,49 +163,11 @@ class NpyAppender:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with writing(self._path), self._stream:
-            if error is None:
+            if error is None and self._expected is None:
                 self._stream.seek(0)
                 self._stream.write(npy_header(self.dtype, (self.rows, *self.row)))
-
-
-class PromisedWriter:
-    """Writes one .npy file of a known shape in pieces, and knows what to promise of it. Bytes are
-    hashed when they are written, so the file need not be read again."""
-
-    promise: ArrayPromise  # what to promise of the file, once it is closed
-
-    def __init__(self, path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-        self._path, self._dtype, self._shape = path, dtype, shape
-        self._stored = torch.empty(0, dtype=stored_dtype(dtype)).numpy().dtype
-        self._left = math.prod(shape)
-        self._digest = hashlib.sha256()
-        with writing(path):
-            self._stream = path.open("wb")
-        header = npy_header(self._stored, shape)
-        self._write(np.frombuffer(header, np.uint8))
-
-    def append(self, piece: np.ndarray) -> None:
-        """Writes the next elements, which have the type of the file."""
-        if piece.dtype != self._stored or piece.size > self._left:
-            raise ValueError(f"{piece.size} of {piece.dtype} came for {self._left} of {self._stored}")
-        self._left -= piece.size
-        self._write(piece)
-
-    def _write(self, piece: np.ndarray) -> None:
-        write_bytes(self._stream, self._path, piece)
-        self._digest.update(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
-
-    def __enter__(self) -> PromisedWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with writing(self._path), self._stream:
-            pass
-        if error is None and self._left:
-            raise ValueError(f"{self._path}: {self._left} elements are missing")
-        self.promise = ArrayPromise(_name(self._dtype), self._shape, self._digest.hexdigest())
+        if error is None and self._expected not in (None, self.rows):
+            raise ValueError(f"{self._path}: {self.rows} rows came, expected {self._expected}")
 
 
 class EdgeAppender:
