@@ -18,7 +18,7 @@ from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.convert import to_features, to_index, to_labels
 from pyg_batchgnn.data.dataset import SPLITS, Dataset, EdgeSet, NodeSet, class_numbers
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken
-from pyg_batchgnn.data.files import check_sha256, read_json
+from pyg_batchgnn.data.files.durable import check_sha256, read_json
 from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.types import FEATURES, LABELS, Relation

@@ -21,7 +21,8 @@ from pyg_batchgnn.data.codes import (
     check_table,
 )
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
-from pyg_batchgnn.data.files import ArrayPromise, NpyAppender, new_file, write_tensor
+from pyg_batchgnn.data.files.durable import new_file
+from pyg_batchgnn.data.files.npy import ArrayPromise, NpyAppender, write_tensor
 from pyg_batchgnn.data.folder import FolderReader, open_folder
 from pyg_batchgnn.data.folder_convert import place_others
 from pyg_batchgnn.data.folder_write import temporary_folder

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.files import as_tensor
+from pyg_batchgnn.data.files.npy import as_tensor
 from pyg_batchgnn.ops import QuantizedTensor
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.files import as_tensor, read_header
+from pyg_batchgnn.data.files.npy import as_tensor, read_header
 from pyg_batchgnn.ops import InEdges
 
 #: The arrays of a relation, those that must be there first.

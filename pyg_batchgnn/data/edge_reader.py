@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.files import NpyHeader, check_size, read_header
+from pyg_batchgnn.data.files.npy import NpyHeader, check_size, read_header
 from pyg_batchgnn.data.parquet import ENDS, columns_of_edges, count_rows, parquet_pieces
 
 

@@ -27,7 +27,7 @@ from pyg_batchgnn.data.dataset import (
     count_classes,
 )
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken, missing
-from pyg_batchgnn.data.files import META_FILE, as_tensor, map_tensor, open_npy, verify_tensor
+from pyg_batchgnn.data.files.npy import META_FILE, as_tensor, map_tensor, open_npy, verify_tensor
 from pyg_batchgnn.data.keys import KEYS_FOLDER
 from pyg_batchgnn.data.meta import (
     CSC_FOLDER,

@@ -19,19 +19,9 @@ from pyg_batchgnn.data.csc import INDPTR
 from pyg_batchgnn.data.edge_reader import EdgeReader, column_reader, list_reader, parquet_reader
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, missing
 from pyg_batchgnn.data.external_sort import ExternalSort, Progress, SortedEdges, SortSizes
-from pyg_batchgnn.data.files import (
-    META_FILE,
-    ArrayPromise,
-    Journal,
-    Made,
-    NpyAppender,
-    making,
-    new_file,
-    promise_of,
-    read_header,
-    sync_tree,
-    writing,
-)
+from pyg_batchgnn.data.files.durable import new_file, sync_tree, writing
+from pyg_batchgnn.data.files.journal import Journal, Made, making
+from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise, NpyAppender, promise_of, read_header
 from pyg_batchgnn.data.folder import FolderReader
 from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, edge_array, group_folder, write_meta
 from pyg_batchgnn.data.parquet import count_rows, node_files, parquet_files, parquet_pieces

@@ -15,7 +15,8 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.data.check import check_node_counts
 from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR
 from pyg_batchgnn.data.dataset import Dataset, EdgeSet
-from pyg_batchgnn.data.files import begin_folder, new_file, rename_whole, sync_tree, write_tensor, writing
+from pyg_batchgnn.data.files.durable import begin_folder, new_file, rename_whole, sync_tree, writing
+from pyg_batchgnn.data.files.npy import write_tensor
 from pyg_batchgnn.data.meta import (
     FOLDERS,
     SPLITS_FOLDER,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken
-from pyg_batchgnn.data.files import read_json
+from pyg_batchgnn.data.files.durable import read_json
 from pyg_batchgnn.data.meta import group_folder
 from pyg_batchgnn.types import Group, RowKind
 

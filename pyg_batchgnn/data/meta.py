@@ -11,7 +11,9 @@ from urllib.parse import quote, unquote
 
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.files import META_FILE, ArrayPromise, MetaFormat, promise_of, read_json
+from pyg_batchgnn.data.files.durable import read_json
+from pyg_batchgnn.data.files.meta_file import MetaFormat
+from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise, promise_of
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
 #: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from pyg_batchgnn.data.dataset import SPLITS
-from pyg_batchgnn.data.files import write_bytes, writing
-from pyg_batchgnn.data.generator.pieces import Piece, StartPhase
+from pyg_batchgnn.data.files.durable import write_bytes, writing
+from pyg_batchgnn.data.generator.pieces import DrawnPiece, StartPhase
 from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
 from pyg_batchgnn.data.meta import attribute_array, edge_array, split_array
 from pyg_batchgnn.types import EDGES, FEATURES, LABELS, NODES
@@ -275,7 +275,7 @@ def class_means(spec: GeneratorSpec) -> np.ndarray:
 
 def _make_nodes(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, means: np.ndarray, block: int
-) -> Iterator[Piece]:
+) -> Iterator[DrawnPiece]:
     """Yields features [n, F], labels [n] and the ascending ids of each split of one block."""
     random = spec.random(RandomStream.NODES, block)
     ids = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
@@ -286,15 +286,15 @@ def _make_nodes(
     ends = np.cumsum([0.0, spec.train, spec.val, spec.test])
     x = random.standard_normal((len(ids), spec.features), dtype=np.float32)
     x += means[community_class]
-    yield Piece(attribute_array(NODES, FEATURES), x.astype(spec.feature_dtype, copy=False))
-    yield Piece(attribute_array(NODES, LABELS), labels)
+    yield DrawnPiece(attribute_array(NODES, FEATURES), x.astype(spec.feature_dtype, copy=False))
+    yield DrawnPiece(attribute_array(NODES, LABELS), labels)
     for name, (low, high) in zip(SPLITS, pairwise(ends), strict=True):
-        yield Piece(split_array(NODES, name), ids[(part >= low) & (part < high)])
+        yield DrawnPiece(split_array(NODES, name), ids[(part >= low) & (part < high)])
 
 
 def community_pieces(
     spec: GeneratorSpec, start_phase: StartPhase, folder: Path | None, piece_nodes: int
-) -> Iterator[Piece]:
+) -> Iterator[DrawnPiece]:
     """Yields the pieces of a graph. ``folder``: where edges are sorted; None: in memory."""
     communities, permutation = make_communities(spec), IdPermutation(spec)
     blocks = range(-(-spec.nodes // BLOCK_NODES))
@@ -313,7 +313,7 @@ def community_pieces(
     else:
         ordered = _sorted_in_folder(drawn(), folder, spec.nodes, piece_nodes, start_phase)
     for keys in ordered:
-        yield Piece(edge_array("edge_index", EDGES), _edges_of(keys))
+        yield DrawnPiece(edge_array("edge_index", EDGES), _edges_of(keys))
     advance, means = start_phase("drawing features", len(blocks)), class_means(spec)
     for block in blocks:
         yield from _make_nodes(spec, communities, permutation, means, block)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from pyg_batchgnn.data.csc import INDICES, INDPTR
-from pyg_batchgnn.data.generator.pieces import Advance, Piece, StartPhase
+from pyg_batchgnn.data.generator.pieces import Advance, DrawnPiece, StartPhase
 from pyg_batchgnn.data.generator.spec import PapersSpec, RandomStream
 from pyg_batchgnn.data.meta import attribute_array, csc_array, split_array
 from pyg_batchgnn.types import EDGES, FEATURES, LABELS, NODES
@@ -30,30 +30,30 @@ _STEPS = 64
 _Made = TypeVar("_Made")
 
 
-def papers_pieces(spec: PapersSpec, start_phase: StartPhase) -> Iterator[Piece]:
+def papers_pieces(spec: PapersSpec, start_phase: StartPhase) -> Iterator[DrawnPiece]:
     """Yields the pieces of a graph. Two threads make blocks while the caller takes them."""
     drawn = spec.random(RandomStream.SPLITS).choice(spec.nodes, sum(spec.splits.values()), replace=False)
     parts = np.split(drawn, np.cumsum(list(spec.splits.values()))[:-1])
     for name, part in zip(spec.splits, parts, strict=True):
-        yield Piece(split_array(NODES, name), np.sort(part))
+        yield DrawnPiece(split_array(NODES, name), np.sort(part))
     ranks = _Ranks(spec)
-    yield Piece(attribute_array(NODES, LABELS), ranks.labels)
+    yield DrawnPiece(attribute_array(NODES, LABELS), ranks.labels)
     degrees = _all_degrees(spec)
     rows, edges = spec.nodes + 1, int(degrees.sum(dtype=np.int64))
     advance = start_phase("drawing edges", num_blocks(spec))
-    yield Piece(csc_array(EDGES, INDPTR), np.zeros(1, np.int64), rows=rows)
+    yield DrawnPiece(csc_array(EDGES, INDPTR), np.zeros(1, np.int64), rows=rows)
     begin = 0
     draw = functools.partial(_sources, spec, ranks, degrees)
     for block, sources in enumerate(_in_order(draw, spec, advance)):
         ends = begin + np.cumsum(degrees[_nodes(spec, block)], dtype=np.int64)
         begin = int(ends[-1])
-        yield Piece(csc_array(EDGES, INDPTR), ends, rows=rows)
-        yield Piece(csc_array(EDGES, INDICES), sources, rows=edges)
+        yield DrawnPiece(csc_array(EDGES, INDPTR), ends, rows=rows)
+        yield DrawnPiece(csc_array(EDGES, INDICES), sources, rows=edges)
     labels, means = ranks.labels, class_means(spec)
     del ranks, degrees, draw
     advance = start_phase("drawing features", num_blocks(spec))
     for x in _in_order(functools.partial(_features, spec, labels, means), spec, advance):
-        yield Piece(attribute_array(NODES, FEATURES), x, torch.bfloat16, spec.nodes)
+        yield DrawnPiece(attribute_array(NODES, FEATURES), x, torch.bfloat16, spec.nodes)
 
 
 def _in_order(make: Callable[[int], _Made], spec: PapersSpec, advance: Advance) -> Iterator[_Made]:

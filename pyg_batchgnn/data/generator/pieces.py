@@ -19,7 +19,7 @@ Advance = Callable[[], None]
 StartPhase = Callable[[str, int], Advance]
 
 
-class Piece(NamedTuple):
+class DrawnPiece(NamedTuple):
     """The next rows of an array of a graph, or the next edges of `edge_index`."""
 
     array: str

@@ -29,7 +29,7 @@ class RandomStream(enum.IntEnum):
     SPLITS = 8
 
 
-class Spec:
+class GraphSpec:
     """What the parameters of all generated graphs have in common.
 
     Class attributes:
@@ -107,7 +107,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class GeneratorSpec(Spec):
+class GeneratorSpec(GraphSpec):
     """The parameters of a generated graph. Equal parameters give equal bytes.
 
     Attributes:
@@ -190,7 +190,7 @@ TYPED_SCHEMA = Schema(("author", "field", "institution", "paper"), tuple(sorted(
 
 
 @dataclass(frozen=True)
-class TypedGeneratorSpec(Spec):
+class TypedGeneratorSpec(GraphSpec):
     """The parameters of a generated graph of several types. Equal parameters give equal bytes.
 
     Papers have features "x", class numbers "y" and a "time"; authors have three labels "y" each;
@@ -255,7 +255,7 @@ _MOST_IN_EDGES = 1 << 17
 
 
 @dataclass(frozen=True)
-class PapersSpec(Spec):
+class PapersSpec(GraphSpec):
     """The parameters of a generated graph in the shape of papers100M. Equal parameters give equal
     bytes.
 

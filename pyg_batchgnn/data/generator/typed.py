@@ -14,7 +14,7 @@ import numpy as np
 
 from pyg_batchgnn.data.dataset import SPLITS
 from pyg_batchgnn.data.generator.communities import coprime_strides
-from pyg_batchgnn.data.generator.pieces import Piece
+from pyg_batchgnn.data.generator.pieces import DrawnPiece
 from pyg_batchgnn.data.generator.spec import DRAWN, REVERSED, TYPED_SCHEMA, TypedGeneratorSpec
 from pyg_batchgnn.data.meta import attribute_array, edge_array, split_array
 from pyg_batchgnn.types import Relation
@@ -24,7 +24,7 @@ _GROUP_NODES, _LABELS, _TIMES = 512, 3, 1_000_003
 _NEAR, _LABEL_NOISE, _EXPONENT = 0.8, 0.05, 2.5
 
 
-def typed_pieces(spec: TypedGeneratorSpec) -> Iterator[Piece]:
+def typed_pieces(spec: TypedGeneratorSpec) -> Iterator[DrawnPiece]:
     """Yields the pieces of a graph."""
     groups = dict(zip(TYPED_SCHEMA.relations, TYPED_SCHEMA.edge_groups, strict=True))
     reverse_of = {drawn: reverse for reverse, drawn in REVERSED.items()}
@@ -32,11 +32,11 @@ def typed_pieces(spec: TypedGeneratorSpec) -> Iterator[Piece]:
         for block in _blocks(spec.num_nodes[relation[0]]):
             random = np.random.default_rng([spec.seed, 1 + number, block.start])
             edges = _edges(spec, random, relation, block, spec.degree if mean is None else mean)
-            yield Piece(edge_array("edge_index", groups[relation]), edges)
+            yield DrawnPiece(edge_array("edge_index", groups[relation]), edges)
             if mean is None:
-                yield Piece(attribute_array(groups[relation], "time"), _time(edges[0]))
+                yield DrawnPiece(attribute_array(groups[relation], "time"), _time(edges[0]))
             if relation in reverse_of:
-                yield Piece(edge_array("edge_index", groups[reverse_of[relation]]), edges[::-1])
+                yield DrawnPiece(edge_array("edge_index", groups[reverse_of[relation]]), edges[::-1])
     for name in ("paper", "author"):
         yield from _nodes(spec, name)
 
@@ -65,7 +65,7 @@ def _edges(
     return np.stack([source, place * _stride(targets) % targets]).astype(np.int32)
 
 
-def _nodes(spec: TypedGeneratorSpec, name: str) -> Iterator[Piece]:
+def _nodes(spec: TypedGeneratorSpec, name: str) -> Iterator[DrawnPiece]:
     count, number = spec.num_nodes[name], TYPED_SCHEMA.type_number(name)
     group = TYPED_SCHEMA.node_groups[number]
     means = np.random.default_rng([spec.seed, 100]).standard_normal((spec.classes, spec.features))
@@ -77,17 +77,17 @@ def _nodes(spec: TypedGeneratorSpec, name: str) -> Iterator[Piece]:
             known = community % spec.classes
             noisy = random.random(len(ids)) < _LABEL_NOISE
             labels = np.where(noisy, random.integers(0, spec.classes, len(ids)), known)
-            yield Piece(attribute_array(group, "y"), labels)
+            yield DrawnPiece(attribute_array(group, "y"), labels)
             x = random.standard_normal((len(ids), spec.features), dtype=np.float32)
-            yield Piece(attribute_array(group, "x"), x + means[known].astype(np.float32))
-            yield Piece(attribute_array(group, "time"), _time(ids))
+            yield DrawnPiece(attribute_array(group, "x"), x + means[known].astype(np.float32))
+            yield DrawnPiece(attribute_array(group, "time"), _time(ids))
         else:
             bits = community[:, None] >> np.arange(_LABELS) & 1
             noisy = random.random(bits.shape) < _LABEL_NOISE
-            yield Piece(attribute_array(group, "y"), np.where(noisy, 1 - bits, bits))
+            yield DrawnPiece(attribute_array(group, "y"), np.where(noisy, 1 - bits, bits))
         part = random.random(len(ids))
         for split, (low, high) in zip(SPLITS, ((0.0, 0.6), (0.6, 0.8), (0.8, 1.0)), strict=True):
-            yield Piece(split_array(group, split), ids[(part >= low) & (part < high)])
+            yield DrawnPiece(split_array(group, split), ids[(part >= low) & (part < high)])
 
 
 def _time(ids: np.ndarray) -> np.ndarray:

@@ -15,11 +15,12 @@ from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.csc import INDICES, INDPTR
 from pyg_batchgnn.data.dataset import SPLITS, Dataset, EdgeSet, NodeSet
 from pyg_batchgnn.data.errors import DatasetError
-from pyg_batchgnn.data.files import EdgeAppender, NpyAppender, new_file, promise_of
+from pyg_batchgnn.data.files.durable import new_file
+from pyg_batchgnn.data.files.npy import EdgeAppender, NpyAppender, promise_of
 from pyg_batchgnn.data.folder_write import new_folder
 from pyg_batchgnn.data.generator.communities import community_pieces
 from pyg_batchgnn.data.generator.papers import papers_pieces
-from pyg_batchgnn.data.generator.pieces import Piece, ProgressBar, StartPhase, progress_bar
+from pyg_batchgnn.data.generator.pieces import DrawnPiece, ProgressBar, StartPhase, progress_bar
 from pyg_batchgnn.data.generator.spec import GeneratorSpec, PapersSpec, TypedGeneratorSpec
 from pyg_batchgnn.data.generator.typed import typed_pieces
 from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, edge_array, split_array, write_meta
@@ -132,7 +133,7 @@ def generate_folder(
 
 def _pieces(
     spec: AnySpec, start_phase: StartPhase, folder: Path | None = None, piece_nodes: int = PIECE_NODES
-) -> Iterator[Piece]:
+) -> Iterator[DrawnPiece]:
     if isinstance(spec, GeneratorSpec):
         return community_pieces(spec, start_phase, folder, piece_nodes)
     return typed_pieces(spec) if isinstance(spec, TypedGeneratorSpec) else papers_pieces(spec, start_phase)

@@ -16,7 +16,8 @@ import numpy as np
 from pyg_batchgnn.data.convert import to_labels
 from pyg_batchgnn.data.dataset import INDEX, NEGATIVE_TARGETS, NEGATIVES
 from pyg_batchgnn.data.errors import broken, missing
-from pyg_batchgnn.data.files import EdgeAppender, NpyAppender, new_file
+from pyg_batchgnn.data.files.durable import new_file
+from pyg_batchgnn.data.files.npy import EdgeAppender, NpyAppender
 from pyg_batchgnn.data.folder_write import new_folder
 from pyg_batchgnn.data.meta import (
     LinkArray,

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
-from pyg_batchgnn.data.files import NpyHeader, read_header
+from pyg_batchgnn.data.files.npy import NpyHeader, read_header
 
 #: Bytes that are read at a time.
 PIECE_BYTES = 1 << 24
