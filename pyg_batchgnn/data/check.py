@@ -88,12 +88,11 @@ class _Checker:
 def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     """Raises `DatasetError` on the first thing that is wrong with a data set, else returns it.
 
-    Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and features
-    "x", which must be finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
+    Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and that
+    features "x" are finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
     "test" of a node type must be disjoint and without repeats, and nodes of "train" must have their
-    class number where there are any. The task that is trained checks the labels of all splits.
-    ``files``: for each array (`edge_index`, `nodes/x`, `splits/train`) the file it came from, which
-    errors name instead of the data set.
+    class number where there are any. ``files``: for each array (`edge_index`, `nodes/x`,
+    `splits/train`) the file that errors name instead of the data set.
     """
     check_outline(dataset, files)
     check_node_counts(dataset, files)
@@ -104,7 +103,14 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
         else:
             sources = dataset.nodes_of(edges.relation[0]).num_nodes
             check_entries_of_csc(edges.csc, sources, check.errors_of_csc(edges.group))
-        _check_links(check, edges)
+        for split, links in edges.links.items():
+            _check_pairs(check, str(LinkArray(edges.group, split, INDEX)), links.index, edges)
+            if links.negatives is not None:
+                _check_pairs(check, str(LinkArray(edges.group, split, NEGATIVES)), links.negatives, edges)
+            if links.negative_targets is not None:
+                array = str(LinkArray(edges.group, split, NEGATIVE_TARGETS))
+                targets = dataset.nodes_of(edges.relation[2]).num_nodes
+                check.span(array, links.negative_targets, 0, targets, "node id")
     for nodes in dataset.node_sets:
         _check_finite(check, nodes)
         labels = narrow_class_numbers(nodes.tables)
@@ -192,17 +198,6 @@ def _check_outline_of_links(check: _Checker, group: Group, split: str, links: Li
         check.dtype(array, links.negative_targets, integers)
         if links.negatives is not None:
             raise check.error(array, f"there are {NEGATIVES} too", "leave one of the two out")
-
-
-def _check_links(check: _Checker, edges: EdgeSet) -> None:
-    for split, links in edges.links.items():
-        _check_pairs(check, str(LinkArray(edges.group, split, INDEX)), links.index, edges)
-        if links.negatives is not None:
-            _check_pairs(check, str(LinkArray(edges.group, split, NEGATIVES)), links.negatives, edges)
-        if links.negative_targets is not None:
-            array = str(LinkArray(edges.group, split, NEGATIVE_TARGETS))
-            nodes = check.dataset.nodes_of(edges.relation[2]).num_nodes
-            check.span(array, links.negative_targets, 0, nodes, "node id")
 
 
 def _check_pairs(check: _Checker, array: str, pairs: Tensor, edges: EdgeSet) -> None:

@@ -43,15 +43,13 @@ def quantize_folder(
     links: bool = True,
     progress: Progress | None = None,
 ) -> QuantizationReport:
-    """Writes a new data folder whose features are int8-quantised, as `quantize` does it.
-
-    A table is read in pieces, and written so. Everything else is as it was.
+    """Writes a new data folder whose features are int8-quantised, as `quantize` does it, in pieces.
+    Everything else is as it was.
 
     Args:
         path: the new folder; it must not exist, and appears only when it is complete.
         bits, attributes, percentile: as for `quantize`.
-        links: makes hard links to files that stay as they are, where the file system allows.
-            Otherwise they are copied.
+        links: makes hard links to files that stay as they are, or copies where there can be none.
         progress: told what is done.
 
     Raises:
@@ -144,9 +142,8 @@ class CodesRequest:
         known: Mapping[str, ArrayPromise],
         write_meta: Callable[[Path, dict[str, ArrayPromise]], None],
     ) -> QuantizationReport:
-        """Writes the new folder, which appears only when it is complete. ``known``: what META.json
-        of the old folder promises of its arrays. ``write_meta``: writes META.json into a folder,
-        with what is promised of its arrays."""
+        """Writes the new folder, which appears only when it is complete. ``known``: what the old
+        META.json promises of arrays. ``write_meta``: writes the new one, given what it promises."""
         gone = {one.file for table in tables for one in table.files}
         with temporary_folder(self.path) as folder:
             arrays, found = dict[str, ArrayPromise](), list[QuantizedTable]()

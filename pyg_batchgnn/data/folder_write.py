@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path:
     """Writes a data set, or a PyG `Data` or `HeteroData`, to a new folder that `read_folder` reads;
-    returns the folder. Raises DatasetError if it exists already, or there are more nodes than fit
-    into memory."""
+    returns the folder. Raises DatasetError if it exists, or there are too many nodes for memory."""
     dataset = as_dataset(dataset)
     check_node_counts(dataset)
     with new_folder(path) as folder:

@@ -285,5 +285,5 @@ def test_a_file_that_shrinks_while_it_is_read_is_named(tmp_path: Path) -> None:
     file = tmp_path / "csc" / "csc" / "indices.npy"
     with file.open("r+b") as stream:
         stream.truncate(file.stat().st_size - 4 * NODES)
-    with pytest.raises(DatasetError, match=r"indices\.npy: indices: ends 20 elements before"):
+    with pytest.raises(DatasetError, match=r"indices\.npy: indices: ends before element 60, .*; copy"):
         dataset.read_topology()

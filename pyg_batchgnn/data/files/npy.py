@@ -65,6 +65,25 @@ def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
     return NpyHeader(dtype, tuple(shape), fortran_order, stream.tell())
 
 
+def header_of(path: Path, array: str) -> NpyHeader:
+    """Reads and checks the header of a .npy file."""
+    with path.open("rb") as stream:
+        return read_header(stream, path, array)
+
+
+def read_elements(path: Path, array: str, header: NpyHeader, first: int, count: int) -> np.ndarray:
+    """Returns some elements of a .npy file as they lie there, flat, which are read and not
+    mapped: a file larger than memory leaves nothing in the process."""
+    try:
+        found = np.fromfile(path, header.dtype, count, offset=header.offset + first * header.dtype.itemsize)
+    except OSError as error:
+        raise broken(path, array, f"cannot be read ({error.strerror})", "check the disk") from error
+    if len(found) != count:
+        fact = f"ends before element {first + count}, which its header promises"
+        raise broken(path, array, fact, "copy or write the file again")
+    return found if header.dtype.isnative else found.astype(header.dtype.newbyteorder("="))
+
+
 def check_size(path: Path, array: str, header: NpyHeader) -> None:
     """Raises DatasetError unless a file has as many bytes as its header promises."""
     size, wanted = path.stat().st_size, header.offset + header.nbytes
@@ -75,8 +94,8 @@ def check_size(path: Path, array: str, header: NpyHeader) -> None:
 
 
 def open_npy(path: Path, array: str) -> np.ndarray:
-    """Maps a .npy file; the array can be written to without changing the file (copy on write). An
-    array in Fortran order or with foreign byte order is copied into memory in C order instead."""
+    """Maps a .npy file, copy on write. An array in Fortran order or with foreign byte order is
+    copied into memory in C order instead."""
     if not path.is_file():
         raise missing(path, array, "write it or correct the folder")
     with path.open("rb") as stream:
@@ -171,8 +190,8 @@ class NpyAppender:
 
 
 class EdgeAppender:
-    """Writes edge_index.npy [2, E] by appending edges. Sources go to their place at once.
-    Destinations, whose place depends on E, wait in a file beside it until the writer is closed."""
+    """Writes edge_index.npy [2, E] by appending edges. Destinations, whose place depends on E, wait
+    in a file beside it until the writer is closed."""
 
     def __init__(self, path: Path, dtype: np.dtype | type) -> None:
         self.dtype = np.dtype(dtype)
@@ -261,14 +280,13 @@ def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
 
 def promise_of(path: Path) -> ArrayPromise:
     """Returns what to promise of a file. Raises `DatasetError` if it is not a .npy file."""
-    with path.open("rb") as stream:
-        header = read_header(stream, path, path.stem)
+    header = header_of(path, path.stem)
     return ArrayPromise(header.dtype.name, header.shape, file_sha256(path))
 
 
 def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
-    """Maps a file; writing to the tensor changes this process's copy, never the file. Raises
-    DatasetError if the file is damaged, or is not what was promised."""
+    """Maps a file; writing to the tensor changes this process's copy. Raises DatasetError if the
+    file is damaged, or is not what was promised."""
     values = open_npy(path, array)
     dtype = getattr(torch, promise.dtype, None)
     if not isinstance(dtype, torch.dtype):

@@ -86,10 +86,9 @@ _ROUNDS = 4  # enough for a random-looking permutation when the round functions 
 
 
 class IdPermutation:
-    """A permutation of range(n): place -> id and back. It is an unbalanced Feistel network on pairs
+    """A permutation of range(n), place -> id and back: an unbalanced Feistel network on pairs
     (left, right) in Z_a x Z_b with a * b >= n, whose round functions are tables of random numbers.
-    A result outside range(n) goes through the network again until it is inside; since a * b - n <
-    a, that is rare."""
+    A result outside range(n) goes through again; since a * b - n < a, that is rare."""
 
     def __init__(self, spec: GeneratorSpec) -> None:
         self._size = spec.nodes

@@ -126,8 +126,8 @@ _ALLOWED: list[Any] = [
 
 
 def read_split_file(path: Path) -> dict[str, np.ndarray]:
-    """Reads a dict of NumPy arrays by name that `torch.save` wrote. torch refuses whatever else the
-    file names."""
+    """Reads a dict of NumPy arrays by name that `torch.save` wrote. Whatever else it names is
+    refused."""
     name = path.stem
     if not path.is_file():
         raise missing(path, name, _AGAIN)
