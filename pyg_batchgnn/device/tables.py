@@ -110,11 +110,6 @@ class HostTable(PlacedTable):
                 )
 
     @property
-    def is_registered(self) -> bool:
-        """True if the device reads the rows itself."""
-        return self._locked is not None
-
-    @property
     def locked_bytes(self) -> int:
         return 0 if self._locked is None else self._locked.nbytes
 
@@ -133,7 +128,7 @@ class HostTable(PlacedTable):
         tally.bytes_from_device_cache += hits * self.row_bytes
         tally.rows_over_bus += host.numel() - hits
         tally.bytes_over_bus += (host.numel() - hits) * self.row_bytes
-        if self.is_registered:
+        if self._locked is not None:  # the device reads the rows itself
             from pyg_batchgnn.device.triton_rows import read_rows
 
             slots = None if self.slots is None else self.slots.there

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,19 +18,18 @@ from pyg_batchgnn.data.files import (
     MetaFormat,
     NpyAppender,
     as_tensor,
-    begin_folder,
     broken,
     map_tensor,
+    new_file,
     open_npy,
     promises,
     rename_whole,
     sync_file,
-    sync_folder,
     sync_tree,
     write_tensor,
 )
 from pyg_batchgnn.embed.tables import EmbeddingTable
-from pyg_batchgnn.partition import with_files
+from pyg_batchgnn.partition import part_name, save_together, with_files
 
 #: Rows that are copied at once.
 _ROWS = 1 << 16
@@ -121,33 +120,18 @@ def save_tables(
     comm: Communicator,
 ) -> Path:
     """Writes the rows of all ranks for `Embedding.save`."""
-    path = Path(folder).expanduser()
-    temporary = path.with_name(f".{path.name}.partial")
 
-    def end() -> None:
-        if comm.rank:
-            return
+    def end(path: Path, arrays: dict[str, ArrayPromise]) -> None:
         names = [str(table.group.name) for table in tables]
         columns = {name: table.columns for name, table in zip(names, tables, strict=True)}
         counts = dict(zip(names, num_nodes, strict=True))
-        EmbeddingMeta(columns, counts, len(tables[0].state), steps, comm.size, arrays).write(temporary)
-        sync_file(temporary / META_FILE)
-        sync_folder(temporary)
-        rename_whole(temporary, path)
+        EmbeddingMeta(columns, counts, len(tables[0].state), steps, comm.size, arrays).write(path)
 
-    try:
-        with_files(comm, lambda: begin_folder(path, temporary) if comm.rank == 0 else None)
-        promises = with_files(comm, lambda: dict(_write(tables, temporary, comm.rank)))
-        said = comm.all_gather_json({name: promise.to_json() for name, promise in promises.items()})
-        arrays = {name: ArrayPromise.from_json(one) for theirs in said for name, one in theirs.items()}
-        with_files(comm, end)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    return path
+    write = functools.partial(_write, tables, comm.rank)
+    return save_together(folder, comm, write, None if comm.rank else end)
 
 
-def _write(tables: Sequence[EmbeddingTable], folder: Path, rank: int) -> Iterator[tuple[str, ArrayPromise]]:
+def _write(tables: Sequence[EmbeddingTable], rank: int, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:
     own = folder / part_name(rank)
     for table in tables:
         columns = {"node": table.node, "weight": table.weight}
@@ -156,9 +140,7 @@ def _write(tables: Sequence[EmbeddingTable], folder: Path, rank: int) -> Iterato
             columns["frozen"] = table.frozen
         for name, column in columns.items():
             array = attribute_array(table.group, name)
-            file = own / f"{array}.npy"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            yield f"{own.name}/{array}", write_tensor(file, column)
+            yield f"{own.name}/{array}", write_tensor(new_file(own, array), column)
     sync_tree(own)
 
 
@@ -173,10 +155,6 @@ REMEDY = "restore the file or save the tables again"
 VERSION = 1
 FORMAT = MetaFormat("pyg_batchgnn.embedding", (VERSION,), "Embedding.save", REMEDY)
 OTHER = "give a folder that Embedding.save wrote for tables of these node types"
-
-
-def part_name(number: int) -> str:
-    return f"part-{number:05}"
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -42,18 +41,15 @@ class HistoricalSettings:
     delay: int = 1
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            _check_settings(one.name, getattr(self, one.name), optional=one.name != "delay")
-
-
-def _check_settings(name: str, value: Any, optional: bool) -> None:
-    if value is None and optional:
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer{' or None' * optional}, got {value!r}")
-    if value < 1:
-        without = "; None sets no bound" if optional else ""
-        raise ValueError(f"{name} must be at least 1, got {value}{without}")
+        for name, value in vars(self).items():
+            optional = name != "delay"
+            if value is None and optional:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"{name} must be an integer{' or None' * optional}, got {value!r}")
+            if value < 1:
+                without = "; None sets no bound" if optional else ""
+                raise ValueError(f"{name} must be at least 1, got {value}{without}")
 
 
 _PUSH = int.from_bytes(b"push", "little")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.partition.checks import with_files as with_files
     from pyg_batchgnn.partition.codes import quantize_partition as quantize_partition
     from pyg_batchgnn.partition.folder_meta import is_partition as is_partition
+    from pyg_batchgnn.partition.folder_meta import part_name as part_name
     from pyg_batchgnn.partition.folder_meta import read_partition_meta as read_partition_meta
     from pyg_batchgnn.partition.limits import Load as Load
     from pyg_batchgnn.partition.load import load_partition as load_partition
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.partition.save import digest as digest
     from pyg_batchgnn.partition.save import refuse_existing as refuse_existing
     from pyg_batchgnn.partition.save import save_partition as save_partition
+    from pyg_batchgnn.partition.save import save_together as save_together
     from pyg_batchgnn.partition.shared import allocate_on_host as allocate_on_host
     from pyg_batchgnn.partition.shared import share_arrays as share_arrays
     from pyg_batchgnn.partition.shared import share_attributes as share_attributes

@@ -165,22 +165,6 @@ def _of_adj_t(adj_t: Any, num_sources: int, num_targets: int) -> InEdges:
     )
 
 
-def in_edges_of_layout(
-    layout: EdgeLayout, edges: tuple[Tensor, Tensor], num_sources: int, num_targets: int
-) -> InEdges:
-    """Returns the in-edges in one of a graph store's layouts."""
-    row, col = (part.contiguous() for part in edges)
-    if layout is EdgeLayout.CSC:
-        if col.numel() != num_targets + 1:
-            raise ValueError(
-                f"the CSC has {col.numel() - 1} columns for {num_targets} nodes; both must be the same"
-            )
-        return _shared_in_place(InEdges.checked(col.long(), row, num_sources=num_sources))
-    if layout is EdgeLayout.CSR:
-        row = torch.repeat_interleave(torch.arange(row.numel() - 1), row[1:] - row[:-1])
-    return _shared_copy(ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources))
-
-
 # A graph by destination from PyG's remote stores.
 #
 # The order of types is the one in which the stores name them: node types with attributes first,
@@ -214,7 +198,16 @@ class _Edges:
         return self.arrays[end].numel() - 1 if end == pointer_end else None
 
     def in_edges(self, num_sources: int, num_targets: int) -> InEdges:
-        return in_edges_of_layout(self.attr.layout, self.arrays, num_sources, num_targets)
+        row, col = (part.contiguous() for part in self.arrays)
+        if self.attr.layout is EdgeLayout.CSC:
+            if col.numel() != num_targets + 1:
+                raise ValueError(
+                    f"the CSC has {col.numel() - 1} columns for {num_targets} nodes; both must be the same"
+                )
+            return _shared_in_place(InEdges.checked(col.long(), row, num_sources=num_sources))
+        if self.attr.layout is EdgeLayout.CSR:
+            row = torch.repeat_interleave(torch.arange(row.numel() - 1), row[1:] - row[:-1])
+        return _shared_copy(ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources))
 
 
 def is_typed_pair(graph: GraphStore) -> bool:

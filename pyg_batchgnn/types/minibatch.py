@@ -14,13 +14,6 @@ from torch import Tensor
 from pyg_batchgnn.types.schema import HOMOGENEOUS, Relation, Schema
 
 
-def layers_sampled(nodes_per_hop: Sequence[int], edges_per_hop: Sequence[int] | None) -> int | None:
-    """Returns the number of layers that a minibatch was sampled for."""
-    hops = len(nodes_per_hop) - 1
-    is_counted = edges_per_hop is None or len(edges_per_hop) > 0 or hops == 0
-    return hops if is_counted else None
-
-
 @dataclass(frozen=True)
 class LayerHops:
     """The hops whose edges a layer takes: layer l of L takes the first L - l + 1 hops.
@@ -349,8 +342,9 @@ class SampledMinibatch:
 
         None for an induced subgraph, on which a model may have any number of layers.
         """
-        edges_per_hop = self.edges[0].edges_per_hop if len(self.edges) > 0 else None
-        return layers_sampled(self.nodes[0].nodes_per_hop, edges_per_hop)
+        hops = len(self.nodes[0].nodes_per_hop) - 1
+        is_counted = not len(self.edges) or len(self.edges[0].edges_per_hop) > 0 or hops == 0
+        return hops if is_counted else None
 
     @property
     def has_layers(self) -> bool:

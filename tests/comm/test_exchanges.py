@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind, RowLayout
+from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.comm.mailbox import ROOM, SharedMailbox, TransportTimeout, block_bytes
 from pyg_batchgnn.comm.message import NUMBERS, NUMBERS_BYTES, Message, read_data, write_data
 from tests.support.ranks import run_ranks
@@ -36,23 +36,7 @@ def test_large_messages_are_cut_into_pieces_that_count_as_one_round() -> None:
         assert one.value["features"]["rounds"] == 3 * 5 * 3
 
 
-def test_attributes_of_different_types_travel_in_one_exchange() -> None:
-    fields = {
-        "x": Field(torch.float32, (5,)),
-        "label": Field(torch.int64),
-        "train": Field(torch.bool),
-        "half": Field(torch.bfloat16, (3,)),
-    }
-    layout = RowLayout(fields)
-
-    def columns(source: int, to: int) -> dict[str, torch.Tensor]:
-        generator = torch.Generator().manual_seed(source * 10 + to)
-        rows = source + 2 * to
-        return {
-            name: torch.randint(0, 2, (rows, *field.shape), generator=generator).to(field.dtype)
-            for name, field in fields.items()
-        }
-
+def test_rows_are_received_into_memory_of_the_caller() -> None:
     def exchange(comm: Communicator) -> None:
         memory: list[torch.Tensor] = []
 
@@ -60,12 +44,11 @@ def test_attributes_of_different_types_travel_in_one_exchange() -> None:
             memory.append(torch.zeros(shape, dtype=dtype))
             return memory[-1]
 
-        sends = [layout.pack(columns(comm.rank, to)) for to in range(comm.size)]
+        sends = [torch.full((comm.rank + 2 * to, 3), comm.rank * 10 + to) for to in range(comm.size)]
         answer = comm.exchange(sends, None, Header(MessageKind.FEATURES), allocate)
         assert len(memory) == 1 and answer.rows is memory[0]
-        for source, packed in enumerate(answer.split()):
-            for name, column in layout.unpack(packed).items():
-                assert torch.equal(column, columns(source, comm.rank)[name])
+        for source, rows in enumerate(answer.split()):
+            assert torch.equal(rows, torch.full((source + 2 * comm.rank, 3), source * 10 + comm.rank))
 
     run_threads(exchange, 3)
 
