@@ -188,7 +188,10 @@ class Embedding:
             epoch, macrobatch: the position.
         """
         header = Header(MessageKind.EMBEDDINGS, ops.to_signed(epoch), macrobatch)
-        return Step.of_macrobatch(self._planner.plan(minibatches, header, comm))
+        steps = [Step(plan) for plan in self._planner.plan(minibatches, header, comm)]
+        for step, following in itertools.pairwise(steps):
+            step.following = following
+        return steps
 
     def attach(self, batch: Any, step: Step) -> None:
         """Notes the step of a batch, for as long as the batch lives."""

@@ -8,7 +8,6 @@ own update.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import weakref
 from collections.abc import Callable, Sequence
@@ -42,14 +41,6 @@ class Step:
     following: Step | None = None  # the next step of the macrobatch; None behind the last one
     read: StartedRead | None = None  # its rows, once they were asked for
     leaves: list[Tensor] | None = None  # its rows as they were handed out to be differentiated, by table
-
-    @classmethod
-    def of_macrobatch(cls, plans: Sequence[StepExchange]) -> list[Step]:
-        """Returns the steps of a macrobatch."""
-        steps = [cls(plan) for plan in plans]
-        for step, following in itertools.pairwise(steps):
-            step.following = following
-        return steps
 
     def ahead(self, count: int) -> list[Step]:
         """Returns this step and at most ``count`` that follow it."""

@@ -77,8 +77,11 @@ class RemoteFetcher:
         )
         if self.cache is not None:
             self.cache.put(found.blocks, splits)
+        # The rows of each minibatch's nodes in the block of their type.
         places = [
-            self._places(one, splits.get(group))
+            [ops.gather_rows(splits[group].place, place) for place in one.places]
+            if group in splits
+            else one.places
             for group, one in zip(self._schema.node_groups, nodes, strict=True)
         ]
         rows = sum(found.fetched[group] for group in self._schema.node_groups)
@@ -105,13 +108,22 @@ class RemoteFetcher:
     def _distinct_edges(
         self, number: int, minibatches: Sequence[SampledMinibatch], ids: _NodeIds
     ) -> DistinctEdges:
+        """Finds the distinct edges of one relation."""
         edges, targets = [], []
         for minibatch, node in zip(minibatches, ids[self._schema.target_types[number]], strict=True):
             own = minibatch.edges[number]
             assert own.edge is not None
             edges.append(own.edge)
             targets.append(node[own.destination])
-        return distinct_edges(edges, targets)
+        none = torch.empty(0, dtype=torch.int64)
+        edge, inverse = torch.unique(torch.cat([none, *edges]), return_inverse=True)
+        target = torch.empty_like(edge)
+        target[inverse] = torch.cat([none, *targets])
+        order = torch.argsort(target, stable=True)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(order.numel())
+        places = place[inverse].split([len(one) for one in edges])
+        return DistinctEdges(RowRequest(target[order], edge[order]), list(places))
 
     def _split(self, nodes: Sequence[DistinctNodes]) -> dict[Group, CacheSplit]:
         """Splits the nodes of cached types; collective if rows were written meanwhile."""
@@ -133,12 +145,6 @@ class RemoteFetcher:
         return requests | {self._schema.edge_groups[number]: one.request for number, one in edges.items()}
 
     # What comes back #############################################################################
-
-    def _places(self, nodes: DistinctNodes, split: CacheSplit | None) -> list[Tensor]:
-        """Returns the rows of each minibatch's nodes in the block of their type."""
-        if split is None:
-            return nodes.places
-        return [ops.gather_rows(split.place, place) for place in nodes.places]
 
     def _minibatches(
         self,
@@ -187,16 +193,3 @@ class DistinctEdges:
 
     request: RowRequest  # the distinct edges, ascending by target
     places: list[Tensor]  # for each minibatch, [E] int64, the place of each of its edges in ``request``
-
-
-def distinct_edges(edges: Sequence[Tensor], targets: Sequence[Tensor]) -> DistinctEdges:
-    """Finds the distinct edges of one relation."""
-    none = torch.empty(0, dtype=torch.int64)
-    edge, inverse = torch.unique(torch.cat([none, *edges]), return_inverse=True)
-    target = torch.empty_like(edge)
-    target[inverse] = torch.cat([none, *targets])
-    order = torch.argsort(target, stable=True)
-    place = torch.empty_like(order)
-    place[order] = torch.arange(order.numel())
-    places = place[inverse].split([len(one) for one in edges])
-    return DistinctEdges(RowRequest(target[order], edge[order]), list(places))

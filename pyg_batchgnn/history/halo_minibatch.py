@@ -57,7 +57,9 @@ class HistoricalMinibatch(Minibatch):
         per_hop = [int(hop.sum()) for hop in is_own.split(nodes.nodes_per_hop)]
         indptr, indices = edges.indptr, edges.indices
         if halo.numel():
-            indices = _own_first(is_own, own.numel()).index_select(0, indices)
+            rank = is_own.cumsum(0)  # of own nodes, which come first
+            behind = own.numel() + torch.arange(is_own.numel()) - rank
+            indices = torch.where(is_own, rank - 1, behind).to(torch.int32).index_select(0, indices)
             begins = indptr[:-1][is_own[: indptr.numel() - 1]]
             indptr = torch.cat([begins, indptr[-1:]])
         left = [all_ - own for all_, own in zip(nodes.nodes_per_hop, per_hop, strict=True)]
@@ -85,12 +87,6 @@ class HistoricalMinibatch(Minibatch):
     def begin_pass(self) -> HistoricalPass:
         """Looks for the rows of halo nodes in the caches, for one forward pass."""
         return HistoricalPass(self, self.caches)
-
-
-def _own_first(is_own: Tensor, own: int) -> Tensor:
-    """Returns the new local id of each node, [N] int32, if own nodes come first."""
-    rank = is_own.cumsum(0)
-    return torch.where(is_own, rank - 1, own + torch.arange(is_own.numel()) - rank).to(torch.int32)
 
 
 class HistoricalPass:

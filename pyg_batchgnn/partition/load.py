@@ -384,11 +384,10 @@ class _Cutter:
         """Returns nearly the least load of the fullest range, in means."""
         low, high = 1.0, float(self._ranks)
         while high > low * (1 + _PRECISION):
-            bound = (low + high) / 2
-            if self._fits(bound):
-                high = bound
-            else:
-                low = bound
+            bound, end = (low + high) / 2, 0
+            for _ in range(self._ranks):
+                end = self._end(end, bound)
+            low, high = (low, bound) if end == self._nodes else (bound, high)
         return high
 
     def even(self, bound: float) -> list[int]:
@@ -401,12 +400,6 @@ class _Cutter:
             wanted = min(self._cut_at(rank / self._ranks), self._end(offsets[-1], bound))
             offsets.append(max(begin, offsets[-1], wanted))
         return [*offsets, self._nodes]
-
-    def _fits(self, bound: float) -> bool:
-        end = 0
-        for _ in range(self._ranks):
-            end = self._end(end, bound)
-        return end == self._nodes
 
     def _end(self, begin: int, bound: float) -> int:
         rows = range(begin, self._nodes + 1)

@@ -11,7 +11,6 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.move import group
-from pyg_batchgnn.partition.part import slice_size
 from pyg_batchgnn.partition.reading import ReadingSlice
 
 
@@ -71,10 +70,6 @@ class Runs:
     @property
     def bounds(self) -> Tensor:
         return torch.tensor([rank * self.parts // self.ranks for rank in range(self.ranks + 1)])
-
-    def directory_bounds(self, num_nodes: int) -> Tensor:
-        """Returns where each rank's slice of a type's directory begins, [ranks + 1] int64."""
-        return (self.bounds * slice_size(num_nodes, self.parts)).clamp(max=num_nodes)
 
     def by_rank(self, of_parts: Sequence[int]) -> list[int]:
         return [sum(of_parts[part] for part in self.of(rank)) for rank in range(self.ranks)]

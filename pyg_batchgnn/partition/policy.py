@@ -14,9 +14,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, DatasetError
-from pyg_batchgnn.partition.checks import with_files
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.types import Schema
 
@@ -129,15 +127,9 @@ class Given:
         return f"owners of {self.file}"
 
 
-def given_owners(
-    comm: Communicator, part: ReadingSlice, dataset: Dataset, given: Given, parts: int
-) -> Tensor:
-    """Returns the owners of this rank's nodes, [n] int32. Collective. Raises DatasetError on every
-    rank, if the file is missing, has another length, or names an unknown part."""
-    return with_files(comm, lambda: _read(part, dataset, given.file, parts))
-
-
-def _read(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -> Tensor:
+def given_owners(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -> Tensor:
+    """Returns the owners of this rank's nodes, [n] int32. Raises DatasetError if the file has
+    another length, or names an unknown part."""
     try:
         whole = np.load(file, mmap_mode="r", allow_pickle=False)
     except ValueError as error:

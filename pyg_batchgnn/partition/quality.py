@@ -247,7 +247,9 @@ def plot_partition(report: PartitionReport, path: Path) -> None:
     FigureCanvasAgg(figure)
     balance, cut, halo = figure.subplots(1, 3, width_ratios=(wide, 3.8, 4.2))
     _draw_balance(balance, report)
-    _draw_cut(cut, report)
+    shares = [part.cut / part.edges if part.edges else 0.0 for part in report.parts]
+    cut.bar(range(len(shares)), shares)
+    cut.set(xlabel="part", ylabel="share of its in-edges", title="cut", ylim=(0, None))
     shown = halo.imshow(report.halo_pairs, cmap="Blues")
     figure.colorbar(shown, ax=halo, label="halo nodes")
     halo.set(xlabel="part that owns them", ylabel="part that needs them", title="halo by pair of parts")
@@ -278,9 +280,3 @@ def _draw_balance(axes: Axes, report: PartitionReport) -> None:
     title = "balance, one point per part"
     limits = any(load.slack is not None for load in loads)
     axes.set(ylabel="over the mean", title=f"{title}; black: allowed" if limits else title)
-
-
-def _draw_cut(axes: Axes, report: PartitionReport) -> None:
-    shares = [part.cut / part.edges if part.edges else 0.0 for part in report.parts]
-    axes.bar(range(len(shares)), shares)
-    axes.set(xlabel="part", ylabel="share of its in-edges", title="cut", ylim=(0, None))
