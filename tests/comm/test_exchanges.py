@@ -11,9 +11,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from pyg_batchgnn.comm import Communicator, Header, MessageKind
+from pyg_batchgnn.comm import Communicator, Header, MessageKind, share_on_host
 from pyg_batchgnn.comm.mailbox import ROOM, SharedMailbox, TransportTimeout, block_bytes
-from pyg_batchgnn.comm.message import NUMBERS, NUMBERS_BYTES, Message, read_data, write_data
+from pyg_batchgnn.comm.message import NUMBERS
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
 from tests.support.tiers import in_all
@@ -110,14 +110,21 @@ def test_data_of_another_exchange_are_never_used(hosts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, ROOM, ROOM + 1])
-def test_one_rank_keeps_data_of_any_size(size: int) -> None:
+def test_without_a_launcher_one_rank_keeps_data_of_any_size(size: int) -> None:
     rows = torch.arange(size, dtype=torch.uint8)
     with Communicator.create("alone") as comm:
+        assert (comm.rank, comm.size, comm.group) == (0, 1, None)
         assert torch.equal(comm.exchange(rows, [size], MessageKind.FEATURES).rows, rows)
+        assert torch.equal(comm.exchange([rows], None, MessageKind.FEATURES).rows, rows)
+        counts = comm.counters.snapshot()[MessageKind.FEATURES]
+        assert (counts.rounds, counts.bytes_sent) == (2, 0)
         assert torch.equal(comm.all_gather(rows).rows, rows)
         assert torch.equal(comm.all_reduce(rows.clone()), rows)
+        assert torch.equal(comm.all_reduce(rows.float(), weight=5), rows.float())
         assert torch.equal(comm.broadcast(rows.clone()), rows)
         assert comm.all_gather_json("x" * size) == ["x" * size]
+        comm.check_agreement({"seed": 1})
+        share_on_host(comm, 10)[0][:] = 3
 
 
 def test_rows_of_a_model_travel_without_their_gradients() -> None:
@@ -127,20 +134,6 @@ def test_rows_of_a_model_travel_without_their_gradients() -> None:
 
     for rows in run_threads(exchange, 3):
         assert torch.equal(rows, torch.tensor([[0.0], [2.0], [4.0]]).expand(3, 3)) and not rows.requires_grad
-
-
-def test_a_message_has_room_behind_its_numbers() -> None:
-    sizes = [0, ROOM, 5]
-    data = torch.randint(0, 256, (sum(sizes),), dtype=torch.uint8)
-    words = np.zeros((3, (NUMBERS_BYTES + ROOM) // 8), np.int64)
-    words[:, :NUMBERS] = np.arange(NUMBERS) - 5
-    messages = [Message(row) for row in words]
-    write_data(messages, data, sizes)
-    assert words[:, :NUMBERS].tolist() == [list(range(-5, NUMBERS - 5))] * 3
-    assert [message.numbers.tolist() for message in messages] == words[:, :NUMBERS].tolist()
-    out = torch.empty_like(data)
-    read_data(messages, out, sizes)
-    assert torch.equal(out, data)
 
 
 @pytest.mark.parametrize("hosts", [[0, 0], [0, 1], *in_all([0, 1, 2], [0] * 4)])
@@ -159,14 +152,6 @@ def test_values() -> None:
             "min": -5,
             "json": [{"rank": rank, "text": "é" * rank} for rank in range(4)],
         }
-
-
-def test_without_a_launcher_the_world_is_one_rank() -> None:
-    run_ranks(f"{JOBS}:one_rank", 1)
-
-
-def test_two_communicators_work_beside_each_other() -> None:
-    run_ranks(f"{JOBS}:two_at_once", 2)
 
 
 # Messages through shared memory: whole, of the right turn, and through the backend where there is
