@@ -291,8 +291,7 @@ class Embedding:
             internal = self._internal_ids(node, table.node_type)
             number = range(self.owners.schema.num_types)
             wanted = [internal if one == table.node_type else none for one in number]
-            planner = StepPlanner(self.owners, [one.node_type for one in self.tables])
-            (plan,) = planner.plan([wanted], Header(MessageKind.EMBEDDINGS), self.comm)
+            (plan,) = self._planner.plan([wanted], Header(MessageKind.EMBEDDINGS), self.comm)
             return read_rows(self.tables, plan, self.comm)[at]
 
         return self.comm.run_job(read)

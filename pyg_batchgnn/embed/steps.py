@@ -27,19 +27,14 @@ from pyg_batchgnn.ops import RowChanges, RowGradients, RowStep
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False)
-class StartedRead:
-    handle: Handle[list[Tensor]]  # waits for them
-    updates: int  # the number of updates that were started before
-
-
 @dataclass(eq=False)
 class Step:
     """One step of a macrobatch."""
 
     plan: StepExchange  # the rows that it reads and changes
     following: Step | None = None  # the next step of the macrobatch; None behind the last one
-    read: StartedRead | None = None  # its rows, once they were asked for
+    #: its rows, once they were asked for, and the number of updates that were started before
+    read: tuple[Handle[list[Tensor]], int] | None = None
     leaves: list[Tensor] | None = None  # its rows as they were handed out to be differentiated, by table
 
     def ahead(self, count: int) -> list[Step]:
@@ -109,7 +104,7 @@ class StepOrder:
         for one in step.ahead(self._stale):
             self._read(one)
         assert step.read is not None
-        return step.read.handle.wait()
+        return step.read[0].wait()
 
     def update(self, taken: Sequence[Leaves], last: Step, weight: float, numbers: RowStep) -> None:
         """Starts an update by what was taken, and behind it the first read that has to see it."""
@@ -134,11 +129,11 @@ class StepOrder:
 
     def _read(self, step: Step) -> None:
         """Starts the read of a step, unless one is under way that is new enough."""
-        if step.read is not None and self._updates - step.read.updates <= self._stale:
+        if step.read is not None and self._updates - step.read[1] <= self._stale:
             return
         plan = step.plan
         step.leaves = None
-        step.read = StartedRead(self._start(lambda: read_rows(self._tables, plan, self._comm)), self._updates)
+        step.read = self._start(lambda: read_rows(self._tables, plan, self._comm)), self._updates
 
     def _start(self, work: Callable[[], T]) -> Handle[Any]:
         def job() -> T:

@@ -30,6 +30,7 @@ from pyg_batchgnn.data.files import (
 )
 from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.partition import part_name, save_together, with_files
+from pyg_batchgnn.store import SortedNodes
 
 #: Rows that are copied at once.
 _ROWS = 1 << 16
@@ -70,11 +71,12 @@ def _read(path: Path, meta: EmbeddingMeta, table: EmbeddingTable) -> None:
     frozen, found = torch.zeros(len(table.node), dtype=torch.bool), 0
     columns = {"weight": table.weight, "frozen": frozen}
     columns |= {f"state{at}": state for at, state in enumerate(table.state)}
+    own = SortedNodes.of(table.node)
     for part in map(part_name, range(meta.parts)):
         node = _array(path, meta, table, part, "node")
         assert node is not None
-        here, there = _common(table.node, node)
-        found += len(here)
+        shared = own.find(node)
+        found += len(shared.row)
         for name, column in columns.items():
             saved = _array(path, meta, table, part, name)
             if saved is None:
@@ -83,7 +85,7 @@ def _read(path: Path, meta: EmbeddingMeta, table: EmbeddingTable) -> None:
             if list(saved.shape) != shape or saved.dtype != column.dtype:
                 fact = f"is {saved.dtype} {list(saved.shape)}, expected {column.dtype} {shape}"
                 raise broken(path, f"{part}/{name}", fact, REMEDY)
-            for to, source in zip(here.split(_ROWS), there.split(_ROWS), strict=True):
+            for to, source in zip(shared.row.split(_ROWS), shared.position.split(_ROWS), strict=True):
                 column[to] = saved[source]
     if found != len(table.node):
         fact = f"has rows for {found} of the {len(table.node)} nodes that this rank holds"
@@ -101,17 +103,6 @@ def _array(path: Path, meta: EmbeddingMeta, table: EmbeddingTable, part: str, na
     raise broken(path / META_FILE, array, "is not among the arrays", REMEDY)
 
 
-def _common(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the positions of the ids that two vectors share, in each of them."""
-    if torch.equal(own, theirs):
-        return torch.arange(len(own)), torch.arange(len(own))
-    ascending, order = own.sort()
-    place = torch.searchsorted(ascending, theirs)
-    hit = (place < len(own)).nonzero().view(-1)
-    hit = hit[ascending[place[hit]] == theirs[hit]]
-    return order[place[hit]], hit
-
-
 def save_tables(
     tables: Sequence[EmbeddingTable],
     num_nodes: Sequence[int],
@@ -123,9 +114,14 @@ def save_tables(
 
     def end(path: Path, arrays: dict[str, ArrayPromise]) -> None:
         names = [str(table.group.name) for table in tables]
-        columns = {name: table.columns for name, table in zip(names, tables, strict=True)}
-        counts = dict(zip(names, num_nodes, strict=True))
-        EmbeddingMeta(columns, counts, len(tables[0].state), steps, comm.size, arrays).write(path)
+        content = {
+            "columns": {name: table.columns for name, table in zip(names, tables, strict=True)},
+            "num_nodes": dict(zip(names, num_nodes, strict=True)),
+            "state": len(tables[0].state),
+            "steps": steps,
+            "parts": comm.size,
+        }
+        FORMAT.write(path, VERSION, content, arrays)
 
     write = functools.partial(_write, tables, comm.rank)
     return save_together(folder, comm, write, None if comm.rank else end)
@@ -167,11 +163,6 @@ class EmbeddingMeta:
     steps: int  # the number of steps that the optimizer had made
     parts: int  # the number of parts
     arrays: Mapping[str, ArrayPromise]  # what is promised of each array, by part and name
-
-    def write(self, folder: Path) -> None:
-        counts = {"columns": dict(self.columns), "num_nodes": dict(self.num_nodes)}
-        numbers = {"state": self.state, "steps": self.steps, "parts": self.parts}
-        FORMAT.write(folder, VERSION, {**counts, **numbers}, self.arrays)
 
     @classmethod
     def read(cls, folder: Path) -> EmbeddingMeta:

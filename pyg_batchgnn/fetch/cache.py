@@ -15,7 +15,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.sample import SamplingPlan, taken_probability
-from pyg_batchgnn.store import RowBlock, RowFormat, RowReader, RowRequest
+from pyg_batchgnn.store import RowBlock, RowFormat, RowReader, RowRequest, SortedNodes
 from pyg_batchgnn.types import Group
 
 # Cache ############################################################################################
@@ -107,14 +107,11 @@ class CachedRows:
 
     def split(self, node: Tensor) -> CacheSplit:
         """Splits ascending ids, [n] int64, by whether their rows are here."""
-        position, row = _common(node, self.node)
-        missing = torch.ones(node.numel(), dtype=torch.bool)
-        missing[position] = False
-        left = missing.nonzero().view(-1)
-        place = torch.empty_like(node)
-        place[left] = torch.arange(left.numel())
-        place[position] = torch.arange(left.numel(), node.numel())
-        return CacheSplit(node[left], row, place)
+        found = SortedNodes(self.node, None).find(node)
+        place, left = torch.empty_like(node), found.missing.numel()
+        place[found.missing] = torch.arange(left)
+        place[found.position] = torch.arange(left, node.numel())
+        return CacheSplit(node[found.missing], found.row, place)
 
     def put(self, block: RowBlock, split: CacheSplit) -> None:
         """Writes the rows that are here behind those that are not."""
@@ -125,16 +122,6 @@ class CachedRows:
 
 def bytes_in_cache(row_format: RowFormat) -> int:
     return _ID_BYTES + row_format.row_bytes
-
-
-def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the places of the values that two ascending vectors share, in each of them."""
-    if one.numel() < other.numel():
-        at, found = _common(other, one)
-        return found, at
-    at = torch.searchsorted(one, other)
-    found = (one[at.clamp(max=max(one.numel() - 1, 0))] == other) if one.numel() else at.bool()
-    return at[found], found.nonzero().view(-1)
 
 
 # Choosing rows ####################################################################################

@@ -202,9 +202,7 @@ class CscGraph:
         return cls(InEdges.checked(indptr, indices, edge_ids))
 
     def advise_huge_pages(self) -> CscGraph:
-        for array in (self.indptr, self.indices, self.edge_ids):
-            if array is not None:
-                ops.advise_huge_pages(array)
+        self.typed.advise_huge_pages()
         return self
 
 
