@@ -34,27 +34,18 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class QuantizedTable:
-    """The result of quantising one table.
+    """The result of quantising one table."""
 
-    Attributes:
-        name: the attribute, with its type or relation where the graph names them.
-        rows, columns: its shape.
-        constant: the columns of one value each, which is kept exactly.
-        bytes_before, bytes_after: the bytes of the values, and of codes, scales and offsets.
-        clamped: the values outside the ranges of their columns; none without a percentile.
-        error: the largest difference of a value from what its code stands for.
-        error_in_scales: the largest such difference of values within the range, in scales of their
-            columns: at most 1/2, but for the rounding of float32 or bfloat16.
-    """
-
-    name: str
+    name: str  # the attribute, with its type or relation where the graph names them
     rows: int
     columns: int
-    constant: int
-    bytes_before: int
-    bytes_after: int
-    clamped: int
-    error: float
+    constant: int  # the columns of one value each, which is kept exactly
+    bytes_before: int  # of the values
+    bytes_after: int  # of codes, scales and offsets
+    clamped: int  # the values outside the ranges of their columns; none without a percentile
+    error: float  # the largest difference of a value from what its code stands for
+    #: the largest such difference of values within the range, in scales of their columns: at most
+    #: 1/2, but for the rounding of float32 or bfloat16
     error_in_scales: float
 
     @property
@@ -93,17 +84,13 @@ class QuantizationReport:
 
 @dataclass(frozen=True)
 class Quantization:
-    """The settings of quantising tables.
+    """The settings of quantising tables."""
 
-    Attributes:
-        percentile: None codes the range of each column from its least value to its largest. A
-            number p in [50, 100] leaves out at most (100 - p) / 2 percent of the values on either
-            side, which are clamped, unless a single value would be left of several.
-        dtype: the type into which codes are decoded, float32 or bfloat16.
-    """
-
+    #: None codes the range of each column from its least value to its largest. A number p in
+    #: [50, 100] leaves out at most (100 - p) / 2 percent of the values on either side, which are
+    #: clamped, unless a single value would be left of several.
     percentile: float | None = None
-    dtype: torch.dtype = torch.float32
+    dtype: torch.dtype = torch.float32  # the type into which codes are decoded, float32 or bfloat16
 
     def __post_init__(self) -> None:
         p = self.percentile

@@ -34,12 +34,9 @@ class Ticket:
 
 class CpuLane:
     """The stream on which batches are copied to a device and put together there: of the CPU.
-
-    Args:
-        limit: bytes that may be registered; None for no limit.
-        reads_host: True if kernels of the device read registered host memory themselves. Those of
-            the CPU are interpreted (TRITON_INTERPRET=1).
-    """
+    ``limit``: bytes that may be registered; None for no limit. ``reads_host``: True if kernels of
+    the device read registered host memory themselves. Those of the CPU are interpreted
+    (TRITON_INTERPRET=1)."""
 
     device = torch.device("cpu")
 

@@ -37,14 +37,9 @@ class ReadCounters:
 
 
 class DiskReader:
-    """Reads rows of a table in a file past the page cache. Threads may share it.
-
-    Reading waits for the disk and takes little of a processor; a thread that computes should leave
-    it to another one.
-
-    Raises:
-        OSError: the file cannot be opened, or is too short for the table.
-    """
+    """Reads rows of a table in a file past the page cache. Threads may share it. Reading waits for
+    the disk and takes little of a processor; a thread that computes should leave it to another one.
+    Raises OSError if the file cannot be opened, or is too short for the table."""
 
     def __init__(self, table: DiskTable) -> None:
         self.table = table

@@ -132,14 +132,9 @@ class Embedding:
         return [str(table.group.name) for table in self.tables]
 
     def table_of(self, node_type: str | None = None) -> EmbeddingTable:
-        """Returns the table of a node type, or the only one.
-
-        Its rows are as they are after all updates that were started.
-
-        Raises:
-            KeyError: the type has no table.
-            ValueError: no type is named, and there are several tables.
-        """
+        """Returns the table of a node type, or the only one, as it is after all updates that were
+        started. Raises KeyError if the type has no table, ValueError if none is named and there are
+        several."""
         self.synchronize()
         if node_type is None:
             if len(self.tables) > 1:
@@ -179,14 +174,9 @@ class Embedding:
         epoch: int = -1,
         macrobatch: int = -1,
     ) -> list[Step]:
-        """Tells the owners which rows the steps of a macrobatch need. Collective, one round.
-
-        Args:
-            minibatches: the internal ids of each minibatch's nodes, [N_t] int64 by number of the
-                type.
-            comm: the communicator that samples; None in one process.
-            epoch, macrobatch: the position.
-        """
+        """Tells the owners which rows the steps of a macrobatch need, at a position of the epoch.
+        Collective, one round. ``minibatches``: the internal ids of each one's nodes, [N_t] int64 by
+        number of the type. ``comm``: the communicator that samples; None in one process."""
         header = Header(MessageKind.EMBEDDINGS, ops.to_signed(epoch), macrobatch)
         steps = [Step(plan) for plan in self._planner.plan(minibatches, header, comm)]
         for step, following in itertools.pairwise(steps):
@@ -254,13 +244,9 @@ class Embedding:
 
     def update(self, rule: UpdateRule, weight: float) -> None:
         """Starts the update of the rows that have gradients; `EmbeddingOptimizer.step` calls it.
-
         Gradients of several batches are added. Where several were read, rows of a batch that has no
-        gradients yet, on any rank, wait for a later update. A single batch is always taken.
-
-        Raises:
-            RuntimeError: no rows were read since the last update.
-        """
+        gradients yet, on any rank, wait for a later update. A single batch is always taken. Raises
+        RuntimeError if no rows were read since the last update."""
         if not self._read or self._last is None:
             raise RuntimeError(
                 "no rows were read since the last step; call embedding(batch) with gradients enabled, and "
@@ -356,37 +342,25 @@ class Embedding:
         self._order.changed()
 
     def export_rows(self, path: str | Path, node_type: str | None = None) -> None:
-        """Writes the rows of a type to one ``.npy`` file, which is replaced. Collective.
-
-        No rank holds all rows. The first rank writes them in the order of original ids.
-
-        Raises:
-            DatasetError: the file cannot be written.
-        """
+        """Writes the rows of a type to one ``.npy`` file, which is replaced. Collective. No rank
+        holds all rows: the first rank writes them in the order of original ids. Raises DatasetError
+        if it cannot."""
         table = self.table_of(node_type)
         count = self.owners.book.num_nodes_of(table.node_type)
         self.comm.run_job(lambda: export_table(table, count, Path(path).expanduser(), self.comm))
 
     def save(self, folder: str | Path) -> None:
-        """Writes all rows, and what the optimizer keeps, to a new folder. Collective.
-
-        Every rank writes its own part. All ranks must see the same file system.
-
-        Raises:
-            DatasetError: the folder exists, or a rank cannot write.
-        """
+        """Writes all rows, and what the optimizer keeps, to a new folder, each rank its own part.
+        Collective. All ranks must see the same file system. Raises DatasetError if the folder
+        exists, or a rank cannot write."""
         self.synchronize()
         counts = [self.owners.book.num_nodes_of(table.node_type) for table in self.tables]
         self.comm.run_job(lambda: save_tables(self.tables, counts, self.steps, folder, self.comm))
 
     def load(self, folder: str | Path) -> None:
-        """Reads what `save` wrote on any number of ranks. Collective.
-
-        Training goes on as if it had not stopped: on as many ranks with the same bits.
-
-        Raises:
-            DatasetError: a file is damaged or missing, or of other tables.
-        """
+        """Reads what `save` wrote on any number of ranks. Collective. Training goes on as if it had
+        not stopped: on as many ranks with the same bits. Raises DatasetError if a file is damaged
+        or missing, or of other tables."""
         self.synchronize()
         self.steps = self.comm.run_job(lambda: load_tables(self.tables, folder, self.comm))
         self._order.changed()
@@ -433,10 +407,8 @@ class EmbeddingOptimizer:
         self.rule = replace(self.rule, **numbers)  # type: ignore[type-var]
 
     def zero_grad(self) -> None:
-        """Drops the gradients since the last step, for instance of a loss that is not finite.
-
-        Call it on all ranks, as a step that is left out.
-        """
+        """Drops the gradients since the last step, for instance of a loss that is not finite. Call
+        it on all ranks, as a step that is left out."""
         self.embedding.clear_gradients()
 
     def step(self, weight: float = 1.0) -> None:

@@ -33,14 +33,9 @@ class FoundRows:
 
 
 class EmbeddingCache:
-    """Rows of halo nodes by original id. The row that was stored first makes room for others.
-
-    The first rows that are stored decide the width and the type.
-
-    Args:
-        life_span: rows can be read for this many steps after the one in which they were stored;
-            None: without end.
-    """
+    """Rows of halo nodes by original id. The row that was stored first makes room for others. The
+    first rows that are stored decide the width and the type. ``life_span``: rows can be read for
+    this many steps after the one in which they were stored; None: without end."""
 
     def __init__(self, lines: int, life_span: int | None) -> None:
         self.life_span = life_span
@@ -69,13 +64,9 @@ class EmbeddingCache:
         return ops.gather_rows(self._rows, found.line)
 
     def store(self, node: Tensor, rows: Tensor, step: int) -> None:
-        """Stores rows (HECStore).
-
-        Args:
-            node: [n] int64 original ids. If one comes twice, its last row counts.
-            rows: [n, F] as all rows before.
-            step: the number of the step, not below that of an earlier call.
-        """
+        """Stores rows [n, F], as all rows before, of nodes [n] int64 by original ids (HECStore). If
+        a node comes twice, its last row counts. ``step``: the number of the step, not below that of
+        an earlier call."""
         self._store(node, rows, torch.full_like(node, step))
 
     def _store(self, node: Tensor, rows: Tensor, step: Tensor) -> None:

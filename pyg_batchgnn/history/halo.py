@@ -41,10 +41,8 @@ class Halo:
         return self.internal.numel()
 
     def most_needed(self, number: int | None) -> Tensor:
-        """Returns the halo nodes with the most edges into the part, [<= number] int64 ascending.
-
-        They are numbers among the halo nodes. None: all of them.
-        """
+        """Returns the halo nodes with the most edges into the part, [<= number] int64 ascending,
+        numbered among the halo nodes. None: all of them."""
         if number is None or number >= self.num_halo:
             return torch.arange(self.num_halo)
         return self.edges.argsort(descending=True, stable=True)[:number].sort().values
@@ -95,16 +93,9 @@ _PIECE = 16 << 20
 
 
 class HaloFeatures:
-    """The features of halo nodes, fetched once from their owners.
-
-    Args:
-        lines: at most this many nodes have a row, those with the most edges into the part. None:
-            all of them.
-
-    Attributes:
-        fetched: the rows that came from other hosts.
-        fetched_bytes: their bytes, the ids that were asked for included.
-    """
+    """The features of halo nodes, fetched once from their owners. ``lines``: at most this many
+    nodes have a row, those with the most edges into the part; None: all. ``fetched`` rows came from
+    other hosts, and ``fetched_bytes`` with the ids that were asked for."""
 
     def __init__(self, halo: Halo, lines: int | None) -> None:
         chosen = halo.most_needed(lines)
@@ -175,12 +166,10 @@ class HaloFeatures:
 
 
 class HaloSampler:
-    """Samples the minibatches of a rank without asking other ranks.
-
-    Neighbours of the part's own nodes are drawn as `PartitionedSampler` draws them. Halo nodes get
-    no in-edges. Without halo nodes the minibatches are bitwise identical to those of the whole
-    graph. ``plan``, ``seed`` and ``threads`` are as in `MacrobatchSampler`.
-    """
+    """Samples the minibatches of a rank without asking other ranks, by ``plan``, ``seed`` and
+    ``threads`` as in `MacrobatchSampler`. Neighbours of the part's own nodes are drawn as
+    `PartitionedSampler` draws them. Halo nodes get no in-edges. Without halo nodes the minibatches
+    are bitwise identical to those of the whole graph."""
 
     def __init__(
         self, part: Part, halo: Halo, plan: SamplingPlan, seed: int = 0, threads: int | None = None

@@ -153,42 +153,26 @@ def given_owners(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -
 
 
 class Neighbours(NamedTuple):
-    """The in-neighbours of a few nodes.
+    """The in-neighbours of a few nodes."""
 
-    Attributes:
-        indptr: [n + 1] int64, where each node's neighbours begin.
-        node: [e] int32 or int64 original ids.
-        owner: [e] int32 parts, -1 where a neighbour has none yet.
-        node_type: [e] int64, the number of each neighbour's type in ``StreamState.schema``.
-    """
-
-    indptr: Tensor
-    node: Tensor
-    owner: Tensor
-    node_type: Tensor
+    indptr: Tensor  # [n + 1] int64, where each node's neighbours begin
+    node: Tensor  # [e] int32 or int64 original ids
+    owner: Tensor  # [e] int32 parts, -1 where a neighbour has none yet
+    node_type: Tensor  # [e] int64, the number of each neighbour's type in ``StreamState.schema``
 
 
 class StreamState(NamedTuple):
-    """The state of the stream when a few nodes are to be assigned.
+    """The state of the stream when a few nodes are to be assigned."""
 
-    Attributes:
-        parts: the number of parts.
-        seed: the seed of the run.
-        load: [3, parts] float64, the nodes of the type, their in-edges and the training nodes among
-            them that each part has got so far from all ranks, as of the beginning of the round.
-        total: [3] float64, the same of the whole graph.
-        train: [n] bool, True for training nodes.
-        schema: the node types and the relations.
-        node_type: the name of the type of the nodes to be assigned.
-    """
-
-    parts: int
-    seed: int
+    parts: int  # the number of parts
+    seed: int  # the seed of the run
+    #: [3, parts] float64, the nodes of the type, their in-edges and the training nodes among them
+    #: that each part has got so far from all ranks, as of the beginning of the round
     load: Tensor
-    total: Tensor
-    train: Tensor
-    schema: Schema
-    node_type: str
+    total: Tensor  # [3] float64, the same of the whole graph
+    train: Tensor  # [n] bool, True for training nodes
+    schema: Schema  # the node types and the relations
+    node_type: str  # the name of the type of the nodes to be assigned
 
 
 class Policy(Protocol):

@@ -46,22 +46,15 @@ class PartCounts:
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """The counts of all parts.
+    """The counts of all parts."""
 
-    Attributes:
-        types: by the name of the node type, the counts of each part, in order.
-        cut_pairs: ``[part][other part]``, the in-edges of the part from nodes of the other part.
-        halo_pairs: ``[part][other part]``, the distinct nodes of the other part that in-edges come
-            from.
-        hosts: the host of each part.
-        loads: nodes, in-edges, splits and balanced weights, each of every type that has some.
-    """
-
-    types: dict[str, tuple[PartCounts, ...]]
+    types: dict[str, tuple[PartCounts, ...]]  # by name of the node type, the counts of each part
+    #: ``[part][other part]``, the in-edges of the part from nodes of the other part, and the
+    #: distinct nodes that they come from
     cut_pairs: tuple[tuple[int, ...], ...]
     halo_pairs: tuple[tuple[int, ...], ...]
-    hosts: tuple[int, ...]
-    loads: tuple[Load, ...] = ()
+    hosts: tuple[int, ...]  # the host of each part
+    loads: tuple[Load, ...] = ()  # nodes, in-edges, splits and balanced weights of every type
 
     @property
     def parts(self) -> tuple[PartCounts, ...]:
