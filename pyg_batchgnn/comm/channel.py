@@ -64,11 +64,9 @@ class PeerFailure(Exception):  # noqa: N818
 
 
 class Channel:
-    """The numbered exchanges between the ranks of one process group.
-
-    A wait ends a little before the ``timeout`` in seconds (a twentieth, at most one second), so
-    that the error that names the peer is there in time.
-    """
+    """The numbered exchanges between the ranks of one process group. A wait ends a little before
+    the ``timeout`` in seconds (a twentieth, at most one second), so that the error that names the
+    peer is there in time."""
 
     def __init__(
         self,

@@ -113,12 +113,9 @@ class Collectives:
         self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL, weight: float | None = None
     ) -> Tensor:
         """Overwrites a contiguous tensor with the sum over ranks, added in the order of ranks.
-        Sixteen-bit floats are added in float32.
-
-        ``weight``: of this rank's tensor, finite and not negative. The tensor is multiplied by
-        weight / (the sum of all ranks' weights). A tensor of weight 0 is left out, whatever it
-        holds. If all weights are 0, so is the sum.
-        """
+        Sixteen-bit floats are added in float32. ``weight``: of this rank's tensor, finite and not
+        negative. The tensor is multiplied by weight / (the sum of all ranks' weights). A tensor of
+        weight 0 is left out, whatever it holds. If all weights are 0, so is the sum."""
         return self._run(sum_over_ranks, tensor, as_header(header), weight)
 
     def all_gather_json(self, value: Any) -> list[Any]:
@@ -156,13 +153,10 @@ class Collectives:
     ) -> T:
         """Does work that makes no exchange on every rank. Where it fails on one rank, all ranks
         raise, so that none waits for it. The ranks wait for each other once, after the work.
-
-        Args:
-            catch: the exceptions that count as a failure. Others are raised at once, on this rank
-                alone.
-            error: makes the error that all ranks raise, from the texts of the ranks that failed, by
-                rank. By default a `CommError` that names those ranks, their hosts and the causes.
-        """
+        ``catch``: the exceptions that count as a failure. Others are raised at once, on this rank
+        alone. ``error``: makes the error that all ranks raise, from the texts of the ranks that
+        failed, by rank. By default a `CommError` that names those ranks, their hosts and the
+        causes."""
         result: list[T] = []
         cause: Exception | None = None
         try:

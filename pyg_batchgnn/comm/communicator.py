@@ -363,14 +363,12 @@ _POLL = 0.005
 
 def fresh_namespace(store: Store, rank: int, size: int, timeout: float) -> Store:
     """Returns a part of ``store`` that only the ranks of this attempt of a job use. Collective.
-    Raises PeerError if not all ranks came within ``timeout`` seconds.
-
-    torchrun keeps its store when it restarts failed ranks. The store then still holds what earlier
-    ranks wrote, for example the addresses at which they listened. torchrun tells the new ranks
-    nothing that only they know and that is the same on every host. So each rank writes a token of
-    its own, and rank 0 proposes a namespace for the tokens that it sees. The namespace is valid
-    once every rank has found its token in the proposal and has accepted it.
-    """
+    Raises PeerError if not all ranks came within ``timeout`` seconds. torchrun keeps its store when
+    it restarts failed ranks. The store then still holds what earlier ranks wrote, for example the
+    addresses at which they listened. torchrun tells the new ranks nothing that only they know and
+    that is the same on every host. So each rank writes a token of its own, and rank 0 proposes a
+    namespace for the tokens that it sees. The namespace is valid once every rank has found its
+    token in the proposal and has accepted it."""
     token, namespace, known = uuid.uuid4().hex, "", list[str]()
     keys = [_TOKEN.format(number) for number in range(size)]
     store.set(keys[rank], token)

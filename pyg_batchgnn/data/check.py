@@ -87,13 +87,11 @@ class _Checker:
 
 def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     """Raises `DatasetError` on the first thing that is wrong with a data set, else returns it.
-
     Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and that
     features "x" are finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
     "test" of a node type must be disjoint and without repeats, and nodes of "train" must have their
     class number where there are any. ``files``: for each array (`edge_index`, `nodes/x`,
-    `splits/train`) the file that errors name instead of the data set.
-    """
+    `splits/train`) the file that errors name instead of the data set."""
     check_outline(dataset, files)
     check_node_counts(dataset, files)
     check = _Checker(dataset, files or {})

@@ -213,11 +213,9 @@ _COLUMNS = 1 << 10
 def _within_percentile(
     sources: Sequence[WideRows], whole: _Ranges, percentile: float, tell: Callable[[int], None]
 ) -> _Ranges:
-    """Returns the range of each column without what a percentile leaves out.
-
-    The bits of a float32, taken as an integer, ascend with its value. Passes find the bits of the
-    values at both ends, some at a time, by counting: in bounded memory, whatever the pieces.
-    """
+    """Returns the range of each column without what a percentile leaves out. The bits of a float32,
+    taken as an integer, ascend with its value. Passes find the bits of the values at both ends,
+    some at a time, by counting: in bounded memory, whatever the pieces."""
     rows = sum(len(one.table) for one in sources)
     left_out = int(rows * (100 - Fraction(str(percentile))) / 200)
     low, high = (end.clone() for end in whole)

@@ -227,15 +227,10 @@ class Dataset:
         source: str = "Given by the caller.",
     ) -> Dataset:
         """Makes a graph of one node type and one relation. Nothing is copied or checked.
-
-        Args:
-            name: the short name, used in errors.
-            edge_index: [2, E] int32 or int64, or the edges by destination.
-            nodes, edges: attributes by name, [N, ...] and [E, ...] each.
-            splits: node ids by name of the split, int64.
-            num_classes: without it the largest class number + 1 (`count_classes`).
-            source: where the data came from.
-        """
+        ``edge_index``: [2, E] int32 or int64, or the edges by destination. ``nodes``, ``edges``:
+        attributes by name, [N, ...] and [E, ...] each. ``splits``: node ids by name of the split,
+        int64. ``num_classes``: without it the largest class number + 1 (`count_classes`).
+        ``source``: where the data came from."""
         tables = dict(nodes or {})
         classes = count_classes(tables) if num_classes is None else num_classes
         return cls(
@@ -354,15 +349,11 @@ class Dataset:
         )
 
     def to_pyg(self, feature_dtype: torch.dtype | None = None) -> Any:
-        """Returns the same graph as PyG's `Data`, or as `HeteroData` if its types have names.
-
-        It shares the tensors. `edge_index` becomes int64. Edges by destination become `adj_t`,
-        which our loaders read where it lies, and `num_edges`. Splits become boolean masks, such as
-        `train_mask`.
-
-        ``feature_dtype``: what `x` is converted to. Raises DatasetError if two attributes, or an
-        attribute and a mask, have the same name.
-        """
+        """Returns the same graph as PyG's `Data`, or as `HeteroData` if its types have names. It
+        shares the tensors. `edge_index` becomes int64. Edges by destination become `adj_t`, which
+        our loaders read where it lies, and `num_edges`. Splits become boolean masks, such as
+        `train_mask`. ``feature_dtype``: what `x` is converted to. Raises DatasetError if two
+        attributes, or an attribute and a mask, have the same name."""
         from torch_geometric.data import Data, HeteroData
 
         typed = self.has_names

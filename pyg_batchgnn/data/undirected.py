@@ -29,18 +29,10 @@ class ParallelEdges(enum.Enum):
 def make_undirected(
     edge_index: Tensor, num_nodes: int, parallel: ParallelEdges = ParallelEdges.KEEP
 ) -> Tensor:
-    """Stores every edge in both directions.
-
+    """Stores every edge of [2, E] int32 or int64, of ids below ``num_nodes``, in both directions.
     KEEP appends the reverse of every edge, as BatchGNN does: edge e of E gets its reverse at E + e.
     MERGE leaves one edge per ordered pair, sorted by source and then destination; a self loop is
-    there once.
-
-    Args:
-        edge_index: [2, E] int32 or int64, of ids below ``num_nodes``.
-
-    Returns:
-        [2, 2E] (KEEP) or [2, at most 2E] (MERGE), of the input's type.
-    """
+    there once. Returns [2, 2E] (KEEP) or [2, at most 2E] (MERGE), of the input's type."""
     _check(edge_index, num_nodes)
     both = torch.cat([edge_index, edge_index.flip(0)], dim=1)
     if parallel is ParallelEdges.KEEP:

@@ -260,15 +260,9 @@ class Embedding:
             self._order.update(taken, self._last, weight, rule.at(self.steps))
 
     def rows(self, node: Tensor, node_type: str | None = None) -> Tensor:
-        """Returns the rows of nodes by original id, for evaluation and predictions. Collective.
-
-        Args:
-            node: [n] int64 original ids; any number on any rank.
-            node_type: the type of the nodes; not needed if there is one table.
-
-        Returns:
-            [n, F], without a gradient.
-        """
+        """Returns the rows [n, F] of nodes by original id, any [n] int64 on any rank, for
+        evaluation and predictions, without a gradient. Collective. ``node_type`` is not needed if
+        there is one table."""
         table = self.table_of(node_type)
         at = self.tables.index(table)
         none = torch.empty(0, dtype=torch.int64)
@@ -289,27 +283,18 @@ class Embedding:
         return internal_ids(part, self.comm, node, node_type=node_type)
 
     def as_features(self, data: Any, name: str = FEATURES, node_type: str | None = None) -> Any:
-        """Returns a graph with the present rows as features, for the inference of all nodes.
-
-        The rows are the last columns of the attribute, behind those that it has. Features that are
-        int8 codes are decoded for it, all of them. Collective over ranks.
-
-        Args:
-            data: the graph of these tables: a ``Data``, a ``HeteroData``, or (DistFeatureStore,
-                DistGraphStore). It is not changed.
-            node_type: the type of the nodes; not needed if there is one table.
-        """
+        """Returns a graph with the present rows as features, for the inference of all nodes. They
+        are the last columns of the attribute, behind those that it has. Features that are int8
+        codes are decoded for it, all of them. Collective over ranks. ``data``: the graph of these
+        tables, a ``Data``, a ``HeteroData``, or (DistFeatureStore, DistGraphStore). It is not
+        changed. ``node_type`` is not needed if there is one table."""
         self.check_graph(data)
         return as_features(self.table_of(node_type), data, name)
 
     def freeze(self, node: Tensor | None = None, node_type: str | None = None) -> None:
-        """Keeps rows as they are from now on, those that are frozen already included.
-
-        Args:
-            node: original ids, or a mask with one bool for each node of the type; the same on
-                every rank. None stands for all nodes.
-            node_type: the type of the nodes; not needed if there is one table.
-        """
+        """Keeps rows as they are from now on, those that are frozen already included. ``node``:
+        original ids, or a mask with one bool for each node of the type; the same on every rank.
+        None stands for all nodes. ``node_type`` is not needed if there is one table."""
         table = self.table_of(node_type)
         count = self.owners.book.num_nodes_of(table.node_type)
         mask = torch.zeros(count, dtype=torch.bool)
@@ -326,16 +311,10 @@ class Embedding:
         table.frozen = own if table.frozen is None else table.frozen | own
 
     def read_rows(self, path: str | Path, node_type: str | None = None) -> None:
-        """Overwrites the rows of a type by those of a ``.npy`` file. Collective.
-
-        Args:
-            path: of the file, with one row per node in the order of original ids. It is mapped,
-                and never unpickled.
-            node_type: the type; not needed if there is one table.
-
-        Raises:
-            DatasetError: the file is missing or damaged, or has other rows.
-        """
+        """Overwrites the rows of a type by those of a ``.npy`` file, one per node in the order of
+        original ids, which is mapped and never unpickled. Collective. ``node_type`` is not needed
+        if there is one table. Raises DatasetError if the file is missing or damaged, or has other
+        rows."""
         table = self.table_of(node_type)
         count = self.owners.book.num_nodes_of(table.node_type)
         self.comm.run_job(lambda: read_table(table, count, Path(path).expanduser(), self.comm))
@@ -388,15 +367,11 @@ def _columns_by_type(columns: int | Mapping[str, int], schema: Schema) -> dict[i
 
 
 class EmbeddingOptimizer:
-    """Updates the rows that were read, by the gradients of all ranks.
-
-    A rank's gradients of one row are added first, then those of all ranks in the order of ranks;
-    where several batches were read since the last step, batch by batch. So the bits of a run
-    repeat. The update runs on a thread beside what follows, and the next read waits for it.
-
-    ``rule``: `SGD`, `Adagrad` or `SparseAdam`. It may be replaced between steps by one of the same
-    kind (`set`).
-    """
+    """Updates the rows that were read, by the gradients of all ranks. A rank's gradients of one row
+    are added first, then those of all ranks in the order of ranks; where several batches were read
+    since the last step, batch by batch. So the bits of a run repeat. The update runs on a thread
+    beside what follows, and the next read waits for it. ``rule``: `SGD`, `Adagrad` or `SparseAdam`.
+    It may be replaced between steps by one of the same kind (`set`)."""
 
     def __init__(self, embedding: Embedding, rule: UpdateRule) -> None:
         self.embedding, self.rule = embedding, rule
@@ -416,17 +391,13 @@ class EmbeddingOptimizer:
 
         Collective: one round; where several batches were read, one for each and one more. A batch
         whose backward pass has not run yet then waits for a later step. A single batch is always
-        taken, so its backward pass comes first.
+        taken, so its backward pass comes first. Raises RuntimeError if no rows were read since the
+        last step.
 
-        Args:
-            weight: of this rank's gradients, which count weight / (the sum of all ranks' weights).
-                With 1 on every rank that is the mean over ranks, as DistributedDataParallel takes
-                it, a rank whose minibatch has no gradients included. A rank of weight 0 is left
-                out.
-
-        Raises:
-            RuntimeError: no rows were read since the last step.
-            ValueError: the weight is negative or not finite.
+        ``weight``: of this rank's gradients, finite and not negative, which count weight / (the sum
+        of all ranks' weights). With 1 on every rank that is the mean over ranks, as
+        DistributedDataParallel takes it, a rank whose minibatch has no gradients included. A rank
+        of weight 0 is left out.
         """
         if not (math.isfinite(weight) and weight >= 0):
             raise ValueError(f"weight must be finite and not negative, got {weight}")

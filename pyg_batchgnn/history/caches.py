@@ -19,11 +19,9 @@ from pyg_batchgnn.store import DistGraphStore
 
 @dataclass(frozen=True)
 class HistoricalSettings:
-    """The sizes of the caches and of the pushes (DistGNN-MB, section 3.2).
-
-    The defaults come from the paper's section 4.4. A step is one minibatch of every rank. Raises
-    TypeError or ValueError if a number is wrong.
-    """
+    """The sizes of the caches and of the pushes (DistGNN-MB, section 3.2). The defaults come from
+    the paper's section 4.4. A step is one minibatch of every rank. Raises TypeError or ValueError
+    if a number is wrong."""
 
     lines: int | None = 1_000_000  # the lines of each layer's cache (cs); None: one for each halo node
     #: a line can be read for this many steps after the one in which it was stored (ls); None:
@@ -57,23 +55,10 @@ class HistoricalCaches:
     that have them in their halo. They are stored ``delay`` steps later, whenever they arrive. So a
     run repeats bit for bit.
 
-    Making it is collective.
-
-    Args:
-        graph: the graph, partitioned and homogeneous.
-        comm: a communicator that nothing else uses, because rows travel while others sample, train
-            and exchange gradients.
-
-    Raises:
-        NotImplementedError: the graph has types, or every rank holds the whole topology.
-        ValueError: the communicator is the graph's.
-        AgreementError: ranks have other settings.
-
-    Attributes:
-        settings: as given.
-        part: the rank's part of the graph.
-        halo: its halo.
-        features: those of halo nodes; a loader's fetcher fetches them.
+    Making it is collective. ``graph`` is partitioned and homogeneous. ``comm``: a communicator that
+    nothing else uses, because rows travel while others sample, train and exchange gradients. Raises
+    NotImplementedError if the graph has types, or every rank holds the whole topology; ValueError
+    if the communicator is the graph's; AgreementError if ranks have other settings.
     """
 
     def __init__(

@@ -22,10 +22,8 @@ _HEADER = Header(MessageKind.LOOKUP)
 
 @dataclass(frozen=True, eq=False)
 class Halo:
-    """The halo nodes of a part: the sources of its in-edges that other ranks own.
-
-    Local ids name the nodes that a rank knows: rows of the part first, then halo nodes.
-    """
+    """The halo nodes of a part: the sources of its in-edges that other ranks own. Local ids name
+    the nodes that a rank knows: rows of the part first, then halo nodes."""
 
     in_edges: InEdges  # the in-edges of the part's nodes. Sources are local ids.
     original: Tensor  # [n + h] int64, the original ids of the part's nodes and of the halo nodes

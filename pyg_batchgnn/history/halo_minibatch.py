@@ -27,12 +27,10 @@ from pyg_batchgnn.types import NODES
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HistoricalMinibatch(Minibatch):
-    """A minibatch sampled within a part and its halo.
-
-    ``node``, ``nodes_per_hop`` and the attributes are for the part's own nodes. In ``indices``
-    the halo nodes follow the own ones. Halo nodes are not expanded. What layers read of them comes
-    from caches when the model runs: see `begin_pass`.
-    """
+    """A minibatch sampled within a part and its halo. ``node``, ``nodes_per_hop`` and the
+    attributes are for the part's own nodes. In ``indices`` the halo nodes follow the own ones. Halo
+    nodes are not expanded. What layers read of them comes from caches when the model runs: see
+    `begin_pass`."""
 
     # The halo nodes, by original id, and how many of them each hop found.
     halo: SampledNodes = field(kw_only=True)

@@ -19,12 +19,10 @@ from pyg_batchgnn.types import Group, Relation, Schema
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Part:
-    """The nodes that a rank owns, all their in-edges and all their attributes.
-
-    Row i of ``node`` is the node with the internal id ``first`` + i. Internal ids are ordered by
-    part, node type and original id. So the rows of a type are a contiguous range, `rows_of`.
-    `in_edges` and `owned_edges` can be read from the part itself if its graph has one relation.
-    """
+    """The nodes that a rank owns, all their in-edges and all their attributes. Row i of ``node`` is
+    the node with the internal id ``first`` + i. Internal ids are ordered by part, node type and
+    original id. So the rows of a type are a contiguous range, `rows_of`. `in_edges` and
+    `owned_edges` can be read from the part itself if its graph has one relation."""
 
     schema: Schema  # the node types and the relations
     book: PartitionBook  # the owner and the type of each internal id

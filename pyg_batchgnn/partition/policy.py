@@ -64,12 +64,9 @@ class Score(Enum):
 @dataclass(frozen=True)
 class Streaming(Balanced):
     """The policy LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014), over any balance
-    constraints.
-
-    LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts the price of
-    a fuller part. Nodes are streamed ``passes`` times. In a later pass all neighbours have owners,
-    from this pass or the one before it (restreaming, Nishimura and Ugander 2013).
-    """
+    constraints. LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts
+    the price of a fuller part. Nodes are streamed ``passes`` times. In a later pass all neighbours
+    have owners, from this pass or the one before it (restreaming, Nishimura and Ugander 2013)."""
 
     score: Score = Score.LDG
     passes: int = 3
@@ -176,13 +173,10 @@ class StreamState(NamedTuple):
 
 
 class Policy(Protocol):
-    """A policy of your own.
-
-    It is called for a few nodes of one type at a time, on every rank for the nodes that the rank
-    has read. It returns the part of each node, [n] integers. Ranks go through their nodes side by
-    side, type by type and in ascending original id; they may be called for no nodes at all. A
-    policy should not depend on how many nodes it is asked for at once.
-    """
+    """A policy of your own. It is called for a few nodes of one type at a time, on every rank for
+    the nodes that the rank has read. It returns the part of each node, [n] integers. Ranks go
+    through their nodes side by side, type by type and in ascending original id; they may be called
+    for no nodes at all. A policy should not depend on how many nodes it is asked for at once."""
 
     def __call__(self, node: Tensor, neighbours: Neighbours, state: StreamState) -> Tensor: ...
 

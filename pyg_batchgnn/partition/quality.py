@@ -139,15 +139,11 @@ def report_partition(
     hosts: int | None = None,
     policy: PolicyLike | None = None,
 ) -> PartitionReport:
-    """Counts all parts, on every rank. Collective; only counts travel.
-
-    Args:
-        parts: this rank's part, or parts.
-        hosts: the number of hosts that get parts in order, as many each. By default the parts are
-            on the hosts of the ranks if there is a part per rank, otherwise on one host.
-        policy: the policy that made the parts. Its limits are compared with the loads, and its
-            weights counted.
-    """
+    """Counts all parts, on every rank. Collective; only counts travel. ``parts``: this rank's part,
+    or parts. ``hosts``: the number of hosts that get parts in order, as many each. By default the
+    parts are on the hosts of the ranks if there is a part per rank, otherwise on one host.
+    ``policy``: the policy that made the parts. Its limits are compared with the loads, and its
+    weights counted."""
     mine = parts_of(parts)
     check_comm(comm)
     made_by = None if policy is None else as_policy(policy)

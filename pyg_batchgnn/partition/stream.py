@@ -271,12 +271,9 @@ _UPPER = (1 << 32) - 1
 
 def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
     """Returns the part of each node [n], [n] int32, by (seed, type, original id, number of parts)
-    alone.
-
-    It is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the number of
-    parts (below 2**31). ``node_type``: None in a graph of one type, where it adds nothing to the
-    hash.
-    """
+    alone. It is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the
+    number of parts (below 2**31). ``node_type``: None in a graph of one type, where it adds nothing
+    to the hash."""
     key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
     if node_type is not None:
         key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))

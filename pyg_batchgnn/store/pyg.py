@@ -41,12 +41,10 @@ def is_typed(data: Any) -> bool:
 
 def typed_graph_from_pyg(data: Any) -> TypedGraph:
     """Returns the graph of a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair.
-
     Types and relations are in the order of ``data.metadata()``. Edges are given as ``edge_index``
     or ``adj_t``. Edges that are by destination already are used where they lie; others are sorted
     once, by counting. Raises TypeError, ValueError or IndexError if there is no graph, or its
-    arrays do not fit together.
-    """
+    arrays do not fit together."""
     if isinstance(data, HeteroData):
         return _from_hetero_data(data)
     if isinstance(data, Data):

@@ -146,11 +146,9 @@ _Part = TypeVar("_Part")
 
 
 class ByNumber(Sequence[_Part]):
-    """The parts of a minibatch by number of the node type or relation.
-
-    A minibatch of many types reaches few of them, ``reached`` by ascending number. The parts that
-    it does not reach are one and the same object, ``rest``, and take no time.
-    """
+    """The parts of a minibatch by number of the node type or relation. A minibatch of many types
+    reaches few of them, ``reached`` by ascending number. The parts that it does not reach are one
+    and the same object, ``rest``, and take no time."""
 
     __slots__ = ("_length", "_rest", "reached")
 

@@ -71,12 +71,10 @@ EDGES = Group(RowKind.EDGE, ("node", "to", "node"))
 
 @dataclass(frozen=True)
 class Schema:
-    """The node types and the relations of a graph, in the order of PyG's ``data.metadata()``.
-
-    Types and relations are known by their numbers, which are positions in this order. The order
-    decides local ids. It never decides which edges are sampled. Raises ValueError if a name occurs
-    twice, or a relation names an unknown type.
-    """
+    """The node types and the relations of a graph, in the order of PyG's ``data.metadata()``. Types
+    and relations are known by their numbers, which are positions in this order. The order decides
+    local ids. It never decides which edges are sampled. Raises ValueError if a name occurs twice,
+    or a relation names an unknown type."""
 
     node_types: tuple[str, ...]
     relations: tuple[Relation, ...]  # each (source type, name, target type)

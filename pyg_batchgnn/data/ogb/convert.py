@@ -58,11 +58,9 @@ def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
 
 def convert(table: OgbTable, folder: Path, target: Path) -> None:
     """Writes `target`, a folder that `read_folder` reads, from the raw files in `folder`. A
-    UserWarning names what is not converted.
-
-    Arrays go through memory in pieces of about 16 MiB. Node ids become int32 where they fit. An
-    edge list that holds each undirected edge once is followed by the reverse of every edge.
-    """
+    UserWarning names what is not converted. Arrays go through memory in pieces of about 16 MiB.
+    Node ids become int32 where they fit. An edge list that holds each undirected edge once is
+    followed by the reverse of every edge."""
     _warn_of_unread(table, folder)
     with new_folder(target) as temporary:
         if table.layout is RawLayout.BINARY:
