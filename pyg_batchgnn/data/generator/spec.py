@@ -30,19 +30,12 @@ class RandomStream(enum.IntEnum):
 
 
 class GraphSpec:
-    """What the parameters of all generated graphs have in common.
+    """What the parameters of all generated graphs have in common."""
 
-    Class attributes:
-        KIND: the name for `load_dataset`, before the colon.
-        ABOUT: what such a graph is, as the subject of a sentence.
-        ORIGIN: the name of the parameters in META.json.
-        VERSION: the arrangement of random numbers. Folders made by another one are not taken for
-            this one's.
-    """
-
-    KIND: ClassVar[str]
-    ABOUT: ClassVar[str]
-    ORIGIN: ClassVar[str]
+    KIND: ClassVar[str]  # the name for `load_dataset`, before the colon
+    ABOUT: ClassVar[str]  # what such a graph is, as the subject of a sentence
+    ORIGIN: ClassVar[str]  # the name of the parameters in META.json
+    #: the arrangement of random numbers. Folders made by another one are not taken for this one's
     VERSION: ClassVar[int] = 1
 
     def _check(self: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
