@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -235,25 +235,18 @@ class PlacingRules:
     block: int = 0  # bytes of the distinct rows of a fetch group that the device may hold
 
 
-@dataclass(eq=False)
 class PlacedTables:
-    """The user's tables in their places, as the data were at one time."""
+    """The user's tables in their places, as the data were at one time. ``by_name``: by group and
+    name; attributes that the CPU must select are left out."""
 
-    # By group and name; attributes that the CPU must select are left out.
-    by_name: dict[Group, dict[str, PlacedTable]]
-    _by_value: dict[int, tuple[Group, str, Any]] = field(default_factory=dict)
-    _versions: list[tuple[Tensor, int]] = field(default_factory=list)
-
-    @classmethod
-    def place(
-        cls,
+    def __init__(
+        self,
         wanted: Mapping[Group, Mapping[str, Any]],
         num_rows: Mapping[Group, int],
         held: Callable[[Any], Any],
         rules: PlacingRules,
         rows: HostRows,
-    ) -> PlacedTables:
-        """Places tables."""
+    ) -> None:
         device, found = rows.lane.device, {}
         for group, named in wanted.items():
             for name, value in named.items():
@@ -261,15 +254,16 @@ class PlacedTables:
                 if table is not None and table.size(0) >= num_rows[group]:
                     found[group, name] = value, table
         there = _on_device([one for _, one in found.values()], rules, rows.lane)
-        made = cls({group: {} for group in wanted})
+        self.by_name: dict[Group, dict[str, PlacedTable]] = {group: {} for group in wanted}
+        self._by_value = dict[int, tuple[Group, str, Any]]()
+        self._versions = list[tuple[Tensor, int]]()
         for (group, name), (value, table) in found.items():
             on_device = id(table) in there
-            made.by_name[group][name] = DeviceTable(table, device) if on_device else HostTable(table, rows)
-            made._by_value[id(value)] = group, name, value
+            self.by_name[group][name] = DeviceTable(table, device) if on_device else HostTable(table, rows)
+            self._by_value[id(value)] = group, name, value
             stored = ops.as_stored(table)
             if not stored.is_inference():
-                made._versions.append((stored, stored._version))
-        return made
+                self._versions.append((stored, stored._version))
 
     @property
     def is_current(self) -> bool:

@@ -187,7 +187,7 @@ def update_rows(
     for plan, own in zip(plans, gradients, strict=True):
         sends = [gradient if weight else None for gradient in own]
         received = _exchange_gradients(tables, plan, sends, weight, comm)
-        came.append(_CameGradients.of(tables, plan, sends, weight, received, comm.rank))
+        came.append(_CameGradients(tables, plan, sends, weight, received, comm.rank))
     if not came[0].total:
         return
     for at, table in enumerate(tables):
@@ -199,36 +199,30 @@ def update_rows(
         ops.update_rows(table.rows, changes, rows, step)
 
 
-@dataclass(frozen=True, eq=False)
 class _CameGradients:
-    """The gradients of one minibatch, as they arrived."""
+    """The gradients of one minibatch, as they arrived: ``near`` of this rank by table, [N, F] or
+    None, and ``far`` by table and rank, [m, F]. ``said``: by rank, its weight, and for each table 1
+    if its gradients came."""
 
-    plan: StepExchange  # of the minibatch
-    near: list[Tensor | None]  # by table, [N, F] of this rank; None if there are none
-    far: list[list[Tensor]]  # by table and rank, [m, F] from the others
-    said: list[list[float]]  # by rank, its weight, and for each table 1 if its gradients came
-    rank: int  # this rank
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         tables: Sequence[EmbeddingTable],
         plan: StepExchange,
         near: list[Tensor | None],
         weight: float,
         received: Sequence[Tensor],
         rank: int,
-    ) -> _CameGradients:
+    ) -> None:
+        self.plan, self.near, self.rank = plan, near, rank
         prefix = (1 + len(tables)) * torch.float64.itemsize // _dtype(tables).itemsize
-        said = [_said(message, prefix, len(tables)) for message in received]
-        said[rank] = [weight, *(float(gradient is not None) for gradient in near)]
+        self.said = [_said(message, prefix, len(tables)) for message in received]
+        self.said[rank] = [weight, *(float(gradient is not None) for gradient in near)]
         counts = [
-            [count if flags[1 + at] else 0 for count, flags in zip(one.served_counts, said, strict=True)]
+            [count if flags[1 + at] else 0 for count, flags in zip(one.served_counts, self.said, strict=True)]
             for at, one in enumerate(plan.tables)
         ]
         bodies = [message[prefix:] for message in received]
-        far = _by_table(bodies, [(table.columns, of) for table, of in zip(tables, counts, strict=True)])
-        return cls(plan, near, far, said, rank)
+        self.far = _by_table(bodies, [(table.columns, of) for table, of in zip(tables, counts, strict=True)])
 
     @property
     def total(self) -> float:

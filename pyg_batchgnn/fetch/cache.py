@@ -150,7 +150,7 @@ def choose_rows(
     rows can be read here without asking, and that can read this rank's. Returns by group of nodes,
     [c] int64 internal ids, ascending."""
     comm, schema = reader.comm, part.schema
-    price = _Price.of(reader, schema.node_groups, part.book)
+    price = _Price(reader, schema.node_groups, part.book)
     none = torch.empty(0, dtype=torch.int64)
     chosen = none
     if comm.max(0 if len(held) == comm.size else price.most_rows(request.budget)):
@@ -171,19 +171,14 @@ def choose_rows(
     return {group: chosen[kind == number] for number, group in enumerate(schema.node_groups)}
 
 
-@dataclass(frozen=True, eq=False)
 class _Price:
-    """Prices nodes by the bytes that they take in the cache and those that they spare, by type."""
+    """Prices nodes by the bytes that they take in the cache and those that they spare, by type.
+    ``held``: [types] int64, bytes of a node in the cache. ``spared``: of a row on the wire."""
 
-    book: PartitionBook  # tells the type of each node
-    held: Tensor  # [types] int64, bytes of a node in the cache
-    spared: Tensor  # [types] int64, bytes of a row on the wire
-
-    @classmethod
-    def of(cls, reader: RowReader, groups: Sequence[Group], book: PartitionBook) -> _Price:
-        formats = [reader.format(group) for group in groups]
-        held = torch.tensor([bytes_in_cache(one) for one in formats])
-        return cls(book, held, torch.tensor([one.wire_bytes for one in formats]))
+    def __init__(self, reader: RowReader, groups: Sequence[Group], book: PartitionBook) -> None:
+        self.book, formats = book, [reader.format(group) for group in groups]
+        self.held = torch.tensor([bytes_in_cache(one) for one in formats])
+        self.spared = torch.tensor([one.wire_bytes for one in formats])
 
     def most_rows(self, budget: int) -> int:
         useful = self.held[self.spared > 0]

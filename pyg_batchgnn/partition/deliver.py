@@ -46,7 +46,7 @@ def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, 
         nodes.append(node)
         indptr |= ends
     places = [
-        ArrivingEdges.of(part.in_edges, numbering.counts[:, :, target], own, rows[target], indptr[number])
+        ArrivingEdges(part.in_edges, numbering.counts[:, :, target], own, rows[target], indptr[number])
         for number, target in enumerate(schema.target_types)
     ]
     deliver_edges(comm, part, numbering, runs, places)
@@ -85,25 +85,21 @@ def _deliver_nodes(
     return node, indptr
 
 
-@dataclass(frozen=True)
 class ArrivingEdges:
-    """The in-edges of a relation while they arrive."""
+    """The in-edges of a relation while they arrive, one row per node of the target type in the run,
+    in the types of those that were read. ``counts`` [ranks, parts]: the target nodes of each part
+    that each rank has read."""
 
-    in_edges: InEdges  # one row per node of the target type in the run
-    cursor: dict[tuple[int, int], int]  # by sender and part, the position of the next edge
-
-    @classmethod
-    def of(cls, read: InEdges, counts: Tensor, parts: range, rows: RunRows, indptr: Tensor) -> ArrivingEdges:
-        """Makes room for the edges that arrive, in the types of those that were read. ``counts``
-        [ranks, parts]: the target nodes of each part that each rank has read."""
+    def __init__(self, read: InEdges, counts: Tensor, parts: range, rows: RunRows, indptr: Tensor) -> None:
         before, size, ids = counts.cumsum(0) - counts, int(indptr[-1]), read.explicit_edge_ids()
-        cursor = {
+        #: by sender and part, the position of the next edge
+        self.cursor = {
             (rank, part): int(indptr[int(rows.starts[at]) + int(before[rank, part])])
             for rank in range(len(counts))
             for at, part in enumerate(parts)
         }
         room = torch.empty(size, dtype=read.indices.dtype), torch.empty(size, dtype=ids.dtype)
-        return cls(InEdges(indptr, *room), cursor)
+        self.in_edges = InEdges(indptr, *room)
 
     def append(self, sender: int, part: int, edges: Tensor) -> None:
         """Writes the next edges [n, 2] that a rank sent for a part: sources and ids."""
