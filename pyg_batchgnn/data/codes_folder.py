@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,7 +56,7 @@ def quantize_folder(
             cannot be quantised, a value is NaN or infinite, or the disk is full.
         ValueError: an argument is out of range.
     """
-    wanted = CodesRequest.of(source, path, bits, attributes, percentile, links, progress)
+    wanted = CodesRequest(source, path, bits, attributes, percentile, links, progress)
     dataset, reader = open_folder(wanted.source), FolderReader(wanted.source)
     for edges in dataset.edge_sets:
         forms = csc_array(edges.group, "indices"), edge_array("edge_index", edges.group)
@@ -96,20 +95,12 @@ class CodedTable(NamedTuple):
     files: Sequence[CodedFile]  # of its rows, whose columns are the same
 
 
-@dataclass(frozen=True, eq=False)
 class CodesRequest:
-    """A data folder or a partition that is to be written anew with int8-quantised attributes."""
+    """A data folder or a partition that is to be written anew with int8-quantised attributes. The
+    arguments are those of `quantize_folder`, which are checked here."""
 
-    source: Path
-    path: Path
-    attributes: list[str]
-    how: Quantization
-    links: bool
-    progress: Progress | None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         source: str | Path,
         path: str | Path,
         bits: int,
@@ -117,17 +108,17 @@ class CodesRequest:
         percentile: float | None,
         links: bool,
         progress: Progress | None,
-    ) -> CodesRequest:
-        """Checks the arguments of `quantize_folder`."""
+    ) -> None:
         check_bits(bits)
-        how, source, path = Quantization(percentile), Path(source).expanduser(), Path(path).expanduser()
+        self.how, self.links, self.progress = Quantization(percentile), links, progress
+        self.source, self.path = source, path = Path(source).expanduser(), Path(path).expanduser()
+        self.attributes = attribute_names(attributes)
         if not source.is_dir():
             raise DatasetNotFoundError(f"{source}: no such folder; give a data folder or a partition")
         if source.resolve() in path.resolve().parents:
             raise DatasetError(f"{path}: lies in {source}, which is quantised; choose another folder")
         if path.exists():
             raise DatasetError(f"{path}: exists already; remove it or choose another folder")
-        return cls(source, path, attribute_names(attributes), how, links, progress)
 
     def check_found(self, held: set[str]) -> None:
         """Raises DatasetNotFoundError unless the folder has all wanted attributes."""
