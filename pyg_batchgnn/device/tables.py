@@ -157,19 +157,15 @@ class HostTable(PlacedTable):
         return out
 
 
-@dataclass(frozen=True, eq=False)
 class CacheSlots:
-    """The places in a cache of the rows of some nodes of a type."""
+    """The places in a cache of the rows of some nodes of a type, ``node`` [c] int64, ascending.
+    ``host``: [N] int32, the row of each node in the cache, or -1. ``there``: the same on the
+    device."""
 
-    node: Tensor  # [c] int64, ascending
-    host: Tensor  # [N] int32, the row of each node in the cache, or -1
-    there: Tensor  # the same on the device
-
-    @classmethod
-    def of(cls, node: Tensor, num_nodes: int, device: torch.device) -> CacheSlots:
-        slot = torch.full((num_nodes,), -1, dtype=torch.int32)
-        slot[node] = torch.arange(node.numel(), dtype=torch.int32)
-        return cls(node, slot, slot.to(device))
+    def __init__(self, node: Tensor, num_nodes: int, device: torch.device) -> None:
+        self.node, self.host = node, torch.full((num_nodes,), -1, dtype=torch.int32)
+        self.host[node] = torch.arange(node.numel(), dtype=torch.int32)
+        self.there = self.host.to(device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,7 +293,7 @@ class PlacedTables:
     ) -> None:
         """Copies the rows of the cache to the device."""
         for number, node in chosen.items():
-            slots = CacheSlots.of(node, num_nodes[number], device)
+            slots = CacheSlots(node, num_nodes[number], device)
             for table in self.host_tables(groups[number]).values():
                 table.fill(slots)
 

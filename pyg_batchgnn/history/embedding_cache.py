@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,19 +11,15 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.ops import LineTable
 
 
-@dataclass(frozen=True, eq=False)
 class FoundRows:
-    """The result of a search."""
+    """The result of a search for nodes, given the line [n] int32 of each, or -1. ``place``: [n]
+    int32, the place of each node's row among those that were found, or -1. ``line``: [f] int32, the
+    lines of the rows that were found."""
 
-    place: Tensor  # [n] int32, the place of each node's row among the rows that were found, or -1
-    line: Tensor  # [f] int32, the lines of the rows that were found
-
-    @classmethod
-    def of(cls, line: Tensor) -> FoundRows:
-        """Returns the result of a search. ``line``: [n] int32, each node's line, or -1."""
+    def __init__(self, line: Tensor) -> None:
         is_found = line >= 0
-        place = torch.where(is_found, is_found.cumsum(0) - 1, ops.NO_LINE).to(torch.int32)
-        return cls(place, line[is_found])
+        self.place = torch.where(is_found, is_found.cumsum(0) - 1, ops.NO_LINE).to(torch.int32)
+        self.line = line[is_found]
 
     @property
     def found(self) -> int:
@@ -55,7 +50,7 @@ class EmbeddingCache:
         """Finds the rows of nodes that can be read in a step (HECSearch). ``node``: [n] int64
         original ids."""
         since = 0 if self.life_span is None else max(0, step - self.life_span)
-        return FoundRows.of(self._lines.search(node, since))
+        return FoundRows(self._lines.search(node, since))
 
     def load(self, found: FoundRows) -> Tensor:
         """Returns a copy of the rows that a search found, [f, F] (HECLoad)."""

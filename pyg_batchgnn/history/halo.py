@@ -142,7 +142,7 @@ class HaloFeatures:
         """Finds the rows of halo nodes. ``number``: [n] int64, their numbers among the halo nodes
         of the part, from 0."""
         line = ops.gather_rows(self._line, number)
-        return FoundRows.of(line)
+        return FoundRows(line)
 
     def load(self, found: FoundRows) -> Tensor:
         """Returns a copy of the rows that a search found, [f, F]. Codes stay codes."""

@@ -375,7 +375,7 @@ class RankSampling:
         weights: Sequence[WeightSums | None] = ()
         if (name := choice.time_attr) is not None:
             if whole is None:
-                times = own = PartTimes.of(features, name)
+                times = own = PartTimes(features, name)
                 orders = own.orders(choice.sortedness)
             else:
                 times = every = Times.of(name, replicate_attribute(features, name), whole.rows_by_group)

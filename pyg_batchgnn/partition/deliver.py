@@ -39,7 +39,7 @@ def translate_sources(comm: Communicator, part: ReadingSlice, numbering: Numberi
 def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs) -> OwnNodes:
     """Sends nodes and adjacency lists to the owners of the nodes. Collective."""
     own, schema = runs.of(comm.rank), part.schema
-    rows = [RunRows.of(numbering.book, own, number) for number in range(schema.num_types)]
+    rows = [RunRows(numbering.book, own, number) for number in range(schema.num_types)]
     nodes, indptr = list[Tensor](), dict[int, Tensor]()
     for number in range(schema.num_types):
         node, ends = _deliver_nodes(comm, part, numbering, runs, rows[number], number)

@@ -75,21 +75,15 @@ class Runs:
         return [sum(of_parts[part] for part in self.of(rank)) for rank in range(self.ranks)]
 
 
-@dataclass(frozen=True)
 class RunRows:
-    """The rows that the nodes of one type have in a run of parts: by part, then by internal id."""
+    """The rows that the nodes of one type have in a run of parts: by part, then by internal id.
+    ``starts``: [parts + 1] int64, where the rows of each part begin."""
 
-    firsts: Tensor  # [parts], the internal id of each part's first node of the type
-    starts: Tensor  # [parts + 1] int64, where the rows of each part begin
-
-    @classmethod
-    def of(cls, book: PartitionBook, parts: range, node_type: int) -> RunRows:
-        firsts = [book.nodes_of(part, node_type).start for part in parts]
-        sizes = book.sizes[parts.start : parts.stop, node_type]
-        starts = torch.zeros(len(parts) + 1, dtype=torch.int64)
-        torch.cumsum(sizes, 0, out=starts[1:])
-        return cls(torch.tensor(firsts, dtype=torch.int64), starts)
+    def __init__(self, book: PartitionBook, parts: range, node_type: int) -> None:
+        self._firsts = torch.tensor([book.nodes_of(part, node_type).start for part in parts]).long()
+        self.starts = torch.zeros(len(parts) + 1, dtype=torch.int64)
+        torch.cumsum(book.sizes[parts.start : parts.stop, node_type], 0, out=self.starts[1:])
 
     def rows(self, internal: Tensor) -> Tensor:
-        part = torch.searchsorted(self.firsts, internal, right=True) - 1
-        return internal - (self.firsts - self.starts[:-1])[part]
+        part = torch.searchsorted(self._firsts, internal, right=True) - 1
+        return internal - (self._firsts - self.starts[:-1])[part]

@@ -196,7 +196,7 @@ def _check(found: HybridTopology, want: TypedGraph, owner: list[Tensor], part: P
 
 #: What every rank does, and where one is lost: module, function, and after how many calls of it.
 STAGES: dict[str, tuple[Any, str, int]] = {
-    "save": (save, "write_tensor", 4),
+    "save": (save.files, "write_tensor", 4),
     "load": (load, "map_tensor", 3),
     "topology": (hybrid, "_send_edges", 0),
     "tables": (host_memory, "_swap", 0),
