@@ -11,13 +11,11 @@ from typing import Any
 
 
 def late_names(module: str) -> Callable[[str], Any]:
-    """Returns the ``__getattr__`` of a module whose imports stand under ``if TYPE_CHECKING``.
+    """Returns the ``__getattr__`` of a module, by its ``__name__``, whose imports stand under ``if
+    TYPE_CHECKING``.
 
-    Editors and type checkers see plain imports. A name is imported when it is first used. ``dir``
-    lists all names.
-
-    Args:
-        module: the ``__name__`` of the module.
+    Editors and type checkers see plain imports, ``from file import name as name``. A name is
+    imported when it is first used. ``dir`` and ``__all__`` list all names.
     """
     here = sys.modules[module]
     homes: dict[str, str] = {}
@@ -34,5 +32,6 @@ def late_names(module: str) -> Callable[[str], Any]:
         setattr(here, name, value)
         return value
 
+    here.__dict__.setdefault("__all__", list(homes))
     here.__dict__.setdefault("__dir__", lambda: sorted({*vars(here), *homes}))
     return import_name

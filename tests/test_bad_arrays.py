@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind, RowLayout
+from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.data import EDGES, NODES, Group, check_dataset, read_folder, write_folder
 from pyg_batchgnn.nn import LayerGraph, RowView, layer_graph, whole_graph
 from pyg_batchgnn.ops import InEdges
@@ -147,15 +147,8 @@ def _calls() -> Calls:
 
 
 def _layouts() -> list[Callable[[], Any]]:
-    layout = RowLayout({"x": Field(torch.float32, (4,)), "y": Field(torch.int64)})
-    packed = layout.pack({"x": torch.ones(N, 4), "y": torch.ones(N).long()})
     form, tables = RowFormat(RowBlock({"x": torch.ones(N, 4)})), RowBlock({"x": torch.ones(N, 4)})
     return [
-        lambda: layout.unpack(packed[:, :8]),
-        lambda: layout.unpack(packed.float()),
-        lambda: layout.unpack(packed.view(-1)),
-        lambda: layout.pack({"x": torch.ones(N, 4), "y": torch.ones(N)}),
-        lambda: layout.pack({"x": torch.ones(N, 4), "y": torch.ones(2).long()}),
         lambda: form.unpack(torch.zeros(7, dtype=torch.uint8), tables),
         lambda: form.unpack(torch.zeros(form.wire_bytes, dtype=torch.uint8), tables),
         lambda: form.gather(RowBlock({"x": torch.ones(N, 5)}), tables, torch.arange(N)),

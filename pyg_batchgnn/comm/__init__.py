@@ -8,49 +8,27 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.comm.collectives import Received
-    from pyg_batchgnn.comm.communicator import (
-        Communicator,
-        check_backend,
-        describe_backend,
-        gradient_hook,
-        why_unavailable,
-    )
-    from pyg_batchgnn.comm.errors import (
-        AgreementError,
-        BrokenCommunicatorError,
-        CommError,
-        DivergenceError,
-        PeerError,
-    )
-    from pyg_batchgnn.comm.host_memory import Access, Field, RowLayout, share_on_host
-    from pyg_batchgnn.comm.message import CommCounters, Counts, Header, KindCounts, MessageKind
-    from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor, interrupts_held_back
+    from pyg_batchgnn.comm.collectives import Received as Received
+    from pyg_batchgnn.comm.communicator import Communicator as Communicator
+    from pyg_batchgnn.comm.communicator import check_backend as check_backend
+    from pyg_batchgnn.comm.communicator import describe_backend as describe_backend
+    from pyg_batchgnn.comm.communicator import gradient_hook as gradient_hook
+    from pyg_batchgnn.comm.communicator import why_unavailable as why_unavailable
+    from pyg_batchgnn.comm.errors import AgreementError as AgreementError
+    from pyg_batchgnn.comm.errors import BrokenCommunicatorError as BrokenCommunicatorError
+    from pyg_batchgnn.comm.errors import CommError as CommError
+    from pyg_batchgnn.comm.errors import DivergenceError as DivergenceError
+    from pyg_batchgnn.comm.errors import PeerError as PeerError
+    from pyg_batchgnn.comm.host_memory import Access as Access
+    from pyg_batchgnn.comm.host_memory import Field as Field
+    from pyg_batchgnn.comm.host_memory import share_on_host as share_on_host
+    from pyg_batchgnn.comm.message import CommCounters as CommCounters
+    from pyg_batchgnn.comm.message import Counts as Counts
+    from pyg_batchgnn.comm.message import Header as Header
+    from pyg_batchgnn.comm.message import KindCounts as KindCounts
+    from pyg_batchgnn.comm.message import MessageKind as MessageKind
+    from pyg_batchgnn.comm.serial_executor import Handle as Handle
+    from pyg_batchgnn.comm.serial_executor import SerialExecutor as SerialExecutor
+    from pyg_batchgnn.comm.serial_executor import interrupts_held_back as interrupts_held_back
 else:
     __getattr__ = late_names(__name__)
-
-__all__ = [
-    "Access",
-    "AgreementError",
-    "BrokenCommunicatorError",
-    "CommCounters",
-    "CommError",
-    "Communicator",
-    "Counts",
-    "DivergenceError",
-    "Field",
-    "Handle",
-    "Header",
-    "KindCounts",
-    "MessageKind",
-    "PeerError",
-    "Received",
-    "RowLayout",
-    "SerialExecutor",
-    "check_backend",
-    "describe_backend",
-    "gradient_hook",
-    "interrupts_held_back",
-    "share_on_host",
-    "why_unavailable",
-]

@@ -87,13 +87,11 @@ def rest() -> None:
 
 @cache
 def _unname_shared_memory() -> None:
-    """Removes the name of this rank's shared memory, after the first group is made.
-
-    libfabric never removes the name. When a group is made, every rank has sent something to every
-    other rank, so all of them have mapped the memory, and without a name it is freed with the last
-    process that uses it. Another container may have the same /dev/shm and a process of this number,
-    so only what this process maps is its own.
-    """
+    """Removes the name of this rank's shared memory, after the first group is made. libfabric never
+    removes the name. When a group is made, every rank has sent something to every other rank, so
+    all of them have mapped the memory, and without a name it is freed with the last process that
+    uses it. Another container may have the same /dev/shm and a process of this number, so only what
+    this process maps is its own."""
     mapped = Path("/proc/self/maps").read_text()
     for file in SHARED.glob(f"{os.getpid()}:*"):
         if f" {file}\n" in mapped:

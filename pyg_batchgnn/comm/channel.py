@@ -34,7 +34,6 @@ from pyg_batchgnn.comm.mailbox import (
     Transport,
     TransportError,
     TransportTimeout,
-    block_bytes,
 )
 from pyg_batchgnn.comm.message import (
     AGREED,
@@ -65,11 +64,9 @@ class PeerFailure(Exception):  # noqa: N818
 
 
 class Channel:
-    """The numbered exchanges between the ranks of one process group.
-
-    A wait ends a little before the ``timeout`` in seconds (a twentieth, at most one second), so
-    that the error that names the peer is there in time.
-    """
+    """The numbered exchanges between the ranks of one process group. A wait ends a little before
+    the ``timeout`` in seconds (a twentieth, at most one second), so that the error that names the
+    peer is there in time."""
 
     def __init__(
         self,
@@ -120,10 +117,6 @@ class Channel:
             self.fail(error if isinstance(error, CommError) else CommError(text, [self.rank]))
             raise
 
-    @property
-    def shared_bytes(self) -> int:
-        return block_bytes(self.size) + LINE_BYTES
-
     def share_messages(self, blocks: Mapping[int, Tensor]) -> None:
         """Lets the messages of later exchanges go through shared memory (`SharedMailbox`), and what
         ranks enter (`StatusLines`)."""
@@ -137,10 +130,6 @@ class Channel:
         self.mailbox = self._backend
         if self.board is not None:
             self.board.share(None)
-
-    def restart_counting(self) -> None:
-        self.counters.reset()
-        self.last_exchange = 0
 
     def fail(self, error: CommError, report: str = "") -> CommError:
         """Breaks the channel and tells the other ranks the ``report``, by default the error's own

@@ -54,6 +54,10 @@ class Collectives:
         self.hosts = [peer.host for peer in channel.peers]
         self.host = self.hosts[self.rank]
 
+    def _run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Runs one operation over the channel, after those that were started before."""
+        return self._exchanges.run(lambda: work(self._channel, *arguments))
+
     @property
     def ranks_of_host(self) -> list[int]:
         """The ranks that share this rank's host, ascending, this rank included."""
@@ -79,8 +83,7 @@ class Collectives:
                 (rows of packed words, for example). They are counted in place of rows, and the
                 receiver is told.
         """
-        whole = as_header(header)
-        return self._exchanges.run(lambda: exchange_rows(self._channel, rows, counts, whole, allocate, items))
+        return self._run(exchange_rows, rows, counts, as_header(header), allocate, items)
 
     def start_exchange(
         self,
@@ -100,32 +103,25 @@ class Collectives:
     def all_gather(self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL) -> Received:
         """Gathers the rows of every rank on every rank. Their numbers may differ, the dtype and the
         bytes per row must not."""
-        whole = as_header(header)
-        return self._exchanges.run(lambda: gather_rows(self._channel, tensor, Operation.GATHERING, whole))
+        return self._run(gather_rows, tensor, Operation.GATHERING, as_header(header))
 
     def broadcast(self, tensor: Tensor, source: int = 0, header: HeaderLike = MessageKind.CONTROL) -> Tensor:
         """Overwrites a contiguous tensor with that of one rank, of the same size and dtype."""
-        whole = as_header(header)
-        return self._exchanges.run(lambda: broadcast(self._channel, tensor, source, whole))
+        return self._run(broadcast, tensor, source, as_header(header))
 
     def all_reduce(
         self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL, weight: float | None = None
     ) -> Tensor:
         """Overwrites a contiguous tensor with the sum over ranks, added in the order of ranks.
-        Sixteen-bit floats are added in float32.
-
-        ``weight``: of this rank's tensor, finite and not negative. The tensor is multiplied by
-        weight / (the sum of all ranks' weights). A tensor of weight 0 is left out, whatever it
-        holds. If all weights are 0, so is the sum.
-        """
-        whole = as_header(header)
-        return self._exchanges.run(lambda: sum_over_ranks(self._channel, tensor, whole, weight))
+        Sixteen-bit floats are added in float32. ``weight``: of this rank's tensor, finite and not
+        negative. The tensor is multiplied by weight / (the sum of all ranks' weights). A tensor of
+        weight 0 is left out, whatever it holds. If all weights are 0, so is the sum."""
+        return self._run(sum_over_ranks, tensor, as_header(header), weight)
 
     def all_gather_json(self, value: Any) -> list[Any]:
         """Gathers a small value of every rank, by rank, as JSON: tuples come back as lists, and
         keys as strings."""
-        header = as_header(MessageKind.CONTROL)
-        return self._exchanges.run(lambda: gather_values(self._channel, value, header))
+        return self._run(gather_values, value, Header(MessageKind.CONTROL))
 
     def sum(self, value: Any) -> Any:
         """Returns the sum of a number over ranks, added in the order of ranks."""
@@ -141,14 +137,12 @@ class Collectives:
 
     def barrier(self, header: HeaderLike = MessageKind.CONTROL) -> None:
         """Waits until every rank is here."""
-        whole = as_header(header)
-        self._exchanges.run(lambda: barrier(self._channel, whole))
+        self._run(barrier, as_header(header))
 
     def check_agreement(self, arguments: Mapping[str, Any]) -> None:
         """Raises AgreementError on every rank unless all ranks were given the same JSON values by
         name. It has the names that differ and the values of each rank."""
-        header = as_header(MessageKind.CONTROL)
-        self._exchanges.run(lambda: check_agreement(self._channel, arguments, header))
+        self._run(check_agreement, arguments, Header(MessageKind.CONTROL))
 
     def run_together(
         self,
@@ -159,13 +153,10 @@ class Collectives:
     ) -> T:
         """Does work that makes no exchange on every rank. Where it fails on one rank, all ranks
         raise, so that none waits for it. The ranks wait for each other once, after the work.
-
-        Args:
-            catch: the exceptions that count as a failure. Others are raised at once, on this rank
-                alone.
-            error: makes the error that all ranks raise, from the texts of the ranks that failed, by
-                rank. By default a `CommError` that names those ranks, their hosts and the causes.
-        """
+        ``catch``: the exceptions that count as a failure. Others are raised at once, on this rank
+        alone. ``error``: makes the error that all ranks raise, from the texts of the ranks that
+        failed, by rank. By default a `CommError` that names those ranks, their hosts and the
+        causes."""
         result: list[T] = []
         cause: Exception | None = None
         try:

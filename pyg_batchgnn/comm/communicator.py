@@ -24,10 +24,10 @@ from torch.futures import Future
 from pyg_batchgnn.comm import ccl
 from pyg_batchgnn.comm.channel import Channel, groups_abandoned, named
 from pyg_batchgnn.comm.collectives import Collectives, gather_values
-from pyg_batchgnn.comm.diagnosis import Peer, ProcessInfo, StatusBoard, endpoints, host_from
+from pyg_batchgnn.comm.diagnosis import LINE_BYTES, Peer, ProcessInfo, StatusBoard, endpoints, host_from
 from pyg_batchgnn.comm.errors import CommError, DivergenceError, PeerError
 from pyg_batchgnn.comm.host_memory import share_on_host
-from pyg_batchgnn.comm.mailbox import INT_LIMIT, TransportError
+from pyg_batchgnn.comm.mailbox import INT_LIMIT, TransportError, block_bytes
 from pyg_batchgnn.comm.message import CommCounters, Header, HeaderLike, MessageKind, Operation, as_header
 from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 from pyg_batchgnn.versions import private
@@ -186,7 +186,8 @@ _SILENT = 2.0
 
 @atexit.register
 def _close_all() -> None:
-    """Tells the peers that the process ends, and leaves no thread inside a collective."""
+    """Tells the peers that the process ends, leaves no thread inside a collective, and destroys the
+    default group where `connect` made it."""
     for communicator in list(_OPEN):
         communicator.close("its process ended")
     deadline, silent = time.monotonic() + _LATEST, _SILENT
@@ -195,7 +196,11 @@ def _close_all() -> None:
             _log.warning("the process ends when %s has ended its work, in %g s at most", executor, _LATEST)
             executor.stop(max(0.0, deadline - time.monotonic()))
         silent = 0.0
-    disconnect()
+    # With torch 2.13, a gloo group that outlives the interpreter sometimes aborts the process.
+    # Destroying the default group destroys all groups, and would wait for one that was abandoned in
+    # the middle of a collective.
+    if _connected and groups_abandoned() == 0 and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 Hook = Callable[[Any, GradBucket], Future[Tensor]]
@@ -266,15 +271,6 @@ def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.en
     return True
 
 
-def disconnect() -> None:
-    """Destroys the default group where `connect` made it, at the end of the process: with torch
-    2.13, a gloo group that outlives the interpreter sometimes aborts the process. That destroys all
-    groups, so it stays where one was abandoned in the middle of a collective, as destroying that
-    would wait."""
-    if _connected and groups_abandoned() == 0 and dist.is_initialized():
-        dist.destroy_process_group()
-
-
 def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Channel:
     global _made
     host = host_from(os.environ) if host is None else host
@@ -303,7 +299,8 @@ def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Cha
         replace(peer, endpoints=tuple(theirs)) for peer, theirs in zip(peers, addresses, strict=True)
     ]
     _share_messages(channel)
-    channel.restart_counting()  # users count from their first exchange
+    channel.counters.reset()  # users count from their first exchange
+    channel.last_exchange = 0
     return channel
 
 
@@ -313,7 +310,7 @@ def _share_messages(channel: Channel) -> None:
     if channel.size == 1 or len(places) > 1 or not channel.peers[0].process.machine:
         return
     try:
-        blocks = share_on_host(Collectives(channel), channel.shared_bytes)
+        blocks = share_on_host(Collectives(channel), block_bytes(channel.size) + LINE_BYTES)
     except CommError:
         if channel.broken is not None:
             raise
@@ -366,14 +363,12 @@ _POLL = 0.005
 
 def fresh_namespace(store: Store, rank: int, size: int, timeout: float) -> Store:
     """Returns a part of ``store`` that only the ranks of this attempt of a job use. Collective.
-    Raises PeerError if not all ranks came within ``timeout`` seconds.
-
-    torchrun keeps its store when it restarts failed ranks. The store then still holds what earlier
-    ranks wrote, for example the addresses at which they listened. torchrun tells the new ranks
-    nothing that only they know and that is the same on every host. So each rank writes a token of
-    its own, and rank 0 proposes a namespace for the tokens that it sees. The namespace is valid
-    once every rank has found its token in the proposal and has accepted it.
-    """
+    Raises PeerError if not all ranks came within ``timeout`` seconds. torchrun keeps its store when
+    it restarts failed ranks. The store then still holds what earlier ranks wrote, for example the
+    addresses at which they listened. torchrun tells the new ranks nothing that only they know and
+    that is the same on every host. So each rank writes a token of its own, and rank 0 proposes a
+    namespace for the tokens that it sees. The namespace is valid once every rank has found its
+    token in the proposal and has accepted it."""
     token, namespace, known = uuid.uuid4().hex, "", list[str]()
     keys = [_TOKEN.format(number) for number in range(size)]
     store.set(keys[rank], token)

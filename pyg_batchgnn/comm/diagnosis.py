@@ -92,12 +92,10 @@ class Evidence:
 
 
 def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
-    """Names the ranks at fault, as far as can be seen, and says why.
-
-    The candidates are tried in this order: processes of this machine that are gone (or stopped,
-    after a timeout), the peer whose address the backend's error names, ranks that closed or never
-    entered the exchange, and finally ranks that entered it and have not gone on.
-    """
+    """Names the ranks at fault, as far as can be seen, and says why. The candidates are tried in
+    this order: processes of this machine that are gone (or stopped, after a timeout), the peer
+    whose address the backend's error names, ranks that closed or never entered the exchange, and
+    finally ranks that entered it and have not gone on."""
     statuses, exchange = evidence.statuses or {}, evidence.exchange
     others = [
         peer
@@ -176,14 +174,12 @@ _LEFT = "left"
 
 
 class StatusBoard:
-    """What each rank of a communicator did last, in torch's key-value store.
-
-    The store does not answer a ``set``, so writing does not wait for it. It may stop answering at
-    any time, as the rank that hosts it may be killed or stopped. So a thread that may be left
-    behind does the reading, and a failure to read is never an error of its own. Ranks that share
-    memory write there what they enter (`StatusLines`), and only the rest to the store. The board
-    has connections of its own: one that waits for an answer blocks every other use of it.
-    """
+    """What each rank of a communicator did last, in torch's key-value store. The store does not
+    answer a ``set``, so writing does not wait for it. It may stop answering at any time, as the
+    rank that hosts it may be killed or stopped. So a thread that may be left behind does the
+    reading, and a failure to read is never an error of its own. Ranks that share memory write there
+    what they enter (`StatusLines`), and only the rest to the store. The board has connections of
+    its own: one that waits for an answer blocks every other use of it."""
 
     def __init__(self, store: Store, prefix: str, rank: int, size: int) -> None:
         self._rank, self._size = rank, size
@@ -300,14 +296,11 @@ _TRIES = 100
 
 class StatusLines:
     """The last exchange that each rank entered, in memory that all ranks of a channel share.
-
     Writing there takes a few microseconds. Writing to the store wakes the process that hosts it,
     too: an eighth of the time of a small exchange with four ranks. A rank writes in its two places
     in turn, so that one of them is whole at any time. By its checksum a reader knows that a place
-    is whole, in whatever order processors see the bytes.
-
-    ``lines``: uint8 [LINE_BYTES] by rank, zeros at first.
-    """
+    is whole, in whatever order processors see the bytes. ``lines``: uint8 [LINE_BYTES] by rank,
+    zeros at first."""
 
     def __init__(self, lines: Mapping[int, Tensor], rank: int) -> None:
         self._places = {at: line.numpy().reshape(_PLACES, -1) for at, line in lines.items()}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import itertools
 import math
 import mmap
 import os
@@ -165,63 +164,3 @@ class Field:
     def bytes(self) -> int:
         """Bytes per row."""
         return math.prod(self.shape) * self.dtype.itemsize
-
-
-class RowLayout:
-    """The positions of attributes in a row of bytes.
-
-    Attributes with wide elements come first, and rows are padded with zeros to a multiple of the
-    widest element (at most 15 bytes). The layout does not depend on the order of the fields, so
-    that ranks with the same fields agree. ``offsets``: the first byte of each attribute.
-    ``row_bytes``: with the padding.
-    """
-
-    def __init__(self, fields: Mapping[str, Field]) -> None:
-        if not fields:
-            raise ValueError("a row needs at least one field")
-        self.fields = dict(sorted(fields.items(), key=lambda item: (-item[1].dtype.itemsize, item[0])))
-        ends = list(itertools.accumulate((field.bytes for field in self.fields.values()), initial=0))
-        self.offsets = dict(zip(self.fields, ends[:-1], strict=True))
-        widest = max(field.dtype.itemsize for field in self.fields.values())
-        self.row_bytes = -(-ends[-1] // widest) * widest
-
-    @classmethod
-    def of(cls, columns: Mapping[str, Tensor]) -> RowLayout:
-        """Returns the layout of columns [n, ...]."""
-        return cls({name: Field(column.dtype, tuple(column.shape[1:])) for name, column in columns.items()})
-
-    def pack(self, columns: Mapping[str, Tensor]) -> Tensor:
-        """Packs columns [n, *shape], one per field, into rows [n, row_bytes] of bytes."""
-        if set(columns) != set(self.fields):
-            raise ValueError(f"columns {sorted(columns)} do not match the layout's {sorted(self.fields)}")
-        rows = {name: len(column) for name, column in columns.items()}
-        if len(set(rows.values())) != 1:
-            raise ValueError(f"columns differ in their number of rows: {rows}")
-        packed = torch.zeros(next(iter(rows.values())), self.row_bytes, dtype=torch.uint8)
-        for name, field in self.fields.items():
-            column = columns[name]
-            if column.dtype != field.dtype or tuple(column.shape[1:]) != field.shape:
-                raise ValueError(
-                    f"column {name!r} is {column.dtype} {list(column.shape[1:])} per row, "
-                    f"the layout has {field.dtype} {list(field.shape)}"
-                )
-            if column.numel():
-                begin = self.offsets[name]
-                packed[:, begin : begin + field.bytes] = column.reshape(len(column), -1).view(torch.uint8)
-        return packed
-
-    def unpack(self, packed: Tensor) -> dict[str, Tensor]:
-        """Returns a contiguous copy [n, *shape] of each attribute of packed rows."""
-        if packed.dtype != torch.uint8 or packed.dim() != 2 or packed.shape[1] != self.row_bytes:
-            raise ValueError(
-                f"packed rows must be uint8 of shape [n, {self.row_bytes}], "
-                f"not {packed.dtype} of shape {list(packed.shape)}"
-            )
-        found = {}
-        for name, field in self.fields.items():
-            found[name] = torch.empty(len(packed), *field.shape, dtype=field.dtype)
-            if found[name].numel():
-                begin = self.offsets[name]
-                rows = found[name].view(len(packed), -1).view(torch.uint8)
-                rows.copy_(packed[:, begin : begin + field.bytes])
-        return found

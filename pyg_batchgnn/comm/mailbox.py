@@ -148,13 +148,11 @@ class BackendMailbox:
 
 class SharedMailbox:
     """Messages in memory that all ranks map. They have more room, and need no copy of the system's.
-
     Every rank writes its messages into its own block and then announces its turn in the block's
     word. There are places for the messages of two turns, so those of turn t + 1 go over those of
     turn t - 1. A rank does so when it has seen turn t of all others, which they announced after
     they had read the messages of turn t - 1. ``blocks``: uint8 [block_bytes(ranks)] by rank, zeros
-    at first.
-    """
+    at first."""
 
     def __init__(
         self, blocks: Mapping[int, Tensor], rank: int, timeout: float, check: Callable[[float], None]
@@ -213,13 +211,11 @@ class Work(Protocol):
 
 
 def wait_for(ended: Callable[[float], bool], timeout: float, check: Callable[[float], None]) -> None:
-    """Waits until ``ended``, which waits for some seconds, returns True.
-
-    The wait is cut into slices, so that Ctrl-C takes effect between them. A wait inside torch would
-    delay it to the end of the collective. (A backend whose ``wait`` ignores its timeout cannot be
-    interrupted, and is bounded by the process group's own timeout.) ``check`` is called after every
-    slice with the seconds waited, and may raise. Raises TransportTimeout.
-    """
+    """Waits until ``ended``, which waits for some seconds, returns True. The wait is cut into
+    slices, so that Ctrl-C takes effect between them. A wait inside torch would delay it to the end
+    of the collective. (A backend whose ``wait`` ignores its timeout cannot be interrupted, and is
+    bounded by the process group's own timeout.) ``check`` is called after every slice with the
+    seconds waited, and may raise. Raises TransportTimeout."""
     waited, last = 0.0, time.monotonic()
     while not ended(_SLICE):
         now = time.monotonic()

@@ -18,11 +18,9 @@ T = TypeVar("T")
 
 
 class Handle(Generic[T]):
-    """The result of a task that is under way.
-
-    Nothing here takes a `threading.Condition`, as `threading.Event` and `concurrent.futures` do: a
-    Ctrl-C at the wrong moment would leave its lock taken, and the executor would wait for ever.
-    """
+    """The result of a task that is under way. Nothing here takes a `threading.Condition`, as
+    `threading.Event` and `concurrent.futures` do: a Ctrl-C at the wrong moment would leave its lock
+    taken, and the executor would wait for ever."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -148,10 +146,8 @@ class SerialExecutor:
 @contextlib.contextmanager
 def interrupts_held_back() -> Iterator[None]:
     """A context at whose end a Ctrl-C that came inside takes effect. The block must be short.
-
     `threading.Thread.start` waits on a condition. An interrupt in the middle of that leaves its
-    lock taken, and the new thread waits for it for ever.
-    """
+    lock taken, and the new thread waits for it for ever."""
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):
         yield  # signals are handled on the main thread alone

@@ -5,161 +5,86 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.data.bundle import read_bundle
-    from pyg_batchgnn.data.check import check_dataset, check_node_counts
-    from pyg_batchgnn.data.codes import (
-        Progress,
-        Quantization,
-        QuantizationReport,
-        QuantizedTable,
-        WideRows,
-        quantize,
-    )
-    from pyg_batchgnn.data.codes_folder import CodedFile, CodedTable, CodesRequest, quantize_folder
-    from pyg_batchgnn.data.convert import to_codes
-    from pyg_batchgnn.data.dataset import (
-        SPLITS,
-        Dataset,
-        EdgeSet,
-        LinkSplit,
-        NodeSet,
-        class_numbers,
-        converted,
-        narrow_class_numbers,
-    )
-    from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
-    from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
-    from pyg_batchgnn.data.folder_convert import ConvertedFolder, convert_folder
-    from pyg_batchgnn.data.folder_write import write_folder
-    from pyg_batchgnn.data.generator import (
-        GeneratorSpec,
-        PapersSpec,
-        TypedGeneratorSpec,
-        generate,
-        generate_folder,
-        generate_papers,
-        generate_papers_folder,
-        generate_typed,
-        generate_typed_folder,
-    )
-    from pyg_batchgnn.data.hold_out import hold_out_links, with_reverse_relations
-    from pyg_batchgnn.data.keys import Clock, FolderKeys, KeyTable, named_apart, read_ids, whole_below
-    from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
-    from pyg_batchgnn.data.meta import (
-        DECODING_FOLDER,
-        LinkArray,
-        Meta,
-        attribute_array,
-        attribute_of,
-        decoded_by,
-        decoding_array,
-        edge_array,
-        fitted_encoders,
-        group_folder,
-        split_array,
-        split_of,
-        write_meta,
-    )
-    from pyg_batchgnn.data.ogb import read_ogb
-    from pyg_batchgnn.data.pyg import as_dataset, from_pyg
-    from pyg_batchgnn.data.undirected import ParallelEdges, is_symmetric, make_undirected
-    from pyg_batchgnn.types import (
-        EDGE_FEATURES,
-        EDGES,
-        FEATURES,
-        HOMOGENEOUS,
-        LABELS,
-        NODES,
-        Group,
-        Relation,
-        RowKind,
-        Schema,
-        reverse_of,
-        stored_reverse,
-    )
+    from pyg_batchgnn.data.bundle import read_bundle as read_bundle
+    from pyg_batchgnn.data.check import check_dataset as check_dataset
+    from pyg_batchgnn.data.check import check_node_counts as check_node_counts
+    from pyg_batchgnn.data.codes import Progress as Progress
+    from pyg_batchgnn.data.codes import Quantization as Quantization
+    from pyg_batchgnn.data.codes import QuantizationReport as QuantizationReport
+    from pyg_batchgnn.data.codes import QuantizedTable as QuantizedTable
+    from pyg_batchgnn.data.codes import WideRows as WideRows
+    from pyg_batchgnn.data.codes import quantize as quantize
+    from pyg_batchgnn.data.codes_folder import CodedFile as CodedFile
+    from pyg_batchgnn.data.codes_folder import CodedTable as CodedTable
+    from pyg_batchgnn.data.codes_folder import CodesRequest as CodesRequest
+    from pyg_batchgnn.data.codes_folder import quantize_folder as quantize_folder
+    from pyg_batchgnn.data.convert import to_codes as to_codes
+    from pyg_batchgnn.data.dataset import SPLITS as SPLITS
+    from pyg_batchgnn.data.dataset import Dataset as Dataset
+    from pyg_batchgnn.data.dataset import EdgeSet as EdgeSet
+    from pyg_batchgnn.data.dataset import LinkSplit as LinkSplit
+    from pyg_batchgnn.data.dataset import NodeSet as NodeSet
+    from pyg_batchgnn.data.dataset import class_numbers as class_numbers
+    from pyg_batchgnn.data.dataset import converted as converted
+    from pyg_batchgnn.data.dataset import narrow_class_numbers as narrow_class_numbers
+    from pyg_batchgnn.data.errors import DatasetError as DatasetError
+    from pyg_batchgnn.data.errors import DatasetNotFoundError as DatasetNotFoundError
+    from pyg_batchgnn.data.folder import open_folder as open_folder
+    from pyg_batchgnn.data.folder import read_folder as read_folder
+    from pyg_batchgnn.data.folder import verify_folder as verify_folder
+    from pyg_batchgnn.data.folder_convert import ConvertedFolder as ConvertedFolder
+    from pyg_batchgnn.data.folder_convert import convert_folder as convert_folder
+    from pyg_batchgnn.data.folder_write import write_folder as write_folder
+    from pyg_batchgnn.data.generator import GeneratorSpec as GeneratorSpec
+    from pyg_batchgnn.data.generator import PapersSpec as PapersSpec
+    from pyg_batchgnn.data.generator import TypedGeneratorSpec as TypedGeneratorSpec
+    from pyg_batchgnn.data.generator import generate as generate
+    from pyg_batchgnn.data.generator import generate_folder as generate_folder
+    from pyg_batchgnn.data.generator import generate_papers as generate_papers
+    from pyg_batchgnn.data.generator import generate_papers_folder as generate_papers_folder
+    from pyg_batchgnn.data.generator import generate_typed as generate_typed
+    from pyg_batchgnn.data.generator import generate_typed_folder as generate_typed_folder
+    from pyg_batchgnn.data.hold_out import hold_out_links as hold_out_links
+    from pyg_batchgnn.data.hold_out import with_reverse_relations as with_reverse_relations
+    from pyg_batchgnn.data.keys import Clock as Clock
+    from pyg_batchgnn.data.keys import FolderKeys as FolderKeys
+    from pyg_batchgnn.data.keys import KeyTable as KeyTable
+    from pyg_batchgnn.data.keys import named_apart as named_apart
+    from pyg_batchgnn.data.keys import read_ids as read_ids
+    from pyg_batchgnn.data.keys import whole_below as whole_below
+    from pyg_batchgnn.data.load import available_datasets as available_datasets
+    from pyg_batchgnn.data.load import default_dataset as default_dataset
+    from pyg_batchgnn.data.load import load_dataset as load_dataset
+    from pyg_batchgnn.data.meta import DECODING_FOLDER as DECODING_FOLDER
+    from pyg_batchgnn.data.meta import LinkArray as LinkArray
+    from pyg_batchgnn.data.meta import Meta as Meta
+    from pyg_batchgnn.data.meta import attribute_array as attribute_array
+    from pyg_batchgnn.data.meta import attribute_of as attribute_of
+    from pyg_batchgnn.data.meta import decoded_by as decoded_by
+    from pyg_batchgnn.data.meta import decoding_array as decoding_array
+    from pyg_batchgnn.data.meta import edge_array as edge_array
+    from pyg_batchgnn.data.meta import fitted_encoders as fitted_encoders
+    from pyg_batchgnn.data.meta import group_folder as group_folder
+    from pyg_batchgnn.data.meta import split_array as split_array
+    from pyg_batchgnn.data.meta import split_of as split_of
+    from pyg_batchgnn.data.meta import write_meta as write_meta
+    from pyg_batchgnn.data.ogb import read_ogb as read_ogb
+    from pyg_batchgnn.data.pyg import as_dataset as as_dataset
+    from pyg_batchgnn.data.pyg import from_pyg as from_pyg
+    from pyg_batchgnn.data.undirected import ParallelEdges as ParallelEdges
+    from pyg_batchgnn.data.undirected import is_symmetric as is_symmetric
+    from pyg_batchgnn.data.undirected import make_undirected as make_undirected
+    from pyg_batchgnn.types import EDGE_FEATURES as EDGE_FEATURES
+    from pyg_batchgnn.types import EDGES as EDGES
+    from pyg_batchgnn.types import FEATURES as FEATURES
+    from pyg_batchgnn.types import HOMOGENEOUS as HOMOGENEOUS
+    from pyg_batchgnn.types import LABELS as LABELS
+    from pyg_batchgnn.types import NODES as NODES
+    from pyg_batchgnn.types import Group as Group
+    from pyg_batchgnn.types import Relation as Relation
+    from pyg_batchgnn.types import RowKind as RowKind
+    from pyg_batchgnn.types import Schema as Schema
+    from pyg_batchgnn.types import reverse_of as reverse_of
+    from pyg_batchgnn.types import stored_reverse as stored_reverse
 else:
     __getattr__ = late_names(__name__)
-
-__all__ = [
-    "DECODING_FOLDER",
-    "EDGES",
-    "EDGE_FEATURES",
-    "FEATURES",
-    "HOMOGENEOUS",
-    "LABELS",
-    "NODES",
-    "SPLITS",
-    "Clock",
-    "CodedFile",
-    "CodedTable",
-    "CodesRequest",
-    "ConvertedFolder",
-    "Dataset",
-    "DatasetError",
-    "DatasetNotFoundError",
-    "EdgeSet",
-    "FolderKeys",
-    "GeneratorSpec",
-    "Group",
-    "KeyTable",
-    "LinkArray",
-    "LinkSplit",
-    "Meta",
-    "NodeSet",
-    "PapersSpec",
-    "ParallelEdges",
-    "Progress",
-    "Quantization",
-    "QuantizationReport",
-    "QuantizedTable",
-    "Relation",
-    "RowKind",
-    "Schema",
-    "TypedGeneratorSpec",
-    "WideRows",
-    "as_dataset",
-    "attribute_array",
-    "attribute_of",
-    "available_datasets",
-    "check_dataset",
-    "check_node_counts",
-    "class_numbers",
-    "convert_folder",
-    "converted",
-    "decoded_by",
-    "decoding_array",
-    "default_dataset",
-    "edge_array",
-    "fitted_encoders",
-    "from_pyg",
-    "generate",
-    "generate_folder",
-    "generate_papers",
-    "generate_papers_folder",
-    "generate_typed",
-    "generate_typed_folder",
-    "group_folder",
-    "hold_out_links",
-    "is_symmetric",
-    "load_dataset",
-    "make_undirected",
-    "named_apart",
-    "narrow_class_numbers",
-    "open_folder",
-    "quantize",
-    "quantize_folder",
-    "read_bundle",
-    "read_folder",
-    "read_ids",
-    "read_ogb",
-    "reverse_of",
-    "split_array",
-    "split_of",
-    "stored_reverse",
-    "to_codes",
-    "verify_folder",
-    "whole_below",
-    "with_reverse_relations",
-    "write_folder",
-    "write_meta",
-]

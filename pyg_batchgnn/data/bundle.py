@@ -18,7 +18,7 @@ from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.convert import to_features, to_index, to_labels
 from pyg_batchgnn.data.dataset import SPLITS, Dataset, EdgeSet, NodeSet, class_numbers
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken
-from pyg_batchgnn.data.files import check_sha256, read_json
+from pyg_batchgnn.data.files.durable import check_sha256, read_json
 from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.types import FEATURES, LABELS, Relation
@@ -44,8 +44,8 @@ def read_bundle(
     name: str, root: str | Path | None = None, *, feature_dim: int | None = None, projection_seed: int = 0
 ) -> Dataset:
     """Reads a bundled graph. ``name``: file name without ending, such as "cora". ``root``: folder
-    of the files; see `data_folders` for where they are looked for without it. ``feature_dim``:
-    projects sparse features at random to this many columns instead of making them dense."""
+    of the files; see `data_folders` for the default. ``feature_dim``: projects sparse features at
+    random to this many columns instead of making them dense."""
     path = find_bundle(name, root)
     if path is None:
         where = say_where(data_folders(root))
@@ -162,7 +162,7 @@ def _numbered(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], 
     if rows and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(names):
         fact = f"holds types {int(numbers.min())} to {int(numbers.max())}, there are {len(names)}"
         raise broken(path, array, fact, _RESTORE)
-    return TypeNumbers(tuple(names), numbers)
+    return tuple(names), numbers
 
 
 def _count(path: Path, about: dict[str, Any], key: str) -> int:
@@ -218,9 +218,9 @@ def densify(rows: SparseRows) -> Tensor:
 
 
 def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
-    """Projects the rows at random to `dim` columns: float32 [num_rows, dim]. The projection matrix
-    is normal with variance 1 / dim, so that squared norms, and with them distances between rows,
-    are kept on average (Johnson and Lindenstrauss). The same seed gives the same matrix."""
+    """Projects the rows at random to `dim` columns: float32 [num_rows, dim]. The projection matrix,
+    which the seed decides, is normal with variance 1 / dim, so that distances between rows are kept
+    on average (Johnson and Lindenstrauss)."""
     generator = np.random.default_rng(seed)
     matrix = generator.standard_normal((rows.num_columns, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
     weights = None if rows.data is None else torch.from_numpy(rows.data.astype(np.float32))
@@ -233,18 +233,17 @@ def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class TypeNumbers:
-    names: tuple[str, ...]  # the names of the types
-    number: Tensor  # [n] int64, the number of the type of each node or edge
+#: The names of types, and [n] int64, the number of the type of each node or edge.
+TypeNumbers = tuple[tuple[str, ...], Tensor]
 
 
 def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset:
-    """Returns a homogeneous data set as one of several node types and relations. Nodes and edges
-    keep their order within types and relations. There is a relation for each type of edges and each
-    pair of node types that such edges join, in the order of the types' numbers."""
-    local = torch.empty_like(nodes.number)
-    members = [(nodes.number == number).nonzero()[:, 0] for number in range(len(nodes.names))]
+    """Returns a homogeneous data set as one of several node types and relations, in which nodes and
+    edges keep their order. There is a relation for each type of edges and each pair of node types
+    that such edges join, in the order of the types' numbers."""
+    names, number = nodes
+    local = torch.empty_like(number)
+    members = [(number == at).nonzero()[:, 0] for at in range(len(names))]
     for own in members:
         local[own] = torch.arange(len(own))
     node_sets = tuple(
@@ -252,10 +251,10 @@ def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset
             name,
             len(own),
             {key: table[own] for key, table in dataset.nodes.tables.items()},
-            {key: local[index[nodes.number[index] == at]] for key, index in dataset.splits.items()},
+            {key: local[index[number[index] == at]] for key, index in dataset.splits.items()},
             dataset.num_classes if class_numbers(dataset.nodes.tables) is not None else 0,
         )
-        for at, (name, own) in enumerate(zip(nodes.names, members, strict=True))
+        for at, (name, own) in enumerate(zip(names, members, strict=True))
     )
     edge_sets = tuple(
         EdgeSet(
@@ -271,10 +270,11 @@ def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset
 def _relations(
     edge_index: Tensor, nodes: TypeNumbers, edges: TypeNumbers
 ) -> Iterator[tuple[Relation, Tensor]]:
-    types = len(nodes.names)
-    source, target = nodes.number[edge_index]
-    cell = (edges.number * types + source) * types + target
+    names, number = nodes
+    types = len(names)
+    source, target = number[edge_index]
+    cell = (edges[1] * types + source) * types + target
     for found in cell.unique().tolist():
         kind, ends = divmod(found, types * types)
-        names = (nodes.names[ends // types], edges.names[kind], nodes.names[ends % types])
-        yield names, (cell == found).nonzero()[:, 0]
+        relation = names[ends // types], edges[0][kind], names[ends % types]
+        yield relation, (cell == found).nonzero()[:, 0]

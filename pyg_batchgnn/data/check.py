@@ -87,14 +87,11 @@ class _Checker:
 
 def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     """Raises `DatasetError` on the first thing that is wrong with a data set, else returns it.
-
-    Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and features
-    "x", which must be finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
+    Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and that
+    features "x" are finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
     "test" of a node type must be disjoint and without repeats, and nodes of "train" must have their
-    class number where there are any. The task that is trained checks the labels of all splits.
-    ``files``: for each array (`edge_index`, `nodes/x`, `splits/train`) the file it came from, which
-    errors name instead of the data set.
-    """
+    class number where there are any. ``files``: for each array (`edge_index`, `nodes/x`,
+    `splits/train`) the file that errors name instead of the data set."""
     check_outline(dataset, files)
     check_node_counts(dataset, files)
     check = _Checker(dataset, files or {})
@@ -104,7 +101,14 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
         else:
             sources = dataset.nodes_of(edges.relation[0]).num_nodes
             check_entries_of_csc(edges.csc, sources, check.errors_of_csc(edges.group))
-        _check_links(check, edges)
+        for split, links in edges.links.items():
+            for name, values in links.arrays().items():
+                array = str(LinkArray(edges.group, split, name))
+                if name in (INDEX, NEGATIVES):
+                    _check_pairs(check, array, values, edges)
+                elif name == NEGATIVE_TARGETS:
+                    targets = dataset.nodes_of(edges.relation[2]).num_nodes
+                    check.span(array, values, 0, targets, "node id")
     for nodes in dataset.node_sets:
         _check_finite(check, nodes)
         labels = narrow_class_numbers(nodes.tables)
@@ -176,33 +180,16 @@ def check_outline(dataset: Dataset, files: Files | None = None) -> Dataset:
 
 
 def _check_outline_of_links(check: _Checker, group: Group, split: str, links: LinkSplit) -> None:
-    integers = (torch.int32, torch.int64)
-    index = str(LinkArray(group, split, INDEX))
-    check.shape(index, links.index, (2, None))
-    check.dtype(index, links.index, integers)
-    for name, table in links.tables.items():
-        check.rows(str(LinkArray(group, split, name)), table, len(links))
-    if links.negatives is not None:
-        array = str(LinkArray(group, split, NEGATIVES))
-        check.shape(array, links.negatives, (2, None))
-        check.dtype(array, links.negatives, integers)
-    if links.negative_targets is not None:
+    for name, values in links.arrays().items():
+        array = str(LinkArray(group, split, name))
+        if name in (INDEX, NEGATIVES, NEGATIVE_TARGETS):
+            check.shape(array, values, (len(links) if name == NEGATIVE_TARGETS else 2, None))
+            check.dtype(array, values, (torch.int32, torch.int64))
+        else:
+            check.rows(array, values, len(links))
+    if links.negatives is not None and links.negative_targets is not None:
         array = str(LinkArray(group, split, NEGATIVE_TARGETS))
-        check.shape(array, links.negative_targets, (len(links), None))
-        check.dtype(array, links.negative_targets, integers)
-        if links.negatives is not None:
-            raise check.error(array, f"there are {NEGATIVES} too", "leave one of the two out")
-
-
-def _check_links(check: _Checker, edges: EdgeSet) -> None:
-    for split, links in edges.links.items():
-        _check_pairs(check, str(LinkArray(edges.group, split, INDEX)), links.index, edges)
-        if links.negatives is not None:
-            _check_pairs(check, str(LinkArray(edges.group, split, NEGATIVES)), links.negatives, edges)
-        if links.negative_targets is not None:
-            array = str(LinkArray(edges.group, split, NEGATIVE_TARGETS))
-            nodes = check.dataset.nodes_of(edges.relation[2]).num_nodes
-            check.span(array, links.negative_targets, 0, nodes, "node id")
+        raise check.error(array, f"there are {NEGATIVES} too", "leave one of the two out")
 
 
 def _check_pairs(check: _Checker, array: str, pairs: Tensor, edges: EdgeSet) -> None:

@@ -34,27 +34,18 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class QuantizedTable:
-    """The result of quantising one table.
+    """The result of quantising one table."""
 
-    Attributes:
-        name: the attribute, with its type or relation where the graph names them.
-        rows, columns: its shape.
-        constant: the columns of one value each, which is kept exactly.
-        bytes_before, bytes_after: the bytes of the values, and of codes, scales and offsets.
-        clamped: the values outside the ranges of their columns; none without a percentile.
-        error: the largest difference of a value from what its code stands for.
-        error_in_scales: the largest such difference by the scale of its column, of values within
-            the range. It is at most 1/2, but for the rounding of float32 or bfloat16.
-    """
-
-    name: str
+    name: str  # the attribute, with its type or relation where the graph names them
     rows: int
     columns: int
-    constant: int
-    bytes_before: int
-    bytes_after: int
-    clamped: int
-    error: float
+    constant: int  # the columns of one value each, which is kept exactly
+    bytes_before: int  # of the values
+    bytes_after: int  # of codes, scales and offsets
+    clamped: int  # the values outside the ranges of their columns; none without a percentile
+    error: float  # the largest difference of a value from what its code stands for
+    #: the largest such difference of values within the range, in scales of their columns: at most
+    #: 1/2, but for the rounding of float32 or bfloat16
     error_in_scales: float
 
     @property
@@ -93,18 +84,13 @@ class QuantizationReport:
 
 @dataclass(frozen=True)
 class Quantization:
-    """The settings of quantising tables.
+    """The settings of quantising tables."""
 
-    Attributes:
-        percentile: None codes the range of each column from its least value to its largest. A
-            number p in [50, 100] leaves out at most (100 - p) / 2 percent of the values on either
-            side, which are clamped. A column of several values whose range would be a single one
-            keeps its least and its largest value.
-        dtype: the type into which codes are decoded, float32 or bfloat16.
-    """
-
+    #: None codes the range of each column from its least value to its largest. A number p in
+    #: [50, 100] leaves out at most (100 - p) / 2 percent of the values on either side, which are
+    #: clamped, unless a single value would be left of several.
     percentile: float | None = None
-    dtype: torch.dtype = torch.float32
+    dtype: torch.dtype = torch.float32  # the type into which codes are decoded, float32 or bfloat16
 
     def __post_init__(self) -> None:
         p = self.percentile
@@ -146,7 +132,7 @@ def check_table(name: str, table: Tensor) -> None:
 @dataclass(frozen=True, eq=False)
 class WideRows:
     """One table [N, F] or [N] whose columns are quantised, or a part of it, in memory or mapped
-    from a file. ``name``: for errors, such as an attribute or a file."""
+    from a file. ``name``: the attribute or file, for errors."""
 
     name: str
     table: Tensor
@@ -157,8 +143,8 @@ class WideRows:
         return 1 if self.table.dim() == 1 else self.table.size(1)
 
     def pieces(self, elements: int = _PIECE) -> Iterator[tuple[int, Tensor]]:
-        """Yields the rows in pieces, each with the number of its first row. Rows in a mapped file
-        are read past the page cache, one piece ahead."""
+        """Yields the number of the first row and the rows of pieces. Rows in a mapped file are read
+        past the page cache, one piece ahead."""
         size = max(1, elements // max(1, self.columns))
         ranges = [range(at, min(at + size, len(self.table))) for at in range(0, len(self.table), size)]
         place = DiskTable.of(self.table) if self.table.device.type == "cpu" else None
@@ -227,12 +213,9 @@ _COLUMNS = 1 << 10
 def _within_percentile(
     sources: Sequence[WideRows], whole: _Ranges, percentile: float, tell: Callable[[int], None]
 ) -> _Ranges:
-    """Returns the range of each column without what a percentile leaves out.
-
-    The bits of a float32, taken as an integer, ascend with its value. Passes find the bits of the
-    values at both ends, some at a time, by counting. So memory is bounded, and the result depends
-    on nothing but the values.
-    """
+    """Returns the range of each column without what a percentile leaves out. The bits of a float32,
+    taken as an integer, ascend with its value. Passes find the bits of the values at both ends,
+    some at a time, by counting: in bounded memory, whatever the pieces."""
     rows = sum(len(one.table) for one in sources)
     left_out = int(rows * (100 - Fraction(str(percentile))) / 200)
     low, high = (end.clone() for end in whole)
@@ -264,7 +247,7 @@ def _counts(
 ) -> list[Tensor]:
     """Counts the values of some columns by their next ``digits`` bits, [columns, 2 ** digits] each.
     ``known``: for each result, [columns] the first bits of the values that are counted. ``left``:
-    the bits that are not among the first ones."""
+    the number of the other bits."""
     columns, bins = len(known[0]), 1 << digits
     found = [torch.zeros(columns * bins, dtype=torch.int64) for _ in known]
     column = torch.arange(columns, dtype=torch.int32) * bins
@@ -292,8 +275,7 @@ def _bin_of(counts: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _bits(values: Tensor) -> Tensor:
-    """Returns the bits of float32 values as int32; as unsigned numbers they ascend with the
-    values."""
+    """Returns the bits of float32 values as int32 that ascend with the values, read as unsigned."""
     bits = values.contiguous().view(torch.int32)
     return bits ^ ((bits >> 31) | torch.iinfo(torch.int32).min)
 
@@ -306,8 +288,8 @@ def _value(bits: Tensor) -> Tensor:
 
 
 def find_decoding(ranges: _Ranges) -> Tensor:
-    """Returns the scales and the offsets of columns, [2, F] float32, for codes from -128 to 127.
-    Scales are normal numbers above 0. A column of one value has it as its offset."""
+    """Returns the scales (above 0) and the offsets of columns, [2, F] float32, for codes from -128
+    to 127. A column of one value has it as its offset."""
     low, high = ranges
     tiny = torch.finfo(torch.float32).tiny
     offset = (low + 128 * ((high - low) / 255)).float()
@@ -391,10 +373,9 @@ def quantize(
 ) -> Any:
     """Returns a graph, or a table, whose features are int8-quantised with a scale and an offset.
 
-    Each column has a scale and an offset of its own, found by a pass over all rows. A value within
-    the range of its column is decoded to within half a scale of itself, and rounded once more in
-    bfloat16. A column of one value is exact. Codes take a quarter of float32's bytes. No float copy
-    of a table is made, and rows in mapped files are read in pieces.
+    Each column has its own, found by a pass over all rows. A value within the range of its column
+    is decoded to within half a scale of itself, and rounded once more in bfloat16. A column of one
+    value is exact. Codes take a quarter of float32's bytes. No float copy of a table is made.
 
     The tables are `QuantizedTensor`s: PyG and torch see constants of ``dtype``. Loaders decode the
     rows of a batch while they gather them, and native layers read codes in place.

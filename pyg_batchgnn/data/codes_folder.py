@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,12 +20,8 @@ from pyg_batchgnn.data.codes import (
     check_table,
 )
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
-from pyg_batchgnn.data.files import (
-    ArrayPromise,
-    PromisedWriter,
-    new_file,
-    write_tensor,
-)
+from pyg_batchgnn.data.files.durable import new_file
+from pyg_batchgnn.data.files.npy import ArrayPromise, NpyAppender, write_tensor
 from pyg_batchgnn.data.folder import FolderReader, open_folder
 from pyg_batchgnn.data.folder_convert import place_others
 from pyg_batchgnn.data.folder_write import temporary_folder
@@ -47,15 +42,13 @@ def quantize_folder(
     links: bool = True,
     progress: Progress | None = None,
 ) -> QuantizationReport:
-    """Writes a new data folder whose features are int8-quantised, as `quantize` does it.
-
-    A table is read in pieces, and written so. Everything else is as it was.
+    """Writes a new data folder whose features are int8-quantised, as `quantize` does it, in pieces.
+    Everything else is as it was.
 
     Args:
         path: the new folder; it must not exist, and appears only when it is complete.
         bits, attributes, percentile: as for `quantize`.
-        links: makes hard links to files that stay as they are, where the file system allows.
-            Otherwise they are copied.
+        links: makes hard links to files that stay as they are, or copies where there can be none.
         progress: told what is done.
 
     Raises:
@@ -63,7 +56,7 @@ def quantize_folder(
             cannot be quantised, a value is NaN or infinite, or the disk is full.
         ValueError: an argument is out of range.
     """
-    wanted = CodesRequest.of(source, path, bits, attributes, percentile, links, progress)
+    wanted = CodesRequest(source, path, bits, attributes, percentile, links, progress)
     dataset, reader = open_folder(wanted.source), FolderReader(wanted.source)
     for edges in dataset.edge_sets:
         forms = csc_array(edges.group, "indices"), edge_array("edge_index", edges.group)
@@ -102,20 +95,12 @@ class CodedTable(NamedTuple):
     files: Sequence[CodedFile]  # of its rows, whose columns are the same
 
 
-@dataclass(frozen=True, eq=False)
 class CodesRequest:
-    """A data folder or a partition that is to be written anew with int8-quantised attributes."""
+    """A data folder or a partition that is to be written anew with int8-quantised attributes. The
+    arguments are those of `quantize_folder`, which are checked here."""
 
-    source: Path
-    path: Path
-    attributes: list[str]
-    how: Quantization
-    links: bool
-    progress: Progress | None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         source: str | Path,
         path: str | Path,
         bits: int,
@@ -123,17 +108,17 @@ class CodesRequest:
         percentile: float | None,
         links: bool,
         progress: Progress | None,
-    ) -> CodesRequest:
-        """Checks the arguments of `quantize_folder`."""
+    ) -> None:
         check_bits(bits)
-        how, source, path = Quantization(percentile), Path(source).expanduser(), Path(path).expanduser()
+        self.how, self.links, self.progress = Quantization(percentile), links, progress
+        self.source, self.path = source, path = Path(source).expanduser(), Path(path).expanduser()
+        self.attributes = attribute_names(attributes)
         if not source.is_dir():
             raise DatasetNotFoundError(f"{source}: no such folder; give a data folder or a partition")
         if source.resolve() in path.resolve().parents:
             raise DatasetError(f"{path}: lies in {source}, which is quantised; choose another folder")
         if path.exists():
             raise DatasetError(f"{path}: exists already; remove it or choose another folder")
-        return cls(source, path, attribute_names(attributes), how, links, progress)
 
     def check_found(self, held: set[str]) -> None:
         """Raises DatasetNotFoundError unless the folder has all wanted attributes."""
@@ -148,9 +133,8 @@ class CodesRequest:
         known: Mapping[str, ArrayPromise],
         write_meta: Callable[[Path, dict[str, ArrayPromise]], None],
     ) -> QuantizationReport:
-        """Writes the new folder, which appears only when it is complete. ``known``: what META.json
-        of the old folder promises of its arrays. ``write_meta``: writes META.json into a folder,
-        with what is promised of its arrays."""
+        """Writes the new folder, which appears only when it is complete. ``known``: what the old
+        META.json promises of arrays. ``write_meta``: writes the new one, given what it promises."""
         gone = {one.file for table in tables for one in table.files}
         with temporary_folder(self.path) as folder:
             arrays, found = dict[str, ArrayPromise](), list[QuantizedTable]()
@@ -187,11 +171,11 @@ class CodesRequest:
             check_table(source.name, source.table)
         encoder = RowCoder(attribute, sources, self.how, tell)
         for one in table.files:
-            file = new_file(folder, one.array)
-            with PromisedWriter(file, torch.int8, tuple(one.source.table.shape)) as out:
+            rows, *row = one.source.table.shape
+            with NpyAppender(new_file(folder, one.array), torch.int8, tuple(row), rows) as out:
                 for codes in encoder.codes(one.source):
-                    out.append(codes.numpy())
-            arrays[one.array] = out.promise
+                    out.append(codes.numpy().reshape(-1, *row))
+            arrays[one.array] = out.promise()
         arrays[table.array] = write_tensor(new_file(folder, table.array), encoder.decoding)
         return encoder.report()
 

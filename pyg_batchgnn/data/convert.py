@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.files import as_tensor
+from pyg_batchgnn.data.files.npy import as_tensor
 from pyg_batchgnn.ops import QuantizedTensor
 
 
@@ -54,8 +54,7 @@ def _is_whole(values: np.ndarray) -> np.ndarray:
 
 
 def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns features as float16 or float32, shared where the type allows, else converted to
-    float32."""
+    """Returns features as float16 or float32; others are converted to float32."""
     if values.dtype.kind not in "fiub":
         raise broken(file, array, f"dtype is {values.dtype}, expected float16 or float32", "store numbers")
     kept = values.dtype in (np.dtype(np.float16), np.dtype(np.float32))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.files import as_tensor, read_header
+from pyg_batchgnn.data.errors import DatasetError
+from pyg_batchgnn.data.files.npy import as_tensor, header_of, read_elements
 from pyg_batchgnn.ops import InEdges
 
 #: The arrays of a relation, those that must be there first.
@@ -49,29 +49,18 @@ def _read(file: Path, like: Tensor) -> Tensor:
     ops.advise_huge_pages(found)
     at = 0
     for piece in file_pieces(file):
-        found[at : at + len(piece)] = as_tensor(piece, file, file.stem)
+        found[at : at + len(piece)] = piece
         at += len(piece)
     return found
 
 
-def file_pieces(file: Path) -> Iterator[np.ndarray]:
-    """Yields the elements of a .npy file in order, flat, in pieces that are read and not mapped. So
-    a file larger than memory leaves nothing in the memory of the process."""
-    try:
-        with file.open("rb") as stream:
-            header = read_header(stream, file, file.stem)
-            left = header.nbytes // header.dtype.itemsize
-            while left:
-                piece = np.fromfile(stream, header.dtype, min(left, _PIECE))
-                if not len(piece):
-                    fact = f"ends {left} elements before what its header says"
-                    raise broken(file, file.stem, fact, "copy or write the file again")
-                left -= len(piece)
-                yield piece if header.dtype.isnative else piece.astype(header.dtype.newbyteorder("="))
-    except OSError as error:
-        if isinstance(error, DatasetError):
-            raise
-        raise broken(file, file.stem, f"cannot be read ({error.strerror})", "check the disk") from error
+def file_pieces(file: Path) -> Iterator[Tensor]:
+    """Yields the elements of a .npy file in order, flat, in pieces that are read, not mapped."""
+    header = header_of(file, file.stem)
+    count = math.prod(header.shape)
+    for first in range(0, count, _PIECE):
+        piece = read_elements(file, file.stem, header, first, min(_PIECE, count - first))
+        yield as_tensor(piece, file, file.stem)
 
 
 #: Makes the error of an array of a name: what is wrong, and the remedy.
@@ -100,7 +89,7 @@ def check_outline_of_csc(edges: InEdges, num_targets: int, complain: Complain) -
 
 def check_entries_of_csc(edges: InEdges, num_sources: int, complain: Complain) -> None:
     """Raises what `complain` makes unless all entries are in range and in canonical order. What is
-    mapped is not read over the mapping, now or when a sampler asks for the same."""
+    mapped is read from its file, and a sampler does not check it again."""
     before = 0
     for at, piece in _pieces(edges, INDPTR):
         values = torch.cat([torch.tensor([before]), piece])
@@ -143,8 +132,7 @@ def _pieces(edges: InEdges, name: str) -> Iterator[tuple[int, Tensor]]:
     """Yields the position and the entries of pieces of an array, from its file if it has one."""
     number = (INDPTR, INDICES, EDGE_IDS).index(name)
     if isinstance(edges, MappedEdges):
-        file = edges.files[number]
-        pieces: Iterator[Tensor] = (as_tensor(one, file, file.stem) for one in file_pieces(file))
+        pieces = file_pieces(edges.files[number])
     else:
         pieces = iter(_arrays(edges)[number].split(_PIECE))
     at = 0

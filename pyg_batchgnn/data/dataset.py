@@ -27,10 +27,8 @@ class LinkSplit:
     Attributes:
         index: [2, n] int32 or int64, sources above targets, by ids within their types.
         tables: the attributes of the links by name, [n, ...] each, such as "year".
-        negatives: [2, m] pairs that are no links, which all links of the split are ranked among, or
-            None.
-        negative_targets: [n, k] nodes, for each link the targets that its own is ranked among, or
-            None.
+        negatives: [2, m] pairs that are no links, which all links are ranked among, or None.
+        negative_targets: [n, k] nodes, the targets that each link's own is ranked among, or None.
     """
 
     index: Tensor
@@ -64,8 +62,7 @@ class NodeSet:
         tables: the attributes by name: [N_t, ...], any dtype and shape. By convention "x" are the
             features and "y" the labels (class numbers 0 to C - 1, or -1 where a node has none).
         splits: the node ids of each split, int64. "train", "val" and "test" are disjoint.
-        num_classes: the number of classes C; 0 where the labels "y" are no class numbers, or are
-            absent.
+        num_classes: the number of classes C; 0 where "y" holds no class numbers, or is absent.
     """
 
     name: str
@@ -103,13 +100,13 @@ class EdgeSet:
 
     Attributes:
         relation: the names of the source type, of the relation and of the target type.
-        topology: the edges by ids within their types, in one of two forms. [2, E_r] int32 or int64
-            are (source, destination) of each edge, and an edge's position is its id. `InEdges` are
-            by destination, in ascending id.
+        topology: the edges by ids within their types. [2, E_r] int32 or int64 are (source,
+            destination) of each edge, whose position is its id. `InEdges` are by destination, in
+            ascending id.
         tables: the attributes by name: [E_r, ...], any dtype and shape. By convention "edge_attr"
             are the features.
-        links: the links of each split. Those of "train", "val" and "test" are for learning and for
-            measuring; the edges that a model sees are those of `topology` alone.
+        links: the links of each split, "train", "val" and "test", for learning and for measuring;
+            the edges that a model sees are those of `topology` alone.
     """
 
     relation: Relation
@@ -170,9 +167,9 @@ def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
 
 
 def narrow_class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
-    """Returns the labels "y" as [N] of their own type if they are class numbers, otherwise None.
-    Integers of shape [N] or [N, 1] are class numbers. Floating-point targets, booleans and several
-    labels per node are not."""
+    """Returns the labels "y" as [N] of their own type if they are integers of shape [N] or [N, 1],
+    otherwise None: floating-point targets, booleans and several labels per node are no class
+    numbers."""
     y = tables.get(LABELS)
     if y is None or y.dtype is torch.bool or y.is_floating_point() or y.is_complex():
         return None
@@ -182,8 +179,7 @@ def narrow_class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
 
 
 def count_classes(tables: Mapping[str, Tensor]) -> int:
-    """Returns the largest class number + 1; 0 where the labels "y" are no class numbers or
-    absent."""
+    """Returns the largest class number + 1; 0 where "y" holds no class numbers or is absent."""
     labels = narrow_class_numbers(tables)
     return 0 if labels is None or not labels.numel() else max(int(labels.max()) + 1, 0)
 
@@ -198,12 +194,11 @@ _Set = TypeVar("_Set", NodeSet, EdgeSet)
 class Dataset:
     """A graph of any node types and relations. Readers return only what `check_dataset` has passed.
 
-    A homogeneous graph has one node type and one relation. `nodes`, `edge_index` and other
-    properties of the only type or relation can be read from the data set itself if there is only
-    one. Otherwise they raise an error that says what to read.
+    Properties of the only type or relation, such as `nodes` and `edge_index`, can be read from the
+    data set itself if there is only one; otherwise they raise an error that says what to read.
 
-    Tensors read from a folder are mapped from its files. Reading touches only the pages used.
-    Writing to one changes this process's copy, never the file.
+    Tensors read from a folder are mapped from its files: only the pages used are read, and writing
+    to one changes this process's copy, never the file.
 
     Attributes:
         name: the short name, as `load_dataset` knows it.
@@ -232,15 +227,10 @@ class Dataset:
         source: str = "Given by the caller.",
     ) -> Dataset:
         """Makes a graph of one node type and one relation. Nothing is copied or checked.
-
-        Args:
-            name: the short name, used in errors.
-            edge_index: [2, E] int32 or int64, or the edges by destination.
-            nodes, edges: attributes by name, [N, ...] and [E, ...] each.
-            splits: node ids by name of the split, int64.
-            num_classes: without it the largest class number + 1 (`count_classes`).
-            source: where the data came from.
-        """
+        ``edge_index``: [2, E] int32 or int64, or the edges by destination. ``nodes``, ``edges``:
+        attributes by name, [N, ...] and [E, ...] each. ``splits``: node ids by name of the split,
+        int64. ``num_classes``: without it the largest class number + 1 (`count_classes`).
+        ``source``: where the data came from."""
         tables = dict(nodes or {})
         classes = count_classes(tables) if num_classes is None else num_classes
         return cls(
@@ -284,14 +274,14 @@ class Dataset:
         return self.edge_sets[self.schema.relation_number(relation)]
 
     def split(self, name: str, node_type: str | None = None) -> Tensor:
-        """Returns the node ids of a split, int64; none where there is no such split. ``node_type``:
-        the type whose split it is; not needed if there is only one."""
+        """Returns the node ids of a split, int64; none where there is no such split. ``node_type``
+        is not needed if there is only one."""
         nodes = self.nodes if node_type is None else self.nodes_of(node_type)
         return nodes.splits.get(name, torch.empty(0, dtype=torch.int64))
 
     def read_topology(self, at_most: int | None = None) -> Dataset:
-        """Returns the same data set with edges that are mapped by destination read into memory. Ids
-        keep their types. All stay mapped if they take more than ``at_most`` bytes."""
+        """Returns the same data set with edges that are mapped by destination read into memory; as
+        it is if they take more than ``at_most`` bytes."""
         mapped = [one.topology for one in self.edge_sets if isinstance(one.topology, MappedEdges)]
         if at_most is not None and sum(edges.nbytes for edges in mapped) > at_most:
             return self
@@ -335,8 +325,7 @@ class Dataset:
 
     @property
     def num_features(self) -> int:
-        """The number of feature columns F of the only type; 0 without features of two
-        dimensions."""
+        """The number of feature columns F of the only type; 0 unless "x" has two dimensions."""
         x = self._only(self.node_sets, "num_features", "nodes_of(type).tables").tables.get(FEATURES)
         return int(x.shape[1]) if x is not None and x.dim() == 2 else 0
 
@@ -360,15 +349,11 @@ class Dataset:
         )
 
     def to_pyg(self, feature_dtype: torch.dtype | None = None) -> Any:
-        """Returns the same graph as PyG's `Data`, or as `HeteroData` if its types have names.
-
-        It shares the tensors. `edge_index` becomes int64. Edges by destination become `adj_t`,
-        which our loaders read where it lies, and `num_edges`. Splits become boolean masks, such as
-        `train_mask`.
-
-        ``feature_dtype``: what `x` is converted to; without it `x` stays as it is. Raises
-        DatasetError if two attributes, or an attribute and a mask, have the same name.
-        """
+        """Returns the same graph as PyG's `Data`, or as `HeteroData` if its types have names. It
+        shares the tensors. `edge_index` becomes int64. Edges by destination become `adj_t`, which
+        our loaders read where it lies, and `num_edges`. Splits become boolean masks, such as
+        `train_mask`. ``feature_dtype``: what `x` is converted to. Raises DatasetError if two
+        attributes, or an attribute and a mask, have the same name."""
         from torch_geometric.data import Data, HeteroData
 
         typed = self.has_names
@@ -399,7 +384,7 @@ class Dataset:
 
 def converted(table: Tensor, dtype: torch.dtype) -> Tensor:
     """Returns a table of floating-point numbers in another type. Int8-quantised ones stay so, and
-    are decoded into float32 or bfloat16."""
+    are decoded into it."""
     if isinstance(table, QuantizedTensor):
         return QuantizedTensor(table.codes, table.decoding, dtype)
     return table.to(dtype)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.files import NpyHeader, check_size, read_header
+from pyg_batchgnn.data.errors import broken
+from pyg_batchgnn.data.files.npy import NpyHeader, check_size, header_of, read_elements
 from pyg_batchgnn.data.parquet import ENDS, columns_of_edges, count_rows, parquet_pieces
 
 
@@ -39,11 +39,11 @@ def list_reader(path: Path) -> EdgeReader:
         for first in range(0, edges, size):
             count = min(size, edges - first)
             if header.fortran_order:
-                pairs = _elements(path, "edge_index", header, 2 * first, 2 * count).reshape(count, 2)
+                pairs = read_elements(path, "edge_index", header, 2 * first, 2 * count).reshape(count, 2)
                 yield np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
             else:
-                source = _elements(path, "edge_index", header, first, count)
-                yield source, _elements(path, "edge_index", header, edges + first, count)
+                source = read_elements(path, "edge_index", header, first, count)
+                yield source, read_elements(path, "edge_index", header, edges + first, count)
 
     return EdgeReader((path,), edges, pieces)
 
@@ -60,7 +60,7 @@ def column_reader(*files: Path) -> EdgeReader:
     def pieces(size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for first in range(0, edges, size):
             count, ends = min(size, edges - first), zip(files, headers, strict=True)
-            source, target = (_elements(path, path.stem, header, first, count) for path, header in ends)
+            source, target = (read_elements(path, path.stem, header, first, count) for path, header in ends)
             yield source, target
 
     return EdgeReader(files, edges, pieces)
@@ -77,23 +77,8 @@ def parquet_reader(files: Sequence[Path]) -> EdgeReader:
 
 
 def _header(path: Path, array: str) -> NpyHeader:
-    with path.open("rb") as stream:
-        header = read_header(stream, path, array)
+    header = header_of(path, array)
     if header.dtype.kind not in "iu":
         raise broken(path, array, f"dtype is {header.dtype}, expected int32 or int64", "store integers")
     check_size(path, array, header)
     return header
-
-
-def _elements(path: Path, array: str, header: NpyHeader, first: int, count: int) -> np.ndarray:
-    try:
-        offset = header.offset + first * header.dtype.itemsize
-        found = np.fromfile(path, header.dtype, count, offset=offset)
-    except OSError as error:
-        if isinstance(error, DatasetError):
-            raise
-        raise broken(path, array, f"cannot be read ({error.strerror})", "check the disk") from error
-    if len(found) != count:
-        fact = f"ends before element {first + count}, which its header promises"
-        raise broken(path, array, fact, "copy or write the file again")
-    return found

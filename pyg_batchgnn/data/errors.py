@@ -4,8 +4,7 @@ from pathlib import Path
 
 
 class DatasetError(ValueError):
-    """A data set cannot be read, is inconsistent, or was asked for wrongly. The message is one
-    line."""
+    """A data set cannot be read, is inconsistent, or was asked for wrongly, in one line."""
 
 
 class DatasetNotFoundError(DatasetError, FileNotFoundError):

@@ -24,7 +24,9 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR
 from pyg_batchgnn.data.edge_reader import EdgeReader
 from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.files import Journal, Made, NpyAppender, npy_header, sync_file, write_bytes, writing
+from pyg_batchgnn.data.files.durable import sync_file, write_bytes, writing
+from pyg_batchgnn.data.files.journal import Journal, Made
+from pyg_batchgnn.data.files.npy import NpyAppender, npy_header
 
 #: Called with the phase, and how much of how much of it is done.
 Progress = Callable[[str, int, int], None]

@@ -27,7 +27,7 @@ from pyg_batchgnn.data.dataset import (
     count_classes,
 )
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken, missing
-from pyg_batchgnn.data.files import META_FILE, as_tensor, map_tensor, open_npy, verify_tensor
+from pyg_batchgnn.data.files.npy import META_FILE, as_tensor, map_tensor, open_npy, verify_tensor
 from pyg_batchgnn.data.keys import KEYS_FOLDER
 from pyg_batchgnn.data.meta import (
     CSC_FOLDER,
@@ -41,14 +41,13 @@ from pyg_batchgnn.data.meta import (
     csc_array,
     decoded_by,
     edge_array,
-    group_folder,
     group_of_folder,
     link_of,
     read_meta,
     split_array,
     split_of,
 )
-from pyg_batchgnn.data.parquet import has_edges, node_files, parquet_files, read_parquet, read_parquet_edges
+from pyg_batchgnn.data.parquet import has_edges, parquet_files, read_parquet, read_parquet_edges
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.types import (
     EDGE_FEATURES,
@@ -105,9 +104,8 @@ def read_folder(path: str | Path) -> Dataset:
 
 
 def open_folder(path: str | Path) -> Dataset:
-    """Reads a folder as `read_folder` does, but does not look at node ids, labels and features. It
-    is for `partition`, where each rank reads some of them and checks what it needs, and for folders
-    that were checked before."""
+    """Reads a folder as `read_folder` does, but does not look at node ids, labels and features: for
+    `partition`, where each rank checks what it reads, and for folders that were checked before."""
     return check_outline(*_read(path))
 
 
@@ -274,7 +272,7 @@ class FolderReader:
             found = values.numpy()
         elif (ends := self._ends(group)) is not None:
             found = ends
-        elif files := self._parquet_files(group):
+        elif files := parquet_files(self.path, group):
             self.files[array] = files[0]
             if group == EDGES:
                 self._read -= {self.file("src"), self.file("dst")}
@@ -291,9 +289,6 @@ class FolderReader:
                 "put edge_index.npy, src.npy and dst.npy, edges*.parquet, or csc/ there"
             )
         return to_index(found, self.files[array], array_name(array))
-
-    def _parquet_files(self, group: Group) -> list[Path]:
-        return parquet_files(self.path, None if group == EDGES else group_folder(group))
 
     def _ends(self, group: Group) -> np.ndarray | None:
         """Reads src.npy and dst.npy into memory; None if they are not there."""
@@ -315,7 +310,7 @@ class FolderReader:
         forms = [
             [self.file(array)],
             [self.file("src"), self.file("dst")] if group == EDGES else [],
-            [file for file in self._parquet_files(group) if has_edges(file)],
+            [file for file in parquet_files(self.path, group) if has_edges(file)],
             [self.file(csc_array(group, INDPTR))],
         ]
         there = [form[0] for form in forms if form and all(file.is_file() for file in form)]
@@ -335,7 +330,7 @@ class FolderReader:
             group: {} for group in (*schema.node_groups, *schema.edge_groups)
         }
         for group in schema.node_groups:
-            if files := node_files(self.path, None if group == NODES else group_folder(group)):
+            if files := parquet_files(self.path, group):
                 self._rows[group], columns = read_parquet(files)
                 self._keep(group, columns, files)
         for group, columns in self._columns.items():
@@ -418,7 +413,7 @@ class FolderReader:
     def num_nodes(
         self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor], lengths: Collection[int]
     ) -> int:
-        """Returns the number of nodes of a type. META.json says it, else edges by destination
+        """Returns the number of nodes of a type: what META.json says, else edges by destination
         (``lengths``), the rows of its Parquet files, of an attribute or of a mask, else the largest
         id + 1 in edges."""
         if group.name in self.meta.num_nodes:

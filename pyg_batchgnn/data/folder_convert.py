@@ -19,22 +19,12 @@ from pyg_batchgnn.data.csc import INDPTR
 from pyg_batchgnn.data.edge_reader import EdgeReader, column_reader, list_reader, parquet_reader
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, missing
 from pyg_batchgnn.data.external_sort import ExternalSort, Progress, SortedEdges, SortSizes
-from pyg_batchgnn.data.files import (
-    META_FILE,
-    ArrayPromise,
-    Journal,
-    Made,
-    NpyAppender,
-    making,
-    new_file,
-    promise_of,
-    read_header,
-    sync_tree,
-    writing,
-)
+from pyg_batchgnn.data.files.durable import new_file, sync_tree, writing
+from pyg_batchgnn.data.files.journal import Journal, Made, making
+from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise, NpyAppender, header_of, promise_of
 from pyg_batchgnn.data.folder import FolderReader
 from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, edge_array, group_folder, write_meta
-from pyg_batchgnn.data.parquet import count_rows, node_files, parquet_files, parquet_pieces
+from pyg_batchgnn.data.parquet import count_rows, parquet_files, parquet_pieces
 from pyg_batchgnn.types import EDGE_FEATURES, EDGES, NODES, Group, Schema
 
 #: The bytes of a file that are copied between two reports of progress.
@@ -46,7 +36,7 @@ _ROWS = 1 << 18
 @dataclass(frozen=True)
 class ConvertedFolder:
     """The outcome of a conversion: what was sorted, by relation; the bytes of the other files that
-    are hard links, and that were copied; and seconds by phase, of this call alone."""
+    are hard links, and that were copied; and seconds by phase, of this call."""
 
     folder: Path
     edges: Mapping[str, SortedEdges]
@@ -67,7 +57,7 @@ def convert_folder(
     """Writes a new folder whose edges lie by destination.
 
     Edges are those of `edge_index.npy`, `src.npy` and `dst.npy`, or Parquet files, as `read_folder`
-    reads them, and are sorted on disk. On the way the disk takes 8 bytes per edge (12 with ids of
+    reads them, and are sorted on disk, which takes 8 bytes per edge on the way (12 with ids of
     edges), or twice that where ids take 8 bytes. Everything else is as it was. A call that was
     killed, or met a full disk, is gone on with by the next one.
 
@@ -77,8 +67,7 @@ def convert_folder(
             itself; a quarter of what is free by default. The result does not depend on it.
         edge_ids: keeps the ids of edges also where edges have no attributes. Positions become ids
             there otherwise, which saves 4 bytes per edge.
-        links: makes hard links to files that stay as they are, where the file system allows.
-            Otherwise they are copied.
+        links: makes hard links to files that stay as they are, or copies where there can be none.
         progress: told what is done.
 
     Raises:
@@ -158,7 +147,14 @@ class _Conversion:
             if reader is not None and reader.columns:
                 write = functools.partial(self._write_columns, journal, group, reader)
                 journal.step(f"columns {_name(group)}", write)
-        placed = journal.step("files", lambda: self._place(journal))
+        gone = {file for one in self._readers.values() if one for file in one.files}
+        report, known = functools.partial(self._progress, "other files"), folder.meta.arrays
+
+        def place() -> Made:
+            found, sizes = place_others(folder.path, journal.folder, gone, known, self._links, report)
+            return {"promises": {array: one.to_json() for array, one in found.items()}, **sizes}, []
+
+        placed = journal.step("files", place)
         promises = {array: ArrayPromise.from_json(said) for array, said in placed["promises"].items()}
         meta = folder.meta
         counts = {str(group.name): count for group, count in self._counts.items()}
@@ -227,7 +223,7 @@ class _Conversion:
         for file in lengths:
             if file.is_file():
                 return _length(file) - 1
-        if files := node_files(folder.path, None if group == NODES else group_folder(group)):
+        if files := parquet_files(folder.path, group):
             return count_rows(files)
         tables = sorted((folder.path / attribute_array(group, "x")).parent.glob("*.npy"))
         usual = ("x", "y", "train_mask", "val_mask", "test_mask") if group == NODES else ()
@@ -266,14 +262,6 @@ class _Conversion:
             for one in out.values():
                 one.__exit__(None, None, None)
         return {}, files
-
-    def _place(self, journal: Journal) -> Made:
-        """Links or copies all other files. The facts promise the arrays."""
-        gone = {file for one in self._readers.values() if one for file in one.files}
-        report = functools.partial(self._progress, "other files")
-        known = self._folder.meta.arrays
-        promises, sizes = place_others(self._folder.path, journal.folder, gone, known, self._links, report)
-        return {"promises": {array: one.to_json() for array, one in promises.items()}, **sizes}, []
 
 
 def place_others(
@@ -318,7 +306,7 @@ def _reader(folder: FolderReader, group: Group) -> EdgeReader | None:
     columns = folder.file("src"), folder.file("dst")
     if group == EDGES and all(file.is_file() for file in columns):
         return column_reader(*columns)
-    if files := parquet_files(folder.path, None if group == EDGES else group_folder(group)):
+    if files := parquet_files(folder.path, group):
         return parquet_reader(files)
     folder.edge_index(group)
     raise AssertionError("reading edges that are not there is an error")
@@ -329,8 +317,7 @@ def _name(group: Group) -> str:
 
 
 def _length(file: Path) -> int:
-    with file.open("rb") as stream:
-        shape = read_header(stream, file, file.stem).shape
+    shape = header_of(file, file.stem).shape
     return shape[0] if shape else 0
 
 

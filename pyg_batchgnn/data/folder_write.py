@@ -15,7 +15,8 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.data.check import check_node_counts
 from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR
 from pyg_batchgnn.data.dataset import Dataset, EdgeSet
-from pyg_batchgnn.data.files import begin_folder, new_file, rename_whole, sync_tree, write_tensor, writing
+from pyg_batchgnn.data.files.durable import begin_folder, new_file, rename_whole, sync_tree, writing
+from pyg_batchgnn.data.files.npy import write_tensor
 from pyg_batchgnn.data.meta import (
     FOLDERS,
     SPLITS_FOLDER,
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 
 def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path:
     """Writes a data set, or a PyG `Data` or `HeteroData`, to a new folder that `read_folder` reads;
-    returns the folder. Raises DatasetError if it exists already, or there are more nodes than fit
-    into memory."""
+    returns the folder. Raises DatasetError if it exists, or there are too many nodes for memory."""
     dataset = as_dataset(dataset)
     check_node_counts(dataset)
     with new_folder(path) as folder:

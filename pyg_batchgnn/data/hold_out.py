@@ -91,13 +91,10 @@ def _some(edges: EdgeSet, kept: Tensor) -> EdgeSet:
 
 def with_reverse_relations(dataset: Dataset) -> Dataset:
     """Returns the same graph with a reverse relation behind those that it has, for each of them.
-
-    The reverse of ("author", "writes", "paper") is ("paper", "rev_writes", "author"). It has the
-    same edges with the ends exchanged, in the same order, and the same attributes. Relations that
-    are the reverse of another one already get none, and neither does that one. The reverse edges
-    are copies in memory, also where the others are mapped from files. For a large graph, write the
-    result with `write_folder` and partition that folder.
-    """
+    The reverse of ("author", "writes", "paper") is ("paper", "rev_writes", "author"), with the same
+    edges the other way, in the same order, and the same attributes. Relations with a reverse
+    already get none. The reverse edges are copies in memory: for a large graph, write the result
+    with `write_folder` and partition that folder."""
     if not dataset.has_names:
         fact = "is of a homogeneous graph, whose reverse edges are no relation of their own"
         raise broken(dataset.name, "edge_index", fact, "use ParallelEdges and make_undirected")

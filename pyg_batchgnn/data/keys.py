@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken
-from pyg_batchgnn.data.files import read_json
+from pyg_batchgnn.data.files.durable import read_json
 from pyg_batchgnn.data.meta import group_folder
 from pyg_batchgnn.types import Group, RowKind
 
@@ -32,9 +32,8 @@ _UNITS = ("s", "ms", "us", "ns", "D")
 
 @dataclass(frozen=True)
 class Clock:
-    """The meaning of the times of a folder, which are int64 numbers: ``unit`` is "s", "ms", "us",
-    "ns" or "D" since 1970-01-01, None for plain integers; ``timezone`` is the zone that times are
-    shown in, or None."""
+    """The meaning of the times of a folder, int64 numbers: ``unit`` is "s", "ms", "us", "ns" or "D"
+    since 1970-01-01, None for plain integers; ``timezone`` is the zone that they are shown in."""
 
     unit: str | None = None
     timezone: str | None = None
@@ -51,8 +50,8 @@ class Clock:
 
     def moment(self, text: str) -> int:
         """Returns the time that a text stands for: an integer, or a date as in 2024-03-01 or
-        2024-03-01T12:00:00+01:00, in UTC where no zone is said. Dates do not go with plain
-        integers."""
+        2024-03-01T12:00:00+01:00, in UTC where no zone is said. Raises DatasetError for a date
+        where times are plain integers."""
         try:
             return int(text)
         except ValueError:
@@ -104,12 +103,12 @@ class FolderKeys:
 
     def table(self, node_type: str, num_nodes: int) -> KeyTable:
         """Returns the keys of a type."""
-        path = self.folder / f"{_file_name(node_type)}.parquet"
+        path = self.folder / f"{group_folder(Group(RowKind.NODE, node_type))}.parquet"
         return KeyTable(node_type, num_nodes, path if path.is_file() else None)
 
     def classes(self, node_type: str) -> list[Any] | None:
         """Returns the values of the classes of a type, or None: class numbers are the values."""
-        path = self.folder / f"{_file_name(node_type)}.classes.json"
+        path = self.folder / f"{group_folder(Group(RowKind.NODE, node_type))}.classes.json"
         if not path.is_file():
             return None
         values = read_json(path).get("values")
@@ -129,14 +128,10 @@ class FolderKeys:
         return Clock(unit, zone)
 
 
-def _file_name(node_type: str) -> str:
-    return group_folder(Group(RowKind.NODE, node_type))
-
-
 class KeyTable:
-    """The keys of the nodes of one type. ``path``: the file of the keys; None if the keys are the
-    positions of the nodes. ``names``: of the key columns; "id" where the keys are positions.
-    ``types``: by name, their Arrow types."""
+    """The keys of the nodes of one type. ``path``: their file; None if the keys are the positions
+    of the nodes, named "id". ``names``: of the key columns. ``types``: by name, their Arrow
+    types."""
 
     def __init__(self, node_type: str, num_nodes: int, path: Path | None) -> None:
         import pyarrow as pa
@@ -230,8 +225,8 @@ class KeyTable:
 
 
 def named_apart(tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[dict[str, str]]:
-    """Returns the names of the key columns of several tables side by side, by their own names.
-    Names that several have get the prefix of their table, as in "source_id" and "target_id"."""
+    """Returns the names of the key columns of several tables side by side. Names that several have
+    get the prefix of their table, as in "source_id" and "target_id"."""
     every = [name for table in tables for name in table.names]
     return [
         {name: f"{prefix}{name}" if every.count(name) > 1 else name for name in table.names}
@@ -241,7 +236,7 @@ def named_apart(tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[dic
 
 def read_ids(file: Path, tables: Sequence[KeyTable], prefixes: Sequence[str]) -> list[np.ndarray]:
     """Returns the ids of the nodes that a Parquet or CSV file names by their keys, [n] int64 for
-    each table. It has the key columns, named as `named_apart` says, and maybe others."""
+    each table. Its key columns are named as `named_apart` says."""
     names = named_apart(tables, prefixes)
     types = {
         named[name]: kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,13 @@ from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.folder import read_folder
 from pyg_batchgnn.data.generator import (
+    AnySpec,
     GeneratorSpec,
     PapersSpec,
     TypedGeneratorSpec,
     generate,
     generate_folder,
-    generate_papers,
-    generate_papers_folder,
-    generate_typed,
-    generate_typed_folder,
 )
-from pyg_batchgnn.data.generator.papers import PAPERS_VERSION
-from pyg_batchgnn.data.generator.typed import TYPED_GENERATOR_VERSION
-from pyg_batchgnn.data.generator.write import GENERATOR_VERSION
 from pyg_batchgnn.data.hold_out import hold_out_links
 from pyg_batchgnn.data.meta import group_of_folder, read_meta
 from pyg_batchgnn.data.ogb import OGB_TABLES, read_ogb
@@ -41,24 +35,8 @@ _PREFERRED = ("amazon_photo", "coauthor_cs", "facebook_pages", "cora")
 _FALLBACK = GeneratorSpec(nodes=20_000)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Generator:
-    spec: type[Any]  # the class of its parameters
-    make: Callable[..., Dataset]  # makes a graph in memory
-    write: Callable[..., Path]  # makes a graph in a folder
-    origin: str  # the name of the parameters in META.json
-    version: int  # the arrangement of random numbers
-
-
-_GENERATORS = {
-    "generated": _Generator(GeneratorSpec, generate, generate_folder, "generator", GENERATOR_VERSION),
-    "generated-typed": _Generator(
-        *(TypedGeneratorSpec, generate_typed, generate_typed_folder),
-        *("typed_generator", TYPED_GENERATOR_VERSION),
-    ),
-    "papers-like": _Generator(
-        *(PapersSpec, generate_papers, generate_papers_folder, "papers_generator", PAPERS_VERSION)
-    ),
+_GENERATORS: dict[str, type[AnySpec]] = {
+    spec.KIND: spec for spec in (GeneratorSpec, TypedGeneratorSpec, PapersSpec)
 }
 
 
@@ -93,7 +71,7 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
     undirected, held = options.pop("undirected", None), take_hold_out(options)
     # A permission lacking, a full disk and the like: also one line, and the error names the file.
     try:
-        dataset = _reader(name, options)(name, root, options)
+        dataset = _load(name, root, options)
     except OSError as error:
         if isinstance(error, DatasetError):
             raise
@@ -104,16 +82,14 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
 
 
 def available_datasets(root: str | Path | None = None) -> list[str]:
-    """Returns the names that `load_dataset` can load without a download: the real graphs that are
-    found, then the generated ones."""
+    """Returns the names that `load_dataset` can load without a download."""
     ogb = [name for name in OGB_TABLES if find_ogb(name, root) is not None]
     return [*bundled_names(root), *ogb, *_GENERATORS]
 
 
 def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
-    """Returns a real graph where one is found (amazon_photo first), a generated one otherwise.
-    `Dataset.source` says which it is, and why where it is generated. `options` go to the real
-    graph."""
+    """Returns a real graph where one is found (amazon_photo first), a generated one otherwise;
+    `Dataset.source` says which. `options` go to the real graph."""
     for name in _PREFERRED:
         if find_bundle(name, root) is not None:
             return load_dataset(name, root, **options)
@@ -122,58 +98,44 @@ def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
     return dataclasses.replace(dataset, source=reason)
 
 
-def _reader(name: str, options: Options) -> Callable[[str, str | Path | None, dict[str, Any]], Dataset]:
+def _load(name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
+    is_folder = os.sep in name or name in ("", ".", "..", "~") or Path(name).is_dir()
     if name in _GENERATORS:
-        known = [field.name for field in dataclasses.fields(_GENERATORS[name].spec)]
-        reader: Callable[..., Dataset] = _load_generated
+        known = [field.name for field in dataclasses.fields(_GENERATORS[name])]
     elif name in OGB_TABLES:
-        known, reader = ["download", "converted"], _load_ogb
-    elif os.sep in name or name in ("", ".", "..", "~") or Path(name).is_dir():
-        known, reader = [], _load_folder
+        known = ["download", "converted"]
     else:
-        known, reader = ["feature_dim", "projection_seed"], _load_bundle
+        known = [] if is_folder else ["feature_dim", "projection_seed"]
     for option in options:
         if option not in known:
             allowed = ", ".join([*known, "undirected", *HOLD_OUT])
             raise DatasetError(f"{name}: no option {option!r} for this data set; it takes {allowed}")
-    return reader
-
-
-def _load_bundle(name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
+    if name in _GENERATORS:
+        return _load_generated(name, root, options)
+    if name in OGB_TABLES:
+        download = to_member(Download, "download", options.get("download", Download.IF_MISSING))
+        return read_ogb(name, root, download=download, converted=options.get("converted"))
+    if is_folder:
+        return read_folder(Path(root or "") / Path(name).expanduser())
     if find_bundle(name, root) is None:
         choices = ", ".join([*bundled_names(root), *OGB_TABLES, *_GENERATORS])
         raise DatasetNotFoundError(
             f"{name}: no data set or folder of that name ({say_where(data_folders(root))}); "
             f"choose among {choices}, or give the path of a folder"
         )
-    dim = options.get("feature_dim")
-    return read_bundle(
-        name,
-        root,
-        feature_dim=None if dim is None else to_number(int, "feature_dim", dim),
-        projection_seed=to_number(int, "projection_seed", options.get("projection_seed", 0)),
-    )
-
-
-def _load_ogb(name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
-    download = to_member(Download, "download", options.get("download", Download.IF_MISSING))
-    return read_ogb(name, root, download=download, converted=options.get("converted"))
-
-
-def _load_folder(name: str, root: str | Path | None, _options: dict[str, Any]) -> Dataset:
-    return read_folder(Path(root or "") / Path(name).expanduser())
+    given = {option: value for option, value in options.items() if value is not None}
+    return read_bundle(name, root, **{key: to_number(int, key, value) for key, value in given.items()})
 
 
 def _load_generated(name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
-    maker = _GENERATORS[name]
-    types = {field.name: int if field.type == "int" else float for field in dataclasses.fields(maker.spec)}
-    spec = maker.spec(**{key: to_number(types[key], key, value) for key, value in options.items()})
+    kind = _GENERATORS[name]
+    types = {field.name: int if field.type == "int" else float for field in dataclasses.fields(kind)}
+    spec = kind(**{key: to_number(types[key], key, value) for key, value in options.items()})
     if root is not None:
         folder = Path(root).expanduser() / spec.name.replace(":", "-").replace(",", "-")
-        origin = {maker.origin: dataclasses.asdict(spec), "generator_version": maker.version}
         if not folder.exists():
-            maker.write(spec, folder)
-        elif dict(read_meta(folder).origin) != origin:
+            generate_folder(spec, folder)
+        elif dict(read_meta(folder).origin) != spec.origin:
             raise DatasetError(
                 f"{folder}: holds something else than {spec.name}; remove it or choose another root"
             )
@@ -181,11 +143,10 @@ def _load_generated(name: str, root: str | Path | None, options: dict[str, Any])
     if spec.estimated_bytes > IN_MEMORY_BYTES:
         raise DatasetError(
             f"{spec.name}: about {spec.estimated_bytes / 2**30:.0f} GiB, too large to make in memory; "
-            f"write it to a folder in pieces with `batchgnn generate` or {maker.write.__name__}, and give "
+            f"write it to a folder in pieces with `batchgnn generate` or generate_folder, and give "
             "that folder"
         )
-    made: Dataset = maker.make(spec)
-    return made
+    return generate(spec)
 
 
 HOLD_OUT = ("hold_out", "links", "reverse")

@@ -11,7 +11,9 @@ from urllib.parse import quote, unquote
 
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.files import META_FILE, ArrayPromise, MetaFormat, promise_of, read_json
+from pyg_batchgnn.data.files.durable import read_json
+from pyg_batchgnn.data.files.meta_file import MetaFormat
+from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
 #: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
@@ -48,7 +50,6 @@ class Meta:
     def of(
         cls, dataset: Dataset, arrays: Mapping[str, ArrayPromise], origin: Mapping[str, Any] | None = None
     ) -> Meta:
-        """Makes the META.json of a data set; ``origin`` says what the folder is made from."""
         return cls(
             dataset.name,
             dataset.source,
@@ -107,13 +108,6 @@ def write_meta(folder: Path, meta: Meta) -> None:
     }
     version = CODES_VERSION if has_codes else TYPED_VERSION if typed else VERSION
     FORMAT.write(folder, version, content, meta.arrays)
-
-
-def promises_in(folder: Path) -> dict[str, ArrayPromise]:
-    return {
-        path.relative_to(folder).with_suffix("").as_posix(): promise_of(path)
-        for path in sorted(folder.rglob("*.npy"))
-    }
 
 
 def _text(path: Path, content: dict[str, Any], key: str) -> str | None:

@@ -13,30 +13,23 @@ from typing import Any
 import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError, broken
+from pyg_batchgnn.data.meta import group_folder
+from pyg_batchgnn.types import EDGES, NODES, Group
 
 #: The columns that hold the ends of edges.
 ENDS = ("src", "dst")
 
 
-def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
-    """Returns the edge files of a folder, in the order in which their edges are numbered; numbers
-    in names are compared as numbers. They are `edge_index/RELATION.parquet` and
-    `edge_index/RELATION.*.parquet`, or without a relation `edges*.parquet`."""
-    if relation is None:
-        return sorted(folder.glob("edges*.parquet"), key=_numbered)
-    return _named(folder / "edge_index", relation)
-
-
-def node_files(folder: Path, node_type: str | None = None) -> list[Path]:
-    """Returns the node files of a folder, in the order in which their nodes are numbered:
-    `nodes/TYPE.parquet` and `nodes/TYPE.*.parquet`, or without a type `nodes*.parquet`."""
-    if node_type is None:
-        return sorted(folder.glob("nodes*.parquet"), key=_numbered)
-    return _named(folder / "nodes", node_type)
-
-
-def _named(folder: Path, name: str) -> list[Path]:
-    found = [*folder.glob(f"{escape(name)}.parquet"), *folder.glob(f"{escape(name)}.*.parquet")]
+def parquet_files(folder: Path, group: Group) -> list[Path]:
+    """Returns the files of edges or nodes in a folder, in the order in which their rows are
+    numbered; numbers in names are compared as numbers. They are `edges*.parquet` or
+    `nodes*.parquet` in a homogeneous graph, else `edge_index/RELATION.parquet` or
+    `nodes/TYPE.parquet`, and those with a part of a name before the ending."""
+    if group in (NODES, EDGES):
+        found = [*folder.glob("nodes*.parquet" if group.is_node else "edges*.parquet")]
+    else:
+        place, name = folder / ("nodes" if group.is_node else "edge_index"), escape(group_folder(group))
+        found = [*place.glob(f"{name}.parquet"), *place.glob(f"{name}.*.parquet")]
     return sorted(found, key=_numbered)
 
 
@@ -62,8 +55,7 @@ def has_edges(path: Path) -> bool:
 
 def read_parquet_edges(files: Sequence[Path]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Reads the edges of all files, one file after the other: [2, E] int32 where every file stores
-    int32 (or less), int64 otherwise; and the other columns by name, [E, ...], as `read_parquet`
-    does."""
+    int32 (or less), int64 otherwise; and the other columns by name, [E, ...]."""
     _, columns = read_parquet(files, ENDS)
     ends = [columns.pop(name) for name in ENDS]
     narrow = all(one.dtype.itemsize <= 4 and one.dtype != np.uint32 for one in ends)
@@ -72,8 +64,8 @@ def read_parquet_edges(files: Sequence[Path]) -> tuple[np.ndarray, dict[str, np.
 
 def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> tuple[int, dict[str, np.ndarray]]:
     """Reads the columns of all files that a tensor can hold, one file after the other. Missing
-    numbers of floating point are NaN. A UserWarning names columns that no tensor holds. ``ids``:
-    columns that must be there and hold integers."""
+    numbers of floating point are NaN. A UserWarning names other columns. ``ids``: columns that must
+    be there and hold integers."""
     pq = _pyarrow(files)
     import pyarrow as pa
 

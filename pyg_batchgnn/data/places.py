@@ -11,8 +11,7 @@ DATA_VARIABLE = "PYG_BATCHGNN_DATA"
 def data_folders(root: str | Path | None) -> list[Path]:
     """Returns the folders to search, best first: `root` alone where it is given. Otherwise the
     folder named by the environment variable PYG_BATCHGNN_DATA, or `../shared/data` beside the
-    project: the checkout this package was imported from, or the one that is the working directory
-    (a package installed from a checkout lies elsewhere)."""
+    checkout that this package was imported from, or that is the working directory."""
     if root is not None:
         return [Path(root).expanduser()]
     named = os.environ.get(DATA_VARIABLE)

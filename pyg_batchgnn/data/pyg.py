@@ -32,10 +32,9 @@ def from_pyg(
     Every dense tensor with one row per node or per edge becomes an attribute, with its dtype and
     shape. Where a `Data` has as many nodes as edges, names with "edge" in them are of edges, as in
     PyG. `train_mask` (bool [N]) or `train_idx` (node ids) becomes the split "train", and so for val
-    and test; masks of two dimensions are attributes. `Dataset.to_pyg` gives the same data back,
-    with masks for splits. Node types and relations are in the order of `data.metadata()`. A
-    UserWarning names what cannot be carried: a tensor of another number of rows, a sparse tensor,
-    or what is not a tensor.
+    and test; masks of two dimensions are attributes. Node types and relations are in the order of
+    `data.metadata()`. A UserWarning names what cannot be carried: a tensor of another number of
+    rows, a sparse tensor, or what is not a tensor.
 
     Args:
         data: needs `edge_index`, of every relation.
@@ -92,7 +91,17 @@ def _from_hetero_data(data: HeteroData, name: str, num_classes: int | Mapping[st
     node_types, edge_types = data.metadata()
     if not node_types:
         raise broken(name, "data", "has no node types", "add one, for instance data['paper'].x = x")
-    nodes = [_node_set(data, name, node_type, classes.get(node_type)) for node_type in node_types]
+    nodes = []
+    for node_type in node_types:
+        store, where = data[node_type], f"data[{node_type!r}]"
+        if store.num_nodes is None:
+            raise broken(name, f"{where}.num_nodes", "is unknown", "set it, or an attribute such as x")
+        group = Group(RowKind.NODE, node_type)
+        reader = _Reader(name, where, data, store, {group: int(store.num_nodes)})
+        tables = reader.tables[group]
+        given = classes.get(node_type)
+        count = count_classes(tables) if given is None else given
+        nodes.append(NodeSet(node_type, int(store.num_nodes), tables, reader.splits, count))
     edges = []
     for edge_type in edge_types:
         store, where = data[edge_type], f"data[{edge_type!r}]"
@@ -106,17 +115,6 @@ def _from_hetero_data(data: HeteroData, name: str, num_classes: int | Mapping[st
     except ValueError as error:
         raise DatasetError(f"{name}: {error}") from error
     return dataset
-
-
-def _node_set(data: HeteroData, name: str, node_type: str, num_classes: int | None) -> NodeSet:
-    store, where = data[node_type], f"data[{node_type!r}]"
-    if store.num_nodes is None:
-        raise broken(name, f"{where}.num_nodes", "is unknown", "set it, or an attribute such as x")
-    group = Group(RowKind.NODE, node_type)
-    reader = _Reader(name, where, data, store, {group: int(store.num_nodes)})
-    tables = reader.tables[group]
-    classes = count_classes(tables) if num_classes is None else num_classes
-    return NodeSet(node_type, int(store.num_nodes), tables, reader.splits, classes)
 
 
 def _edges_of(name: str, store: Any, array: str) -> Tensor | InEdges:

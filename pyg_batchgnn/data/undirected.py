@@ -29,20 +29,10 @@ class ParallelEdges(enum.Enum):
 def make_undirected(
     edge_index: Tensor, num_nodes: int, parallel: ParallelEdges = ParallelEdges.KEEP
 ) -> Tensor:
-    """Stores every edge in both directions.
-
-    KEEP appends the reverse of every edge, as BatchGNN does: edge e of E gets its reverse at E + e,
-    parallel edges stay, an edge already stored both ways is then there twice each way, and a self
-    loop is there twice. MERGE leaves one edge per ordered pair, sorted by source and then
-    destination; a self loop is there once.
-
-    Args:
-        edge_index: [2, E] int32 or int64.
-        num_nodes: number of nodes; every id is below it.
-
-    Returns:
-        [2, 2E] (KEEP) or [2, at most 2E] (MERGE), of the input's type.
-    """
+    """Stores every edge of [2, E] int32 or int64, of ids below ``num_nodes``, in both directions.
+    KEEP appends the reverse of every edge, as BatchGNN does: edge e of E gets its reverse at E + e.
+    MERGE leaves one edge per ordered pair, sorted by source and then destination; a self loop is
+    there once. Returns [2, 2E] (KEEP) or [2, at most 2E] (MERGE), of the input's type."""
     _check(edge_index, num_nodes)
     both = torch.cat([edge_index, edge_index.flip(0)], dim=1)
     if parallel is ParallelEdges.KEEP:
@@ -52,7 +42,7 @@ def make_undirected(
 
 def is_symmetric(edge_index: Tensor) -> bool:
     """Returns whether each edge of [2, E] is there as often as its reverse. Digests of the edges
-    are summed, in pieces. Other edges have the same sum with a probability of 2^-64."""
+    are summed; others have the same sum with a probability of 2^-64."""
     total = torch.zeros((), dtype=torch.int64)
     for source, target in zip(*(row.split(_PIECE) for row in edge_index), strict=True):
         total += (_digest(source.long(), target.long()) - _digest(target.long(), source.long())).sum()
@@ -70,8 +60,7 @@ def _digest(source: Tensor, target: Tensor) -> Tensor:
 
 def undirected_dataset(dataset: Dataset, parallel: ParallelEdges) -> Dataset:
     """Returns the same data set with every edge in both directions. KEEP repeats the attributes of
-    edges for the reverse edges; MERGE refuses them. So are several node types or relations
-    refused."""
+    edges; MERGE refuses them. Several node types or relations are refused."""
     if not dataset.schema.is_plain:
         fact = f"the reverses of {len(dataset.edge_sets)} relations are relations of their own"
         raise broken(

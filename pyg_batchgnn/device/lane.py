@@ -34,12 +34,9 @@ class Ticket:
 
 class CpuLane:
     """The stream on which batches are copied to a device and put together there: of the CPU.
-
-    Args:
-        limit: bytes that may be registered; None for no limit.
-        reads_host: True if kernels of the device read registered host memory themselves. Those of
-            the CPU are interpreted (TRITON_INTERPRET=1).
-    """
+    ``limit``: bytes that may be registered; None for no limit. ``reads_host``: True if kernels of
+    the device read registered host memory themselves. Those of the CPU are interpreted
+    (TRITON_INTERPRET=1)."""
 
     device = torch.device("cpu")
 
@@ -128,7 +125,9 @@ class CudaLane(CpuLane):
             code = runtime.cudaHostRegister(address, nbytes, _REGISTER)
             if int(code) == 0:
                 return None
-            self._forget_error()
+            # Clears the error that CUDA keeps. Torch's next kernel would be blamed for it.
+            with contextlib.suppress(RuntimeError):
+                torch.arange(2, device=self.device)
         return str(runtime.cudaGetErrorString(code))
 
     def unregister(self, address: int) -> None:
@@ -143,11 +142,6 @@ class CudaLane(CpuLane):
 
     def has_locked(self, tensor: Tensor) -> bool:
         return tensor.is_pinned()
-
-    def _forget_error(self) -> None:
-        """Clears the error that CUDA keeps. Torch's next kernel would be blamed for it."""
-        with contextlib.suppress(RuntimeError):
-            torch.arange(2, device=self.device)
 
     def _try_kernel(self) -> str | None:
         """Reads a few rows of host memory by the kernel. Returns the reason if that fails."""

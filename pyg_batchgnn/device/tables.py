@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -110,11 +110,6 @@ class HostTable(PlacedTable):
                 )
 
     @property
-    def is_registered(self) -> bool:
-        """True if the device reads the rows itself."""
-        return self._locked is not None
-
-    @property
     def locked_bytes(self) -> int:
         return 0 if self._locked is None else self._locked.nbytes
 
@@ -133,7 +128,7 @@ class HostTable(PlacedTable):
         tally.bytes_from_device_cache += hits * self.row_bytes
         tally.rows_over_bus += host.numel() - hits
         tally.bytes_over_bus += (host.numel() - hits) * self.row_bytes
-        if self.is_registered:
+        if self._locked is not None:  # the device reads the rows itself
             from pyg_batchgnn.device.triton_rows import read_rows
 
             slots = None if self.slots is None else self.slots.there
@@ -162,19 +157,15 @@ class HostTable(PlacedTable):
         return out
 
 
-@dataclass(frozen=True, eq=False)
 class CacheSlots:
-    """The places in a cache of the rows of some nodes of a type."""
+    """The places in a cache of the rows of some nodes of a type, ``node`` [c] int64, ascending.
+    ``host``: [N] int32, the row of each node in the cache, or -1. ``there``: the same on the
+    device."""
 
-    node: Tensor  # [c] int64, ascending
-    host: Tensor  # [N] int32, the row of each node in the cache, or -1
-    there: Tensor  # the same on the device
-
-    @classmethod
-    def of(cls, node: Tensor, num_nodes: int, device: torch.device) -> CacheSlots:
-        slot = torch.full((num_nodes,), -1, dtype=torch.int32)
-        slot[node] = torch.arange(node.numel(), dtype=torch.int32)
-        return cls(node, slot, slot.to(device))
+    def __init__(self, node: Tensor, num_nodes: int, device: torch.device) -> None:
+        self.node, self.host = node, torch.full((num_nodes,), -1, dtype=torch.int32)
+        self.host[node] = torch.arange(node.numel(), dtype=torch.int32)
+        self.there = self.host.to(device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,25 +231,18 @@ class PlacingRules:
     block: int = 0  # bytes of the distinct rows of a fetch group that the device may hold
 
 
-@dataclass(eq=False)
 class PlacedTables:
-    """The user's tables in their places, as the data were at one time."""
+    """The user's tables in their places, as the data were at one time. ``by_name``: by group and
+    name; attributes that the CPU must select are left out."""
 
-    # By group and name; attributes that the CPU must select are left out.
-    by_name: dict[Group, dict[str, PlacedTable]]
-    _by_value: dict[int, tuple[Group, str, Any]] = field(default_factory=dict)
-    _versions: list[tuple[Tensor, int]] = field(default_factory=list)
-
-    @classmethod
-    def place(
-        cls,
+    def __init__(
+        self,
         wanted: Mapping[Group, Mapping[str, Any]],
         num_rows: Mapping[Group, int],
         held: Callable[[Any], Any],
         rules: PlacingRules,
         rows: HostRows,
-    ) -> PlacedTables:
-        """Places tables."""
+    ) -> None:
         device, found = rows.lane.device, {}
         for group, named in wanted.items():
             for name, value in named.items():
@@ -266,15 +250,16 @@ class PlacedTables:
                 if table is not None and table.size(0) >= num_rows[group]:
                     found[group, name] = value, table
         there = _on_device([one for _, one in found.values()], rules, rows.lane)
-        made = cls({group: {} for group in wanted})
+        self.by_name: dict[Group, dict[str, PlacedTable]] = {group: {} for group in wanted}
+        self._by_value = dict[int, tuple[Group, str, Any]]()
+        self._versions = list[tuple[Tensor, int]]()
         for (group, name), (value, table) in found.items():
             on_device = id(table) in there
-            made.by_name[group][name] = DeviceTable(table, device) if on_device else HostTable(table, rows)
-            made._by_value[id(value)] = group, name, value
+            self.by_name[group][name] = DeviceTable(table, device) if on_device else HostTable(table, rows)
+            self._by_value[id(value)] = group, name, value
             stored = ops.as_stored(table)
             if not stored.is_inference():
-                made._versions.append((stored, stored._version))
-        return made
+                self._versions.append((stored, stored._version))
 
     @property
     def is_current(self) -> bool:
@@ -308,7 +293,7 @@ class PlacedTables:
     ) -> None:
         """Copies the rows of the cache to the device."""
         for number, node in chosen.items():
-            slots = CacheSlots.of(node, num_nodes[number], device)
+            slots = CacheSlots(node, num_nodes[number], device)
             for table in self.host_tables(groups[number]).values():
                 table.fill(slots)
 

@@ -41,13 +41,10 @@ class DiskTable:
 
     @classmethod
     def of(cls, table: Tensor) -> DiskTable | None:
-        """Finds the file that a table [rows, ...] is mapped from, or the codes of one.
-
-        Returns:
-            None where the table lies in memory, has gaps between its rows, its file has no name any
-            more (but see `name_of_file`), or this process has written to its own copy of the file's
-            pages.
-        """
+        """Finds the file that a table [rows, ...] is mapped from, or the codes of one. Returns None
+        where the table lies in memory, has gaps between its rows, its file has no name any more
+        (but see `name_of_file`), or this process has written to its own copy of the file's
+        pages."""
         table = as_stored(table)
         if table.dim() == 0 or not table.numel() or not table.is_contiguous():
             return None

@@ -37,14 +37,9 @@ class ReadCounters:
 
 
 class DiskReader:
-    """Reads rows of a table in a file past the page cache. Threads may share it.
-
-    Reading waits for the disk and takes little of a processor; a thread that computes should leave
-    it to another one.
-
-    Raises:
-        OSError: the file cannot be opened, or is too short for the table.
-    """
+    """Reads rows of a table in a file past the page cache. Threads may share it. Reading waits for
+    the disk and takes little of a processor; a thread that computes should leave it to another one.
+    Raises OSError if the file cannot be opened, or is too short for the table."""
 
     def __init__(self, table: DiskTable) -> None:
         self.table = table
@@ -81,19 +76,11 @@ class DiskReader:
         gap: int = GAP,
         requests: Requests = Requests.ANY,
     ) -> ReadCounters:
-        """Writes rows of the file to rows of a tensor.
-
-        Args:
-            row: [n] int64, rows of the table, ascending; a row may come several times.
-            out: [m, ...] of the table's type and row shape, contiguous.
-            place: [n] int64, the row of ``out`` that gets each of them; None: the first n rows.
-            gap: rows are read together where at most this number of bytes, of whole blocks, lies
-                between them.
-            requests: how the system is asked.
-
-        Raises:
-            OSError: reading failed; it names the file and the byte. Some rows may be written.
-        """
+        """Writes the rows ``row`` [n] int64 of the file, ascending, maybe repeated, to rows of a
+        tensor ``out`` [m, ...] of the table's type and row shape, contiguous: to the rows ``place``
+        [n] int64, else to the first n. Rows are read together where at most ``gap`` bytes, of whole
+        blocks, lie between them. ``requests``: how the system is asked. Raises an OSError that
+        names the file and the byte if reading failed; some rows may be written."""
         begin = time.perf_counter()
         self._check_out(out)
         found = self._file.read(self._rows, row, out, place, gap, requests)

@@ -25,20 +25,10 @@ _ALIGNMENT = 4096
 
 
 class ScratchTable:
-    """A table that is written once, in order, and read after that.
-
-    Its file has no name, so nothing is left behind, however the process ends. It takes room on the
-    disk as long as the tensor of `finish` lives, or a view of it.
-
-    Args:
-        folder: the folder of the file system that the file lies in.
-        rows: the number of rows.
-        row_shape: the shape of one row.
-        dtype: the type of the elements.
-
-    Raises:
-        OSError: the folder takes no file, or has too little room for this one.
-    """
+    """A table that is written once, in order, and read after that. Its file has no name, so nothing
+    is left behind, however the process ends. It takes room on the disk, in the file system of
+    ``folder``, as long as the tensor of `finish` lives, or a view of it. Raises OSError if the
+    folder takes no file, or has too little room for this one."""
 
     def __init__(self, folder: Path, rows: int, row_shape: tuple[int, ...], dtype: torch.dtype) -> None:
         self.table = DiskTable(f"{folder}", 0, rows, row_shape, dtype)
@@ -54,11 +44,7 @@ class ScratchTable:
         self._output = _Appender(self._file, folder)
 
     def append(self, rows: Tensor) -> None:
-        """Writes the next rows, [k, ...].
-
-        Raises:
-            OSError: they cannot be written.
-        """
+        """Writes the next rows, [k, ...]. Raises OSError if they cannot be written."""
         expected = self.table.row_shape, self.table.dtype
         if (tuple(rows.shape[1:]), rows.dtype) != expected or self.written + len(rows) > self.table.rows:
             raise ValueError(f"rows {list(rows.shape)} of {rows.dtype} are not the next ones of {self.table}")
@@ -68,10 +54,8 @@ class ScratchTable:
         self.written += len(rows)
 
     def finish(self) -> Tensor:
-        """Returns the table, mapped from the file. All rows are written.
-
-        Changes of the tensor change the file.
-        """
+        """Returns the table, mapped from the file, once all rows are written. Changes of the tensor
+        change the file."""
         if self.written < self.table.rows:
             raise ValueError(f"{self.written} of {self.table.rows} rows are written")
         self._output.finish(self.table.nbytes)

@@ -132,14 +132,9 @@ class Embedding:
         return [str(table.group.name) for table in self.tables]
 
     def table_of(self, node_type: str | None = None) -> EmbeddingTable:
-        """Returns the table of a node type, or the only one.
-
-        Its rows are as they are after all updates that were started.
-
-        Raises:
-            KeyError: the type has no table.
-            ValueError: no type is named, and there are several tables.
-        """
+        """Returns the table of a node type, or the only one, as it is after all updates that were
+        started. Raises KeyError if the type has no table, ValueError if none is named and there are
+        several."""
         self.synchronize()
         if node_type is None:
             if len(self.tables) > 1:
@@ -179,16 +174,14 @@ class Embedding:
         epoch: int = -1,
         macrobatch: int = -1,
     ) -> list[Step]:
-        """Tells the owners which rows the steps of a macrobatch need. Collective, one round.
-
-        Args:
-            minibatches: the internal ids of each minibatch's nodes, [N_t] int64 by number of the
-                type.
-            comm: the communicator that samples; None in one process.
-            epoch, macrobatch: the position.
-        """
+        """Tells the owners which rows the steps of a macrobatch need, at a position of the epoch.
+        Collective, one round. ``minibatches``: the internal ids of each one's nodes, [N_t] int64 by
+        number of the type. ``comm``: the communicator that samples; None in one process."""
         header = Header(MessageKind.EMBEDDINGS, ops.to_signed(epoch), macrobatch)
-        return Step.of_macrobatch(self._planner.plan(minibatches, header, comm))
+        steps = [Step(plan) for plan in self._planner.plan(minibatches, header, comm)]
+        for step, following in itertools.pairwise(steps):
+            step.following = following
+        return steps
 
     def attach(self, batch: Any, step: Step) -> None:
         """Notes the step of a batch, for as long as the batch lives."""
@@ -251,13 +244,9 @@ class Embedding:
 
     def update(self, rule: UpdateRule, weight: float) -> None:
         """Starts the update of the rows that have gradients; `EmbeddingOptimizer.step` calls it.
-
         Gradients of several batches are added. Where several were read, rows of a batch that has no
-        gradients yet, on any rank, wait for a later update. A single batch is always taken.
-
-        Raises:
-            RuntimeError: no rows were read since the last update.
-        """
+        gradients yet, on any rank, wait for a later update. A single batch is always taken. Raises
+        RuntimeError if no rows were read since the last update."""
         if not self._read or self._last is None:
             raise RuntimeError(
                 "no rows were read since the last step; call embedding(batch) with gradients enabled, and "
@@ -271,15 +260,9 @@ class Embedding:
             self._order.update(taken, self._last, weight, rule.at(self.steps))
 
     def rows(self, node: Tensor, node_type: str | None = None) -> Tensor:
-        """Returns the rows of nodes by original id, for evaluation and predictions. Collective.
-
-        Args:
-            node: [n] int64 original ids; any number on any rank.
-            node_type: the type of the nodes; not needed if there is one table.
-
-        Returns:
-            [n, F], without a gradient.
-        """
+        """Returns the rows [n, F] of nodes by original id, any [n] int64 on any rank, for
+        evaluation and predictions, without a gradient. Collective. ``node_type`` is not needed if
+        there is one table."""
         table = self.table_of(node_type)
         at = self.tables.index(table)
         none = torch.empty(0, dtype=torch.int64)
@@ -288,8 +271,7 @@ class Embedding:
             internal = self._internal_ids(node, table.node_type)
             number = range(self.owners.schema.num_types)
             wanted = [internal if one == table.node_type else none for one in number]
-            planner = StepPlanner(self.owners, [one.node_type for one in self.tables])
-            (plan,) = planner.plan([wanted], Header(MessageKind.EMBEDDINGS), self.comm)
+            (plan,) = self._planner.plan([wanted], Header(MessageKind.EMBEDDINGS), self.comm)
             return read_rows(self.tables, plan, self.comm)[at]
 
         return self.comm.run_job(read)
@@ -301,27 +283,18 @@ class Embedding:
         return internal_ids(part, self.comm, node, node_type=node_type)
 
     def as_features(self, data: Any, name: str = FEATURES, node_type: str | None = None) -> Any:
-        """Returns a graph with the present rows as features, for the inference of all nodes.
-
-        The rows are the last columns of the attribute, behind those that it has. Features that are
-        int8 codes are decoded for it, all of them. Collective over ranks.
-
-        Args:
-            data: the graph of these tables: a ``Data``, a ``HeteroData``, or (DistFeatureStore,
-                DistGraphStore). It is not changed.
-            node_type: the type of the nodes; not needed if there is one table.
-        """
+        """Returns a graph with the present rows as features, for the inference of all nodes. They
+        are the last columns of the attribute, behind those that it has. Features that are int8
+        codes are decoded for it, all of them. Collective over ranks. ``data``: the graph of these
+        tables, a ``Data``, a ``HeteroData``, or (DistFeatureStore, DistGraphStore). It is not
+        changed. ``node_type`` is not needed if there is one table."""
         self.check_graph(data)
         return as_features(self.table_of(node_type), data, name)
 
     def freeze(self, node: Tensor | None = None, node_type: str | None = None) -> None:
-        """Keeps rows as they are from now on, those that are frozen already included.
-
-        Args:
-            node: original ids, or a mask with one bool for each node of the type; the same on
-                every rank. None stands for all nodes.
-            node_type: the type of the nodes; not needed if there is one table.
-        """
+        """Keeps rows as they are from now on, those that are frozen already included. ``node``:
+        original ids, or a mask with one bool for each node of the type; the same on every rank.
+        None stands for all nodes. ``node_type`` is not needed if there is one table."""
         table = self.table_of(node_type)
         count = self.owners.book.num_nodes_of(table.node_type)
         mask = torch.zeros(count, dtype=torch.bool)
@@ -338,53 +311,35 @@ class Embedding:
         table.frozen = own if table.frozen is None else table.frozen | own
 
     def read_rows(self, path: str | Path, node_type: str | None = None) -> None:
-        """Overwrites the rows of a type by those of a ``.npy`` file. Collective.
-
-        Args:
-            path: of the file, with one row per node in the order of original ids. It is mapped,
-                and never unpickled.
-            node_type: the type; not needed if there is one table.
-
-        Raises:
-            DatasetError: the file is missing or damaged, or has other rows.
-        """
+        """Overwrites the rows of a type by those of a ``.npy`` file, one per node in the order of
+        original ids, which is mapped and never unpickled. Collective. ``node_type`` is not needed
+        if there is one table. Raises DatasetError if the file is missing or damaged, or has other
+        rows."""
         table = self.table_of(node_type)
         count = self.owners.book.num_nodes_of(table.node_type)
         self.comm.run_job(lambda: read_table(table, count, Path(path).expanduser(), self.comm))
         self._order.changed()
 
     def export_rows(self, path: str | Path, node_type: str | None = None) -> None:
-        """Writes the rows of a type to one ``.npy`` file, which is replaced. Collective.
-
-        No rank holds all rows. The first rank writes them in the order of original ids.
-
-        Raises:
-            DatasetError: the file cannot be written.
-        """
+        """Writes the rows of a type to one ``.npy`` file, which is replaced. Collective. No rank
+        holds all rows: the first rank writes them in the order of original ids. Raises DatasetError
+        if it cannot."""
         table = self.table_of(node_type)
         count = self.owners.book.num_nodes_of(table.node_type)
         self.comm.run_job(lambda: export_table(table, count, Path(path).expanduser(), self.comm))
 
     def save(self, folder: str | Path) -> None:
-        """Writes all rows, and what the optimizer keeps, to a new folder. Collective.
-
-        Every rank writes its own part. All ranks must see the same file system.
-
-        Raises:
-            DatasetError: the folder exists, or a rank cannot write.
-        """
+        """Writes all rows, and what the optimizer keeps, to a new folder, each rank its own part.
+        Collective. All ranks must see the same file system. Raises DatasetError if the folder
+        exists, or a rank cannot write."""
         self.synchronize()
         counts = [self.owners.book.num_nodes_of(table.node_type) for table in self.tables]
         self.comm.run_job(lambda: save_tables(self.tables, counts, self.steps, folder, self.comm))
 
     def load(self, folder: str | Path) -> None:
-        """Reads what `save` wrote on any number of ranks. Collective.
-
-        Training goes on as if it had not stopped: on as many ranks with the same bits.
-
-        Raises:
-            DatasetError: a file is damaged or missing, or of other tables.
-        """
+        """Reads what `save` wrote on any number of ranks. Collective. Training goes on as if it had
+        not stopped: on as many ranks with the same bits. Raises DatasetError if a file is damaged
+        or missing, or of other tables."""
         self.synchronize()
         self.steps = self.comm.run_job(lambda: load_tables(self.tables, folder, self.comm))
         self._order.changed()
@@ -412,15 +367,11 @@ def _columns_by_type(columns: int | Mapping[str, int], schema: Schema) -> dict[i
 
 
 class EmbeddingOptimizer:
-    """Updates the rows that were read, by the gradients of all ranks.
-
-    A rank's gradients of one row are added first, then those of all ranks in the order of ranks;
-    where several batches were read since the last step, batch by batch. So the bits of a run
-    repeat. The update runs on a thread beside what follows, and the next read waits for it.
-
-    ``rule``: `SGD`, `Adagrad` or `SparseAdam`. It may be replaced between steps by one of the same
-    kind (`set`).
-    """
+    """Updates the rows that were read, by the gradients of all ranks. A rank's gradients of one row
+    are added first, then those of all ranks in the order of ranks; where several batches were read
+    since the last step, batch by batch. So the bits of a run repeat. The update runs on a thread
+    beside what follows, and the next read waits for it. ``rule``: `SGD`, `Adagrad` or `SparseAdam`.
+    It may be replaced between steps by one of the same kind (`set`)."""
 
     def __init__(self, embedding: Embedding, rule: UpdateRule) -> None:
         self.embedding, self.rule = embedding, rule
@@ -431,10 +382,8 @@ class EmbeddingOptimizer:
         self.rule = replace(self.rule, **numbers)  # type: ignore[type-var]
 
     def zero_grad(self) -> None:
-        """Drops the gradients since the last step, for instance of a loss that is not finite.
-
-        Call it on all ranks, as a step that is left out.
-        """
+        """Drops the gradients since the last step, for instance of a loss that is not finite. Call
+        it on all ranks, as a step that is left out."""
         self.embedding.clear_gradients()
 
     def step(self, weight: float = 1.0) -> None:
@@ -442,17 +391,13 @@ class EmbeddingOptimizer:
 
         Collective: one round; where several batches were read, one for each and one more. A batch
         whose backward pass has not run yet then waits for a later step. A single batch is always
-        taken, so its backward pass comes first.
+        taken, so its backward pass comes first. Raises RuntimeError if no rows were read since the
+        last step.
 
-        Args:
-            weight: of this rank's gradients, which count weight / (the sum of all ranks' weights).
-                With 1 on every rank that is the mean over ranks, as DistributedDataParallel takes
-                it, a rank whose minibatch has no gradients included. A rank of weight 0 is left
-                out.
-
-        Raises:
-            RuntimeError: no rows were read since the last step.
-            ValueError: the weight is negative or not finite.
+        ``weight``: of this rank's gradients, finite and not negative, which count weight / (the sum
+        of all ranks' weights). With 1 on every rank that is the mean over ranks, as
+        DistributedDataParallel takes it, a rank whose minibatch has no gradients included. A rank
+        of weight 0 is left out.
         """
         if not (math.isfinite(weight) and weight >= 0):
             raise ValueError(f"weight must be finite and not negative, got {weight}")

@@ -8,7 +8,6 @@ own update.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import weakref
 from collections.abc import Callable, Sequence
@@ -28,28 +27,15 @@ from pyg_batchgnn.ops import RowChanges, RowGradients, RowStep
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False)
-class StartedRead:
-    handle: Handle[list[Tensor]]  # waits for them
-    updates: int  # the number of updates that were started before
-
-
 @dataclass(eq=False)
 class Step:
     """One step of a macrobatch."""
 
     plan: StepExchange  # the rows that it reads and changes
     following: Step | None = None  # the next step of the macrobatch; None behind the last one
-    read: StartedRead | None = None  # its rows, once they were asked for
+    #: its rows, once they were asked for, and the number of updates that were started before
+    read: tuple[Handle[list[Tensor]], int] | None = None
     leaves: list[Tensor] | None = None  # its rows as they were handed out to be differentiated, by table
-
-    @classmethod
-    def of_macrobatch(cls, plans: Sequence[StepExchange]) -> list[Step]:
-        """Returns the steps of a macrobatch."""
-        steps = [cls(plan) for plan in plans]
-        for step, following in itertools.pairwise(steps):
-            step.following = following
-        return steps
 
     def ahead(self, count: int) -> list[Step]:
         """Returns this step and at most ``count`` that follow it."""
@@ -118,7 +104,7 @@ class StepOrder:
         for one in step.ahead(self._stale):
             self._read(one)
         assert step.read is not None
-        return step.read.handle.wait()
+        return step.read[0].wait()
 
     def update(self, taken: Sequence[Leaves], last: Step, weight: float, numbers: RowStep) -> None:
         """Starts an update by what was taken, and behind it the first read that has to see it."""
@@ -143,11 +129,11 @@ class StepOrder:
 
     def _read(self, step: Step) -> None:
         """Starts the read of a step, unless one is under way that is new enough."""
-        if step.read is not None and self._updates - step.read.updates <= self._stale:
+        if step.read is not None and self._updates - step.read[1] <= self._stale:
             return
         plan = step.plan
         step.leaves = None
-        step.read = StartedRead(self._start(lambda: read_rows(self._tables, plan, self._comm)), self._updates)
+        step.read = self._start(lambda: read_rows(self._tables, plan, self._comm)), self._updates
 
     def _start(self, work: Callable[[], T]) -> Handle[Any]:
         def job() -> T:
@@ -201,7 +187,7 @@ def update_rows(
     for plan, own in zip(plans, gradients, strict=True):
         sends = [gradient if weight else None for gradient in own]
         received = _exchange_gradients(tables, plan, sends, weight, comm)
-        came.append(_CameGradients.of(tables, plan, sends, weight, received, comm.rank))
+        came.append(_CameGradients(tables, plan, sends, weight, received, comm.rank))
     if not came[0].total:
         return
     for at, table in enumerate(tables):
@@ -213,36 +199,30 @@ def update_rows(
         ops.update_rows(table.rows, changes, rows, step)
 
 
-@dataclass(frozen=True, eq=False)
 class _CameGradients:
-    """The gradients of one minibatch, as they arrived."""
+    """The gradients of one minibatch, as they arrived: ``near`` of this rank by table, [N, F] or
+    None, and ``far`` by table and rank, [m, F]. ``said``: by rank, its weight, and for each table 1
+    if its gradients came."""
 
-    plan: StepExchange  # of the minibatch
-    near: list[Tensor | None]  # by table, [N, F] of this rank; None if there are none
-    far: list[list[Tensor]]  # by table and rank, [m, F] from the others
-    said: list[list[float]]  # by rank, its weight, and for each table 1 if its gradients came
-    rank: int  # this rank
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         tables: Sequence[EmbeddingTable],
         plan: StepExchange,
         near: list[Tensor | None],
         weight: float,
         received: Sequence[Tensor],
         rank: int,
-    ) -> _CameGradients:
+    ) -> None:
+        self.plan, self.near, self.rank = plan, near, rank
         prefix = (1 + len(tables)) * torch.float64.itemsize // _dtype(tables).itemsize
-        said = [_said(message, prefix, len(tables)) for message in received]
-        said[rank] = [weight, *(float(gradient is not None) for gradient in near)]
+        self.said = [_said(message, prefix, len(tables)) for message in received]
+        self.said[rank] = [weight, *(float(gradient is not None) for gradient in near)]
         counts = [
-            [count if flags[1 + at] else 0 for count, flags in zip(one.served_counts, said, strict=True)]
+            [count if flags[1 + at] else 0 for count, flags in zip(one.served_counts, self.said, strict=True)]
             for at, one in enumerate(plan.tables)
         ]
         bodies = [message[prefix:] for message in received]
-        far = _by_table(bodies, [(table.columns, of) for table, of in zip(tables, counts, strict=True)])
-        return cls(plan, near, far, said, rank)
+        self.far = _by_table(bodies, [(table.columns, of) for table, of in zip(tables, counts, strict=True)])
 
     @property
     def total(self) -> float:

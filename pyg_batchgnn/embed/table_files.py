@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,26 +11,10 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.data import attribute_array
-from pyg_batchgnn.data.files import (
-    META_FILE,
-    ArrayPromise,
-    MetaFormat,
-    NpyAppender,
-    as_tensor,
-    begin_folder,
-    broken,
-    map_tensor,
-    open_npy,
-    promises,
-    rename_whole,
-    sync_file,
-    sync_folder,
-    sync_tree,
-    write_tensor,
-)
+from pyg_batchgnn.data import attribute_array, files
 from pyg_batchgnn.embed.tables import EmbeddingTable
-from pyg_batchgnn.partition import with_files
+from pyg_batchgnn.partition import part_name, save_together, with_files
+from pyg_batchgnn.store import SortedNodes
 
 #: Rows that are copied at once.
 _ROWS = 1 << 16
@@ -54,11 +38,11 @@ def _checked(meta: EmbeddingMeta, tables: Sequence[EmbeddingTable], path: Path) 
     columns = {str(table.group.name): table.columns for table in tables}
     if columns != meta.columns:
         fact = f"holds tables of {dict(meta.columns)} columns by type, but here they have {columns}"
-        raise broken(path, "columns", fact, OTHER)
+        raise files.broken(path, "columns", fact, OTHER)
     held = len(tables[0].state)
     if held and held != meta.state:
         fact = f"holds {meta.state} numbers beside each weight, but the optimizer here keeps {held}"
-        raise broken(
+        raise files.broken(
             path, "state", fact, "make the optimizer with the rule that the tables were trained with"
         )
     return meta
@@ -71,11 +55,12 @@ def _read(path: Path, meta: EmbeddingMeta, table: EmbeddingTable) -> None:
     frozen, found = torch.zeros(len(table.node), dtype=torch.bool), 0
     columns = {"weight": table.weight, "frozen": frozen}
     columns |= {f"state{at}": state for at, state in enumerate(table.state)}
+    own = SortedNodes.of(table.node)
     for part in map(part_name, range(meta.parts)):
         node = _array(path, meta, table, part, "node")
         assert node is not None
-        here, there = _common(table.node, node)
-        found += len(here)
+        shared = own.find(node)
+        found += len(shared.row)
         for name, column in columns.items():
             saved = _array(path, meta, table, part, name)
             if saved is None:
@@ -83,12 +68,12 @@ def _read(path: Path, meta: EmbeddingMeta, table: EmbeddingTable) -> None:
             shape = [len(node), *column.shape[1:]]
             if list(saved.shape) != shape or saved.dtype != column.dtype:
                 fact = f"is {saved.dtype} {list(saved.shape)}, expected {column.dtype} {shape}"
-                raise broken(path, f"{part}/{name}", fact, REMEDY)
-            for to, source in zip(here.split(_ROWS), there.split(_ROWS), strict=True):
+                raise files.broken(path, f"{part}/{name}", fact, REMEDY)
+            for to, source in zip(shared.row.split(_ROWS), shared.position.split(_ROWS), strict=True):
                 column[to] = saved[source]
     if found != len(table.node):
         fact = f"has rows for {found} of the {len(table.node)} nodes that this rank holds"
-        raise broken(path, str(table.group.name), fact, "give the tables of this graph")
+        raise files.broken(path, str(table.group.name), fact, "give the tables of this graph")
     table.frozen = frozen if bool(frozen.any()) else None
 
 
@@ -96,21 +81,10 @@ def _array(path: Path, meta: EmbeddingMeta, table: EmbeddingTable, part: str, na
     array = f"{part}/{attribute_array(table.group, name)}"
     promise = meta.arrays.get(array)
     if promise is not None:
-        return map_tensor(path / f"{array}.npy", array, promise)
+        return files.map_tensor(path / f"{array}.npy", array, promise)
     if name == "frozen":
         return None
-    raise broken(path / META_FILE, array, "is not among the arrays", REMEDY)
-
-
-def _common(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the positions of the ids that two vectors share, in each of them."""
-    if torch.equal(own, theirs):
-        return torch.arange(len(own)), torch.arange(len(own))
-    ascending, order = own.sort()
-    place = torch.searchsorted(ascending, theirs)
-    hit = (place < len(own)).nonzero().view(-1)
-    hit = hit[ascending[place[hit]] == theirs[hit]]
-    return order[place[hit]], hit
+    raise files.broken(path / files.META_FILE, array, "is not among the arrays", REMEDY)
 
 
 def save_tables(
@@ -121,33 +95,25 @@ def save_tables(
     comm: Communicator,
 ) -> Path:
     """Writes the rows of all ranks for `Embedding.save`."""
-    path = Path(folder).expanduser()
-    temporary = path.with_name(f".{path.name}.partial")
 
-    def end() -> None:
-        if comm.rank:
-            return
+    def end(path: Path, arrays: dict[str, files.ArrayPromise]) -> None:
         names = [str(table.group.name) for table in tables]
-        columns = {name: table.columns for name, table in zip(names, tables, strict=True)}
-        counts = dict(zip(names, num_nodes, strict=True))
-        EmbeddingMeta(columns, counts, len(tables[0].state), steps, comm.size, arrays).write(temporary)
-        sync_file(temporary / META_FILE)
-        sync_folder(temporary)
-        rename_whole(temporary, path)
+        content = {
+            "columns": {name: table.columns for name, table in zip(names, tables, strict=True)},
+            "num_nodes": dict(zip(names, num_nodes, strict=True)),
+            "state": len(tables[0].state),
+            "steps": steps,
+            "parts": comm.size,
+        }
+        FORMAT.write(path, VERSION, content, arrays)
 
-    try:
-        with_files(comm, lambda: begin_folder(path, temporary) if comm.rank == 0 else None)
-        promises = with_files(comm, lambda: dict(_write(tables, temporary, comm.rank)))
-        said = comm.all_gather_json({name: promise.to_json() for name, promise in promises.items()})
-        arrays = {name: ArrayPromise.from_json(one) for theirs in said for name, one in theirs.items()}
-        with_files(comm, end)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    return path
+    write = functools.partial(_write, tables, comm.rank)
+    return save_together(folder, comm, write, None if comm.rank else end)
 
 
-def _write(tables: Sequence[EmbeddingTable], folder: Path, rank: int) -> Iterator[tuple[str, ArrayPromise]]:
+def _write(
+    tables: Sequence[EmbeddingTable], rank: int, folder: Path
+) -> Iterator[tuple[str, files.ArrayPromise]]:
     own = folder / part_name(rank)
     for table in tables:
         columns = {"node": table.node, "weight": table.weight}
@@ -156,10 +122,8 @@ def _write(tables: Sequence[EmbeddingTable], folder: Path, rank: int) -> Iterato
             columns["frozen"] = table.frozen
         for name, column in columns.items():
             array = attribute_array(table.group, name)
-            file = own / f"{array}.npy"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            yield f"{own.name}/{array}", write_tensor(file, column)
-    sync_tree(own)
+            yield f"{own.name}/{array}", files.write_tensor(files.new_file(own, array), column)
+    files.sync_tree(own)
 
 
 # META.json of a folder of tables.
@@ -171,12 +135,8 @@ def _write(tables: Sequence[EmbeddingTable], folder: Path, rank: int) -> Iterato
 
 REMEDY = "restore the file or save the tables again"
 VERSION = 1
-FORMAT = MetaFormat("pyg_batchgnn.embedding", (VERSION,), "Embedding.save", REMEDY)
+FORMAT = files.MetaFormat("pyg_batchgnn.embedding", (VERSION,), "Embedding.save", REMEDY)
 OTHER = "give a folder that Embedding.save wrote for tables of these node types"
-
-
-def part_name(number: int) -> str:
-    return f"part-{number:05}"
 
 
 @dataclass(frozen=True)
@@ -188,12 +148,7 @@ class EmbeddingMeta:
     state: int  # how many numbers lie beside each weight
     steps: int  # the number of steps that the optimizer had made
     parts: int  # the number of parts
-    arrays: Mapping[str, ArrayPromise]  # what is promised of each array, by part and name
-
-    def write(self, folder: Path) -> None:
-        counts = {"columns": dict(self.columns), "num_nodes": dict(self.num_nodes)}
-        numbers = {"state": self.state, "steps": self.steps, "parts": self.parts}
-        FORMAT.write(folder, VERSION, {**counts, **numbers}, self.arrays)
+    arrays: Mapping[str, files.ArrayPromise]  # what is promised of each array, by part and name
 
     @classmethod
     def read(cls, folder: Path) -> EmbeddingMeta:
@@ -206,7 +161,7 @@ class EmbeddingMeta:
                 state=int(content["state"]),
                 steps=int(content["steps"]),
                 parts=int(content["parts"]),
-                arrays=promises(content["arrays"]),
+                arrays=files.promises(content["arrays"]),
             )
 
 
@@ -222,7 +177,7 @@ def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Commun
     temporary = path.with_name(f".{path.name}.partial")
     shape = (table.columns,)
     writer = with_files(
-        comm, lambda: None if comm.rank else NpyAppender(temporary, table.weight.numpy().dtype, shape)
+        comm, lambda: None if comm.rank else files.NpyAppender(temporary, table.weight.numpy().dtype, shape)
     )
     for begin in range(0, num_nodes, size):
         bounds = torch.tensor([begin, min(begin + size, num_nodes)])
@@ -236,8 +191,8 @@ def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Commun
     def end() -> None:
         if writer is not None:
             writer.__exit__(None, None, None)
-            sync_file(temporary)
-            rename_whole(temporary, path)
+            files.sync_file(temporary)
+            files.rename_whole(temporary, path)
 
     with_files(comm, end)
 
@@ -246,11 +201,11 @@ def read_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communic
     """Overwrites rows for `Embedding.read_rows`. The file is mapped. A pickle is never read."""
 
     def read() -> None:
-        saved = as_tensor(open_npy(path, "rows"), path, "rows")
+        saved = files.as_tensor(files.open_npy(path, "rows"), path, "rows")
         if tuple(saved.shape) != (num_nodes, table.columns) or not saved.is_floating_point():
             expected = [num_nodes, table.columns]
             fact = f"is {saved.dtype} {list(saved.shape)}, expected floats of shape {expected}"
-            raise broken(path, "rows", fact, "give one row per node, in the order of node ids")
+            raise files.broken(path, "rows", fact, "give one row per node, in the order of node ids")
         size = max(1, _PIECE // (table.columns * saved.element_size()))
         begin = 0
         for node in table.node.split(size):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,23 +21,14 @@ _EMBEDDING = int.from_bytes(b"embed", "little")
 
 @dataclass(eq=False)
 class EmbeddingTable:
-    """The rows of one node type that a rank holds. No rank holds all of them.
+    """The rows of one node type that a rank holds. No rank holds all of them."""
 
-    Attributes:
-        group: the nodes.
-        node_type: the number of their type.
-        node: [n] int64, the original id of each row's node.
-        weight: [n, F] float32 or float64, the rows.
-        state: [n, F] each, what the optimizer keeps for each number.
-        frozen: [n] bool, the rows that no optimizer changes; None if there are none.
-    """
-
-    group: Group
-    node_type: int
-    node: Tensor
-    weight: Tensor
-    state: tuple[Tensor, ...] = ()
-    frozen: Tensor | None = field(default=None)
+    group: Group  # the nodes
+    node_type: int  # the number of their type
+    node: Tensor  # [n] int64, the original id of each row's node
+    weight: Tensor  # [n, F] float32 or float64, the rows
+    state: tuple[Tensor, ...] = ()  # [n, F] each, what the optimizer keeps for each number
+    frozen: Tensor | None = None  # [n] bool, the rows that no optimizer changes; None if there are none
 
     @property
     def columns(self) -> int:

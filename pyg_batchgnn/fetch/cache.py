@@ -15,8 +15,8 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.sample import SamplingPlan, taken_probability
-from pyg_batchgnn.store import RowBlock, RowFormat, RowReader, RowRequest
-from pyg_batchgnn.types import Group, Relation
+from pyg_batchgnn.store import RowBlock, RowFormat, RowReader, RowRequest, SortedNodes
+from pyg_batchgnn.types import Group
 
 # Cache ############################################################################################
 
@@ -107,14 +107,11 @@ class CachedRows:
 
     def split(self, node: Tensor) -> CacheSplit:
         """Splits ascending ids, [n] int64, by whether their rows are here."""
-        position, row = _common(node, self.node)
-        missing = torch.ones(node.numel(), dtype=torch.bool)
-        missing[position] = False
-        left = missing.nonzero().view(-1)
-        place = torch.empty_like(node)
-        place[left] = torch.arange(left.numel())
-        place[position] = torch.arange(left.numel(), node.numel())
-        return CacheSplit(node[left], row, place)
+        found = SortedNodes(self.node, None).find(node)
+        place, left = torch.empty_like(node), found.missing.numel()
+        place[found.missing] = torch.arange(left)
+        place[found.position] = torch.arange(left, node.numel())
+        return CacheSplit(node[found.missing], found.row, place)
 
     def put(self, block: RowBlock, split: CacheSplit) -> None:
         """Writes the rows that are here behind those that are not."""
@@ -125,16 +122,6 @@ class CachedRows:
 
 def bytes_in_cache(row_format: RowFormat) -> int:
     return _ID_BYTES + row_format.row_bytes
-
-
-def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the places of the values that two ascending vectors share, in each of them."""
-    if one.numel() < other.numel():
-        at, found = _common(other, one)
-        return found, at
-    at = torch.searchsorted(one, other)
-    found = (one[at.clamp(max=max(one.numel() - 1, 0))] == other) if one.numel() else at.bool()
-    return at[found], found.nonzero().view(-1)
 
 
 # Choosing rows ####################################################################################
@@ -163,7 +150,7 @@ def choose_rows(
     rows can be read here without asking, and that can read this rank's. Returns by group of nodes,
     [c] int64 internal ids, ascending."""
     comm, schema = reader.comm, part.schema
-    price = _Price.of(reader, schema.node_groups, part.book)
+    price = _Price(reader, schema.node_groups, part.book)
     none = torch.empty(0, dtype=torch.int64)
     chosen = none
     if comm.max(0 if len(held) == comm.size else price.most_rows(request.budget)):
@@ -173,26 +160,25 @@ def choose_rows(
             for at, rank in enumerate(ranks):
                 if rank not in held:
                     column = likely[:, at if likely.size(1) == len(ranks) else 0]
-                    ranked = price.ranked(own, price.value(own, column), request.budget)
-                    candidates[rank] = ranked.offered(request.budget)
-        chosen = _chosen(comm, candidates, price, request.budget)
+                    node, value, used = price.best(own, price.value(own, column), request.budget)
+                    most = int((used < request.budget).sum()) + 1  # those that fit, and the next one
+                    candidates[rank] = torch.stack([node.to(torch.float64), value], 1)[:most]
+        offered = comm.exchange(candidates, None, _HEADER).rows
+        node, value = offered[:, 0].to(torch.int64), offered[:, 1].contiguous()
+        node, _, used = price.best(node, value, request.budget)
+        chosen = node[used <= request.budget].sort().values
     kind = part.book.type_of(chosen)
     return {group: chosen[kind == number] for number, group in enumerate(schema.node_groups)}
 
 
-@dataclass(frozen=True, eq=False)
 class _Price:
-    """Prices nodes by the bytes that they take in the cache and those that they spare, by type."""
+    """Prices nodes by the bytes that they take in the cache and those that they spare, by type.
+    ``held``: [types] int64, bytes of a node in the cache. ``spared``: of a row on the wire."""
 
-    book: PartitionBook  # tells the type of each node
-    held: Tensor  # [types] int64, bytes of a node in the cache
-    spared: Tensor  # [types] int64, bytes of a row on the wire
-
-    @classmethod
-    def of(cls, reader: RowReader, groups: Sequence[Group], book: PartitionBook) -> _Price:
-        formats = [reader.format(group) for group in groups]
-        held = torch.tensor([bytes_in_cache(one) for one in formats])
-        return cls(book, held, torch.tensor([one.wire_bytes for one in formats]))
+    def __init__(self, reader: RowReader, groups: Sequence[Group], book: PartitionBook) -> None:
+        self.book, formats = book, [reader.format(group) for group in groups]
+        self.held = torch.tensor([bytes_in_cache(one) for one in formats])
+        self.spared = torch.tensor([one.wire_bytes for one in formats])
 
     def most_rows(self, budget: int) -> int:
         useful = self.held[self.spared > 0]
@@ -205,35 +191,13 @@ class _Price:
             return probability.to(torch.float64) * worth
         return probability.to(torch.float64) * worth[self.book.type_of(node)]
 
-    def ranked(self, node: Tensor, value: Tensor, budget: int) -> _Ranked:
-        """Ranks nodes by value, as many as a budget may hold and one more. Nodes without a value
-        are left out."""
+    def best(self, node: Tensor, value: Tensor, budget: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns nodes by descending value, as many as a budget may hold and one more, without
+        those of no value: [k] int64 ids, [k] float64 values, and [k] int64 bytes in the cache of
+        all up to each."""
         top = value.topk(min(self.most_rows(budget) + 1, int((value > 0).sum())))
         ids = node[top.indices]
-        return _Ranked(ids, top.values, self.held[self.book.type_of(ids)])
-
-
-@dataclass(frozen=True, eq=False)
-class _Ranked:
-    node: Tensor  # [k] int64 internal ids
-    value: Tensor  # [k] float64
-    held: Tensor  # [k] int64, the bytes of each in the cache
-
-    def offered(self, budget: int) -> Tensor:
-        """Returns the nodes that fit the budget and the next one, [k, 2] float64 with values."""
-        may_fit = self.held.cumsum(0) - self.held < budget
-        return torch.stack([self.node.to(torch.float64), self.value], 1)[may_fit]
-
-    def chosen(self, budget: int) -> Tensor:
-        """Returns the nodes up to the first that does not fit the budget, [c] int64 ascending."""
-        return self.node[self.held.cumsum(0) <= budget].sort().values
-
-
-def _chosen(comm: Communicator, candidates: list[Tensor], price: _Price, budget: int) -> Tensor:
-    """Returns the best nodes that all owners offer, [c] int64 ascending ids."""
-    offered = comm.exchange(candidates, None, Header(MessageKind.LOOKUP)).rows
-    node, value = offered[:, 0].to(torch.int64), offered[:, 1].contiguous()
-    return price.ranked(node, value, budget).chosen(budget)
+        return ids, top.values, self.held[self.book.type_of(ids)].cumsum(0)
 
 
 # Inclusion probabilities ##########################################################################
@@ -282,46 +246,27 @@ def inclusion(
     [n, ranks] float32, or one column if all ranks draw from all seeds. Collective. Times and
     weights of edges are not looked at."""
     edges = _EdgesBySource(part, comm)
-    targets = _Targets.of(part, plan)
     most = max(1, int(comm.max(max(part.num_nodes, edges.num_targets, edges.num_sources))))
     width = comm.size if seeds.trainer is None else max(1, min(comm.size, _NUMBERS // most))
     for first in range(0, comm.size, width):
         ranks = list(range(first, min(first + width, comm.size)))
-        yield ranks, _propagated(seeds.begin(part.num_nodes, ranks), edges, targets, plan.num_hops)
+        yield ranks, _propagated(seeds.begin(part.num_nodes, ranks), edges, part, plan)
 
 
-def _propagated(found: Tensor, edges: _EdgesBySource, targets: Sequence[_Targets], hops: int) -> Tensor:
+def _propagated(found: Tensor, edges: _EdgesBySource, part: Part, plan: SamplingPlan) -> Tensor:
     """Returns the probabilities of being in the minibatch, [n, c], from those of being a seed."""
+    schema = part.schema
     left = 1 - found  # of not having been found yet
-    for hop in range(hops):
-        passed = torch.cat([found[:0], *(one.passed(found, hop) for one in targets)])
-        escapes = passed.clamp_(max=1 - 1e-6).neg_().log1p_()
+    for hop in range(plan.num_hops):
+        passed = [found[:0]]  # whether the hop finds the source of an in-edge of each target
+        for at, (name, kind) in enumerate(zip(schema.relations, schema.target_types, strict=True)):
+            degree = part.relations[at].degrees.to(torch.float32)
+            taken = taken_probability(degree, plan.fanouts_of(name)[hop], plan.replacement)
+            passed.append(found[part.rows_of(kind)] * taken[:, None])
+        escapes = torch.cat(passed).clamp_(max=1 - 1e-6).neg_().log1p_()
         found = -torch.expm1(edges.sums(escapes)) * left
         left = left - found
     return 1 - left
-
-
-@dataclass(frozen=True, eq=False)
-class _Targets:
-    rows: slice  # their rows among the nodes of the part
-    degree: Tensor  # [n_t] float32, the number of in-edges of each
-    plan: SamplingPlan
-    relation: Relation  # the names of the relation
-
-    @classmethod
-    def of(cls, part: Part, plan: SamplingPlan) -> list[_Targets]:
-        ends = zip(part.schema.relations, part.schema.target_types, part.relations, strict=True)
-        return [
-            cls(part.rows_of(target), edges.degrees.to(torch.float32), plan, names)
-            for names, target, edges in ends
-        ]
-
-    def passed(self, found: Tensor, hop: int) -> Tensor:
-        """Returns the probability that a hop finds the source of a given in-edge of each target,
-        [n_t, c]."""
-        fanout = self.plan.fanouts_of(self.relation)[hop]
-        taken = taken_probability(self.degree, fanout, self.plan.replacement)
-        return found[self.rows] * taken[:, None]
 
 
 class _EdgesBySource:

@@ -22,7 +22,6 @@ from pyg_batchgnn.types import Group
 
 #: The internal ids of the nodes of each minibatch, by node type.
 _NodeIds: TypeAlias = Sequence[Sequence[Tensor]]
-_Splits: TypeAlias = Mapping[Group, CacheSplit]
 
 
 class RemoteFetcher:
@@ -66,31 +65,46 @@ class RemoteFetcher:
         """Takes two rounds, whatever the minibatches hold; collective."""
         minibatches = group.minibatches
         header = Header(MessageKind.FEATURES, ops.to_signed(group.epoch), group.macrobatch, group.number)
+        groups, edge_groups = self._schema.node_groups, self._schema.edge_groups
         ids = [self._internal_ids(number, minibatches) for number in range(self._schema.num_types)]
-        nodes = [distinct_nodes(own, self._store.book.num_nodes) for own in ids]
-        edges = {number: self._distinct_edges(number, minibatches, ids) for number in self._relations}
+        nodes = {
+            kind: distinct_nodes(own, self._store.book.num_nodes)
+            for kind, own in zip(groups, ids, strict=True)
+        }
+        edges = {
+            edge_groups[number]: self._distinct_edges(number, minibatches, ids) for number in self._relations
+        }
         splits = self._split(nodes)
+        wanted = {
+            kind: RowRequest(splits[kind].missing if kind in splits else nodes[kind].node)
+            for kind in self._asked
+        }
         found = self._reader.read(
-            self._requests(nodes, edges, splits),
+            wanted | {kind: one.request for kind, one in edges.items()},
             header,
-            room={group: split.hits for group, split in splits.items()},
+            room={kind: split.hits for kind, split in splits.items()},
         )
         if self.cache is not None:
             self.cache.put(found.blocks, splits)
+        # The rows of each minibatch's nodes in the block of their type.
         places = [
-            self._places(one, splits.get(group))
-            for group, one in zip(self._schema.node_groups, nodes, strict=True)
+            [ops.gather_rows(splits[kind].place, place) for place in one.places]
+            if kind in splits
+            else one.places
+            for kind, one in nodes.items()
         ]
-        rows = sum(found.fetched[group] for group in self._schema.node_groups)
+        rows = sum(found.fetched[kind] for kind in groups)
         ready = self._minibatches(minibatches, found.blocks, places, edges)
-        wire = dict(zip(self._schema.node_groups, self.row_bytes, strict=True))
+        of_nodes = (found.blocks[kind].attributes for kind in groups)
+        of_edges = (one.attributes[kind].tables for one in ready for kind in edges)
+        wire = dict(zip(groups, self.row_bytes, strict=True))
         return Fetched(
             ready,
-            bytes=self._copied(ready, found.blocks),
+            bytes=sum(table.nbytes for tables in (*of_nodes, *of_edges) for table in tables.values()),
             rows=rows,
             hits=sum(split.hits for split in splits.values()),
             misses=0 if self.cache is None else rows,
-            hit_bytes=sum(split.hits * wire[group] for group, split in splits.items()),
+            hit_bytes=sum(split.hits * wire[kind] for kind, split in splits.items()),
         )
 
     # What is asked for ###########################################################################
@@ -105,47 +119,39 @@ class RemoteFetcher:
     def _distinct_edges(
         self, number: int, minibatches: Sequence[SampledMinibatch], ids: _NodeIds
     ) -> DistinctEdges:
+        """Finds the distinct edges of one relation."""
         edges, targets = [], []
         for minibatch, node in zip(minibatches, ids[self._schema.target_types[number]], strict=True):
             own = minibatch.edges[number]
             assert own.edge is not None
             edges.append(own.edge)
             targets.append(node[own.destination])
-        return distinct_edges(edges, targets)
+        none = torch.empty(0, dtype=torch.int64)
+        edge, inverse = torch.unique(torch.cat([none, *edges]), return_inverse=True)
+        target = torch.empty_like(edge)
+        target[inverse] = torch.cat([none, *targets])
+        order = torch.argsort(target, stable=True)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(order.numel())
+        places = place[inverse].split([len(one) for one in edges])
+        return DistinctEdges(RowRequest(target[order], edge[order]), list(places))
 
-    def _split(self, nodes: Sequence[DistinctNodes]) -> dict[Group, CacheSplit]:
+    def _split(self, nodes: Mapping[Group, DistinctNodes]) -> dict[Group, CacheSplit]:
         """Splits the nodes of cached types; collective if rows were written meanwhile."""
         if self.cache is None:
             return {}
         if self.cache.version != self._store.version:
             self.cache.fill(self._nodes_only, self._store.version)
-        distinct = (one.node for one in nodes)
-        return self.cache.split(dict(zip(self._schema.node_groups, distinct, strict=True)))
-
-    def _requests(
-        self, nodes: Sequence[DistinctNodes], edges: Mapping[int, DistinctEdges], splits: _Splits
-    ) -> dict[Group, RowRequest]:
-        wanted = dict(zip(self._schema.node_groups, nodes, strict=True))
-        requests = {
-            group: RowRequest(splits[group].missing if group in splits else wanted[group].node)
-            for group in self._asked
-        }
-        return requests | {self._schema.edge_groups[number]: one.request for number, one in edges.items()}
+        return self.cache.split({group: one.node for group, one in nodes.items()})
 
     # What comes back #############################################################################
-
-    def _places(self, nodes: DistinctNodes, split: CacheSplit | None) -> list[Tensor]:
-        """Returns the rows of each minibatch's nodes in the block of their type."""
-        if split is None:
-            return nodes.places
-        return [ops.gather_rows(split.place, place) for place in nodes.places]
 
     def _minibatches(
         self,
         minibatches: Sequence[SampledMinibatch],
         blocks: Mapping[Group, RowBlock],
         places: Sequence[Sequence[Tensor]],
-        edges: Mapping[int, DistinctEdges],
+        edges: Mapping[Group, DistinctEdges],
     ) -> list[Minibatch]:
         by_type = [blocks[group] for group in self._schema.node_groups]
         original = [None if one.original is None else one.original.to(torch.int64) for one in by_type]
@@ -156,8 +162,7 @@ class RemoteFetcher:
                 group: AttributeRows(block.attributes, row, Placement.BLOCK)
                 for group, block, row in zip(self._schema.node_groups, by_type, own, strict=True)
             }
-            for number, one in edges.items():
-                group = self._schema.edge_groups[number]
+            for group, one in edges.items():
                 rows = {
                     name: ops.gather_rows(table, one.places[at])
                     for name, table in blocks[group].attributes.items()
@@ -171,15 +176,6 @@ class RemoteFetcher:
             ready.append(Minibatch.of(minibatch, attributes, ids or None))
         return ready
 
-    def _copied(self, ready: Sequence[Minibatch], blocks: Mapping[Group, RowBlock]) -> int:
-        of_nodes = [blocks[group].attributes for group in self._schema.node_groups]
-        of_edges = [
-            minibatch.attributes[self._schema.edge_groups[number]].tables
-            for minibatch in ready
-            for number in self._relations
-        ]
-        return sum(table.nbytes for tables in (*of_nodes, *of_edges) for table in tables.values())
-
 
 @dataclass(frozen=True, eq=False)
 class DistinctEdges:
@@ -187,16 +183,3 @@ class DistinctEdges:
 
     request: RowRequest  # the distinct edges, ascending by target
     places: list[Tensor]  # for each minibatch, [E] int64, the place of each of its edges in ``request``
-
-
-def distinct_edges(edges: Sequence[Tensor], targets: Sequence[Tensor]) -> DistinctEdges:
-    """Finds the distinct edges of one relation."""
-    none = torch.empty(0, dtype=torch.int64)
-    edge, inverse = torch.unique(torch.cat([none, *edges]), return_inverse=True)
-    target = torch.empty_like(edge)
-    target[inverse] = torch.cat([none, *targets])
-    order = torch.argsort(target, stable=True)
-    place = torch.empty_like(order)
-    place[order] = torch.arange(order.numel())
-    places = place[inverse].split([len(one) for one in edges])
-    return DistinctEdges(RowRequest(target[order], edge[order]), list(places))

@@ -5,38 +5,18 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.history.caches import (
-        HistoricalCaches,
-        HistoricalSettings,
-        HistoricalStats,
-        LayerCounts,
-        PushedRows,
-        decode,
-        encode,
-        hit_rates,
-    )
-    from pyg_batchgnn.history.embedding_cache import EmbeddingCache, FoundRows
-    from pyg_batchgnn.history.halo import FEATURES, Halo, HaloFeatures, HaloSampler
-    from pyg_batchgnn.history.halo_minibatch import HistoricalMinibatch, HistoricalPass, OwnRowFetcher
+    from pyg_batchgnn.history.caches import HistoricalCaches as HistoricalCaches
+    from pyg_batchgnn.history.caches import HistoricalSettings as HistoricalSettings
+    from pyg_batchgnn.history.caches import HistoricalStats as HistoricalStats
+    from pyg_batchgnn.history.caches import LayerCounts as LayerCounts
+    from pyg_batchgnn.history.caches import PushedRows as PushedRows
+    from pyg_batchgnn.history.caches import decode as decode
+    from pyg_batchgnn.history.caches import encode as encode
+    from pyg_batchgnn.history.caches import hit_rates as hit_rates
+    from pyg_batchgnn.history.embedding_cache import EmbeddingCache as EmbeddingCache
+    from pyg_batchgnn.history.halo import HaloSampler as HaloSampler
+    from pyg_batchgnn.history.halo_minibatch import HistoricalMinibatch as HistoricalMinibatch
+    from pyg_batchgnn.history.halo_minibatch import HistoricalPass as HistoricalPass
+    from pyg_batchgnn.history.halo_minibatch import OwnRowFetcher as OwnRowFetcher
 else:
     __getattr__ = late_names(__name__)
-
-__all__ = [
-    "FEATURES",
-    "EmbeddingCache",
-    "FoundRows",
-    "Halo",
-    "HaloFeatures",
-    "HaloSampler",
-    "HistoricalCaches",
-    "HistoricalMinibatch",
-    "HistoricalPass",
-    "HistoricalSettings",
-    "HistoricalStats",
-    "LayerCounts",
-    "OwnRowFetcher",
-    "PushedRows",
-    "decode",
-    "encode",
-    "hit_rates",
-]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -20,40 +19,29 @@ from pyg_batchgnn.store import DistGraphStore
 
 @dataclass(frozen=True)
 class HistoricalSettings:
-    """The sizes of the caches and of the pushes (DistGNN-MB, section 3.2).
+    """The sizes of the caches and of the pushes (DistGNN-MB, section 3.2). The defaults come from
+    the paper's section 4.4. A step is one minibatch of every rank. Raises TypeError or ValueError
+    if a number is wrong."""
 
-    The defaults come from the paper's section 4.4. A step is one minibatch of every rank.
-
-    Attributes:
-        lines: the lines of each layer's cache (cs); None: one for each halo node.
-        life_span: a line can be read for this many steps after the one in which it was stored (ls);
-            None: without end.
-        push: a rank pushes at most this many rows per step, layer and peer (nc); None: all that the
-            peer has in its halo.
-        delay: what is pushed in a step is received this many steps later (d).
-
-    Raises:
-        TypeError, ValueError: a number is wrong.
-    """
-
-    lines: int | None = 1_000_000
+    lines: int | None = 1_000_000  # the lines of each layer's cache (cs); None: one for each halo node
+    #: a line can be read for this many steps after the one in which it was stored (ls); None:
+    #: without end
     life_span: int | None = 2
+    #: a rank pushes at most this many rows per step, layer and peer (nc); None: all that the peer
+    #: has in its halo
     push: int | None = 2000
-    delay: int = 1
+    delay: int = 1  # what is pushed in a step is received this many steps later (d)
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            _check_settings(one.name, getattr(self, one.name), optional=one.name != "delay")
-
-
-def _check_settings(name: str, value: Any, optional: bool) -> None:
-    if value is None and optional:
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer{' or None' * optional}, got {value!r}")
-    if value < 1:
-        without = "; None sets no bound" if optional else ""
-        raise ValueError(f"{name} must be at least 1, got {value}{without}")
+        for name, value in vars(self).items():
+            optional = name != "delay"
+            if value is None and optional:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"{name} must be an integer{' or None' * optional}, got {value!r}")
+            if value < 1:
+                without = "; None sets no bound" if optional else ""
+                raise ValueError(f"{name} must be at least 1, got {value}{without}")
 
 
 _PUSH = int.from_bytes(b"push", "little")
@@ -67,23 +55,10 @@ class HistoricalCaches:
     that have them in their halo. They are stored ``delay`` steps later, whenever they arrive. So a
     run repeats bit for bit.
 
-    Making it is collective.
-
-    Args:
-        graph: the graph, partitioned and homogeneous.
-        comm: a communicator that nothing else uses, because rows travel while others sample, train
-            and exchange gradients.
-
-    Raises:
-        NotImplementedError: the graph has types, or every rank holds the whole topology.
-        ValueError: the communicator is the graph's.
-        AgreementError: ranks have other settings.
-
-    Attributes:
-        settings: as given.
-        part: the rank's part of the graph.
-        halo: its halo.
-        features: those of halo nodes; a loader's fetcher fetches them.
+    Making it is collective. ``graph`` is partitioned and homogeneous. ``comm``: a communicator that
+    nothing else uses, because rows travel while others sample, train and exchange gradients. Raises
+    NotImplementedError if the graph has types, or every rank holds the whole topology; ValueError
+    if the communicator is the graph's; AgreementError if ranks have other settings.
     """
 
     def __init__(
@@ -104,13 +79,8 @@ class HistoricalCaches:
         self._is_pushed = True
 
     def begin_step(self, epoch: int, step: int, key: int) -> None:
-        """Begins a step of every rank: stores what was pushed ``delay`` steps ago.
-
-        A loader calls it when it hands out a minibatch.
-
-        Args:
-            key: the key of the minibatch, whose rows the step pushes.
-        """
+        """Begins a step of every rank: stores what was pushed ``delay`` steps ago. A loader calls
+        it when it hands out a minibatch, by whose ``key`` the step pushes its rows."""
         self._end_step()
         self._step += 1
         self._stats.steps += 1
@@ -169,12 +139,9 @@ class HistoricalCaches:
 
     def note(self, seed: int, own: Tensor, table: Tensor, row: Tensor | None) -> None:
         """Takes the rows of the next layer's input that the step may push, from layer 1 on.
-
-        Args:
-            own: [n] int64, the rows in the part of the minibatch's own nodes; -1 leaves one out.
-            table: [>= n, F], the rows of these nodes; or any table, with ``row``.
-            row: [n], the row of each node in the table.
-        """
+        ``own``: [n] int64, the rows in the part of the minibatch's own nodes; -1 leaves one out.
+        ``table``: [>= n, F], the rows of these nodes; or any table, with ``row`` [n], the row of
+        each node in it."""
         layer = 1 + len(self._pending)
         name = ops.gather_rows(self.halo.original, own.clamp(min=0))
         chosen = ops.choose_pushed(self.halo.peers, own, name, self.settings.push, self._draw(seed, layer))
@@ -213,12 +180,8 @@ class HistoricalCaches:
         return self._stats
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Returns the caches and what is on its way to them, as tensors by name.
-
-        Features are not among them, because a loader fetches them again.
-
-        Collective: all ranks do it between the same two steps.
-        """
+        """Returns the caches and what is on its way to them, as tensors by name; not the features,
+        which a loader fetches again. Collective: all ranks do it between the same two steps."""
         self._end_step()
         state = {"step": torch.tensor(self._step)}
         for layer, cache in enumerate(self._caches, 1):
@@ -295,23 +258,15 @@ class LayerCounts:
 
 @dataclass
 class HistoricalStats:
-    """The counts of a rank since its caches were made.
+    """The counts of a rank since its caches were made."""
 
-    Attributes:
-        layers: the counts of each layer's input rows; the first are the features.
-        steps: steps that have begun.
-        features_fetched: rows of features that came from other hosts, once.
-        feature_bytes: their bytes, ids included.
-        exchange_seconds: seconds in which rows were exchanged, hidden or not.
-        waited_seconds: those in which training waited for rows.
-    """
-
+    #: the counts of each layer's input rows; the first are the features
     layers: list[LayerCounts] = field(default_factory=list)
-    steps: int = 0
-    features_fetched: int = 0
-    feature_bytes: int = 0
-    exchange_seconds: float = 0.0
-    waited_seconds: float = 0.0
+    steps: int = 0  # steps that have begun
+    features_fetched: int = 0  # rows of features that came from other hosts, once
+    feature_bytes: int = 0  # their bytes, ids included
+    exchange_seconds: float = 0.0  # seconds in which rows were exchanged, hidden or not
+    waited_seconds: float = 0.0  # those in which training waited for rows
 
     def layer(self, number: int) -> LayerCounts:
         """Returns the counts of a layer's input, which begin at 0."""

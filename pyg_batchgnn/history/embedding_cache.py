@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,19 +11,15 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.ops import LineTable
 
 
-@dataclass(frozen=True, eq=False)
 class FoundRows:
-    """The result of a search."""
+    """The result of a search for nodes, given the line [n] int32 of each, or -1. ``place``: [n]
+    int32, the place of each node's row among those that were found, or -1. ``line``: [f] int32, the
+    lines of the rows that were found."""
 
-    place: Tensor  # [n] int32, the place of each node's row among the rows that were found, or -1
-    line: Tensor  # [f] int32, the lines of the rows that were found
-
-    @classmethod
-    def of(cls, line: Tensor) -> FoundRows:
-        """Returns the result of a search. ``line``: [n] int32, each node's line, or -1."""
+    def __init__(self, line: Tensor) -> None:
         is_found = line >= 0
-        place = torch.where(is_found, is_found.cumsum(0) - 1, ops.NO_LINE).to(torch.int32)
-        return cls(place, line[is_found])
+        self.place = torch.where(is_found, is_found.cumsum(0) - 1, ops.NO_LINE).to(torch.int32)
+        self.line = line[is_found]
 
     @property
     def found(self) -> int:
@@ -33,14 +28,9 @@ class FoundRows:
 
 
 class EmbeddingCache:
-    """Rows of halo nodes by original id. The row that was stored first makes room for others.
-
-    The first rows that are stored decide the width and the type.
-
-    Args:
-        life_span: rows can be read for this many steps after the one in which they were stored;
-            None: without end.
-    """
+    """Rows of halo nodes by original id. The row that was stored first makes room for others. The
+    first rows that are stored decide the width and the type. ``life_span``: rows can be read for
+    this many steps after the one in which they were stored; None: without end."""
 
     def __init__(self, lines: int, life_span: int | None) -> None:
         self.life_span = life_span
@@ -60,7 +50,7 @@ class EmbeddingCache:
         """Finds the rows of nodes that can be read in a step (HECSearch). ``node``: [n] int64
         original ids."""
         since = 0 if self.life_span is None else max(0, step - self.life_span)
-        return FoundRows.of(self._lines.search(node, since))
+        return FoundRows(self._lines.search(node, since))
 
     def load(self, found: FoundRows) -> Tensor:
         """Returns a copy of the rows that a search found, [f, F] (HECLoad)."""
@@ -69,13 +59,9 @@ class EmbeddingCache:
         return ops.gather_rows(self._rows, found.line)
 
     def store(self, node: Tensor, rows: Tensor, step: int) -> None:
-        """Stores rows (HECStore).
-
-        Args:
-            node: [n] int64 original ids. If one comes twice, its last row counts.
-            rows: [n, F] as all rows before.
-            step: the number of the step, not below that of an earlier call.
-        """
+        """Stores rows [n, F], as all rows before, of nodes [n] int64 by original ids (HECStore). If
+        a node comes twice, its last row counts. ``step``: the number of the step, not below that of
+        an earlier call."""
         self._store(node, rows, torch.full_like(node, step))
 
     def _store(self, node: Tensor, rows: Tensor, step: Tensor) -> None:

@@ -22,10 +22,8 @@ _HEADER = Header(MessageKind.LOOKUP)
 
 @dataclass(frozen=True, eq=False)
 class Halo:
-    """The halo nodes of a part: the sources of its in-edges that other ranks own.
-
-    Local ids name the nodes that a rank knows: rows of the part first, then halo nodes.
-    """
+    """The halo nodes of a part: the sources of its in-edges that other ranks own. Local ids name
+    the nodes that a rank knows: rows of the part first, then halo nodes."""
 
     in_edges: InEdges  # the in-edges of the part's nodes. Sources are local ids.
     original: Tensor  # [n + h] int64, the original ids of the part's nodes and of the halo nodes
@@ -41,10 +39,8 @@ class Halo:
         return self.internal.numel()
 
     def most_needed(self, number: int | None) -> Tensor:
-        """Returns the halo nodes with the most edges into the part, [<= number] int64 ascending.
-
-        They are numbers among the halo nodes. None: all of them.
-        """
+        """Returns the halo nodes with the most edges into the part, [<= number] int64 ascending,
+        numbered among the halo nodes. None: all of them."""
         if number is None or number >= self.num_halo:
             return torch.arange(self.num_halo)
         return self.edges.argsort(descending=True, stable=True)[:number].sort().values
@@ -95,16 +91,9 @@ _PIECE = 16 << 20
 
 
 class HaloFeatures:
-    """The features of halo nodes, fetched once from their owners.
-
-    Args:
-        lines: at most this many nodes have a row, those with the most edges into the part. None:
-            all of them.
-
-    Attributes:
-        fetched: the rows that came from other hosts.
-        fetched_bytes: their bytes, the ids that were asked for included.
-    """
+    """The features of halo nodes, fetched once from their owners. ``lines``: at most this many
+    nodes have a row, those with the most edges into the part; None: all. ``fetched`` rows came from
+    other hosts, and ``fetched_bytes`` with the ids that were asked for."""
 
     def __init__(self, halo: Halo, lines: int | None) -> None:
         chosen = halo.most_needed(lines)
@@ -153,7 +142,7 @@ class HaloFeatures:
         """Finds the rows of halo nodes. ``number``: [n] int64, their numbers among the halo nodes
         of the part, from 0."""
         line = ops.gather_rows(self._line, number)
-        return FoundRows.of(line)
+        return FoundRows(line)
 
     def load(self, found: FoundRows) -> Tensor:
         """Returns a copy of the rows that a search found, [f, F]. Codes stay codes."""
@@ -175,12 +164,10 @@ class HaloFeatures:
 
 
 class HaloSampler:
-    """Samples the minibatches of a rank without asking other ranks.
-
-    Neighbours of the part's own nodes are drawn as `PartitionedSampler` draws them. Halo nodes get
-    no in-edges. Without halo nodes the minibatches are bitwise identical to those of the whole
-    graph. ``plan``, ``seed`` and ``threads`` are as in `MacrobatchSampler`.
-    """
+    """Samples the minibatches of a rank without asking other ranks, by ``plan``, ``seed`` and
+    ``threads`` as in `MacrobatchSampler`. Neighbours of the part's own nodes are drawn as
+    `PartitionedSampler` draws them. Halo nodes get no in-edges. Without halo nodes the minibatches
+    are bitwise identical to those of the whole graph."""
 
     def __init__(
         self, part: Part, halo: Halo, plan: SamplingPlan, seed: int = 0, threads: int | None = None

@@ -27,12 +27,10 @@ from pyg_batchgnn.types import NODES
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HistoricalMinibatch(Minibatch):
-    """A minibatch sampled within a part and its halo.
-
-    ``node``, ``nodes_per_hop`` and the attributes are for the part's own nodes. In ``indices``
-    the halo nodes follow the own ones. Halo nodes are not expanded. What layers read of them comes
-    from caches when the model runs: see `begin_pass`.
-    """
+    """A minibatch sampled within a part and its halo. ``node``, ``nodes_per_hop`` and the
+    attributes are for the part's own nodes. In ``indices`` the halo nodes follow the own ones. Halo
+    nodes are not expanded. What layers read of them comes from caches when the model runs: see
+    `begin_pass`."""
 
     # The halo nodes, by original id, and how many of them each hop found.
     halo: SampledNodes = field(kw_only=True)
@@ -45,19 +43,18 @@ class HistoricalMinibatch(Minibatch):
     def of_part(
         cls, sampled: SampledMinibatch, caches: HistoricalCaches, tables: Mapping[str, Tensor]
     ) -> HistoricalMinibatch:
-        """Returns a minibatch of a `HaloSampler` with its own nodes first.
-
-        Args:
-            sampled: the minibatch, whose ``node`` holds local ids.
-            tables: attributes by name, one row per node of the part. They are read in place.
-        """
+        """Returns a minibatch of a `HaloSampler`, whose ``node`` holds local ids, with its own
+        nodes first. ``tables``: attributes by name, one row per node of the part. They are read in
+        place."""
         nodes, edges, known = sampled.nodes[0], sampled.edges[0], caches.halo
         is_own = nodes.node < known.num_own
         own, halo = nodes.node[is_own], nodes.node[~is_own]
         per_hop = [int(hop.sum()) for hop in is_own.split(nodes.nodes_per_hop)]
         indptr, indices = edges.indptr, edges.indices
         if halo.numel():
-            indices = _own_first(is_own, own.numel()).index_select(0, indices)
+            rank = is_own.cumsum(0)  # of own nodes, which come first
+            behind = own.numel() + torch.arange(is_own.numel()) - rank
+            indices = torch.where(is_own, rank - 1, behind).to(torch.int32).index_select(0, indices)
             begins = indptr[:-1][is_own[: indptr.numel() - 1]]
             indptr = torch.cat([begins, indptr[-1:]])
         left = [all_ - own for all_, own in zip(nodes.nodes_per_hop, per_hop, strict=True)]
@@ -87,18 +84,10 @@ class HistoricalMinibatch(Minibatch):
         return HistoricalPass(self, self.caches)
 
 
-def _own_first(is_own: Tensor, own: int) -> Tensor:
-    """Returns the new local id of each node, [N] int32, if own nodes come first."""
-    rank = is_own.cumsum(0)
-    return torch.where(is_own, rank - 1, own + torch.arange(is_own.numel()) - rank).to(torch.int32)
-
-
 class HistoricalPass:
-    """The rows of halo nodes, layer by layer; layer 1 is nearest the input.
-
-    The caches are searched when it is made. In the first pass of the step's minibatch the rows of
-    own nodes are noted for the peers, and `push` sends them.
-    """
+    """The rows of halo nodes, layer by layer; layer 1 is nearest the input. The caches are searched
+    when it is made. In the first pass of the step's minibatch the rows of own nodes are noted for
+    the peers, and `push` sends them."""
 
     def __init__(self, minibatch: HistoricalMinibatch, caches: HistoricalCaches) -> None:
         self._minibatch, self._caches = minibatch, caches
@@ -111,11 +100,9 @@ class HistoricalPass:
         return sum(self._minibatch.nodes_per_hop[: self._hops(layer) + 1])
 
     def in_edges(self, layer: int) -> InEdges:
-        """Returns the edges of a layer from sources that have a row.
-
-        Sources are rows: the own ones first, then the cached ones. ``edge_ids`` are the places of
-        the edges in the minibatch, None if they are the first ones in order.
-        """
+        """Returns the edges of a layer from sources that have a row. Sources are rows: the own ones
+        first, then the cached ones. ``edge_ids`` are the places of the edges in the minibatch, None
+        if they are the first ones in order."""
         hops, found = self._hops(layer), self._found[layer - 1]
         whole, targets = self._minibatch.in_edges, sum(self._minibatch.nodes_per_hop[:hops])
         edges = sum(self._minibatch.edges_per_hop[:hops])
@@ -137,17 +124,10 @@ class HistoricalPass:
         return self._found[layer - 1].found
 
     def note(self, layer: int, table: Tensor, row: Tensor | None = None) -> None:
-        """Notes the own rows among the inputs of a layer, which peers may want.
-
-        Call it for each layer in order. Features are not noted, because each rank has fetched them.
-
-        Args:
-            table: [>= n, F], the own rows; or any table, with ``row``.
-            row: [n], the row of each own node in the table.
-
-        Raises:
-            ValueError: layer 1 reads other rows than the features of the store.
-        """
+        """Notes the own rows among the inputs of a layer, which peers may want; for each layer in
+        order. Features are not noted, because each rank has fetched them. ``table``: [>= n, F], the
+        own rows; or any table, with ``row`` [n], the row of each own node in it. Raises ValueError
+        if layer 1 reads other rows than the features of the store."""
         if layer == 1:
             if self._found[0].found:
                 self._caches.features.check(table)
@@ -190,13 +170,8 @@ class HistoricalPass:
 
 
 class OwnRowFetcher:
-    """Makes historical minibatches, which read the attributes of own nodes in place.
-
-    Making it is collective: the features of halo nodes are fetched.
-
-    Args:
-        names: the node attributes that are wanted.
-    """
+    """Makes historical minibatches, which read the attributes ``names`` of own nodes in place.
+    Making it is collective: the features of halo nodes are fetched."""
 
     def __init__(self, store: DistFeatureStore, names: Sequence[str], caches: HistoricalCaches) -> None:
         self._tables = {name: store.own.attributes[NODES][name] for name in names}

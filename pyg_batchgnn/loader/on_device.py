@@ -84,7 +84,7 @@ class DeviceRows:
                 stage.lane.follow()
                 rules = stage.rules()
                 counts = self.graph.rows_by_group
-                placed = PlacedTables.place(wanted, counts, self._source.held, rules, stage.rows)
+                placed = PlacedTables(wanted, counts, self._source.held, rules, stage.rows)
                 if self.native:
                     self._refuse_what_is_missing(wanted, placed)
                 self._fill_cache(placed, rules)

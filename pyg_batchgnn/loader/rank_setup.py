@@ -104,7 +104,7 @@ class RankSetup(Setup):
         self._weights: Sequence[WeightSums | None] = ()
         if (name := choice.time_attr) is not None:
             if whole is None:
-                self.times = own = PartTimes.of(features, name)
+                self.times = own = PartTimes(features, name)
                 self._orders = own.orders(choice.sortedness)
             else:
                 self.times = every = Times.of(name, replicate_attribute(features, name), whole.rows_by_group)

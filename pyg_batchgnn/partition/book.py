@@ -11,13 +11,10 @@ from pyg_batchgnn import ops
 
 
 class PartitionBook:
-    """The owners and the types of the internal node ids.
-
-    Internal ids are ordered by part, within a part by node type, and within a type by original id.
-    So the nodes of a part are a contiguous range of internal ids, and so are its nodes of one type.
-    ``offsets`` [parts * types + 1]: the first internal id of every part and type, then the number
-    of nodes.
-    """
+    """The owners and the types of the internal node ids. Internal ids are ordered by part, within a
+    part by node type, and within a type by original id. So the nodes of a part are a contiguous
+    range of internal ids, and so are its nodes of one type. ``offsets`` [parts * types + 1]: the
+    first internal id of every part and type, then the number of nodes."""
 
     def __init__(self, offsets: Sequence[int] | Tensor, num_types: int = 1) -> None:
         self.offsets = torch.as_tensor(offsets, dtype=torch.int64)

@@ -12,7 +12,7 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, as_dataset, check_node_counts
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
-from pyg_batchgnn.partition.checks import check_comm, check_splits
+from pyg_batchgnn.partition.checks import check_comm, check_splits, with_files
 from pyg_batchgnn.partition.deliver import (
     OwnNodes,
     deliver_lists,
@@ -22,7 +22,7 @@ from pyg_batchgnn.partition.deliver import (
 )
 from pyg_batchgnn.partition.multilevel import balanced_owners
 from pyg_batchgnn.partition.numbering import Runs, make_directory, number_nodes
-from pyg_batchgnn.partition.part import Part, directory_slices
+from pyg_batchgnn.partition.part import Part, directory_slices, slice_size
 from pyg_batchgnn.partition.policy import (
     BuiltIn,
     Direct,
@@ -115,7 +115,8 @@ def partition_parts(
     tell("assigning owners")
     owner = _owners(dataset, part, chosen, comm, seed, parts)
     numbering = number_nodes(comm, part, owner, parts)
-    bounds = [runs.directory_bounds(nodes.num_nodes) for nodes in dataset.node_sets]
+    counts = [nodes.num_nodes for nodes in dataset.node_sets]
+    bounds = [(runs.bounds * slice_size(count, parts)).clamp(max=count) for count in counts]
     directory = make_directory(comm, part, numbering.internal, bounds)
     splits = deliver_splits(comm, dataset, part, numbering, runs)
     tell("translating sources")
@@ -131,8 +132,8 @@ def partition_parts(
         found.group: {name: deliver_rows(comm, table, rows) for name, table in found.tables.items()}
         for found, rows in zip(dataset.sets, ids, strict=True)
     }
-    counts = tuple(edges.num_edges for edges in dataset.edge_sets)
-    return cut_run(dataset.schema, book, counts, nodes, directory, attributes, splits)
+    edge_counts = tuple(edges.num_edges for edges in dataset.edge_sets)
+    return cut_run(dataset.schema, book, edge_counts, nodes, directory, attributes, splits)
 
 
 def _check(dataset: Dataset, policy: str, comm: Communicator, seed: int, parts: int) -> None:
@@ -165,7 +166,7 @@ def _owners(
     if policy is Direct.CONTIGUOUS:
         return contiguous_owners(comm, part, parts)
     if isinstance(policy, Given):
-        return given_owners(comm, part, dataset, policy, parts)
+        return with_files(comm, lambda: given_owners(part, dataset, policy.file, parts))
     if isinstance(policy, TwoLevel):
         return balanced_owners(comm, part, dataset, policy, parts, seed)
     stream = OwnerStream(comm, part, dataset, parts, seed)

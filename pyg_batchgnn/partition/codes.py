@@ -31,13 +31,11 @@ def quantize_partition(
     links: bool = True,
     progress: Progress | None = None,
 ) -> QuantizationReport:
-    """Writes a new partition whose features are int8-quantised, as by `quantize`.
-
-    The scales and offsets are found from all parts together and lie once beside them, so every rank
-    decodes alike. ``source`` is a folder that `save_partition` wrote. The other arguments and the
-    errors are those of `quantize_folder`.
-    """
-    wanted = CodesRequest.of(source, path, bits, attributes, percentile, links, progress)
+    """Writes a new partition whose features are int8-quantised, as by `quantize`. The scales and
+    offsets are found from all parts together and lie once beside them, so every rank decodes alike.
+    ``source`` is a folder that `save_partition` wrote. The other arguments and the errors are those
+    of `quantize_folder`."""
+    wanted = CodesRequest(source, path, bits, attributes, percentile, links, progress)
     meta = read_partition_meta(wanted.source)
     every = {attribute_of(array.removeprefix(f"{part_name(0)}/")) for array in meta.arrays}
     held = [one for one in every if one is not None]

@@ -39,14 +39,14 @@ def translate_sources(comm: Communicator, part: ReadingSlice, numbering: Numberi
 def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs) -> OwnNodes:
     """Sends nodes and adjacency lists to the owners of the nodes. Collective."""
     own, schema = runs.of(comm.rank), part.schema
-    rows = [RunRows.of(numbering.book, own, number) for number in range(schema.num_types)]
+    rows = [RunRows(numbering.book, own, number) for number in range(schema.num_types)]
     nodes, indptr = list[Tensor](), dict[int, Tensor]()
     for number in range(schema.num_types):
         node, ends = _deliver_nodes(comm, part, numbering, runs, rows[number], number)
         nodes.append(node)
         indptr |= ends
     places = [
-        ArrivingEdges.of(part.in_edges, numbering.counts[:, :, target], own, rows[target], indptr[number])
+        ArrivingEdges(part.in_edges, numbering.counts[:, :, target], own, rows[target], indptr[number])
         for number, target in enumerate(schema.target_types)
     ]
     deliver_edges(comm, part, numbering, runs, places)
@@ -85,25 +85,21 @@ def _deliver_nodes(
     return node, indptr
 
 
-@dataclass(frozen=True)
 class ArrivingEdges:
-    """The in-edges of a relation while they arrive."""
+    """The in-edges of a relation while they arrive, one row per node of the target type in the run,
+    in the types of those that were read. ``counts`` [ranks, parts]: the target nodes of each part
+    that each rank has read."""
 
-    in_edges: InEdges  # one row per node of the target type in the run
-    cursor: dict[tuple[int, int], int]  # by sender and part, the position of the next edge
-
-    @classmethod
-    def of(cls, read: InEdges, counts: Tensor, parts: range, rows: RunRows, indptr: Tensor) -> ArrivingEdges:
-        """Makes room for the edges that arrive, in the types of those that were read. ``counts``
-        [ranks, parts]: the target nodes of each part that each rank has read."""
+    def __init__(self, read: InEdges, counts: Tensor, parts: range, rows: RunRows, indptr: Tensor) -> None:
         before, size, ids = counts.cumsum(0) - counts, int(indptr[-1]), read.explicit_edge_ids()
-        cursor = {
+        #: by sender and part, the position of the next edge
+        self.cursor = {
             (rank, part): int(indptr[int(rows.starts[at]) + int(before[rank, part])])
             for rank in range(len(counts))
             for at, part in enumerate(parts)
         }
         room = torch.empty(size, dtype=read.indices.dtype), torch.empty(size, dtype=ids.dtype)
-        return cls(InEdges(indptr, *room), cursor)
+        self.in_edges = InEdges(indptr, *room)
 
     def append(self, sender: int, part: int, edges: Tensor) -> None:
         """Writes the next edges [n, 2] that a rank sent for a part: sources and ids."""
@@ -122,7 +118,10 @@ def deliver_edges(
     part."""
     read, relations = part.in_edges, len(places)
     sources, edge_ids = read.indices, read.explicit_edge_ids()
-    cell = _cells(part, numbering.owner)
+    # The cell of each own list: its part times the number of relations, plus its relation.
+    owner, targets = numbering.owner, enumerate(part.schema.target_types)
+    cells = [owner[part.rows_of(target)] * relations + number for number, target in targets]
+    cell = torch.cat([owner[:0], *cells])
     wide = max(sources.dtype, edge_ids.dtype, key=lambda dtype: dtype.itemsize)
     for rows in own_rounds(comm, sources.numel(), 2 * wide.itemsize, part.total_edges):
         at = slice(rows.start, rows.stop)
@@ -138,20 +137,9 @@ def deliver_edges(
             sizes = [len(runs.of(rank)) * relations for rank in range(comm.size)]
             counts = torch.tensor(grouping.counts, dtype=torch.int64)
             lengths = comm.exchange(counts, sizes, MessageKind.PARTITION).rows.tolist()
-        cells = product(range(comm.size), runs.of(comm.rank), places)
-        for (sender, number, place), edges in zip(cells, found.rows.split(lengths), strict=True):
+        every = product(range(comm.size), runs.of(comm.rank), places)
+        for (sender, number, place), edges in zip(every, found.rows.split(lengths), strict=True):
             place.append(sender, number, edges)
-
-
-def _cells(part: ReadingSlice, owner: Tensor) -> Tensor:
-    """Returns the cell of each own list: its part times the number of relations, plus its
-    relation."""
-    schema = part.schema
-    cells = [
-        owner[part.rows_of(target)] * schema.num_relations + number
-        for number, target in enumerate(schema.target_types)
-    ]
-    return torch.cat([owner[:0], *cells])
 
 
 #: The rows of an input table that one rank reads before the next rank's turn. Owners ask for
@@ -159,20 +147,17 @@ def _cells(part: ReadingSlice, owner: Tensor) -> Tensor:
 STRIPE = 1 << 10
 
 
-def striped(table: Tensor, ranks: int) -> Remote:
-    """Wraps a table that every rank can read. Each rank reads its stripes for all."""
-    return Remote(
-        lambda row: group(torch.div(row, STRIPE, rounding_mode="floor").remainder_(ranks), ranks),
-        lambda row: gather_rows(table, row),
-        tuple(table.shape[1:]),
-        table.dtype,
-    )
-
-
 def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
     """Returns the rows of the input table [rows, ...] that this rank owns, [n, ...]. Collective.
     Int8-quantised rows travel as they are."""
-    return rows_like(table, pull(comm, striped(as_stored(table), comm.size), ids))
+    stored, ranks = as_stored(table), comm.size
+    striped = Remote(
+        lambda row: group(torch.div(row, STRIPE, rounding_mode="floor").remainder_(ranks), ranks),
+        lambda row: gather_rows(stored, row),
+        tuple(stored.shape[1:]),
+        stored.dtype,
+    )
+    return rows_like(table, pull(comm, striped, ids))
 
 
 def deliver_splits(
@@ -189,17 +174,12 @@ def deliver_splits(
     most = sum(len(dataset.node_sets[number].splits[name]) for number, name in names)
     rows[:, 0] = pull(comm, part.remote(numbering.internal), torch.cat([rows[:0, 0], *joint]), most=most)
     rows[:, 1] = torch.arange(len(names)).repeat_interleave(sizes)
-    found = _to_owners(comm, rows, numbering.book.part_offsets[runs.bounds], most)
+    bounds, came = numbering.book.part_offsets[runs.bounds], [torch.empty(0, 2, dtype=torch.int64)]
+    for piece in own_rounds(comm, len(rows), rows.size(1) * rows.element_size(), most):
+        sent = rows[piece.start : piece.stop]
+        came.append(send(comm, sent, group_by_range(sent[:, 0].contiguous(), bounds)).rows.to(torch.int64))
+    found = torch.cat(came)
     splits: dict[Group, dict[str, Tensor]] = {nodes.group: {} for nodes in dataset.node_sets}
     for at, (number, name) in enumerate(names):
         splits[dataset.node_sets[number].group][name] = found[found[:, 1] == at, 0].sort().values
     return splits
-
-
-def _to_owners(comm: Communicator, rows: Tensor, bounds: Tensor, most: int) -> Tensor:
-    """Sends rows [n, k] that begin with an internal id to the owners, [m, k] int64. Collective."""
-    found = [torch.empty(0, rows.size(1), dtype=torch.int64)]
-    for piece in own_rounds(comm, len(rows), rows.size(1) * rows.element_size(), most):
-        sent = rows[piece.start : piece.stop]
-        found.append(send(comm, sent, group_by_range(sent[:, 0].contiguous(), bounds)).rows.to(torch.int64))
-    return torch.cat(found)

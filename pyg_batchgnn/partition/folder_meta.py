@@ -10,7 +10,7 @@ from typing import Any
 from pyg_batchgnn.data import decoded_by, edge_array
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, MetaFormat, broken, promises
 from pyg_batchgnn.partition.book import PartitionBook
-from pyg_batchgnn.types import HOMOGENEOUS, Group, Schema
+from pyg_batchgnn.types import HOMOGENEOUS, Schema
 
 _REMEDY = "restore the file or partition again"
 #: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
@@ -90,23 +90,18 @@ def _check_shapes(path: Path, meta: PartitionMeta) -> None:
     for number in range(book.parts):
         _check_rows(path, meta, f"{part_name(number)}/node", len(book.nodes_of(number)))
     for group, target, count in zip(schema.edge_groups, schema.target_types, meta.edge_counts, strict=True):
-        edges = [
-            _part_edges(path, meta, number, group, len(book.nodes_of(number, target)))
-            for number in range(book.parts)
-        ]
-        if sum(edges) != count:
+        found = 0
+        for number in range(book.parts):
+            indptr, indices, edge_ids = (
+                f"{part_name(number)}/{edge_array(name, group)}" for name in ("indptr", "indices", "edge_ids")
+            )
+            _check_rows(path, meta, indptr, len(book.nodes_of(number, target)) + 1)
+            edges = _check_rows(path, meta, indices, None)
+            found += _check_rows(path, meta, edge_ids, edges)
+        if found != count:
             of = "" if schema == HOMOGENEOUS else f" of {group}"
-            fact = f"the parts have {sum(edges)} edges{of}, num_edges is {count}"
+            fact = f"the parts have {found} edges{of}, num_edges is {count}"
             raise broken(path, "arrays", fact, _REMEDY)
-
-
-def _part_edges(path: Path, meta: PartitionMeta, number: int, group: Group, nodes: int) -> int:
-    indptr, indices, edge_ids = (
-        f"{part_name(number)}/{edge_array(name, group)}" for name in ("indptr", "indices", "edge_ids")
-    )
-    _check_rows(path, meta, indptr, nodes + 1)
-    edges = _check_rows(path, meta, indices, None)
-    return _check_rows(path, meta, edge_ids, edges)
 
 
 def _check_rows(path: Path, meta: PartitionMeta, array: str, rows: int | None) -> int:

@@ -361,13 +361,11 @@ _PRECISION = 1e-3  # of the bound on the largest load, relative
 
 def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]:
     """Cuts rows into ranges whose fullest one is as empty as ranges allow, over all loads and
-    relative to each load's mean. Returns the begin of each range, then N: R + 1 numbers.
-
-    The least bound is found by halving: with one given, each range in turn takes all that fits.
-    Within the bound, ends are then put as near as they may to where all loads together are cut
-    evenly, so that one heavy node does not leave the other ranges uneven. A load that is zero
-    everywhere is left out.
-    """
+    relative to each load's mean. Returns the begin of each range, then N: R + 1 numbers. The least
+    bound is found by halving: with one given, each range in turn takes all that fits. Within the
+    bound, ends are then put as near as they may to where all loads together are cut evenly, so that
+    one heavy node does not leave the other ranges uneven. A load that is zero everywhere is left
+    out."""
     given = [load for load in loads if load(nodes) > 0]
     if not given:
         return [rank * nodes // ranks for rank in range(ranks + 1)]
@@ -384,11 +382,10 @@ class _Cutter:
         """Returns nearly the least load of the fullest range, in means."""
         low, high = 1.0, float(self._ranks)
         while high > low * (1 + _PRECISION):
-            bound = (low + high) / 2
-            if self._fits(bound):
-                high = bound
-            else:
-                low = bound
+            bound, end = (low + high) / 2, 0
+            for _ in range(self._ranks):
+                end = self._end(end, bound)
+            low, high = (low, bound) if end == self._nodes else (bound, high)
         return high
 
     def even(self, bound: float) -> list[int]:
@@ -401,12 +398,6 @@ class _Cutter:
             wanted = min(self._cut_at(rank / self._ranks), self._end(offsets[-1], bound))
             offsets.append(max(begin, offsets[-1], wanted))
         return [*offsets, self._nodes]
-
-    def _fits(self, bound: float) -> bool:
-        end = 0
-        for _ in range(self._ranks):
-            end = self._end(end, bound)
-        return end == self._nodes
 
     def _end(self, begin: int, bound: float) -> int:
         rows = range(begin, self._nodes + 1)

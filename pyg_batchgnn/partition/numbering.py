@@ -11,7 +11,6 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.move import group
-from pyg_batchgnn.partition.part import slice_size
 from pyg_batchgnn.partition.reading import ReadingSlice
 
 
@@ -72,29 +71,19 @@ class Runs:
     def bounds(self) -> Tensor:
         return torch.tensor([rank * self.parts // self.ranks for rank in range(self.ranks + 1)])
 
-    def directory_bounds(self, num_nodes: int) -> Tensor:
-        """Returns where each rank's slice of a type's directory begins, [ranks + 1] int64."""
-        return (self.bounds * slice_size(num_nodes, self.parts)).clamp(max=num_nodes)
-
     def by_rank(self, of_parts: Sequence[int]) -> list[int]:
         return [sum(of_parts[part] for part in self.of(rank)) for rank in range(self.ranks)]
 
 
-@dataclass(frozen=True)
 class RunRows:
-    """The rows that the nodes of one type have in a run of parts: by part, then by internal id."""
+    """The rows that the nodes of one type have in a run of parts: by part, then by internal id.
+    ``starts``: [parts + 1] int64, where the rows of each part begin."""
 
-    firsts: Tensor  # [parts], the internal id of each part's first node of the type
-    starts: Tensor  # [parts + 1] int64, where the rows of each part begin
-
-    @classmethod
-    def of(cls, book: PartitionBook, parts: range, node_type: int) -> RunRows:
-        firsts = [book.nodes_of(part, node_type).start for part in parts]
-        sizes = book.sizes[parts.start : parts.stop, node_type]
-        starts = torch.zeros(len(parts) + 1, dtype=torch.int64)
-        torch.cumsum(sizes, 0, out=starts[1:])
-        return cls(torch.tensor(firsts, dtype=torch.int64), starts)
+    def __init__(self, book: PartitionBook, parts: range, node_type: int) -> None:
+        self._firsts = torch.tensor([book.nodes_of(part, node_type).start for part in parts]).long()
+        self.starts = torch.zeros(len(parts) + 1, dtype=torch.int64)
+        torch.cumsum(book.sizes[parts.start : parts.stop, node_type], 0, out=self.starts[1:])
 
     def rows(self, internal: Tensor) -> Tensor:
-        part = torch.searchsorted(self.firsts, internal, right=True) - 1
-        return internal - (self.firsts - self.starts[:-1])[part]
+        part = torch.searchsorted(self._firsts, internal, right=True) - 1
+        return internal - (self._firsts - self.starts[:-1])[part]

@@ -19,38 +19,28 @@ from pyg_batchgnn.types import Group, Relation, Schema
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Part:
-    """The nodes that a rank owns, all their in-edges and all their attributes.
+    """The nodes that a rank owns, all their in-edges and all their attributes. Row i of ``node`` is
+    the node with the internal id ``first`` + i. Internal ids are ordered by part, node type and
+    original id. So the rows of a type are a contiguous range, `rows_of`. `in_edges` and
+    `owned_edges` can be read from the part itself if its graph has one relation."""
 
-    Row i of ``node`` is the node with the internal id ``first`` + i. Internal ids are ordered by
-    part, node type and original id. So the rows of a type are a contiguous range, `rows_of`.
-    `in_edges` and `owned_edges` can be read from the part itself if its graph has one relation.
-
-    Attributes:
-        schema: the node types and the relations.
-        book: the owner and the type of each internal id.
-        number: the number of this part, which is the rank that holds it.
-        node: [n] int64 original ids, rows ordered by type, ascending within a type. In a saved
-            partition that another number of ranks has loaded they ascend within each saved part.
-        relations: the in-edges of each relation, one row per node of the part of the target type.
-            Their sources are internal ids of ``book.id_dtype``, in ascending input edge id for each
-            node. Edge ids are never None.
-        edge_counts: the number of edges of each relation in the whole graph.
-        directory: [k] ``book.id_dtype``, the internal ids of the original ids of this rank's slices
-            (`directory_slice`), one slice for each type, one after the other.
-        attributes: by group and name. Those of nodes are in the order of the type's rows of
-            ``node``, those of edges in the order of the relation's in-edges.
-        splits: by group of nodes and name, [s] int64 rows of the part's nodes of that type,
-            ascending.
-    """
-
-    schema: Schema
-    book: PartitionBook
-    number: int
+    schema: Schema  # the node types and the relations
+    book: PartitionBook  # the owner and the type of each internal id
+    number: int  # the number of this part, which is the rank that holds it
+    #: [n] int64 original ids, rows ordered by type, ascending within a type. In a saved partition
+    #: that another number of ranks has loaded they ascend within each saved part.
     node: Tensor
+    #: the in-edges of each relation, one row per node of the part of the target type. Their sources
+    #: are internal ids of ``book.id_dtype``, in ascending input edge id for each node. Edge ids are
+    #: never None.
     relations: tuple[InEdges, ...]
-    edge_counts: tuple[int, ...]
+    edge_counts: tuple[int, ...]  # the number of edges of each relation in the whole graph
+    #: [k] ``book.id_dtype``, the internal ids of the original ids of this rank's slices
+    #: (`directory_slice`), one slice for each type, one after the other
     directory: Tensor
+    #: by group and name, in the order of the type's rows of ``node`` or of the relation's in-edges
     attributes: dict[Group, dict[str, Tensor]] = field(default_factory=dict)
+    #: by group of nodes and name, [s] int64 rows of the part's nodes of that type, ascending
     splits: dict[Group, dict[str, Tensor]] = field(default_factory=dict)
 
     def __repr__(self) -> str:

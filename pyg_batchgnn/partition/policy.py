@@ -14,9 +14,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, DatasetError
-from pyg_batchgnn.partition.checks import with_files
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.types import Schema
 
@@ -66,12 +64,9 @@ class Score(Enum):
 @dataclass(frozen=True)
 class Streaming(Balanced):
     """The policy LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014), over any balance
-    constraints.
-
-    LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts the price of
-    a fuller part. Nodes are streamed ``passes`` times. In a later pass all neighbours have owners,
-    from this pass or the one before it (restreaming, Nishimura and Ugander 2013).
-    """
+    constraints. LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts
+    the price of a fuller part. Nodes are streamed ``passes`` times. In a later pass all neighbours
+    have owners, from this pass or the one before it (restreaming, Nishimura and Ugander 2013)."""
 
     score: Score = Score.LDG
     passes: int = 3
@@ -129,15 +124,9 @@ class Given:
         return f"owners of {self.file}"
 
 
-def given_owners(
-    comm: Communicator, part: ReadingSlice, dataset: Dataset, given: Given, parts: int
-) -> Tensor:
-    """Returns the owners of this rank's nodes, [n] int32. Collective. Raises DatasetError on every
-    rank, if the file is missing, has another length, or names an unknown part."""
-    return with_files(comm, lambda: _read(part, dataset, given.file, parts))
-
-
-def _read(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -> Tensor:
+def given_owners(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -> Tensor:
+    """Returns the owners of this rank's nodes, [n] int32. Raises DatasetError if the file has
+    another length, or names an unknown part."""
     try:
         whole = np.load(file, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
@@ -161,52 +150,33 @@ def _read(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -> Tenso
 
 
 class Neighbours(NamedTuple):
-    """The in-neighbours of a few nodes.
+    """The in-neighbours of a few nodes."""
 
-    Attributes:
-        indptr: [n + 1] int64, where each node's neighbours begin.
-        node: [e] int32 or int64 original ids.
-        owner: [e] int32 parts, -1 where a neighbour has none yet.
-        node_type: [e] int64, the number of each neighbour's type in ``StreamState.schema``.
-    """
-
-    indptr: Tensor
-    node: Tensor
-    owner: Tensor
-    node_type: Tensor
+    indptr: Tensor  # [n + 1] int64, where each node's neighbours begin
+    node: Tensor  # [e] int32 or int64 original ids
+    owner: Tensor  # [e] int32 parts, -1 where a neighbour has none yet
+    node_type: Tensor  # [e] int64, the number of each neighbour's type in ``StreamState.schema``
 
 
 class StreamState(NamedTuple):
-    """The state of the stream when a few nodes are to be assigned.
+    """The state of the stream when a few nodes are to be assigned."""
 
-    Attributes:
-        parts: the number of parts.
-        seed: the seed of the run.
-        load: [3, parts] float64, the nodes of the type, their in-edges and the training nodes among
-            them that each part has got so far from all ranks, as of the beginning of the round.
-        total: [3] float64, the same of the whole graph.
-        train: [n] bool, True for training nodes.
-        schema: the node types and the relations.
-        node_type: the name of the type of the nodes to be assigned.
-    """
-
-    parts: int
-    seed: int
+    parts: int  # the number of parts
+    seed: int  # the seed of the run
+    #: [3, parts] float64, the nodes of the type, their in-edges and the training nodes among them
+    #: that each part has got so far from all ranks, as of the beginning of the round
     load: Tensor
-    total: Tensor
-    train: Tensor
-    schema: Schema
-    node_type: str
+    total: Tensor  # [3] float64, the same of the whole graph
+    train: Tensor  # [n] bool, True for training nodes
+    schema: Schema  # the node types and the relations
+    node_type: str  # the name of the type of the nodes to be assigned
 
 
 class Policy(Protocol):
-    """A policy of your own.
-
-    It is called for a few nodes of one type at a time, on every rank for the nodes that the rank
-    has read. It returns the part of each node, [n] integers. Ranks go through their nodes side by
-    side, type by type and in ascending original id; they may be called for no nodes at all. A
-    policy should not depend on how many nodes it is asked for at once.
-    """
+    """A policy of your own. It is called for a few nodes of one type at a time, on every rank for
+    the nodes that the rank has read. It returns the part of each node, [n] integers. Ranks go
+    through their nodes side by side, type by type and in ascending original id; they may be called
+    for no nodes at all. A policy should not depend on how many nodes it is asked for at once."""
 
     def __call__(self, node: Tensor, neighbours: Neighbours, state: StreamState) -> Tensor: ...
 

@@ -46,22 +46,15 @@ class PartCounts:
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """The counts of all parts.
+    """The counts of all parts."""
 
-    Attributes:
-        types: by the name of the node type, the counts of each part, in order.
-        cut_pairs: ``[part][other part]``, the in-edges of the part from nodes of the other part.
-        halo_pairs: ``[part][other part]``, the distinct nodes of the other part that in-edges come
-            from.
-        hosts: the host of each part.
-        loads: nodes, in-edges, splits and balanced weights, each of every type that has some.
-    """
-
-    types: dict[str, tuple[PartCounts, ...]]
+    types: dict[str, tuple[PartCounts, ...]]  # by name of the node type, the counts of each part
+    #: ``[part][other part]``, the in-edges of the part from nodes of the other part, and the
+    #: distinct nodes that they come from
     cut_pairs: tuple[tuple[int, ...], ...]
     halo_pairs: tuple[tuple[int, ...], ...]
-    hosts: tuple[int, ...]
-    loads: tuple[Load, ...] = ()
+    hosts: tuple[int, ...]  # the host of each part
+    loads: tuple[Load, ...] = ()  # nodes, in-edges, splits and balanced weights of every type
 
     @property
     def parts(self) -> tuple[PartCounts, ...]:
@@ -146,15 +139,11 @@ def report_partition(
     hosts: int | None = None,
     policy: PolicyLike | None = None,
 ) -> PartitionReport:
-    """Counts all parts, on every rank. Collective; only counts travel.
-
-    Args:
-        parts: this rank's part, or parts.
-        hosts: the number of hosts that get parts in order, as many each. By default the parts are
-            on the hosts of the ranks if there is a part per rank, otherwise on one host.
-        policy: the policy that made the parts. Its limits are compared with the loads, and its
-            weights counted.
-    """
+    """Counts all parts, on every rank. Collective; only counts travel. ``parts``: this rank's part,
+    or parts. ``hosts``: the number of hosts that get parts in order, as many each. By default the
+    parts are on the hosts of the ranks if there is a part per rank, otherwise on one host.
+    ``policy``: the policy that made the parts. Its limits are compared with the loads, and its
+    weights counted."""
     mine = parts_of(parts)
     check_comm(comm)
     made_by = None if policy is None else as_policy(policy)
@@ -247,7 +236,9 @@ def plot_partition(report: PartitionReport, path: Path) -> None:
     FigureCanvasAgg(figure)
     balance, cut, halo = figure.subplots(1, 3, width_ratios=(wide, 3.8, 4.2))
     _draw_balance(balance, report)
-    _draw_cut(cut, report)
+    shares = [part.cut / part.edges if part.edges else 0.0 for part in report.parts]
+    cut.bar(range(len(shares)), shares)
+    cut.set(xlabel="part", ylabel="share of its in-edges", title="cut", ylim=(0, None))
     shown = halo.imshow(report.halo_pairs, cmap="Blues")
     figure.colorbar(shown, ax=halo, label="halo nodes")
     halo.set(xlabel="part that owns them", ylabel="part that needs them", title="halo by pair of parts")
@@ -278,9 +269,3 @@ def _draw_balance(axes: Axes, report: PartitionReport) -> None:
     title = "balance, one point per part"
     limits = any(load.slack is not None for load in loads)
     axes.set(ylabel="over the mean", title=f"{title}; black: allowed" if limits else title)
-
-
-def _draw_cut(axes: Axes, report: PartitionReport) -> None:
-    shares = [part.cut / part.edges if part.edges else 0.0 for part in report.parts]
-    axes.bar(range(len(shares)), shares)
-    axes.set(xlabel="part", ylabel="share of its in-edges", title="cut", ylim=(0, None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +18,8 @@ from pyg_batchgnn.data import (
     attribute_array,
     decoding_array,
     edge_array,
+    files,
     split_array,
-)
-from pyg_batchgnn.data.files import (
-    META_FILE,
-    ArrayPromise,
-    begin_folder,
-    new_file,
-    refuse_existing_path,
-    rename_whole,
-    sync_file,
-    sync_folder,
-    sync_tree,
-    write_tensor,
 )
 from pyg_batchgnn.partition.checks import check_comm, with_files
 from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name
@@ -61,18 +50,46 @@ def save_partition(
     mine = parts_of(parts)
     check_comm(comm)
     refuse_other_decodings(mine, comm)
+
+    def end(folder: Path, arrays: dict[str, files.ArrayPromise]) -> None:
+        first = mine[0]
+        for array, decoding in decodings_of(first).items():
+            arrays[array] = files.write_tensor(files.new_file(folder, array), decoding)
+            files.sync_tree(folder / DECODING_FOLDER)
+        PartitionMeta(first.schema, first.book, first.edge_counts, arrays, origin or {}).write(folder)
+
+    def write(folder: Path) -> Iterator[tuple[str, files.ArrayPromise]]:
+        return (promise for part in mine for promise in _write(part, folder))
+
+    is_last = bool(mine) and mine[0].number == 0
+    return save_together(folder, comm, write, end if is_last else None)
+
+
+def save_together(
+    folder: str | Path,
+    comm: Communicator,
+    write: Callable[[Path], Iterator[tuple[str, files.ArrayPromise]]],
+    end: Callable[[Path, dict[str, files.ArrayPromise]], None] | None,
+) -> Path:
+    """Writes a new folder under a temporary name and renames it when all ranks have written.
+    Collective. ``write``: writes a rank's own arrays; yields what is promised of each, by name.
+    ``end``: writes META.json with the promises of all ranks, on one rank; None on the others."""
     path = Path(folder).expanduser()
     temporary = path.with_name(f".{path.name}.partial")
+
+    def rename(arrays: dict[str, files.ArrayPromise]) -> None:
+        if end is not None:
+            end(temporary, arrays)
+            files.sync_file(temporary / files.META_FILE)
+            files.sync_folder(temporary)
+            files.rename_whole(temporary, path)
+
     try:
-        with_files(comm, lambda: begin_folder(path, temporary) if comm.rank == 0 else None)
-        promises = with_files(comm, lambda: [promise for part in mine for promise in _write(part, temporary)])
-        said = comm.all_gather_json([[name, p.dtype, list(p.shape), p.sha256] for name, p in promises])
-        arrays = {
-            name: ArrayPromise(dtype, tuple(shape), sha256)
-            for of_rank in said
-            for name, dtype, shape, sha256 in of_rank
-        }
-        with_files(comm, lambda: _end(mine, arrays, origin or {}, temporary, path))
+        with_files(comm, lambda: files.begin_folder(path, temporary) if comm.rank == 0 else None)
+        promises = with_files(comm, lambda: dict(write(temporary)))
+        said = comm.all_gather_json({name: promise.to_json() for name, promise in promises.items()})
+        arrays = {name: files.ArrayPromise.from_json(one) for theirs in said for name, one in theirs.items()}
+        with_files(comm, lambda: rename(arrays))
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -110,10 +127,11 @@ def digest(decoding: Tensor) -> str:
 
 def refuse_existing(folder: str | Path, comm: Communicator) -> None:
     """Raises DatasetError on every rank if the folder exists, before any work. Collective."""
-    with_files(comm, lambda: refuse_existing_path(Path(folder).expanduser()) if comm.rank == 0 else None)
+    path = Path(folder).expanduser()
+    with_files(comm, lambda: files.refuse_existing_path(path) if comm.rank == 0 else None)
 
 
-def _write(part: Part, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:
+def _write(part: Part, folder: Path) -> Iterator[tuple[str, files.ArrayPromise]]:
     try:
         part.check()
     except (TypeError, ValueError, IndexError) as error:
@@ -121,8 +139,8 @@ def _write(part: Part, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:
     own = folder / part_name(part.number)
     own.mkdir()
     for name, tensor in arrays_of(part).items():
-        yield f"{own.name}/{name}", write_tensor(new_file(own, name), tensor)
-    sync_tree(own)
+        yield f"{own.name}/{name}", files.write_tensor(files.new_file(own, name), tensor)
+    files.sync_tree(own)
 
 
 def arrays_of(part: Part) -> dict[str, Tensor]:
@@ -149,18 +167,3 @@ def arrays_of(part: Part) -> dict[str, Tensor]:
             for name, split in splits.items()
         },
     }
-
-
-def _end(
-    parts: list[Part], arrays: dict[str, ArrayPromise], origin: Mapping[str, Any], temporary: Path, path: Path
-) -> None:
-    """Ends the save on the rank with the first part, which knows all arrays by now."""
-    if parts and parts[0].number == 0:
-        first = parts[0]
-        for array, decoding in decodings_of(first).items():
-            arrays[array] = write_tensor(new_file(temporary, array), decoding)
-            sync_tree(temporary / DECODING_FOLDER)
-        PartitionMeta(first.schema, first.book, first.edge_counts, arrays, origin).write(temporary)
-        sync_file(temporary / META_FILE)
-        sync_folder(temporary)
-        rename_whole(temporary, path)

@@ -18,13 +18,11 @@ _ALIGN = 64
 
 
 def allocate_on_host(comm: Communicator, arrays: Mapping[str, Field]) -> dict[int, dict[str, Tensor]]:
-    """Allocates arrays of every rank of this host in shared memory, all zeros. Collective.
-
-    A rank fills its own and then calls ``comm.barrier()``, after which the others read them; they
-    may not write. Nothing is left behind, however the ranks end. ``arrays``: this rank's, by name;
-    they may differ from rank to rank, and may be none. Returns the arrays by rank and name. Raises
-    CommError on every rank, if one of them cannot take the memory.
-    """
+    """Allocates arrays of every rank of this host in shared memory, all zeros. Collective. A rank
+    fills its own and then calls ``comm.barrier()``, after which the others read them; they may not
+    write. Nothing is left behind, however the ranks end. ``arrays``: this rank's, by name; they may
+    differ from rank to rank, and may be none. Returns the arrays by rank and name. Raises CommError
+    on every rank, if one of them cannot take the memory."""
     size = sum(_padded(spec.bytes) for spec in arrays.values())
     said = [[name, str(spec.dtype).removeprefix("torch."), list(spec.shape)] for name, spec in arrays.items()]
     wanted = comm.all_gather_json(said)

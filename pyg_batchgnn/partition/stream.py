@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -24,20 +23,20 @@ MENDS = 3
 
 class OwnerStream:
     """One rank's view of the stream, which assigns the nodes of one type after the other.
-    Neighbours of all types count."""
+    Neighbours of all types count. ``owner``: [n] int32, the part of every node of the slice."""
 
     def __init__(
         self, comm: Communicator, part: ReadingSlice, dataset: Dataset, parts: int, seed: int
     ) -> None:
-        self._comm, self._part, self._dataset = comm, part, dataset
-        self._parts, self._seed = parts, seed
-        self._owner = torch.full((part.num_nodes,), ops.UNASSIGNED, dtype=torch.int32)
+        self.comm, self.part, self.dataset = comm, part, dataset
+        self.parts, self.seed = parts, seed
+        self.owner = torch.full((part.num_nodes,), ops.UNASSIGNED, dtype=torch.int32)
 
     def by_score(self, policy: Streaming) -> Tensor:
         """Returns the part of every node of the slice by a built-in policy, [n] int32. Collective.
         In the end nodes leave parts that exceed a limit for parts that have room."""
-        limits = read_limits(self._comm, self._part, self._dataset, policy, self._parts)
-        shape = len(limits.names), self._parts
+        limits = read_limits(self.comm, self.part, self.dataset, policy, self.parts)
+        shape = len(limits.names), self.parts
         for _ in range(policy.passes):
             load = torch.zeros(*shape, dtype=torch.float64)
             for one in self._types(limits.weight):
@@ -47,36 +46,23 @@ class OwnerStream:
                 break
             for one in self._types(limits.weight):
                 one.run(one.by_score(policy, limits.balance.limit, mend=True), load, counted=True)
-        warn_of_unmet(self._comm, limits, self._owner)
-        return self._owner
+        warn_of_unmet(self.comm, limits, self.owner)
+        return self.owner
 
     def by_function(self, policy: Policy) -> Tensor:
         """Returns the part of every node of the slice by a user's policy, [n] int32. Collective."""
-        part, types = self._part, range(self._part.schema.num_types)
-        train = torch.cat([read_split(self._comm, part, self._dataset, "train", one) for one in types])
+        part, types = self.part, range(self.part.schema.num_types)
+        train = torch.cat([read_split(self.comm, part, self.dataset, "train", one) for one in types])
         degree = torch.cat([part.degrees(one) for one in types])
         weight = torch.stack([torch.ones_like(degree), degree, train.to(degree.dtype)], dim=1)
         for one in self._types(weight.to(torch.int32)):
-            load = torch.zeros(3, self._parts, dtype=torch.float64)
-            one.run(one.by_function(policy, self._seed), load)
-        return self._owner
+            load = torch.zeros(3, self.parts, dtype=torch.float64)
+            one.run(one.by_function(policy), load)
+        return self.owner
 
     def _types(self, weight: Tensor) -> Iterator[TypeStream]:
-        targets = self._part.schema.target_types
-        for number in range(self._part.schema.num_types):
-            into = zip(self._dataset.edge_sets, targets, strict=True)
-            edges = sum(one.num_edges for one, target in into if target == number)
-            yield TypeStream(
-                self._comm,
-                self._part,
-                number,
-                neighbours_of(self._part, number),
-                self._owner,
-                weight,
-                (self._dataset.node_sets[number].num_nodes, edges),
-                self._parts,
-                ops.to_signed(self._seed),
-            )
+        for number in range(self.part.schema.num_types):
+            yield TypeStream(self, number, weight)
 
 
 #: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
@@ -88,21 +74,19 @@ ROUNDS, NODES = 64, 32
 _Assign = Callable[[range, Tensor, Tensor], None]
 
 
-@dataclass(frozen=True)
 class TypeStream:
-    comm: Communicator  # the communicator of all ranks
-    part: ReadingSlice  # the nodes that this rank has read
-    node_type: int  # the number of the type
-    in_edges: InEdges  # their in-neighbours by joint ids, one row per node of the slice
-    owner: Tensor  # [n] int32, the part of every node of the slice, written to
-    weight: Tensor  # [n, k] int32, what every node of the slice adds to the k loads of its part
-    count: tuple[int, int]  # the nodes of the type in the whole graph, and their in-edges
-    parts: int  # the number of parts
-    key: int  # signed 64 bits, decides between equally good parts
+    """The stream of the nodes of one type, given by number. ``weight``: [n, k] int32, what every
+    node of the slice adds to the k loads of its part."""
 
-    @property
-    def _first(self) -> int:
-        return self.part.book.nodes_of(self.part.rank).start
+    def __init__(self, stream: OwnerStream, node_type: int, weight: Tensor) -> None:
+        self.comm, self.part, self.parts, self.seed = stream.comm, stream.part, stream.parts, stream.seed
+        self.owner, self.weight, self.node_type = stream.owner, weight, node_type
+        self.in_edges = neighbours_of(self.part, node_type)
+        self._first = self.part.book.nodes_of(self.part.rank).start
+        into = zip(stream.dataset.edge_sets, self.part.schema.target_types, strict=True)
+        edges = sum(one.num_edges for one, target in into if target == node_type)
+        #: the nodes of the type in the whole graph, and their in-edges
+        self._count = stream.dataset.node_sets[node_type].num_nodes, edges
 
     def run(self, assign: _Assign, load: Tensor, *, counted: bool = False) -> None:
         """Gives all nodes of the type parts once. Collective. ``load``: [k, parts] float64, written
@@ -119,7 +103,7 @@ class TypeStream:
         """Returns the assignment of the built-in policies. ``limit``: [k] int64, the largest loads
         of a part. ``mend``: moves nodes out of parts that have more, and leaves the others where
         they are."""
-        nodes, edges = self.count
+        nodes, edges = self._count
         rules = ops.StreamRules(
             limit=limit.to(torch.float64),
             fennel=policy.score is Score.FENNEL,
@@ -127,7 +111,7 @@ class TypeStream:
             # full; an undirected edge is there twice.
             alpha=1.5 * max(policy.balance.values()) ** 0.5 * edges / 2 / max(nodes, 1),
             step=self.comm.size,
-            key=self.key,
+            key=ops.to_signed(self.seed),  # decides between equally good parts
             mend=mend,
         )
 
@@ -137,7 +121,7 @@ class TypeStream:
 
         return assign
 
-    def by_function(self, policy: Policy, seed: int) -> _Assign:
+    def by_function(self, policy: Policy) -> _Assign:
         """Returns the assignment of a user's policy, whose loads are nodes, in-edges, training
         nodes."""
         schema = self.part.schema
@@ -158,7 +142,7 @@ class TypeStream:
             ids, types = self.part.nodes.apart(source)
             neighbours = Neighbours(indptr - int(indptr[0]), ids, owner, types)
             state = StreamState(
-                *(self.parts, seed, load.clone(), total.clone(), self.weight[at, 2] > 0),
+                *(self.parts, self.seed, load.clone(), total.clone(), self.weight[at, 2] > 0),
                 *(schema, schema.node_types[self.node_type]),
             )
             self.owner[at] = _checked(policy(node, neighbours, state), len(rows), self.parts)
@@ -171,7 +155,7 @@ class TypeStream:
         own = self.part.rows_of(self.node_type)
         nodes, edges = own.stop - own.start, self.in_edges.indices.numel()
         most = rows_per_round(16, self.comm.size)
-        enough = min(ROUNDS, self.count[0] // (NODES * self.comm.size))
+        enough = min(ROUNDS, self._count[0] // (NODES * self.comm.size))
         rounds = self.comm.max(max(1, enough, -(-edges // most), -(-nodes // most)))
         weight = self.in_edges.indptr[own.start : own.stop + 1] + torch.arange(nodes + 1)
         marks = int(weight[-1]) * torch.arange(rounds + 1) // rounds
@@ -271,12 +255,9 @@ _UPPER = (1 << 32) - 1
 
 def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
     """Returns the part of each node [n], [n] int32, by (seed, type, original id, number of parts)
-    alone.
-
-    It is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the number of
-    parts (below 2**31). ``node_type``: None in a graph of one type, where it adds nothing to the
-    hash.
-    """
+    alone. It is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the
+    number of parts (below 2**31). ``node_type``: None in a graph of one type, where it adds nothing
+    to the hash."""
     key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
     if node_type is not None:
         key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))

@@ -123,8 +123,8 @@ class Tracing:
         return Tracing(self.trims, self.rows, self.report, self.check, is_sequential=self.is_sequential)
 
     def __reduce__(self) -> Any:
-        named = {"check": self.check, "is_sequential": self.is_sequential}
-        return functools.partial(Tracing, **named), (self.trims, self.rows)
+        made = functools.partial(Tracing, check=self.check, is_sequential=self.is_sequential)
+        return made, (self.trims, self.rows)
 
     def entry(self, pattern: Any, exact: bool = False) -> Entry:
         if pattern not in self.entries:

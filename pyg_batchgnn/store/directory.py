@@ -89,10 +89,6 @@ class Slices:
     bounds: Tensor  # [ranks + 1] int64, the first number of each rank, then the number of entries
     own: Tensor  # this rank's entries, integers
 
-    def holder(self, number: Tensor) -> Tensor:
-        """Returns the ranks that have some entries, [n] int64."""
-        return torch.searchsorted(self.bounds, number, right=True) - 1
-
 
 class SlicedTables:
     """Several tables, cut in the same way on every rank, that are asked together."""
@@ -112,7 +108,7 @@ class SlicedTables:
         for at, numbers in wanted:
             table = self.tables[at]
             ops.check_range(table.name, numbers, int(table.bounds[-1]))
-            holder = table.holder(numbers)
+            holder = torch.searchsorted(table.bounds, numbers, right=True) - 1
             to.append(holder)
             place.append(numbers - table.bounds[holder] + self._starts[holder, at])
         found = ask(self._comm, torch.cat(place), torch.cat(to), self._entries, header)

@@ -67,7 +67,10 @@ class DistFeatureStore(FeatureStore):
         if floats is not None and not floats.is_floating_point:
             raise TypeError(f"floats must be a floating-point type such as torch.bfloat16, got {floats}")
         budget = ops.check_budget(memory_budget)
-        if budget is not None and _are_converted(part, floats):
+        tables = [table for by_name in part.attributes.values() for table in by_name.values()]
+        others = [one for one in tables if one.is_floating_point() and one.dtype != floats]
+        is_converted = floats is not None and not all(isinstance(one, ops.QuantizedTensor) for one in others)
+        if budget is not None and is_converted:
             raise ValueError(
                 f"floats={floats} converts tables in memory, whatever the memory_budget; save the partition "
                 f"with attributes of that type"
@@ -304,15 +307,6 @@ class DistFeatureStore(FeatureStore):
     def __repr__(self) -> str:
         names = ", ".join(name for tables in self.own.attributes.values() for name in tables)
         return f"DistFeatureStore({self.book.num_nodes:,} nodes: {names}; {self.comm!r})"
-
-
-def _are_converted(part: Part, floats: torch.dtype | None) -> bool:
-    """Returns whether a floating-point attribute has another type than ``floats``."""
-    tables = [table for by_name in part.attributes.values() for table in by_name.values()]
-    return floats is not None and any(
-        table.dtype.is_floating_point and table.dtype != floats and not isinstance(table, ops.QuantizedTensor)
-        for table in tables
-    )
 
 
 def _named(group: Group) -> str:

@@ -51,7 +51,15 @@ class DistGraphStore(GraphStore):
         ops.check_type("part", part, Part, "make it with partition or load_partition")
         part.check_rank(comm)
         if topology is not None:
-            _check_topology(topology, part)
+            graph = topology.graph
+            counts = part.book.sizes.sum(0).tolist(), list(part.edge_counts)
+            given = list(graph.num_nodes), [edges.num_edges for edges in graph.relations]
+            if graph.schema != part.schema or given != counts:
+                theirs, ours = ([" + ".join(map(str, one)) for one in both] for both in (given, counts))
+                raise ValueError(
+                    f"topology has {theirs[0]} nodes and {theirs[1]} edges, but the graph has {ours[0]} and "
+                    f"{ours[1]}: give replicate_topology(part, comm)"
+                )
         comm.check_agreement(
             {
                 "partition book": part.book.digest,
@@ -127,21 +135,6 @@ class DistGraphStore(GraphStore):
     def __repr__(self) -> str:
         kind = "hybrid" if self.topology is not None else "partitioned"
         return f"DistGraphStore({self.num_nodes:,} nodes, {self.num_edges:,} edges, {kind}, {self.comm!r})"
-
-
-def _check_topology(topology: HybridTopology, part: Part) -> None:
-    graph = topology.graph
-    counts = part.book.sizes.sum(0).tolist(), list(part.edge_counts)
-    given = list(graph.num_nodes), [edges.num_edges for edges in graph.relations]
-    if graph.schema != part.schema or given != counts:
-        raise ValueError(
-            f"topology has {_named(given[0])} nodes and {_named(given[1])} edges, but the graph has "
-            f"{_named(counts[0])} and {_named(counts[1])}: give replicate_topology(part, comm)"
-        )
-
-
-def _named(counts: list[int]) -> str:
-    return " + ".join(map(str, counts))
 
 
 @dataclass(frozen=True, eq=False)

@@ -186,25 +186,15 @@ class CscGraph:
 
     @classmethod
     def from_csc(cls, indptr: Tensor, indices: Tensor, edge_ids: Tensor | None = None) -> CscGraph:
-        """Wraps arrays that are by destination already. Nothing is copied.
-
-        Args:
-            indptr: [N + 1] int64, from 0 to E, ascending.
-            indices: [E] int32 or int64, in [0, N).
-            edge_ids: [E] int32 or int64, in [0, E); None: the positions. Samples are uniform in any
-                order of a node's in-edges, but they are those of the same edge list only in
-                ascending edge id.
-
-        Raises:
-            TypeError, ValueError, IndexError: the arrays do not fit together; the message names the
-                entry.
-        """
+        """Wraps arrays that are by destination already. Nothing is copied. ``indptr``: [N + 1]
+        int64, from 0 to E, ascending. ``indices``: [E] int32 or int64, in [0, N). ``edge_ids``: [E]
+        int32 or int64, in [0, E); None: the positions. Samples are uniform in any order of a node's
+        in-edges, but they are those of the same edge list only in ascending edge id. Raises
+        TypeError, ValueError or IndexError, naming the entry, if the arrays do not fit together."""
         return cls(InEdges.checked(indptr, indices, edge_ids))
 
     def advise_huge_pages(self) -> CscGraph:
-        for array in (self.indptr, self.indices, self.edge_ids):
-            if array is not None:
-                ops.advise_huge_pages(array)
+        self.typed.advise_huge_pages()
         return self
 
 

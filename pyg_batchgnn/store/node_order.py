@@ -90,12 +90,10 @@ def _slice_of(keys: Tensor, splitters: Tensor) -> Tensor:
 
 def first_times_of_part(part: Part, comm: Communicator, times: Times) -> Mapping[Group, Tensor]:
     """Returns the time from which each of a rank's nodes exists: by group of nodes that has times,
-    [n_t] int64 by row of the type. Collective.
-
-    Nodes with times exist from theirs. Where edges have times, the earliest of the edges from a
-    node are sent to its owner, in rounds, which count as `MessageKind.PARTITION`. ``times``: of the
-    rank's own rows; those of edges by position in their relation's in-edges.
-    """
+    [n_t] int64 by row of the type. Collective. Nodes with times exist from theirs. Where edges have
+    times, the earliest of the edges from a node are sent to its owner, in rounds, which count as
+    `MessageKind.PARTITION`. ``times``: of the rank's own rows; those of edges by position in their
+    relation's in-edges."""
     if times.level is TimeLevel.NODE:
         return times.by_group
     schema = part.schema

@@ -34,22 +34,15 @@ _HEADER = Header(MessageKind.PARTITION)
 _ROW_BYTES = 8 + 8  # of a node's id or position and of a time
 
 
-@dataclass(frozen=True, eq=False)
 class PartTimes:
-    """The times of a partitioned graph. All methods are collective. What comes from other ranks
-    comes in bounded pieces and counts as `MessageKind.PARTITION`."""
+    """The times of a partitioned graph, in the attribute ``name`` of ``store``. ``own``: those of
+    the rank's own rows; those of edges by position in the rank's in-edges of their relation. All
+    methods are collective, and so is making it, which raises ValueError on all ranks if on one.
+    What comes from other ranks comes in bounded pieces and counts as `MessageKind.PARTITION`."""
 
-    store: DistFeatureStore  # the attributes of the partitioned graph
-    # The times of the rank's own rows. Those of edges are by position in the rank's in-edges of
-    # their relation.
-    own: Times
-
-    @classmethod
-    def of(cls, store: DistFeatureStore, name: str) -> PartTimes:
-        """Finds the times in the attribute ``name`` and checks them. ValueError on all ranks if on
-        one."""
+    def __init__(self, store: DistFeatureStore, name: str) -> None:
         found, rows = own_attribute(store, name), store.part.rows_by_group
-        return cls(store, on_all_ranks(store.comm, lambda: Times.of(name, found, rows)))
+        self.store, self.own = store, on_all_ranks(store.comm, lambda: Times.of(name, found, rows))
 
     def orders(self, sortedness: Sortedness) -> tuple[TimeOrder | None, ...]:
         """Returns the time order of the own in-edges of each relation; None without times. A rank

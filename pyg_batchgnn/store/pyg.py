@@ -6,7 +6,6 @@ import contextlib
 import copy
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,12 +40,10 @@ def is_typed(data: Any) -> bool:
 
 def typed_graph_from_pyg(data: Any) -> TypedGraph:
     """Returns the graph of a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair.
-
     Types and relations are in the order of ``data.metadata()``. Edges are given as ``edge_index``
     or ``adj_t``. Edges that are by destination already are used where they lie; others are sorted
     once, by counting. Raises TypeError, ValueError or IndexError if there is no graph, or its
-    arrays do not fit together.
-    """
+    arrays do not fit together."""
     if isinstance(data, HeteroData):
         return _from_hetero_data(data)
     if isinstance(data, Data):
@@ -165,22 +162,6 @@ def _of_adj_t(adj_t: Any, num_sources: int, num_targets: int) -> InEdges:
     )
 
 
-def in_edges_of_layout(
-    layout: EdgeLayout, edges: tuple[Tensor, Tensor], num_sources: int, num_targets: int
-) -> InEdges:
-    """Returns the in-edges in one of a graph store's layouts."""
-    row, col = (part.contiguous() for part in edges)
-    if layout is EdgeLayout.CSC:
-        if col.numel() != num_targets + 1:
-            raise ValueError(
-                f"the CSC has {col.numel() - 1} columns for {num_targets} nodes; both must be the same"
-            )
-        return _shared_in_place(InEdges.checked(col.long(), row, num_sources=num_sources))
-    if layout is EdgeLayout.CSR:
-        row = torch.repeat_interleave(torch.arange(row.numel() - 1), row[1:] - row[:-1])
-    return _shared_copy(ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources))
-
-
 # A graph by destination from PyG's remote stores.
 #
 # The order of types is the one in which the stores name them: node types with attributes first,
@@ -191,21 +172,18 @@ def in_edges_of_layout(
 _LAYOUTS = (EdgeLayout.CSC, EdgeLayout.COO, EdgeLayout.CSR)
 
 
-@dataclass(frozen=True, eq=False)
 class _Edges:
-    """The edges of one relation, as a graph store gives them."""
+    """The edges of one relation, as a graph store gives them: the two arrays of the layout of
+    ``attr``, which has the numbers of nodes at both ends if the store knows them."""
 
-    attr: EdgeAttr  # the layout, and the numbers of nodes at both ends if the store knows them
-    arrays: tuple[Tensor, Tensor]  # the two arrays of the layout
-
-    @classmethod
-    def of(cls, graph: GraphStore, attrs: Sequence[EdgeAttr]) -> _Edges:
+    def __init__(self, graph: GraphStore, attrs: Sequence[EdgeAttr]) -> None:
         by_layout = {attr.layout: attr for attr in attrs}
-        for layout in _LAYOUTS:
-            if layout in by_layout:
-                # A Data or HeteroData says the size only when it is asked for the arrays.
-                return cls(by_layout[layout], graph.get_edge_index(by_layout[layout]))
-        raise ValueError(f"the graph store holds edges in an unknown layout: {sorted(map(str, by_layout))}")
+        known = [by_layout[layout] for layout in _LAYOUTS if layout in by_layout]
+        if not known:
+            fact = "the graph store holds edges in an unknown layout"
+            raise ValueError(f"{fact}: {sorted(map(str, by_layout))}")
+        # A Data or HeteroData says the size only when it is asked for the arrays.
+        self.attr, self.arrays = known[0], graph.get_edge_index(known[0])
 
     def num_nodes(self, end: int) -> int | None:
         if self.attr.size is not None and self.attr.size[end] is not None:
@@ -214,7 +192,16 @@ class _Edges:
         return self.arrays[end].numel() - 1 if end == pointer_end else None
 
     def in_edges(self, num_sources: int, num_targets: int) -> InEdges:
-        return in_edges_of_layout(self.attr.layout, self.arrays, num_sources, num_targets)
+        row, col = (part.contiguous() for part in self.arrays)
+        if self.attr.layout is EdgeLayout.CSC:
+            if col.numel() != num_targets + 1:
+                raise ValueError(
+                    f"the CSC has {col.numel() - 1} columns for {num_targets} nodes; both must be the same"
+                )
+            return _shared_in_place(InEdges.checked(col.long(), row, num_sources=num_sources))
+        if self.attr.layout is EdgeLayout.CSR:
+            row = torch.repeat_interleave(torch.arange(row.numel() - 1), row[1:] - row[:-1])
+        return _shared_copy(ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources))
 
 
 def is_typed_pair(graph: GraphStore) -> bool:
@@ -228,7 +215,7 @@ def read_graph_store(features: Any, graph: GraphStore) -> TypedGraph:
     if not attrs:
         raise ValueError("the graph store holds no edges: put some with put_edge_index")
     if not is_typed_pair(graph):
-        edges = _Edges.of(graph, attrs)
+        edges = _Edges(graph, attrs)
         sizes = [size for size in (edges.num_nodes(0), edges.num_nodes(1)) if size is not None]
         if not sizes:
             fact = "the graph store does not say how many nodes there are"
@@ -241,7 +228,7 @@ def read_graph_store(features: Any, graph: GraphStore) -> TypedGraph:
             fact = "the graph store holds edges with and without an edge type"
             raise ValueError(f"{fact}: give all of them one")
         by_relation.setdefault(tuple(attr.edge_type), []).append(attr)
-    held = {relation: _Edges.of(graph, attrs) for relation, attrs in by_relation.items()}
+    held = {relation: _Edges(graph, attrs) for relation, attrs in by_relation.items()}
     counts = _count_nodes(features, held)
     relations = []
     for relation, edges in held.items():

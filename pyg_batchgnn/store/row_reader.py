@@ -80,7 +80,10 @@ class RowReader:
         ]
         requests = [list(of_rank) for of_rank in zip(*by_group, strict=True)]
         away = [self._nothing if rank in self._shards else request for rank, request in enumerate(requests)]
-        asked = self._exchange_requests(away, header)
+        items = [sum(map(len, request)) for request in away]
+        messages = [self._encode(request) for request in away]
+        got = self.comm.exchange(messages, None, header, ops.empty, items)
+        asked = [self._decode(message, items) for message, items in zip(got.split(), got.items, strict=True)]
         answers = self._exchange_rows(asked, away, header)
         blocks = []
         for at, group in enumerate(self._groups):
@@ -89,13 +92,6 @@ class RowReader:
         self._fill(blocks, requests, answers)
         fetched = {group: sum(len(request[at]) for request in away) for at, group in enumerate(self._groups)}
         return Rows(dict(zip(self._groups, blocks, strict=True)), fetched)
-
-    def _exchange_requests(self, away: Sequence[_Requests], header: Header) -> list[_Requests]:
-        """Returns what each rank wants of this one."""
-        items = [sum(map(len, requests)) for requests in away]
-        messages = [self._encode(requests) for requests in away]
-        got = self.comm.exchange(messages, None, header, ops.empty, items)
-        return [self._decode(message, items) for message, items in zip(got.split(), got.items, strict=True)]
 
     def _encode(self, requests: _Requests) -> Tensor:
         wanted = [request for request in requests if len(request)]

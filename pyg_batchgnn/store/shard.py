@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, RowLayout
+from pyg_batchgnn.comm import Communicator, Field
 from pyg_batchgnn.data import converted
 from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCounters, are_mapped
 from pyg_batchgnn.partition import Part, PartitionBook, share_arrays
@@ -305,16 +305,18 @@ class RowBlock:
 
 
 class RowFormat:
-    """Copies the rows of one group between blocks and bytes. ``wire_bytes``: of a row on the wire,
-    padding included. ``row_bytes``: of a row in a block."""
+    """Copies the rows of one group between blocks and bytes. In a row of bytes columns with wide
+    elements come first, and zeros fill it up to a multiple of the widest element; the order does
+    not depend on that of the columns, so that ranks with the same ones agree. ``wire_bytes``: of
+    such a row. ``row_bytes``: of a row in a block."""
 
     def __init__(self, tables: RowBlock) -> None:
-        columns = tables.columns
-        self._layout = RowLayout.of(columns) if columns else None
-        fields = self._layout.fields if self._layout is not None else {}
-        self.wire_bytes = self._layout.row_bytes if self._layout is not None else 0
-        self.row_bytes = sum(field.bytes for field in fields.values())
-        self._fields = fields
+        fields = {name: Field(table.dtype, tuple(table.shape[1:])) for name, table in tables.columns.items()}
+        self._fields = dict(sorted(fields.items(), key=lambda item: (-item[1].dtype.itemsize, item[0])))
+        ends = list(itertools.accumulate((field.bytes for field in self._fields.values()), initial=0))
+        self._offsets = dict(zip(self._fields, ends, strict=False))
+        widest = max((field.dtype.itemsize for field in fields.values()), default=1)
+        self.row_bytes, self.wire_bytes = ends[-1], -(-ends[-1] // widest) * widest
         #: Without rows: the scales and offsets of codes.
         self._none = tables.rows(0, 0)
 
@@ -343,9 +345,9 @@ class RowFormat:
 
     def _columns(self, packed: Tensor) -> dict[str, Tensor]:
         """Returns the bytes of each column of packed rows, [n, bytes] strided."""
-        if self._layout is None or not self.wire_bytes:
+        if not self.wire_bytes:
             return {}
-        rows, offsets = packed.view(-1, self.wire_bytes), self._layout.offsets
+        rows, offsets = packed.view(-1, self.wire_bytes), self._offsets
         return {
             name: rows[:, offsets[name] : offsets[name] + field.bytes]
             for name, field in self._fields.items()

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import TensorAttr
 
 from pyg_batchgnn.cache import AggregationCache, AllNodes
-from pyg_batchgnn.comm import Communicator, MessageKind, RowLayout
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
@@ -117,12 +117,10 @@ class RowsOverRanks:
 def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterator[EmbeddedNodes]:
     """Yields the rows of all ranks to every rank, a piece at a time; collective."""
     each = max(1, size // comm.size)
-    layout = RowLayout.of({"node": own.node, "rows": own.rows})
     for begin in range(0, max(1, comm.max(len(own))), each):
-        part = slice(begin, begin + each)
-        packed = layout.pack({"node": own.node[part], "rows": own.rows[part]})
-        found = layout.unpack(comm.all_gather(packed, MessageKind.INFERENCE).rows)
-        yield EmbeddedNodes(found["node"], found["rows"]).ascending()
+        node = comm.all_gather(own.node[begin : begin + each], MessageKind.INFERENCE).rows
+        rows = comm.all_gather(own.rows[begin : begin + each], MessageKind.INFERENCE).rows
+        yield EmbeddedNodes(node, rows).ascending()
 
 
 @dataclass(frozen=True, eq=False)

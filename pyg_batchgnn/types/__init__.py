@@ -1,65 +1,29 @@
 """The ground floor: the types that every room may import (design, section 1)."""
 
-from pyg_batchgnn.types.minibatch import (
-    ByNumber,
-    LabelledLinks,
-    LayerHops,
-    Layout,
-    SampledEdges,
-    SampledLinks,
-    SampledMinibatch,
-    SampledNodes,
-    TripletLinks,
-)
-from pyg_batchgnn.types.node_pieces import (
-    NewRows,
-    NodePiece,
-    NodePieceRows,
-    OwnedNodes,
-    ReadableRows,
-    SourceValues,
-)
-from pyg_batchgnn.types.schema import (
-    EDGE_FEATURES,
-    EDGES,
-    FEATURES,
-    HOMOGENEOUS,
-    LABELS,
-    NODES,
-    Group,
-    Relation,
-    RowKind,
-    Schema,
-    reverse_of,
-    stored_reverse,
-)
-
-__all__ = [
-    "EDGES",
-    "EDGE_FEATURES",
-    "FEATURES",
-    "HOMOGENEOUS",
-    "LABELS",
-    "NODES",
-    "ByNumber",
-    "Group",
-    "LabelledLinks",
-    "LayerHops",
-    "Layout",
-    "NewRows",
-    "NodePiece",
-    "NodePieceRows",
-    "OwnedNodes",
-    "ReadableRows",
-    "Relation",
-    "RowKind",
-    "SampledEdges",
-    "SampledLinks",
-    "SampledMinibatch",
-    "SampledNodes",
-    "Schema",
-    "SourceValues",
-    "TripletLinks",
-    "reverse_of",
-    "stored_reverse",
-]
+from pyg_batchgnn.types.minibatch import ByNumber as ByNumber
+from pyg_batchgnn.types.minibatch import LabelledLinks as LabelledLinks
+from pyg_batchgnn.types.minibatch import LayerHops as LayerHops
+from pyg_batchgnn.types.minibatch import Layout as Layout
+from pyg_batchgnn.types.minibatch import SampledEdges as SampledEdges
+from pyg_batchgnn.types.minibatch import SampledLinks as SampledLinks
+from pyg_batchgnn.types.minibatch import SampledMinibatch as SampledMinibatch
+from pyg_batchgnn.types.minibatch import SampledNodes as SampledNodes
+from pyg_batchgnn.types.minibatch import TripletLinks as TripletLinks
+from pyg_batchgnn.types.node_pieces import NewRows as NewRows
+from pyg_batchgnn.types.node_pieces import NodePiece as NodePiece
+from pyg_batchgnn.types.node_pieces import NodePieceRows as NodePieceRows
+from pyg_batchgnn.types.node_pieces import OwnedNodes as OwnedNodes
+from pyg_batchgnn.types.node_pieces import ReadableRows as ReadableRows
+from pyg_batchgnn.types.node_pieces import SourceValues as SourceValues
+from pyg_batchgnn.types.schema import EDGE_FEATURES as EDGE_FEATURES
+from pyg_batchgnn.types.schema import EDGES as EDGES
+from pyg_batchgnn.types.schema import FEATURES as FEATURES
+from pyg_batchgnn.types.schema import HOMOGENEOUS as HOMOGENEOUS
+from pyg_batchgnn.types.schema import LABELS as LABELS
+from pyg_batchgnn.types.schema import NODES as NODES
+from pyg_batchgnn.types.schema import Group as Group
+from pyg_batchgnn.types.schema import Relation as Relation
+from pyg_batchgnn.types.schema import RowKind as RowKind
+from pyg_batchgnn.types.schema import Schema as Schema
+from pyg_batchgnn.types.schema import reverse_of as reverse_of
+from pyg_batchgnn.types.schema import stored_reverse as stored_reverse

@@ -14,36 +14,19 @@ from torch import Tensor
 from pyg_batchgnn.types.schema import HOMOGENEOUS, Relation, Schema
 
 
-def layers_sampled(nodes_per_hop: Sequence[int], edges_per_hop: Sequence[int] | None) -> int | None:
-    """Returns the number of layers that a minibatch was sampled for."""
-    hops = len(nodes_per_hop) - 1
-    is_counted = edges_per_hop is None or len(edges_per_hop) > 0 or hops == 0
-    return hops if is_counted else None
-
-
 @dataclass(frozen=True)
 class LayerHops:
-    """The hops whose edges a layer takes: layer l of L takes the first L - l + 1 hops.
+    """The hops whose edges a layer takes: layer l of L takes the first L - l + 1 hops."""
 
-    Attributes:
-        hops: the number of hops. None in an induced subgraph: every layer takes all edges, and
-            every node is source and target.
-    """
-
+    #: the number of hops. None in an induced subgraph: every layer takes all edges, and every node
+    #: is source and target
     hops: int | None
 
     @classmethod
     def of(cls, layers: int | None, layer: int) -> LayerHops:
-        """Returns the prefix of a layer.
-
-        Args:
-            layers: the number of layers that the minibatch was sampled for; None for an induced
-                subgraph.
-            layer: the number of the layer, from 1 at the input.
-
-        Raises:
-            ValueError: there is no such layer.
-        """
+        """Returns the prefix of a layer. ``layers``: the number of layers that the minibatch was
+        sampled for; None for an induced subgraph. ``layer``: the number of the layer, from 1 at the
+        input. Raises ValueError if there is no such layer."""
         if layer >= 1 and (layers is None or layer <= layers):
             return cls(None if layers is None else layers - layer + 1)
         known = "is an induced subgraph" if layers is None else f"was sampled for layers 1 to {layers}"
@@ -75,18 +58,12 @@ class Layout(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class SampledNodes:
-    """The sampled nodes of one type.
+    """The sampled nodes of one type."""
 
-    Attributes:
-        node: [N_t] int64, node ids within the type in order of discovery, seeds first.
-        nodes_per_hop: the number of seeds, then of the nodes discovered at hop 0, 1, ...; one more
-            entry than there are hops.
-        example: [N_t] int64, in disjoint sampling the number of each node's example, else None.
-    """
-
-    node: Tensor
+    node: Tensor  # [N_t] int64, node ids within the type in order of discovery, seeds first
+    #: the number of seeds, then of the nodes discovered at hop 0, 1, ...; one more entry than hops
     nodes_per_hop: list[int]
-    example: Tensor | None = None
+    example: Tensor | None = None  # [N_t] int64, in disjoint sampling the number of each node's example
 
     @property
     def nbytes(self) -> int:
@@ -95,24 +72,14 @@ class SampledNodes:
 
 @dataclass(frozen=True, eq=False)
 class SampledEdges:
-    """The sampled edges of one relation, as one CSC by target that holds every layer.
+    """The sampled edges of one relation, as one CSC by target that holds every layer."""
 
-    Attributes:
-        indptr: [D_t + 1] int64, where the in-edges of each of the D_t expanded rows of the target
-            type begin.
-        indices: [E_r] local ids of the sources within their type, int32 in native batches and int64
-            in those for PyG.
-        edge: [E_r] int64 input edge ids, or None if the plan does not ask for them.
-        edges_per_hop: the number of edges of hop 0, 1, ...; empty in an induced subgraph, which has
-            no hops.
-        coo: [2, E_r] int64, local sources above local targets, if sampled for PyG, else None.
-    """
-
-    indptr: Tensor
+    indptr: Tensor  # [D_t + 1] int64, where the in-edges of each expanded row of the target type begin
+    #: [E_r] local ids of the sources within their type, int32 in native batches, int64 in PyG's
     indices: Tensor
-    edge: Tensor | None
-    edges_per_hop: list[int]
-    coo: Tensor | None = None
+    edge: Tensor | None  # [E_r] int64 input edge ids, or None if the plan does not ask for them
+    edges_per_hop: list[int]  # the number of edges of hop 0, 1, ...; empty in an induced subgraph
+    coo: Tensor | None = None  # [2, E_r] int64, local sources above local targets, if sampled for PyG
 
     @property
     def num_edges(self) -> int:
@@ -141,21 +108,13 @@ class SampledEdges:
 
 @dataclass(frozen=True, eq=False)
 class LabelledLinks:
-    """The links of one relation in a sampled minibatch, and negatives behind them.
-
-    Attributes:
-        relation: the relation.
-        input_id: [P] int64, the positions of the links in the loader's input.
-        index: [2, P + N] int64, local ids of sources above targets, links first.
-        label: [P + N, ...], zeros for negatives; None if there are neither labels nor negatives.
-        time: [P + N] int64, a negative has the time of its link; None without times.
-    """
+    """The links of one relation in a sampled minibatch, and negatives behind them."""
 
     relation: Relation
-    input_id: Tensor
-    index: Tensor
-    label: Tensor | None
-    time: Tensor | None
+    input_id: Tensor  # [P] int64, the positions of the links in the loader's input
+    index: Tensor  # [2, P + N] int64, local ids of sources above targets, links first
+    label: Tensor | None  # [P + N, ...], zeros for negatives; None without labels and negatives
+    time: Tensor | None  # [P + N] int64, a negative has the time of its link; None without times
 
     @property
     def metadata(self) -> tuple[Any, ...]:
@@ -165,23 +124,14 @@ class LabelledLinks:
 
 @dataclass(frozen=True, eq=False)
 class TripletLinks:
-    """The links of one relation in a sampled minibatch, and other targets for their sources.
-
-    Attributes:
-        relation: the relation.
-        input_id: [P] int64, the positions of the links in the loader's input.
-        source, target: [P] int64, local ids.
-        negative: [P], or [P, K] for K > 1 negatives per link: int64, local ids within the target
-            type.
-        time: [P] int64, or None without times.
-    """
+    """The links of one relation in a sampled minibatch, and other targets for their sources."""
 
     relation: Relation
-    input_id: Tensor
-    source: Tensor
-    target: Tensor
-    negative: Tensor
-    time: Tensor | None
+    input_id: Tensor  # [P] int64, the positions of the links in the loader's input
+    source: Tensor  # [P] int64, local ids
+    target: Tensor  # [P] int64, local ids
+    negative: Tensor  # [P], or [P, K] for K > 1 negatives per link: int64, local ids of targets
+    time: Tensor | None  # [P] int64, or None without times
 
     @property
     def metadata(self) -> tuple[Any, ...]:
@@ -196,15 +146,9 @@ _Part = TypeVar("_Part")
 
 
 class ByNumber(Sequence[_Part]):
-    """The parts of a minibatch by number of the node type or relation.
-
-    A minibatch of many types reaches few of them. The parts that it does not reach are one and the
-    same object, and take no time.
-
-    Args:
-        reached: by number, in ascending order, the parts that the minibatch reaches.
-        rest: every other part; ignored if there is none.
-    """
+    """The parts of a minibatch by number of the node type or relation. A minibatch of many types
+    reaches few of them, ``reached`` by ascending number. The parts that it does not reach are one
+    and the same object, ``rest``, and take no time."""
 
     __slots__ = ("_length", "_rest", "reached")
 
@@ -322,10 +266,8 @@ class SampledMinibatch:
 
     @property
     def reached_edges(self) -> Mapping[int, SampledEdges]:
-        """The sampled edges by number of the relation.
-
-        Relations into a type that is not reached may be left out.
-        """
+        """The sampled edges by number of the relation; those into a type that is not reached may be
+        left out."""
         return ByNumber.of(self.edges).reached
 
     @property
@@ -345,12 +287,11 @@ class SampledMinibatch:
 
     @property
     def num_layers(self) -> int | None:
-        """The number of layers that the minibatch was sampled for, one per hop.
-
-        None for an induced subgraph, on which a model may have any number of layers.
-        """
-        edges_per_hop = self.edges[0].edges_per_hop if len(self.edges) > 0 else None
-        return layers_sampled(self.nodes[0].nodes_per_hop, edges_per_hop)
+        """The number of layers that the minibatch was sampled for, one per hop; None for an induced
+        subgraph, on which a model may have any number of layers."""
+        hops = len(self.nodes[0].nodes_per_hop) - 1
+        is_counted = not len(self.edges) or len(self.edges[0].edges_per_hop) > 0 or hops == 0
+        return hops if is_counted else None
 
     @property
     def has_layers(self) -> bool:

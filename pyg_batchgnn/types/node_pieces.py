@@ -19,18 +19,11 @@ ReadableRows: TypeAlias = Mapping[int, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class NodePieceRows:
-    """The nodes of one type that a piece reads. Those that it computes are the first ones.
+    """The nodes of one type that a piece reads. Those that it computes are the first ones."""
 
-    Attributes:
-        table: [u, F] rows of the layer before.
-        order: [s] the table row of each node; None where nodes are table rows.
-        ids: [s] int64, the id of each node, by which its degree is found; None where each node is
-            its own id.
-    """
-
-    table: Tensor
-    order: Tensor | None
-    ids: Tensor | None
+    table: Tensor  # [u, F] rows of the layer before
+    order: Tensor | None  # [s] the table row of each node; None where nodes are table rows
+    ids: Tensor | None  # [s] int64 ids, by which degrees are found; None where each node is its own id
 
     @property
     def num_nodes(self) -> int:
@@ -39,34 +32,22 @@ class NodePieceRows:
 
 @dataclass(frozen=True, eq=False)
 class NodePiece:
-    """Some owned nodes with all their in-edges, and the rows of the layer before that these read.
+    """Some owned nodes with all their in-edges, and the rows of the layer before that these
+    read."""
 
-    Attributes:
-        targets: by node type, the owned nodes that are computed; an empty range where there are
-            none.
-        edges: by relation, the in-edges of the targets. Sources are numbers of ``nodes``.
-    """
-
-    targets: Mapping[str, range]
+    targets: Mapping[str, range]  # by node type, the owned nodes that are computed, maybe none
     nodes: Mapping[str, NodePieceRows]
-    edges: Mapping[Relation, InEdges]
+    edges: Mapping[Relation, InEdges]  # the in-edges of the targets. Sources are numbers of ``nodes``.
 
 
 @dataclass(frozen=True, eq=False)
 class SourceValues:
-    """Values by id, in the numbering of `OwnedEdges`.
+    """Values by id, in the numbering of `OwnedEdges`."""
 
-    Attributes:
-        first_node: the id of the first owned node.
-        own: [n] the values of the owned nodes.
-        halo: [h] int64 ids of the halo nodes, ascending.
-        values: [h] their values.
-    """
-
-    first_node: int
-    own: Tensor
-    halo: Tensor
-    values: Tensor
+    first_node: int  # the id of the first owned node
+    own: Tensor  # [n] the values of the owned nodes
+    halo: Tensor  # [h] int64 ids of the halo nodes, ascending
+    values: Tensor  # [h] their values
 
     def of(self, ids: Tensor | None) -> Tensor:
         """Returns the values of [s] ids; of the owned nodes in order where None."""
@@ -83,10 +64,8 @@ class SourceValues:
 
 
 class NewRows(Protocol):
-    """A table of owned nodes' rows that is being made.
-
-    Rows are written in order, each once. Where they do not fit memory they lie in a file.
-    """
+    """A table of owned nodes' rows that is being made, in order, each row once. Where they do not
+    fit memory they lie in a file."""
 
     def write(self, begin: int, rows: Tensor) -> None:
         """Writes rows [k, ...] from row ``begin`` on."""

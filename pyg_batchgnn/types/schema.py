@@ -34,18 +34,11 @@ def _is_relation(name: object) -> bool:
 
 @dataclass(frozen=True)
 class Group:
-    """The nodes of one type or the edges of one relation.
-
-    Attributes:
-        kind: the kind of the rows.
-        name: the node type, or the relation as (source type, name, target type).
-
-    Raises:
-        ValueError: a name that does not fit the kind.
-    """
+    """The nodes of one type or the edges of one relation. Raises ValueError if the name does not
+    fit the kind."""
 
     kind: RowKind
-    name: str | Relation
+    name: str | Relation  # the node type, or the relation as (source type, name, target type)
 
     def __post_init__(self) -> None:
         if self.is_node:
@@ -78,23 +71,14 @@ EDGES = Group(RowKind.EDGE, ("node", "to", "node"))
 
 @dataclass(frozen=True)
 class Schema:
-    """The node types and the relations of a graph, in the order of PyG's ``data.metadata()``.
-
-    Types and relations are known by their numbers, which are positions in this order. The order
-    decides local ids. It never decides which edges are sampled.
-
-    Attributes:
-        node_types: the names of the node types.
-        relations: the names of the relations, each (source type, name, target type).
-        has_names: False for a homogeneous graph, whose names are ours and not the user's.
-
-    Raises:
-        ValueError: a name occurs twice, or a relation names an unknown type.
-    """
+    """The node types and the relations of a graph, in the order of PyG's ``data.metadata()``. Types
+    and relations are known by their numbers, which are positions in this order. The order decides
+    local ids. It never decides which edges are sampled. Raises ValueError if a name occurs twice,
+    or a relation names an unknown type."""
 
     node_types: tuple[str, ...]
-    relations: tuple[Relation, ...]
-    has_names: bool = True
+    relations: tuple[Relation, ...]  # each (source type, name, target type)
+    has_names: bool = True  # False for a homogeneous graph, whose names are ours and not the user's
 
     def __post_init__(self) -> None:
         for kind, names in (("node type", self.node_types), ("relation", self.relations)):
@@ -140,21 +124,13 @@ class Schema:
         return len(self.node_types) == 1 and len(self.relations) == 1
 
     def type_number(self, name: str) -> int:
-        """Returns the number of a node type.
-
-        Raises:
-            KeyError: the graph has no such type.
-        """
+        """Returns the number of a node type. Raises KeyError if the graph has no such type."""
         if name not in self._type_numbers:
             raise KeyError(f"the graph has no node type {name!r}; its types are {list(self.node_types)}")
         return self._type_numbers[name]
 
     def relation_number(self, relation: Relation) -> int:
-        """Returns the number of a relation.
-
-        Raises:
-            KeyError: the graph has no such relation.
-        """
+        """Returns the number of a relation. Raises KeyError if the graph has no such relation."""
         if relation not in self._relation_numbers:
             raise KeyError(f"the graph has no relation {relation}; its relations are {list(self.relations)}")
         return self._relation_numbers[relation]
@@ -178,13 +154,8 @@ class Schema:
         return tuple(map(tuple, into))
 
     def type_of_rows(self, group: Group) -> int:
-        """Returns the number of the node type whose nodes lead to the rows of a group.
-
-        These are the nodes themselves, or the targets of edges.
-
-        Raises:
-            KeyError: the graph has no such type or relation.
-        """
+        """Returns the number of the node type whose nodes lead to the rows of a group: the nodes
+        themselves, or the targets of edges. Raises KeyError if the graph has no such group."""
         if isinstance(group.name, str):
             return self.type_number(group.name)
         return self.target_types[self.relation_number(group.name)]
@@ -223,11 +194,9 @@ def reverse_of(relation: Relation) -> Relation:
 
 
 def stored_reverse(schema: Schema, relation: Relation) -> Relation | None:
-    """Returns the relation of a graph that by its names is the reverse of another one.
-
-    It leads the other way. One of the two has the name of the other with "rev_" in front. None if
-    the graph has no such relation.
-    """
+    """Returns the relation of a graph that by its names is the reverse of another one: it leads the
+    other way, and one of the two has the name of the other with "rev_" in front. None if the graph
+    has no such relation."""
     source, name, target = relation
     names = [reverse_of(relation)]
     if name.startswith(_PREFIX):

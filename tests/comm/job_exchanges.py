@@ -26,7 +26,6 @@ from pyg_batchgnn.comm import (
     DivergenceError,
     Header,
     MessageKind,
-    share_on_host,
 )
 from pyg_batchgnn.comm.mailbox import BackendMailbox, Mailbox, SharedMailbox
 from tests.support.tiers import ALL
@@ -358,43 +357,6 @@ def summed_values() -> dict[str, Any]:
                 comm.broadcast(tensor, source)
         comm.barrier()
         return answers
-
-
-def one_rank() -> None:
-    for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT"):
-        os.environ.pop(name, None)
-    with Communicator.create("alone") as comm:
-        assert (comm.rank, comm.size, comm.group) == (0, 1, None)
-        rows = torch.arange(6.0).view(3, 2)
-        assert torch.equal(comm.exchange(rows, [3], MessageKind.TOPOLOGY).rows, rows)
-        assert torch.equal(comm.exchange([rows], None, MessageKind.TOPOLOGY).rows, rows)
-        assert torch.equal(comm.all_gather(rows).rows, rows)
-        assert torch.equal(comm.all_reduce(rows.clone()), rows)
-        assert torch.equal(comm.all_reduce(torch.ones(9000), weight=5), torch.ones(9000))
-        assert torch.equal(comm.broadcast(rows.clone()), rows)
-        assert comm.all_gather_json([1, "a"]) == [[1, "a"]]
-        comm.check_agreement({"seed": 1})
-        block = share_on_host(comm, 10)[0]
-        block[:] = 3
-        counts = comm.counters.snapshot()[MessageKind.TOPOLOGY]
-        assert (counts.rounds, counts.bytes_sent) == (2, 0)
-
-
-def two_at_once() -> None:
-    sampling, gradients = Communicator.create("sampling"), Communicator.create("gradients")
-    assert sampling.group is not gradients.group
-    handles = []
-    for step in range(30):
-        rows = torch.full((sampling.size, 100), float(step))
-        features = Header(MessageKind.FEATURES, 0, step)
-        handles.append(sampling.start_exchange(rows, [1] * sampling.size, features))
-        total = gradients.all_reduce(torch.ones(3000), Header(MessageKind.GRADIENTS, 0, step))
-        assert torch.equal(total, torch.full((3000,), float(sampling.size)))
-    for step, handle in enumerate(handles):
-        assert torch.equal(handle.wait().rows, torch.full((sampling.size, 100), float(step)))
-    sampling.barrier()
-    sampling.close()
-    gradients.close()
 
 
 def without_memory() -> tuple[str, list[Any]]:

@@ -11,9 +11,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind, RowLayout
+from pyg_batchgnn.comm import Communicator, Header, MessageKind, share_on_host
 from pyg_batchgnn.comm.mailbox import ROOM, SharedMailbox, TransportTimeout, block_bytes
-from pyg_batchgnn.comm.message import NUMBERS, NUMBERS_BYTES, Message, read_data, write_data
+from pyg_batchgnn.comm.message import NUMBERS
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
 from tests.support.tiers import in_all
@@ -36,23 +36,7 @@ def test_large_messages_are_cut_into_pieces_that_count_as_one_round() -> None:
         assert one.value["features"]["rounds"] == 3 * 5 * 3
 
 
-def test_attributes_of_different_types_travel_in_one_exchange() -> None:
-    fields = {
-        "x": Field(torch.float32, (5,)),
-        "label": Field(torch.int64),
-        "train": Field(torch.bool),
-        "half": Field(torch.bfloat16, (3,)),
-    }
-    layout = RowLayout(fields)
-
-    def columns(source: int, to: int) -> dict[str, torch.Tensor]:
-        generator = torch.Generator().manual_seed(source * 10 + to)
-        rows = source + 2 * to
-        return {
-            name: torch.randint(0, 2, (rows, *field.shape), generator=generator).to(field.dtype)
-            for name, field in fields.items()
-        }
-
+def test_rows_are_received_into_memory_of_the_caller() -> None:
     def exchange(comm: Communicator) -> None:
         memory: list[torch.Tensor] = []
 
@@ -60,12 +44,11 @@ def test_attributes_of_different_types_travel_in_one_exchange() -> None:
             memory.append(torch.zeros(shape, dtype=dtype))
             return memory[-1]
 
-        sends = [layout.pack(columns(comm.rank, to)) for to in range(comm.size)]
+        sends = [torch.full((comm.rank + 2 * to, 3), comm.rank * 10 + to) for to in range(comm.size)]
         answer = comm.exchange(sends, None, Header(MessageKind.FEATURES), allocate)
         assert len(memory) == 1 and answer.rows is memory[0]
-        for source, packed in enumerate(answer.split()):
-            for name, column in layout.unpack(packed).items():
-                assert torch.equal(column, columns(source, comm.rank)[name])
+        for source, rows in enumerate(answer.split()):
+            assert torch.equal(rows, torch.full((source + 2 * comm.rank, 3), source * 10 + comm.rank))
 
     run_threads(exchange, 3)
 
@@ -127,14 +110,21 @@ def test_data_of_another_exchange_are_never_used(hosts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, ROOM, ROOM + 1])
-def test_one_rank_keeps_data_of_any_size(size: int) -> None:
+def test_without_a_launcher_one_rank_keeps_data_of_any_size(size: int) -> None:
     rows = torch.arange(size, dtype=torch.uint8)
     with Communicator.create("alone") as comm:
+        assert (comm.rank, comm.size, comm.group) == (0, 1, None)
         assert torch.equal(comm.exchange(rows, [size], MessageKind.FEATURES).rows, rows)
+        assert torch.equal(comm.exchange([rows], None, MessageKind.FEATURES).rows, rows)
+        counts = comm.counters.snapshot()[MessageKind.FEATURES]
+        assert (counts.rounds, counts.bytes_sent) == (2, 0)
         assert torch.equal(comm.all_gather(rows).rows, rows)
         assert torch.equal(comm.all_reduce(rows.clone()), rows)
+        assert torch.equal(comm.all_reduce(rows.float(), weight=5), rows.float())
         assert torch.equal(comm.broadcast(rows.clone()), rows)
         assert comm.all_gather_json("x" * size) == ["x" * size]
+        comm.check_agreement({"seed": 1})
+        share_on_host(comm, 10)[0][:] = 3
 
 
 def test_rows_of_a_model_travel_without_their_gradients() -> None:
@@ -144,20 +134,6 @@ def test_rows_of_a_model_travel_without_their_gradients() -> None:
 
     for rows in run_threads(exchange, 3):
         assert torch.equal(rows, torch.tensor([[0.0], [2.0], [4.0]]).expand(3, 3)) and not rows.requires_grad
-
-
-def test_a_message_has_room_behind_its_numbers() -> None:
-    sizes = [0, ROOM, 5]
-    data = torch.randint(0, 256, (sum(sizes),), dtype=torch.uint8)
-    words = np.zeros((3, (NUMBERS_BYTES + ROOM) // 8), np.int64)
-    words[:, :NUMBERS] = np.arange(NUMBERS) - 5
-    messages = [Message(row) for row in words]
-    write_data(messages, data, sizes)
-    assert words[:, :NUMBERS].tolist() == [list(range(-5, NUMBERS - 5))] * 3
-    assert [message.numbers.tolist() for message in messages] == words[:, :NUMBERS].tolist()
-    out = torch.empty_like(data)
-    read_data(messages, out, sizes)
-    assert torch.equal(out, data)
 
 
 @pytest.mark.parametrize("hosts", [[0, 0], [0, 1], *in_all([0, 1, 2], [0] * 4)])
@@ -176,14 +152,6 @@ def test_values() -> None:
             "min": -5,
             "json": [{"rank": rank, "text": "é" * rank} for rank in range(4)],
         }
-
-
-def test_without_a_launcher_the_world_is_one_rank() -> None:
-    run_ranks(f"{JOBS}:one_rank", 1)
-
-
-def test_two_communicators_work_beside_each_other() -> None:
-    run_ranks(f"{JOBS}:two_at_once", 2)
 
 
 # Messages through shared memory: whole, of the right turn, and through the backend where there is

@@ -228,22 +228,20 @@ WRONG = [
     ("csc/edge_ids", np.array([0, 2]), "edge_ids: has 2 entries for 3 edges"),
     ("x", np.zeros((4, 1), np.float32), r"x: shape is \[4, 1\], expected 3 rows"),
     ("edge_index", np.array([[0], [1]]), "csc/indptr.npy|edge_index.npy is there too; remove one"),
-    ("csc/indtpr", np.array([0]), None),
 ]
 
 
 @pytest.mark.parametrize(("array", "values", "said"), WRONG)
-def test_what_is_wrong_is_named(
-    tmp_path: Path, array: str, values: np.ndarray | None, said: str | None
-) -> None:
-    save_arrays(tmp_path, **{**BASE, array: values} if values is not None else BASE)
-    if values is None:
-        (tmp_path / f"{array}.npy").unlink()
-    if said is None:
-        with pytest.warns(UserWarning, match="is not read"):
-            read_folder(tmp_path)
-        return
+def test_what_is_wrong_is_named(tmp_path: Path, array: str, values: np.ndarray | None, said: str) -> None:
+    arrays = {**BASE, array: values}
+    save_arrays(tmp_path, **{name: one for name, one in arrays.items() if one is not None})
     with pytest.raises(DatasetError, match=said):
+        read_folder(tmp_path)
+
+
+def test_a_file_of_a_wrong_name_is_told(tmp_path: Path) -> None:
+    save_arrays(tmp_path, **BASE, **{"csc/indtpr": np.array([0])})
+    with pytest.warns(UserWarning, match="is not read"):
         read_folder(tmp_path)
 
 
@@ -285,5 +283,5 @@ def test_a_file_that_shrinks_while_it_is_read_is_named(tmp_path: Path) -> None:
     file = tmp_path / "csc" / "csc" / "indices.npy"
     with file.open("r+b") as stream:
         stream.truncate(file.stat().st_size - 4 * NODES)
-    with pytest.raises(DatasetError, match=r"indices\.npy: indices: ends 20 elements before"):
+    with pytest.raises(DatasetError, match=r"indices\.npy: indices: ends before element 60, .*; copy"):
         dataset.read_topology()

@@ -316,18 +316,6 @@ def test_a_folder_made_by_hand(tmp_path: Path) -> None:
     assert dataset.nodes_of("author").num_nodes == 9
 
 
-def test_edges_by_relation_in_parquet(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    path = by_hand(tmp_path / "graph")
-    edges = torch.tensor(np.load(path / "edge_index" / "author__writes__paper.npy"))
-    (path / "edge_index" / "author__writes__paper.npy").unlink()
-    for number, piece in enumerate((edges[:, :2], edges[:, 2:])):
-        table = arrow.table({"src": piece[0].numpy(), "dst": piece[1].numpy()})
-        parquet.write_table(table, path / "edge_index" / f"author__writes__paper.{number}.parquet")
-    assert torch.equal(read_folder(path).edges_of(WRITES).edge_index, edges)
-
-
 @pytest.mark.parametrize(
     ("file", "says"),
     [

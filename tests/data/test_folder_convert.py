@@ -54,22 +54,6 @@ def assert_sorted(folder: Path, index: Tensor, sources: int, targets: int, ids: 
         assert equal(found.edge_ids, wanted.edge_ids)
 
 
-def write_list(folder: Path, index: np.ndarray) -> None:
-    save_arrays(folder, edge_index=index)
-
-
-def write_pairs(folder: Path, index: np.ndarray) -> None:
-    save_arrays(folder, edge_index=np.asfortranarray(index))
-
-
-def write_columns(folder: Path, index: np.ndarray) -> None:
-    save_arrays(folder, src=index[0], dst=index[1])
-
-
-def write_swapped(folder: Path, index: np.ndarray) -> None:
-    save_arrays(folder, edge_index=index.astype(index.dtype.newbyteorder()))
-
-
 def write_parquet(folder: Path, index: np.ndarray) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     folder.mkdir(parents=True)
@@ -78,13 +62,19 @@ def write_parquet(folder: Path, index: np.ndarray) -> None:
         pq.write_table(table, folder / f"edges.{number}.parquet", row_group_size=7)
 
 
-FORMS = [write_list, write_pairs, write_columns, write_swapped, write_parquet]
+FORMS: dict[str, Callable[[Path, np.ndarray], object]] = {
+    "list": lambda folder, index: save_arrays(folder, edge_index=index),
+    "pairs": lambda folder, index: save_arrays(folder, edge_index=np.asfortranarray(index)),
+    "columns": lambda folder, index: save_arrays(folder, src=index[0], dst=index[1]),
+    "swapped": lambda folder, index: save_arrays(folder, edge_index=index.astype(index.dtype.newbyteorder())),
+    "parquet": write_parquet,
+}
 
 
 @given(data=st.data())
-@pytest.mark.parametrize("write", FORMS)
+@pytest.mark.parametrize("write", FORMS.values(), ids=FORMS)
 def test_any_list_equals_the_sort_in_memory(
-    tmp_path_factory: pytest.TempPathFactory, write: Callable[[Path, np.ndarray], None], data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, write: Callable[[Path, np.ndarray], object], data: st.DataObject
 ) -> None:
     nodes = data.draw(st.integers(1, 40))
     index = np.array(

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pyg_batchgnn.data import (
     Dataset,
@@ -24,15 +22,14 @@ from pyg_batchgnn.data import (
     generate_papers,
     generate_papers_folder,
     generate_typed,
-    generate_typed_folder,
     load_dataset,
     read_folder,
     verify_folder,
 )
-from pyg_batchgnn.data.generator import papers, typed
-from pyg_batchgnn.data.generator.edges import BLOCK_NODES, IdPermutation, make_communities
-from pyg_batchgnn.data.generator.papers import class_means, scale_of_degrees, to_bfloat16
-from pyg_batchgnn.data.generator.progress import ProgressBar
+from pyg_batchgnn.data.generator import AnySpec, papers, typed, write
+from pyg_batchgnn.data.generator.communities import BLOCK_NODES, IdPermutation, make_communities
+from pyg_batchgnn.data.generator.papers import class_means, scale_of_degrees
+from pyg_batchgnn.data.generator.pieces import ProgressBar
 from tests.data.test_folder import assert_same
 from tests.support.tiers import in_all
 from tests.support.tiny_datasets import same
@@ -127,24 +124,36 @@ def test_a_gnn_clearly_beats_an_mlp(nodes: int, seed: int) -> None:
 
 
 def test_same_seed_same_bytes_other_seed_other_bytes() -> None:
-    first, again, other = (generate(GeneratorSpec(nodes=3000, seed=seed)) for seed in (1, 1, 2))
-    assert same(first, again)
-    assert not torch.equal(first.edge_index[:, :100], other.edge_index[:, :100])
-    for name in ("x", "y"):
-        assert not torch.equal(first.nodes.tables[name], other.nodes.tables[name])
+    for kind in (GeneratorSpec, PapersSpec):
+        first, again, other = (generate(kind(nodes=3000, features=8, seed=seed)) for seed in (1, 1, 2))
+        assert same(first, again)
+        assert not torch.equal(first.edge_index[:, :100], other.edge_index[:, :100])
+        for name in ("x", "y"):
+            assert not torch.equal(first.nodes.tables[name], other.nodes.tables[name])
 
 
-def test_folder_equals_memory_whatever_the_piece(tmp_path: Path) -> None:
-    whole = generate(TWO_BLOCKS)
-    files = []
+@pytest.mark.parametrize(
+    "spec",
+    [
+        TWO_BLOCKS,
+        TypedGeneratorSpec(papers=1000, seed=2, classes=5, features=12),
+        PapersSpec(nodes=1000, classes=5, features=3),
+    ],
+)
+def test_folder_equals_memory_whatever_the_piece(
+    spec: AnySpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(typed, "_BLOCK", 700)
+    monkeypatch.setattr(papers, "BLOCK_NODES", 77)
+    whole, files = generate(spec), []
     for piece in (10_000, 1 << 20):
-        folder = generate_folder(TWO_BLOCKS, tmp_path / str(piece), piece_nodes=piece)
-        assert same(read_folder(folder), whole)
-        files.append(
-            {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        )
-    assert files[0] == files[1]
-    assert (read_folder(folder).name, read_folder(folder).source) == (whole.name, whole.source)
+        folder = generate_folder(spec, tmp_path / str(piece), piece_nodes=piece)
+        assert_same(read_folder(folder), whole)
+        assert verify_folder(folder) == len(list(folder.rglob("*.npy")))
+        files.append({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*")})
+    assert files[0] == files[1] and read_folder(folder).source == whole.source
+    with pytest.raises(DatasetError, match="exists already"):
+        generate_folder(spec, folder)
 
 
 def test_memory_is_bounded_by_the_piece_not_by_the_graph(tmp_path: Path) -> None:
@@ -226,18 +235,6 @@ SPEC = TypedGeneratorSpec(papers=3000, seed=2, classes=5, features=12)
 CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")
 
 
-def test_a_folder_has_what_memory_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(typed, "_BLOCK", 700)
-    made = generate_typed(SPEC)
-    assert_same(read_folder(generate_typed_folder(SPEC, tmp_path / "graph")), made)
-    name = SPEC.name
-    assert_same(load_dataset(name, tmp_path / "root"), made)
-    assert_same(load_dataset(name, tmp_path / "root"), made)  # found again
-    assert_same(load_dataset(name), made)
-    with pytest.raises(DatasetError, match="exists already"):
-        generate_typed_folder(SPEC, tmp_path / "graph")
-
-
 def test_types_attributes_and_relations() -> None:
     made = generate_typed(SPEC)
     assert {nodes.name: sorted(nodes.tables) for nodes in made.node_sets} == {
@@ -275,22 +272,6 @@ PAPERS = PapersSpec(nodes=40_000, classes=8, features=8, seed=3)
 @pytest.fixture(scope="module")
 def drawn() -> Dataset:
     return generate_papers(PAPERS)
-
-
-def test_a_folder_has_the_same_bytes(tmp_path: Path, drawn: Dataset) -> None:
-    folder = generate_papers_folder(PAPERS, tmp_path / "papers")
-    assert verify_folder(folder) == 7
-    assert same(read_folder(folder), drawn)
-    assert same(generate_papers(PAPERS), drawn)
-    other = generate_papers(PapersSpec(nodes=40_000, classes=8, features=8, seed=4))
-    assert not torch.equal(other.nodes.tables["x"], drawn.nodes.tables["x"])
-    assert other.num_edges != drawn.num_edges
-
-
-def test_blocks_that_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(papers, "BLOCK_NODES", 77)
-    spec = PapersSpec(nodes=1000, classes=5, features=3)
-    assert same(read_folder(generate_papers_folder(spec, tmp_path / "papers")), generate_papers(spec))
 
 
 def test_in_degrees(drawn: Dataset) -> None:
@@ -350,18 +331,11 @@ def test_labels_features_and_splits(drawn: Dataset) -> None:
     assert PapersSpec().splits == {"train": 1_207_179, "val": 125_265, "test": 214_338}
 
 
-@given(st.lists(st.floats(-1048576, 1048576, width=32), min_size=1))
-def test_bfloat16_is_rounded_as_torch_rounds(values: list[float]) -> None:
-    x = np.array(values, np.float32)
-    wanted = torch.from_numpy(x).bfloat16().view(torch.int16)
-    assert torch.equal(torch.from_numpy(to_bfloat16(x).view(np.int16)), wanted)
-
-
 def test_by_name_and_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    name = "papers-like:nodes=1000,classes=4,features=3"
-    made = load_dataset(name, tmp_path)
-    assert same(load_dataset(name, tmp_path), made)
-    assert same(load_dataset(name), made)
+    for name in (SPEC.name, "papers-like:nodes=1000,classes=4,features=3"):
+        made = load_dataset(name, tmp_path)
+        for root in (tmp_path, None):  # it is found again, or made in memory
+            assert_same(load_dataset(name, root), made)
     arguments = ["--papers-like", "--nodes", 1000, "--classes", 4, "--features", 3]
     assert batchgnn("generate", tmp_path / "papers", *arguments) == 0
     assert same(read_folder(tmp_path / "papers"), made)
@@ -373,7 +347,7 @@ def test_by_name_and_from_the_command_line(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_a_disk_without_room_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(papers.shutil, "disk_usage", lambda _: SimpleNamespace(free=5000))
+    monkeypatch.setattr(write.shutil, "disk_usage", lambda _: SimpleNamespace(free=5000))
     with pytest.raises(
         DatasetError, match=r"takes about [\d,]+ bytes, and the disk has 5,000 free; free some"
     ):

@@ -201,24 +201,24 @@ def test_flaws_of_folders_are_named(tmp_path: Path) -> None:
         read_folder(tmp_path / "g")
 
 
-@pytest.mark.parametrize("is_zip", [True, False])
-def test_collab(tmp_path: Path, is_zip: bool) -> None:
-    _, splits = write_ogb_links(tmp_path, "ogbl-collab", is_zip=is_zip)
-    read = load_dataset("ogbl-collab", tmp_path)
+@pytest.mark.parametrize(
+    ("name", "is_zip", "attribute"),
+    [
+        ("ogbl-collab", True, torch.arange(EDGES).repeat(2)),
+        ("ogbl-collab", False, torch.arange(EDGES).repeat(2)),
+        ("ogbl-citation2", True, 1990 + torch.arange(NODES)),
+    ],
+)
+def test_ogbs_links(tmp_path: Path, name: str, is_zip: bool, attribute: torch.Tensor) -> None:
+    _, splits = write_ogb_links(tmp_path, name, is_zip=is_zip)
+    read, index = load_dataset(name, tmp_path), tiny_dataset().edge_index
     assert same_links(read.edges.links, splits)
-    assert torch.equal(read.edge_index[:, :EDGES], tiny_dataset().edge_index)
-    assert torch.equal(read.edge_index[:, EDGES:], tiny_dataset().edge_index.flip(0))
-    assert torch.equal(read.edges.tables["edge_weight"], torch.arange(EDGES).repeat(2))
+    both = torch.cat([index, index.flip(0)], dim=1) if name == "ogbl-collab" else index
+    assert torch.equal(read.edge_index, both)
+    found = read.edges.tables if name == "ogbl-collab" else read.nodes.tables
+    assert torch.equal(found["edge_weight" if name == "ogbl-collab" else "node_year"], attribute)
     assert read.num_classes == 0 and "y" not in read.nodes.tables
-    assert same_links(load_dataset("ogbl-collab", tmp_path).edges.links, splits)  # not converted again
-
-
-def test_citation2(tmp_path: Path) -> None:
-    _, splits = write_ogb_links(tmp_path, "ogbl-citation2")
-    read = load_dataset("ogbl-citation2", tmp_path)
-    assert same_links(read.edges.links, splits)
-    assert torch.equal(read.edge_index, tiny_dataset().edge_index)
-    assert torch.equal(read.nodes.tables["node_year"], 1990 + torch.arange(NODES))
+    assert same_links(load_dataset(name, tmp_path).edges.links, splits)  # not converted again
 
 
 WRONG: list[tuple[str, dict[str, np.ndarray], str]] = [

@@ -46,9 +46,6 @@ def test_folder_by_path_and_below_root(tmp_path: Path) -> None:
     assert same(load_dataset(tmp_path / "set"), tiny_dataset())
     assert same(load_dataset(str(tmp_path / "set")), tiny_dataset())
     assert same(load_dataset("./set", tmp_path), tiny_dataset())
-
-
-def test_a_path_with_a_colon(tmp_path: Path) -> None:
     write_folder(tiny_dataset(), tmp_path / "a:b=c")
     assert same(load_dataset(tmp_path / "a:b=c"), tiny_dataset())
 
@@ -183,13 +180,6 @@ def test_where_data_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert tmp_path / "shared" / "data" not in data_folders(None)
     (tmp_path / "checkout" / "pyproject.toml").write_text("")
     assert tmp_path / "shared" / "data" in data_folders(None)
-
-
-def test_memory_mapped_features_are_not_copied_on_load(tmp_path: Path) -> None:
-    path = load_dataset("generated:nodes=1000", tmp_path)
-    again = load_dataset("generated:nodes=1000", tmp_path)
-    assert torch.equal(again.nodes.tables["x"], path.nodes.tables["x"])
-    assert np.shares_memory(again.nodes.tables["x"].numpy(), again.to_pyg().x.numpy())
 
 
 SRC, DST = np.array([0, 3, 2, 1], np.int32), np.array([1, 1, 0, 2], np.int32)

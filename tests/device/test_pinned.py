@@ -119,27 +119,17 @@ def test_any_order_of_sizes(bound: int, sizes: list[int], over: list[bool]) -> N
     assert pool.pinned_bytes == 0 and not lane.registered
 
 
-def test_tables_are_registered_once_for_all() -> None:
-    lane, table = CpuLane(), torch.zeros(5000)
-    first, second = lock_pages(lane, table), lock_pages(lane, table)
+@pytest.mark.parametrize("rows", [slice(None), slice(10, 20)])
+def test_tables_and_their_views_share_a_range(rows: slice) -> None:
+    """It stays registered as long as one of them is in use."""
+    lane, table = CpuLane(), torch.zeros(100, 50)
+    first, second = lock_pages(lane, table), lock_pages(lane, table[rows])
     assert not isinstance(first, str) and not isinstance(second, str)
-    assert locked_bytes() == 20_000
+    assert locked_bytes() == 20_000 and len(lane.registered) == 1
     first.release()
     first.release()
     assert lane.registered == {table.data_ptr(): 20_000}
     del second
-    assert not lane.registered
-
-
-def test_views_share_the_range_of_their_table() -> None:
-    """It stays registered as long as one of them is in use."""
-    lane, table = CpuLane(), torch.zeros(100, 50)
-    first = lock_pages(lane, table)
-    view = lock_pages(lane, table[10:20])
-    assert not isinstance(first, str) and not isinstance(view, str) and len(lane.registered) == 1
-    first.release()
-    assert lane.registered == {table.data_ptr(): 20_000}
-    view.release()
     assert not lane.registered
 
 

@@ -353,11 +353,6 @@ def test_types_have_folders_of_their_own(tmp_path: Path) -> None:
         assert np.array_equal(np.load(tmp_path / "rows.npy"), embedding.table_of(name).weight.numpy())
 
 
-def truncate(folder: Path) -> None:
-    path = folder / "part-00000/nodes/weight.npy"
-    path.write_bytes(path.read_bytes()[:-4])
-
-
 def alter(folder: Path) -> None:
     path = folder / "part-00000/nodes/state1.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
@@ -372,7 +367,6 @@ def rewrite(**changes: object) -> Callable[[Path], None]:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "truncated": (truncate, r"weight.npy.*truncated"),
     "altered": (alter, r"state1.npy.*sha256"),
     "missing": (lambda folder: (folder / "part-00000/nodes/node.npy").unlink(), r"node.npy"),
     "no META": (lambda folder: (folder / "META.json").unlink(), "META.json"),

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import CommError, Communicator
-from pyg_batchgnn.data import Dataset, DatasetError, EdgeSet, open_folder
+from pyg_batchgnn.data import Dataset, DatasetError, EdgeSet, NodeSet, open_folder
 from pyg_batchgnn.partition import (
+    Multilevel,
     Part,
     Score,
     Streaming,
@@ -30,7 +31,6 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.partition.save import arrays_of
 from tests.support.faults import stop_for_good
-from tests.support.reference_partition import split_dataset
 from tests.support.tiers import ALL
 
 
@@ -80,10 +80,6 @@ def contiguous_owner(targets: Tensor, nodes: int, parts: int) -> Tensor:
     middle, total = 2 * weight.cumsum(0) - weight, 2 * int(weight.sum())
     bounds = [part * total // parts for part in range(1, parts)]
     return torch.tensor([sum(bound <= at for bound in bounds) for at in middle.tolist()], dtype=torch.int64)
-
-
-def expected(dataset: Dataset, owner: Tensor, parts: int, number: int) -> Part:
-    return split_dataset(dataset, [owner], parts, number)
 
 
 def assert_same(found: Part, wanted: Part) -> None:
@@ -136,6 +132,30 @@ def communities(seed: int = 0) -> Dataset:
     both = torch.stack([torch.cat([source, target]), torch.cat([target, source])])
     whole = graph(seed, nodes, 0)
     return replace(whole, edge_sets=(EdgeSet(whole.edges.relation, name[both]),))
+
+
+COMMUNITIES = 24
+
+
+def typed_communities() -> Dataset:
+    """Two types in 24 communities, in random order; nine edges of ten stay within a community."""
+    draw = torch.Generator().manual_seed(0)
+    counts, train = {"user": 2400, "item": 960}, {"user": 1200, "item": 0}
+    name = {key: torch.randperm(count, generator=draw) for key, count in counts.items()}
+    relations = (("user", "buys", "item"), ("item", "rev_buys", "user"), ("item", "like", "item"))
+    edge_sets = []
+    for relation in relations:
+        source_size, target_size = (counts[key] // COMMUNITIES for key in relation[::2])
+        source = torch.randint(0, counts[relation[0]], (12_000,), generator=draw)
+        near = source // source_size * target_size + torch.randint(0, target_size, (12_000,), generator=draw)
+        far = torch.randint(0, counts[relation[2]], (12_000,), generator=draw)
+        target = torch.where(torch.rand(12_000, generator=draw) < 0.9, near, far)
+        ends = [name[relation[0]][source], name[relation[2]][target]]
+        edge_sets.append(EdgeSet(relation, torch.stack(ends)))
+    node_sets = [
+        NodeSet(key, count, splits={"train": name[key][: train[key]]}) for key, count in counts.items()
+    ]
+    return Dataset("communities", tuple(node_sets), tuple(edge_sets))
 
 
 def several_limits(comm: Communicator) -> list[list[Any]]:
@@ -229,6 +249,9 @@ def mistakes(comm: Communicator) -> list[str]:
         (dataset, 3),
         (dataset, lambda node, _neighbours, state: node * 0 + state.parts),
         (dataset, lambda node, _neighbours, _state: node.double()),
+        (dataset, Multilevel({"colour": 1.05})),
+        (dataset, Multilevel({"targets": 1.05})),
+        (dataset, "owners.npy"),
     ]
     for given, policy in attempts:
         try:

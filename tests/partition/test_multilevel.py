@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset, EdgeSet, GeneratorSpec, NodeSet, generate, open_folder
+from pyg_batchgnn.data import Dataset, GeneratorSpec, generate, open_folder
 from pyg_batchgnn.ops import InEdges, MergedLists, WeightedGraph
 from pyg_batchgnn.partition import (
     Multilevel,
@@ -36,34 +36,22 @@ from tests.partition.job_partition import (
     CASES,
     Peak,
     arrays_of,
-    assert_same,
     communities,
-    expected,
     graph,
     owners_everywhere,
+    typed_communities,
 )
 from tests.support.ranks import run_ranks
 from tests.support.tiers import ALL, all_only, in_all
 
-
-def everywhere_valid(comm: Communicator) -> None:
-    """Every node has an owner, parts are those of the owners, and a second run is the same."""
-    for seed, nodes, edges, skew in CASES:
-        dataset = graph(seed, nodes, edges, skew=skew)
-        part = partition(dataset, "multilevel", comm=comm, seed=seed)
-        owner = owners_everywhere([part], comm)[0]
-        assert_same(part, expected(dataset, owner, comm.size, comm.rank))
-        if seed == 2:
-            again = partition(dataset, "multilevel", comm=comm, seed=seed)
-            assert torch.equal(again.node, part.node)
+LOADS = ("nodes", "edges", "train")
 
 
-def quality(comm: Communicator, parts: int, balance: dict[str, float]) -> dict[str, float]:
-    """The cut and the balance on a graph of 24 communities, and a digest of the owners."""
-    dataset = communities()
-    found = partition_parts(dataset, Multilevel(balance), parts, comm=comm)
-    report = report_partition(found, comm)
-    return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}
+def quality(comm: Communicator, parts: int, policy: str = "multilevel") -> dict[str, float]:
+    """The cut and the balance on a graph of 24 communities."""
+    given = Multilevel(dict.fromkeys(LOADS, 1.05)) if policy == "multilevel" else policy
+    report = report_partition(partition_parts(communities(), given, parts, comm=comm), comm)
+    return {"cut": report.edge_cut} | {of: report.balance(of) for of in LOADS}
 
 
 def owners(comm: Communicator, threads: int) -> list[int]:
@@ -188,26 +176,11 @@ def two_levels(comm: Communicator, hosts: int | None) -> dict[str, float]:
     return {"cut": report.edge_cut, "between": report.host_cut, **loads}
 
 
-def mistakes(comm: Communicator) -> list[str]:
-    dataset, said = communities(), []
-    for policy in (Multilevel({"colour": 1.05}), Multilevel({"targets": 1.05}), "owners.npy"):
-        try:
-            partition(dataset, policy, comm=comm)
-        except Exception as error:
-            said.append(f"{type(error).__name__}: {error}")
-    return said
-
-
 def given_owners(comm: Communicator, file: str) -> None:
     dataset: Any = communities()
     part = partition(dataset, file, comm=comm)
     owner = owners_everywhere([part], comm)[0]
     assert torch.equal(owner, torch.arange(dataset.num_nodes) * 7 % comm.size)
-
-
-def metis(comm: Communicator) -> dict[str, float]:
-    report = report_partition(partition(communities(), "metis", comm=comm), comm)
-    return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}
 
 
 def unmet(comm: Communicator) -> list[list[str]]:
@@ -235,31 +208,6 @@ def typed(comm: Communicator, file: str) -> dict[str, float]:
     return {"cut": report.edge_cut, **worst}
 
 
-def typed_communities() -> Dataset:
-    """20 communities of authors and papers; nine of ten edges of each relation stay within one."""
-    draw = torch.Generator().manual_seed(4)
-    sizes = {"author": 1000, "paper": 2000}
-
-    def edges(source: str, target: str) -> Tensor:
-        here = torch.randint(0, sizes[source], (8000,), generator=draw)
-        community = torch.where(
-            torch.rand(8000, generator=draw) < 0.9, here % 20, torch.randint(0, 20, (8000,), generator=draw)
-        )
-        there = torch.randint(0, sizes[target] // 20, (8000,), generator=draw) * 20 + community
-        return torch.stack([here, there])
-
-    nodes = tuple(NodeSet(name, size) for name, size in sizes.items())
-    relations = (("author", "writes", "paper"), ("paper", "cites", "paper"), ("paper", "by", "author"))
-    return Dataset(
-        "typed", nodes, tuple(EdgeSet(relation, edges(relation[0], relation[2])) for relation in relations)
-    )
-
-
-@pytest.mark.parametrize("ranks", [*in_all(1, 3), 2])
-def test_every_node_has_an_owner_and_runs_repeat(ranks: int) -> None:
-    run_ranks(everywhere_valid, ranks)
-
-
 @pytest.mark.parametrize("ranks", [*in_all(1, 3), 2])
 def test_graphs_of_all_levels_are_the_obvious_ones(ranks: int) -> None:
     run_ranks(levels, ranks)
@@ -283,10 +231,9 @@ def test_the_heaviest_edges_are_left_at_both_ends() -> None:
 @pytest.mark.parametrize(("ranks", "parts", "cut"), [*in_all((1, 4, 0.11), (3, 8, 0.22)), (2, 2, 0.11)])
 def test_communities_stay_whole_and_all_loads_are_balanced(ranks: int, parts: int, cut: float) -> None:
     """One edge of ten leaves its community."""
-    balance = {"nodes": 1.05, "edges": 1.05, "train": 1.05}
-    found = run_ranks(quality, ranks, {"parts": parts, "balance": balance})[0].value
-    assert found["cut"] < cut, found
-    assert max(found[load] for load in balance) <= 1.05, found
+    found = run_ranks(quality, ranks, {"parts": parts})[0].value
+    assert found.pop("cut") < cut, found
+    assert max(found.values()) <= 1.05, found
 
 
 @pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, 2)), (4, None)])
@@ -302,14 +249,6 @@ def test_few_edges_join_hosts(ranks: int, hosts: int | None) -> None:
 def test_threads_do_not_matter() -> None:
     found = [run_ranks(owners, 2, {"threads": threads})[0].value for threads in (1, 2)]
     assert found[0] == found[1]
-
-
-def test_mistakes_are_told_on_every_rank() -> None:
-    for result in run_ranks(mistakes, 2):
-        colour, targets, file = result.value
-        assert colour.startswith("ValueError: cannot balance 'colour': it is no split and no node attribute")
-        assert targets.startswith("ValueError: cannot balance 'targets': it has shape")
-        assert file.startswith("DatasetError:") and "owners.npy" in file
 
 
 def test_owners_come_from_a_file(tmp_path: Path) -> None:
@@ -343,7 +282,7 @@ def test_metis_cuts_within_the_limits() -> None:
         library._Library.load()
     except ImportError as error:
         pytest.skip(str(error))
-    found = run_ranks(metis, 2)[0].value
+    found = run_ranks(quality, 2, {"parts": 2, "policy": "metis"})[0].value
     assert found.pop("cut") < 0.11, found
     assert max(found.values()) <= 1.06, found
 

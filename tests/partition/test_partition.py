@@ -44,6 +44,10 @@ def test_mistakes_are_told_on_every_rank() -> None:
         assert result.value[2].startswith("AgreementError: ranks were given different arguments: data set")
         assert "the policy returned parts 2 to 2; there are 2" in result.value[5]
         assert "not torch.float64" in result.value[6]
+        colour, targets, file = result.value[7:]
+        assert colour.startswith("ValueError: cannot balance 'colour': it is no split and no node attribute")
+        assert targets.startswith("ValueError: cannot balance 'targets': it has shape")
+        assert file.startswith("DatasetError:") and "owners.npy" in file
 
 
 @pytest.mark.parametrize(

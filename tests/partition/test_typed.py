@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset, DatasetError, EdgeSet, NodeSet
+from pyg_batchgnn.data import Dataset, DatasetError, EdgeSet
 from pyg_batchgnn.partition import (
     Neighbours,
     PartCounts,
@@ -37,7 +38,13 @@ from pyg_batchgnn.partition.load import _Folder
 from pyg_batchgnn.partition.stream import random_owner
 from tests.partition import job_partition
 from tests.partition.job_partition import CASES as PLAIN
-from tests.partition.job_partition import assert_same, contiguous_owner, graph, owners_everywhere
+from tests.partition.job_partition import (
+    assert_same,
+    contiguous_owner,
+    graph,
+    owners_everywhere,
+    typed_communities,
+)
 from tests.support.ranks import run_ranks
 from tests.support.reference_partition import graph_of, orders_of, part_in_order, split_dataset
 from tests.support.tiers import ALL, fixed, in_all
@@ -49,6 +56,10 @@ def data_sets() -> list[Dataset]:
     return typed + [
         graph(seed, nodes, edges, skew=skew, attributes=seed % 4 != 0) for seed, nodes, edges, skew in PLAIN
     ]
+
+
+#: Numbers of parts, besides that of the ranks.
+PARTS = (1, 3, 6) if ALL else (1, 3)
 
 
 def owners_of(dataset: Dataset, policy: str, parts: int, seed: int) -> list[Tensor]:
@@ -78,21 +89,27 @@ def by_remainder(node: Tensor, found: Neighbours, state: StreamState) -> Tensor:
 
 
 def equals_the_obvious(comm: Communicator, rounds: list[int]) -> None:
+    """The parts are the same whatever the number of ranks that read; each rank builds a run of
+    them."""
     for round_bytes in rounds:
         move.ROUND_BYTES = round_bytes
+        numbers = {comm.size, *PARTS} if round_bytes == max(rounds) else {comm.size}
         for dataset in data_sets():
             if dataset.num_edges > 1000 and round_bytes < 10_000:
                 continue
-            for policy in ("random", "contiguous"):
-                part = partition(dataset, policy, comm=comm, seed=7)
-                owners = owners_of(dataset, policy, comm.size, 7)
-                assert_same(part, split_dataset(dataset, owners, comm.size, comm.rank))
+            for policy, parts in itertools.product(("random", "contiguous"), sorted(numbers)):
+                found = partition_parts(dataset, policy, parts, comm=comm, seed=7)
+                run = range(comm.rank * parts // comm.size, (comm.rank + 1) * parts // comm.size)
+                assert [part.number for part in found] == list(run)
+                owners = owners_of(dataset, policy, parts, 7)
+                for part in found:
+                    assert_same(part, split_dataset(dataset, owners, parts, part.number))
 
 
-def streams(comm: Communicator) -> None:
+def other_owners(comm: Communicator) -> None:
     stream._EDGES = 64  # several pieces even here
     for number, dataset in enumerate(data_sets()):
-        for policy in ("ldg", Streaming(score=Score.FENNEL, passes=1), by_remainder):
+        for policy in ("ldg", Streaming(score=Score.FENNEL, passes=1), by_remainder, "multilevel"):
             part = partition(dataset, policy, comm=comm, seed=7)
             if number == 0:
                 assert torch.equal(partition(dataset, policy, comm=comm, seed=7).node, part.node)
@@ -103,21 +120,8 @@ def streams(comm: Communicator) -> None:
                     assert torch.equal(owner, (torch.arange(owner.numel()) + at) % comm.size)
 
 
-def any_number_of_parts(comm: Communicator) -> None:
-    """The same parts whatever the number of ranks that read; each rank builds a run of them."""
-    for parts in (1, 3, 6) if ALL else (1, 3):
-        for dataset in data_sets()[::2]:
-            for policy in ("random", "contiguous"):
-                found = partition_parts(dataset, policy, parts, comm=comm, seed=7)
-                run = range(comm.rank * parts // comm.size, (comm.rank + 1) * parts // comm.size)
-                assert [part.number for part in found] == list(run)
-                owners = owners_of(dataset, policy, parts, 7)
-                for part in found:
-                    assert_same(part, split_dataset(dataset, owners, parts, part.number))
-
-
 def many_relations(comm: Communicator) -> None:
-    whole = communities()
+    whole = typed_communities()
     owners, rounds = list[list[Tensor]](), list[int]()
     for dataset in (whole, in_relations(whole, 24)):
         comm.counters.reset()
@@ -136,9 +140,6 @@ def in_relations(dataset: Dataset, count: int) -> Dataset:
         for at in range(count)
     ]
     return Dataset("in relations", dataset.node_sets, tuple(spread))
-
-
-PARTS = (1, 2, 3) if ALL else (2,)
 
 
 def save(comm: Communicator, folder: str) -> None:
@@ -169,33 +170,9 @@ def load(comm: Communicator, folder: str) -> None:
                 assert found.book == saved
 
 
-COMMUNITIES = 24
-
-
-def communities() -> Dataset:
-    """Two types in 24 communities, in random order; nine edges of ten stay within a community."""
-    draw = torch.Generator().manual_seed(0)
-    counts, train = {"user": 2400, "item": 960}, {"user": 1200, "item": 0}
-    name = {key: torch.randperm(count, generator=draw) for key, count in counts.items()}
-    relations = (("user", "buys", "item"), ("item", "rev_buys", "user"), ("item", "like", "item"))
-    edge_sets = []
-    for relation in relations:
-        source_size, target_size = (counts[key] // COMMUNITIES for key in relation[::2])
-        source = torch.randint(0, counts[relation[0]], (12_000,), generator=draw)
-        near = source // source_size * target_size + torch.randint(0, target_size, (12_000,), generator=draw)
-        far = torch.randint(0, counts[relation[2]], (12_000,), generator=draw)
-        target = torch.where(torch.rand(12_000, generator=draw) < 0.9, near, far)
-        ends = [name[relation[0]][source], name[relation[2]][target]]
-        edge_sets.append(EdgeSet(relation, torch.stack(ends)))
-    node_sets = [
-        NodeSet(key, count, splits={"train": name[key][: train[key]]}) for key, count in counts.items()
-    ]
-    return Dataset("communities", tuple(node_sets), tuple(edge_sets))
-
-
 def compare_policies(comm: Communicator) -> dict[str, dict[str, float]]:
     """Returns edge cut and the worst balance of each type, after comparing reports with counts."""
-    dataset, found = communities(), {}
+    dataset, found = typed_communities(), {}
     for policy in ("random", "contiguous", "ldg", "fennel"):
         part = partition(dataset, policy, comm=comm)
         report = report_partition(part, comm)
@@ -231,12 +208,8 @@ def test_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [*in_all(1, 3), 2])
-def test_streamed_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
-    run_ranks(streams, ranks)
-
-
-def test_the_parts_do_not_depend_on_how_many_ranks_read() -> None:
-    run_ranks(any_number_of_parts, 3 if ALL else 2)
+def test_parts_of_other_owners_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
+    run_ranks(other_owners, ranks)
 
 
 def test_many_relations_take_as_many_rounds_as_few() -> None:

@@ -155,6 +155,17 @@ def test_rows_survive_bytes(tables: RowBlock, data: st.DataObject) -> None:
     assert form.row_bytes <= form.wire_bytes < form.row_bytes + 8
 
 
+def test_bytes_do_not_depend_on_the_order_of_columns() -> None:
+    columns = {"b": torch.ones(3, dtype=torch.uint8), "a": torch.arange(3), "c": torch.arange(3) + 7}
+    packed = []
+    for names in ("abc", "cba"):
+        tables = RowBlock({name: columns[name] for name in names})
+        form = RowFormat(tables)
+        packed.append(torch.empty(3 * form.wire_bytes, dtype=torch.uint8))
+        form.pack(tables, torch.arange(3), packed[-1])
+    assert torch.equal(*packed) and form.wire_bytes == 24
+
+
 @given(blocks())
 def test_columns_tell_attributes_from_original_ids(block: RowBlock) -> None:
     again = block.like(block.columns)

@@ -135,7 +135,7 @@ _verified: set[tuple[str, int, int, str]] = set()
 
 def check_sha256(path: Path, array: str, expected: str, says: str, remedy: str) -> None:
     """Raises DatasetError unless a file's sha256 is `expected`. A file that was found right is not
-    hashed again by this process. ``says``: what promises the checksum, for the error."""
+    hashed again by this process. ``says``: what promises the checksum."""
     stat = path.stat()
     key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, expected)
     if key in _verified:

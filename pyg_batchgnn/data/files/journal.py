@@ -127,7 +127,7 @@ def _locked(file: Path, path: Path) -> int:
 @contextlib.contextmanager
 def making(path: Path, made_of: Any) -> Iterator[Journal]:
     """Yields the journal of a folder. An error of the user's removes what was made. After any other
-    end, as by a signal or by a disk that is full or fails, the next call goes on."""
+    end, as by a signal or a disk that is full or fails, the next call goes on."""
     journal = Journal(path, made_of)
     try:
         yield journal

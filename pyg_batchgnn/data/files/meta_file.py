@@ -36,7 +36,7 @@ class MetaFormat:
         )
 
     def read(self, folder: Path) -> tuple[dict[str, Any], str]:
-        """Reads META.json; returns its content and its SHA-256, by which ranks compare it. Raises
+        """Returns the content of META.json and its SHA-256, by which ranks compare it. Raises
         DatasetError if it is missing, of another format, or of a version that cannot be read."""
         path = folder / META_FILE
         if not path.is_file():
@@ -46,8 +46,7 @@ class MetaFormat:
         return content, hashlib.sha256(path.read_bytes()).hexdigest()
 
     def check(self, path: Path, content: Mapping[str, Any]) -> None:
-        """Raises DatasetError if a META.json is of another format, or of a version that cannot be
-        read."""
+        """Raises DatasetError if a META.json is of another format, or of an unknown version."""
         if content.get("format") != self.name:
             fact = f"is {content.get('format')!r}, expected {self.name!r}"
             remedy = f"this folder holds something else: give one that {self.writer} wrote"

@@ -65,6 +65,25 @@ def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
     return NpyHeader(dtype, tuple(shape), fortran_order, stream.tell())
 
 
+def header_of(path: Path, array: str) -> NpyHeader:
+    """Reads and checks the header of a .npy file."""
+    with path.open("rb") as stream:
+        return read_header(stream, path, array)
+
+
+def read_elements(path: Path, array: str, header: NpyHeader, first: int, count: int) -> np.ndarray:
+    """Returns some elements of a .npy file as they lie there, flat, which are read and not
+    mapped: a file larger than memory leaves nothing in the process."""
+    try:
+        found = np.fromfile(path, header.dtype, count, offset=header.offset + first * header.dtype.itemsize)
+    except OSError as error:
+        raise broken(path, array, f"cannot be read ({error.strerror})", "check the disk") from error
+    if len(found) != count:
+        fact = f"ends before element {first + count}, which its header promises"
+        raise broken(path, array, fact, "copy or write the file again")
+    return found if header.dtype.isnative else found.astype(header.dtype.newbyteorder("="))
+
+
 def check_size(path: Path, array: str, header: NpyHeader) -> None:
     """Raises DatasetError unless a file has as many bytes as its header promises."""
     size, wanted = path.stat().st_size, header.offset + header.nbytes
@@ -75,8 +94,8 @@ def check_size(path: Path, array: str, header: NpyHeader) -> None:
 
 
 def open_npy(path: Path, array: str) -> np.ndarray:
-    """Maps a .npy file; the array can be written to without changing the file (copy on write). An
-    array in Fortran order or with foreign byte order is copied into memory in C order instead."""
+    """Maps a .npy file, copy on write. An array in Fortran order or with foreign byte order is
+    copied into memory in C order instead."""
     if not path.is_file():
         raise missing(path, array, "write it or correct the folder")
     with path.open("rb") as stream:
@@ -116,22 +135,45 @@ def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
 
 
 class NpyAppender:
-    """Writes one .npy file by appending; the number of rows is filled in when it is closed."""
+    """Writes one .npy file by appending rows of the shape ``row``. ``dtype``: NumPy's type, or
+    torch's. ``rows``: their number where it is known; the file is hashed while it is written then.
+    Otherwise the number is filled in when it is closed."""
 
-    def __init__(self, path: Path, dtype: np.dtype | type, row: tuple[int, ...] = ()) -> None:
-        self.dtype = np.dtype(dtype)
+    def __init__(
+        self,
+        path: Path,
+        dtype: np.dtype | type | torch.dtype,
+        row: tuple[int, ...] = (),
+        rows: int | None = None,
+    ) -> None:
         self.row = row
         self.rows = 0
-        self._path = path
+        if isinstance(dtype, torch.dtype):
+            self.dtype = torch.empty(0, dtype=stored_dtype(dtype)).numpy().dtype
+            self._type = _name(dtype)
+        else:
+            self.dtype = np.dtype(dtype)
+            self._type = self.dtype.name
+        self._path, self._expected, self._digest = path, rows, hashlib.sha256()
         with writing(path):
             self._stream = path.open("wb")
-            self._stream.write(npy_header(self.dtype, (0, *row)))
+        self._write(np.frombuffer(npy_header(self.dtype, (rows or 0, *row)), np.uint8))
 
     def append(self, piece: np.ndarray) -> None:
         if piece.shape[1:] != self.row:
             raise ValueError(f"a piece has rows of shape {piece.shape[1:]}, expected {self.row}")
-        write_bytes(self._stream, self._path, np.asarray(piece, self.dtype))
+        self._write(np.asarray(piece, self.dtype))
         self.rows += len(piece)
+
+    def _write(self, values: np.ndarray) -> None:
+        write_bytes(self._stream, self._path, values)
+        if self._expected is not None:
+            self._digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+
+    def promise(self) -> ArrayPromise:
+        """Returns what to promise of the file, once it is closed."""
+        digest = file_sha256(self._path) if self._expected is None else self._digest.hexdigest()
+        return ArrayPromise(self._type, (self.rows, *self.row), digest)
 
     def __enter__(self) -> NpyAppender:
         return self
@@ -140,54 +182,16 @@ class NpyAppender:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with writing(self._path), self._stream:
-            if error is None:
+            if error is None and self._expected is None:
                 self._stream.seek(0)
                 self._stream.write(npy_header(self.dtype, (self.rows, *self.row)))
-
-
-class PromisedWriter:
-    """Writes one .npy file of a known shape in pieces, and knows what to promise of it. Bytes are
-    hashed when they are written, so the file need not be read again."""
-
-    promise: ArrayPromise  # what to promise of the file, once it is closed
-
-    def __init__(self, path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-        self._path, self._dtype, self._shape = path, dtype, shape
-        self._stored = torch.empty(0, dtype=stored_dtype(dtype)).numpy().dtype
-        self._left = math.prod(shape)
-        self._digest = hashlib.sha256()
-        with writing(path):
-            self._stream = path.open("wb")
-        header = npy_header(self._stored, shape)
-        self._write(np.frombuffer(header, np.uint8))
-
-    def append(self, piece: np.ndarray) -> None:
-        """Writes the next elements, which have the type of the file."""
-        if piece.dtype != self._stored or piece.size > self._left:
-            raise ValueError(f"{piece.size} of {piece.dtype} came for {self._left} of {self._stored}")
-        self._left -= piece.size
-        self._write(piece)
-
-    def _write(self, piece: np.ndarray) -> None:
-        write_bytes(self._stream, self._path, piece)
-        self._digest.update(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
-
-    def __enter__(self) -> PromisedWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with writing(self._path), self._stream:
-            pass
-        if error is None and self._left:
-            raise ValueError(f"{self._path}: {self._left} elements are missing")
-        self.promise = ArrayPromise(_name(self._dtype), self._shape, self._digest.hexdigest())
+        if error is None and self._expected not in (None, self.rows):
+            raise ValueError(f"{self._path}: {self.rows} rows came, expected {self._expected}")
 
 
 class EdgeAppender:
-    """Writes edge_index.npy [2, E] by appending edges. Sources go to their place at once.
-    Destinations, whose place depends on E, wait in a file beside it until the writer is closed."""
+    """Writes edge_index.npy [2, E] by appending edges. Destinations, whose place depends on E, wait
+    in a file beside it until the writer is closed."""
 
     def __init__(self, path: Path, dtype: np.dtype | type) -> None:
         self.dtype = np.dtype(dtype)
@@ -276,14 +280,13 @@ def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
 
 def promise_of(path: Path) -> ArrayPromise:
     """Returns what to promise of a file. Raises `DatasetError` if it is not a .npy file."""
-    with path.open("rb") as stream:
-        header = read_header(stream, path, path.stem)
+    header = header_of(path, path.stem)
     return ArrayPromise(header.dtype.name, header.shape, file_sha256(path))
 
 
 def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
-    """Maps a file; writing to the tensor changes this process's copy, never the file. Raises
-    DatasetError if the file is damaged, or is not what was promised."""
+    """Maps a file; writing to the tensor changes this process's copy. Raises DatasetError if the
+    file is damaged, or is not what was promised."""
     values = open_npy(path, array)
     dtype = getattr(torch, promise.dtype, None)
     if not isinstance(dtype, torch.dtype):

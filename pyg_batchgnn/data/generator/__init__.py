@@ -3,19 +3,13 @@
 They have one node type, or several. The same seed gives the same graph.
 """
 
-from pyg_batchgnn.data.generator.papers import generate_papers, generate_papers_folder
-from pyg_batchgnn.data.generator.spec import GeneratorSpec, PapersSpec, TypedGeneratorSpec
-from pyg_batchgnn.data.generator.typed import generate_typed, generate_typed_folder
-from pyg_batchgnn.data.generator.write import generate, generate_folder
+from pyg_batchgnn.data.generator.spec import GeneratorSpec as GeneratorSpec
+from pyg_batchgnn.data.generator.spec import PapersSpec as PapersSpec
+from pyg_batchgnn.data.generator.spec import TypedGeneratorSpec as TypedGeneratorSpec
+from pyg_batchgnn.data.generator.write import AnySpec as AnySpec
+from pyg_batchgnn.data.generator.write import generate as generate
+from pyg_batchgnn.data.generator.write import generate_folder as generate_folder
 
-__all__ = [
-    "GeneratorSpec",
-    "PapersSpec",
-    "TypedGeneratorSpec",
-    "generate",
-    "generate_folder",
-    "generate_papers",
-    "generate_papers_folder",
-    "generate_typed",
-    "generate_typed_folder",
-]
+#: One function makes them all. These names say of which parameters.
+generate_papers = generate_typed = generate
+generate_papers_folder = generate_typed_folder = generate_folder

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError
+from pyg_batchgnn.types import HOMOGENEOUS, Relation, Schema
 
 MAX_NODES = 2**31  # two ids make one 64-bit sort key, and ids are stored as int32
 
@@ -29,24 +29,78 @@ class RandomStream(enum.IntEnum):
     SPLITS = 8
 
 
-def _check_numbers(spec: Any) -> None:
-    for field in fields(spec):
-        value = getattr(spec, field.name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise DatasetError(f"generator: {field.name} is {value!r}; give a finite number")
-        if field.type == "int" and not isinstance(value, int):
-            raise DatasetError(f"generator: {field.name} is {value!r}; give a whole number")
+class GraphSpec:
+    """What the parameters of all generated graphs have in common."""
 
+    KIND: ClassVar[str]  # the name for `load_dataset`, before the colon
+    ABOUT: ClassVar[str]  # what such a graph is, as the subject of a sentence
+    ORIGIN: ClassVar[str]  # the name of the parameters in META.json
+    #: the arrangement of random numbers. Folders made by another one are not taken for this one's
+    VERSION: ClassVar[int] = 1
 
-def _check_bounds(spec: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
-    for name, (low, high) in bounds.items():
-        value = getattr(spec, name)
-        if not low <= value <= high:
-            raise DatasetError(f"generator: {name} is {value}; give a value from {low} to {high}")
+    def _check(self: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
+        """Raises DatasetError unless all fields are numbers within their bounds."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise DatasetError(f"generator: {field.name} is {value!r}; give a finite number")
+            if field.type == "int" and not isinstance(value, int):
+                raise DatasetError(f"generator: {field.name} is {value!r}; give a whole number")
+        for name, (low, high) in bounds.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise DatasetError(f"generator: {name} is {value}; give a value from {low} to {high}")
+
+    @property
+    def name(self: Any) -> str:
+        """The graph's name for `load_dataset`: the first two fields, and those that differ from the
+        defaults."""
+        default = type(self)()
+        changes = [
+            f"{field.name}={getattr(self, field.name)}"
+            for number, field in enumerate(fields(self))
+            if number < 2 or getattr(self, field.name) != getattr(default, field.name)
+        ]
+        return f"{self.KIND}:{','.join(changes)}"
+
+    @property
+    def source(self) -> str:
+        """The sentence that says where such a data set comes from."""
+        said = self.name.removeprefix(f"{self.KIND}:")
+        return f"{self.ABOUT} made by this package's generator ({said}); not real data."
+
+    @property
+    def origin(self: Any) -> dict[str, Any]:
+        """What META.json says that a folder was made from."""
+        return {self.ORIGIN: asdict(self), "generator_version": self.VERSION}
+
+    @property
+    def schema(self) -> Schema:
+        """The node types and the relations."""
+        return HOMOGENEOUS
+
+    @property
+    def num_nodes(self: Any) -> dict[str, int]:
+        """The number of nodes of each type."""
+        return {"node": self.nodes}
+
+    @property
+    def num_classes(self: Any) -> dict[str, int]:
+        """The number of classes of each type; 0 where nodes have none."""
+        return {"node": self.classes}
+
+    @property
+    def estimated_bytes(self) -> int:
+        """The approximate size of the finished arrays."""
+        raise NotImplementedError
+
+    def random(self: Any, stream: RandomStream, block: int = 0) -> np.random.Generator:
+        """Returns random numbers of one stream and block, whatever the order of blocks."""
+        return np.random.default_rng([self.seed, int(stream), block])
 
 
 @dataclass(frozen=True)
-class GeneratorSpec:
+class GeneratorSpec(GraphSpec):
     """The parameters of a generated graph. Equal parameters give equal bytes.
 
     Attributes:
@@ -64,6 +118,10 @@ class GeneratorSpec:
         half: 1 stores features as float16, 0 as float32.
     """
 
+    KIND = "generated"
+    ABOUT = "Power-law graph with nested communities"
+    ORIGIN = "generator"
+
     nodes: int = 100_000
     seed: int = 0
     degree: float = 16.0
@@ -78,7 +136,6 @@ class GeneratorSpec:
     half: int = 0
 
     def __post_init__(self) -> None:
-        _check_numbers(self)
         bounds = {
             "classes": (1, 1 << 20),
             "nodes": (4 * self.classes, MAX_NODES),
@@ -87,31 +144,15 @@ class GeneratorSpec:
             "features": (1, 1 << 16),
             "exponent": (2.05, 10.0),
             "signal": (0.0, 1e4),
-            "label_noise": (0.0, 1.0),
-            "train": (0.0, 1.0),
-            "val": (0.0, 1.0),
-            "test": (0.0, 1.0),
+            **dict.fromkeys(("label_noise", "train", "val", "test"), (0.0, 1.0)),
             "half": (0, 1),
         }
-        _check_bounds(self, bounds)
+        self._check(bounds)
         share = self.train + self.val + self.test
         if share > 1.0 + 1e-9:
             raise DatasetError(
                 f"generator: train + val + test is {share:g}; give shares that add up to at most 1"
             )
-
-    @property
-    def name(self) -> str:
-        """The graph's name for `load_dataset`: only what differs from the defaults."""
-        return "generated:" + _changes(self, GeneratorSpec())
-
-    @property
-    def source(self) -> str:
-        """The sentence that says where such a data set comes from."""
-        return (
-            f"Power-law graph with nested communities made by this package's generator "
-            f"({self.name.removeprefix('generated:')}); not real data."
-        )
 
     @property
     def feature_dtype(self) -> type:
@@ -120,28 +161,29 @@ class GeneratorSpec:
 
     @property
     def estimated_bytes(self) -> int:
-        """The approximate size of the finished arrays."""
         edges = int(self.nodes * self.degree) * 8
         feature = np.dtype(self.feature_dtype).itemsize * self.features
         return edges + self.nodes * (feature + 16)
 
-    def random(self, stream: RandomStream, block: int = 0) -> np.random.Generator:
-        """Returns random numbers of one stream and block, whatever the order of blocks."""
-        return np.random.default_rng([self.seed, int(stream), block])
 
-
-def _changes(spec: Any, default: Any) -> str:
-    """Returns the first two fields, and those that differ from the defaults."""
-    parts = [f"{field.name}={getattr(spec, field.name)}" for field in fields(spec)[:2]]
-    for field in fields(spec)[2:]:
-        value = getattr(spec, field.name)
-        if value != getattr(default, field.name):
-            parts.append(f"{field.name}={value}")
-    return ",".join(parts)
+#: The relations that are drawn, with the mean number of edges of each node of the first type.
+DRAWN: dict[Relation, float | None] = {
+    ("paper", "cites", "paper"): None,  # of the spec
+    ("paper", "has_topic", "field"): 4.0,
+    ("paper", "rev_writes", "author"): 3.0,
+    ("author", "affiliated_with", "institution"): 1.0,
+}
+#: The relations that are reverses of drawn ones.
+REVERSED: dict[Relation, Relation] = {
+    ("author", "writes", "paper"): ("paper", "rev_writes", "author"),
+    ("field", "rev_has_topic", "paper"): ("paper", "has_topic", "field"),
+    ("institution", "rev_affiliated_with", "author"): ("author", "affiliated_with", "institution"),
+}
+TYPED_SCHEMA = Schema(("author", "field", "institution", "paper"), tuple(sorted({**DRAWN, **REVERSED})))
 
 
 @dataclass(frozen=True)
-class TypedGeneratorSpec:
+class TypedGeneratorSpec(GraphSpec):
     """The parameters of a generated graph of several types. Equal parameters give equal bytes.
 
     Papers have features "x", class numbers "y" and a "time"; authors have three labels "y" each;
@@ -156,6 +198,10 @@ class TypedGeneratorSpec:
         features: number of feature columns of papers.
     """
 
+    KIND = "generated-typed"
+    ABOUT = "Typed graph"
+    ORIGIN = "typed_generator"
+
     papers: int = 10_000
     seed: int = 0
     degree: float = 8.0
@@ -163,7 +209,6 @@ class TypedGeneratorSpec:
     features: int = 32
 
     def __post_init__(self) -> None:
-        _check_numbers(self)
         bounds = {
             "papers": (1, 1 << 30),
             "seed": (0, 2**63 - 1),
@@ -171,28 +216,28 @@ class TypedGeneratorSpec:
             "classes": (1, 1 << 20),
             "features": (1, 1 << 16),
         }
-        _check_bounds(self, bounds)
+        self._check(bounds)
+
+    @property
+    def schema(self) -> Schema:
+        return TYPED_SCHEMA
 
     @property
     def num_nodes(self) -> dict[str, int]:
-        """The number of nodes of each type."""
         few = {"field": max(self.papers // 16, 1), "institution": max(self.papers // 64, 1)}
         return {"author": self.papers, **few, "paper": self.papers}
 
     @property
-    def name(self) -> str:
-        """The graph's name for `load_dataset`."""
-        fields = (f"{field.name}={getattr(self, field.name)}" for field in dataclasses.fields(self))
-        return "generated-typed:" + ",".join(fields)
+    def num_classes(self) -> dict[str, int]:
+        return {**dict.fromkeys(TYPED_SCHEMA.node_types, 0), "paper": self.classes}
 
     @property
-    def source(self) -> str:
-        """The sentence that says where such a data set comes from."""
-        return f"Typed graph made by this package's generator ({self.name}); not real data."
+    def name(self) -> str:
+        """The graph's name for `load_dataset`: all fields."""
+        return f"{self.KIND}:{','.join(f'{key}={value}' for key, value in asdict(self).items())}"
 
     @property
     def estimated_bytes(self) -> int:
-        """The approximate size of the finished arrays."""
         return int(self.papers * (4 * self.features + 8 * (2 * self.degree + 2 * 8) + 64))
 
 
@@ -203,7 +248,7 @@ _MOST_IN_EDGES = 1 << 17
 
 
 @dataclass(frozen=True)
-class PapersSpec:
+class PapersSpec(GraphSpec):
     """The parameters of a generated graph in the shape of papers100M. Equal parameters give equal
     bytes.
 
@@ -235,6 +280,10 @@ class PapersSpec:
         homophily: share of the sources that have the class of their target on purpose.
     """
 
+    KIND = "papers-like"
+    ABOUT = "Graph in the shape of papers100M"
+    ORIGIN = "papers_generator"
+
     nodes: int = _PAPERS
     seed: int = 0
     degree: float = 14.5
@@ -246,7 +295,6 @@ class PapersSpec:
     homophily: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_numbers(self)
         bounds = {
             "classes": (1, 1 << 15),
             "nodes": (max(4 * self.classes, 128), MAX_NODES),
@@ -258,20 +306,7 @@ class PapersSpec:
             "signal": (0.0, 1e4),
             "homophily": (0.0, 1.0),
         }
-        _check_bounds(self, bounds)
-
-    @property
-    def name(self) -> str:
-        """The graph's name for `load_dataset`: only what differs from the defaults."""
-        return "papers-like:" + _changes(self, PapersSpec())
-
-    @property
-    def source(self) -> str:
-        """The sentence that says where such a data set comes from."""
-        return (
-            f"Graph in the shape of papers100M made by this package's generator "
-            f"({self.name.removeprefix('papers-like:')}); not real data."
-        )
+        self._check(bounds)
 
     @property
     def splits(self) -> dict[str, int]:
@@ -284,15 +319,5 @@ class PapersSpec:
         return min(_MOST_IN_EDGES, self.nodes)
 
     @property
-    def label_dtype(self) -> type:
-        """NumPy's type of the stored labels."""
-        return np.uint8 if self.classes <= 256 else np.int16
-
-    @property
     def estimated_bytes(self) -> int:
-        """The approximate size of the finished arrays."""
         return int(self.nodes * (4 * self.degree + 8 + 2 * self.features + 2))
-
-    def random(self, stream: RandomStream, block: int = 0) -> np.random.Generator:
-        """Returns random numbers of a stream and block, whatever the order of blocks."""
-        return np.random.default_rng([self.seed, int(stream), block])

@@ -2,141 +2,138 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pyg_batchgnn.data.check import check_dataset
-from pyg_batchgnn.data.dataset import SPLITS, Dataset
+from pyg_batchgnn.data.csc import INDICES, INDPTR
+from pyg_batchgnn.data.dataset import SPLITS, Dataset, EdgeSet, NodeSet
 from pyg_batchgnn.data.errors import DatasetError
-from pyg_batchgnn.data.files import EdgeAppender, NpyAppender
+from pyg_batchgnn.data.files.durable import new_file
+from pyg_batchgnn.data.files.npy import EdgeAppender, NpyAppender, promise_of
 from pyg_batchgnn.data.folder_write import new_folder
-from pyg_batchgnn.data.generator.edges import (
-    Communities,
-    EdgeBuckets,
-    IdPermutation,
-    class_means,
-    edge_keys,
-    make_communities,
-    make_nodes,
-    num_blocks,
-    split_keys,
-)
-from pyg_batchgnn.data.generator.progress import ProgressBar, StartPhase, progress_bar
-from pyg_batchgnn.data.generator.spec import GeneratorSpec
-from pyg_batchgnn.data.meta import Meta, attribute_array, promises_in, split_array, write_meta
-from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES
+from pyg_batchgnn.data.generator.communities import community_pieces
+from pyg_batchgnn.data.generator.papers import papers_pieces
+from pyg_batchgnn.data.generator.pieces import DrawnPiece, ProgressBar, StartPhase, progress_bar
+from pyg_batchgnn.data.generator.spec import GeneratorSpec, PapersSpec, TypedGeneratorSpec
+from pyg_batchgnn.data.generator.typed import typed_pieces
+from pyg_batchgnn.data.meta import Meta, attribute_array, csc_array, edge_array, split_array, write_meta
+from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.types import FEATURES, LABELS, Group
 
-# The arrangement of random numbers: folders made by another one are not taken for this one's.
-GENERATOR_VERSION = 1
+#: The parameters of any generated graph.
+AnySpec = GeneratorSpec | TypedGeneratorSpec | PapersSpec
+
 PIECE_NODES = 1 << 19
+#: The attributes that generated graphs have.
+_ATTRIBUTES = (FEATURES, LABELS, "time")
 
 
-def generate(spec: GeneratorSpec) -> Dataset:
-    """Makes a graph in memory, of the same bytes as `generate_folder` writes. Edges come in both
-    directions, sorted by source and then destination, without self loops or repeats."""
-    communities, permutation, means = make_communities(spec), IdPermutation(spec), class_means(spec)
-    pieces = [
-        keys for block in range(num_blocks(spec)) for keys in edge_keys(spec, communities, permutation, block)
+def generate(spec: AnySpec) -> Dataset:
+    """Makes a graph in memory, of the same bytes as `generate_folder` writes. Edges of a
+    `GeneratorSpec` come in both directions, sorted by source and then destination, without self
+    loops or repeats."""
+    pieces: dict[str, list[np.ndarray]] = {}
+    types: dict[str, torch.dtype] = {}
+    for piece in _pieces(spec, lambda _phase, _steps: lambda: None):
+        pieces.setdefault(piece.array, []).append(piece.values)
+        if piece.dtype is not None:
+            types[piece.array] = piece.dtype
+    arrays = {}
+    for array in list(pieces):
+        whole = np.concatenate(pieces.pop(array), axis=1 if array.startswith("edge_index") else 0)
+        found = torch.from_numpy(whole)
+        arrays[array] = found.view(types.get(array, found.dtype))
+    schema = spec.schema
+    node_sets = [
+        NodeSet(
+            str(group.name),
+            spec.num_nodes[str(group.name)],
+            _tables(arrays, group),
+            {name: arrays[one] for name in SPLITS if (one := split_array(group, name)) in arrays},
+            spec.num_classes[str(group.name)],
+        )
+        for group in schema.node_groups
     ]
-    all_keys = np.concatenate(pieces)
-    del pieces
-    all_keys.sort()
-    edge_index = np.stack(split_keys(all_keys))
-    del all_keys
-    blocks = [make_nodes(spec, communities, permutation, means, block) for block in range(num_blocks(spec))]
-    splits = zip(SPLITS, zip(*(block.splits for block in blocks), strict=True), strict=True)
-    dataset = Dataset.homogeneous(
-        spec.name,
-        spec.nodes,
-        torch.from_numpy(edge_index),
-        nodes={
-            FEATURES: torch.from_numpy(np.concatenate([block.x for block in blocks])),
-            LABELS: torch.from_numpy(np.concatenate([block.y for block in blocks])),
-        },
-        splits={name: torch.from_numpy(np.concatenate(pieces)) for name, pieces in splits},
-        num_classes=spec.classes,
-        source=spec.source,
+    edge_sets = [
+        EdgeSet(relation, _topology(arrays, group), _tables(arrays, group))
+        for relation, group in zip(schema.relations, schema.edge_groups, strict=True)
+    ]
+    return check_dataset(
+        Dataset(spec.name, tuple(node_sets), tuple(edge_sets), spec.source, schema.has_names)
     )
-    return check_dataset(dataset)
+
+
+def _tables(arrays: dict[str, Tensor], group: Group) -> dict[str, Tensor]:
+    return {name: arrays[one] for name in _ATTRIBUTES if (one := attribute_array(group, name)) in arrays}
+
+
+def _topology(arrays: dict[str, Tensor], group: Group) -> Tensor | InEdges:
+    listed = arrays.get(edge_array("edge_index", group))
+    if listed is not None:
+        return listed
+    return InEdges(arrays[csc_array(group, INDPTR)], arrays[csc_array(group, INDICES)])
 
 
 def generate_folder(
-    spec: GeneratorSpec,
+    spec: AnySpec,
     path: str | Path,
     *,
     piece_nodes: int = PIECE_NODES,
     progress: ProgressBar = ProgressBar.AUTO,
 ) -> Path:
-    """Makes a graph in a new folder that `read_folder` maps; returns the folder.
+    """Makes a graph in a new folder that `read_folder` maps, in pieces; returns the folder, which
+    appears only when it is complete.
 
-    Peak memory is about 32 * degree bytes per node of a piece, not of the graph, and on the way the
-    folder takes about twice the disk space of the finished edges. ``piece_nodes``: sources whose
-    edges are sorted at once. It does not change the result.
+    Of a `GeneratorSpec` peak memory is about 32 * degree bytes per node of a piece, not of the
+    graph, and on the way the folder takes about twice the disk space of the finished edges. Of a
+    `PapersSpec` memory peaks at 10 bytes per node and about 200 MiB, so at 1.3 GiB for as many
+    nodes as papers100M has.
+
+    Args:
+        piece_nodes: sources of a `GeneratorSpec` whose edges are sorted at once. It does not change
+            the result.
+        progress: whether a progress bar is shown.
     """
     if piece_nodes < 1:
         raise DatasetError(f"generator: piece_nodes is {piece_nodes}; give 1 or more")
-    communities, permutation = make_communities(spec), IdPermutation(spec)
-    with new_folder(path) as folder, progress_bar(spec.nodes, progress) as start_phase:
-        _write_edges(spec, communities, permutation, folder, piece_nodes, start_phase)
-        _write_nodes(spec, communities, permutation, folder, start_phase)
-        origin = {"generator": asdict(spec), "generator_version": GENERATOR_VERSION}
-        counts, classes = {"node": spec.nodes}, {"node": spec.classes}
-        meta = Meta(spec.name, spec.source, HOMOGENEOUS, counts, classes, promises_in(folder), origin)
-        write_meta(folder, meta)
+    nodes = sum(spec.num_nodes.values())
+    with new_folder(path) as folder, progress_bar(nodes, progress) as start_phase:
+        free = shutil.disk_usage(folder).free
+        if free < spec.estimated_bytes:
+            raise DatasetError(
+                f"{folder.parent}: {spec.name} takes about {spec.estimated_bytes:,} bytes, and the disk has "
+                f"{free:,} free; free some, choose another folder, or fewer nodes"
+            )
+        rows, edges = dict[str, NpyAppender](), dict[str, EdgeAppender]()
+        with ExitStack() as stack:
+            for array, values, dtype, count in _pieces(spec, start_phase, folder, piece_nodes):
+                file = new_file(folder, array)
+                if array.startswith("edge_index"):
+                    if array not in edges:
+                        edges[array] = stack.enter_context(EdgeAppender(file, values.dtype))
+                    edges[array].append(values[0], values[1])
+                else:
+                    if array not in rows:
+                        out = NpyAppender(file, dtype or values.dtype, values.shape[1:], count)
+                        rows[array] = stack.enter_context(out)
+                    rows[array].append(values)
+        promises = {array: out.promise() for array, out in rows.items()}
+        promises |= {array: promise_of(folder / f"{array}.npy") for array in edges}
+        named = (spec.name, spec.source, spec.schema, spec.num_nodes, spec.num_classes)
+        write_meta(folder, Meta(*named, promises, spec.origin))
     return Path(path).expanduser()
 
 
-def _write_edges(
-    spec: GeneratorSpec,
-    communities: Communities,
-    permutation: IdPermutation,
-    folder: Path,
-    piece_nodes: int,
-    start_phase: StartPhase,
-) -> None:
-    with EdgeBuckets(folder, spec.nodes, piece_nodes) as buckets:
-        advance = start_phase("drawing edges", num_blocks(spec))
-        for block in range(num_blocks(spec)):
-            for keys in edge_keys(spec, communities, permutation, block):
-                buckets.add(keys)
-            advance()
-        advance = start_phase("sorting edges", len(buckets))
-        with EdgeAppender(folder / "edge_index.npy", np.int32) as out:
-            for keys in buckets.drain():
-                out.append(*split_keys(keys))
-                advance()
-
-
-def _write_nodes(
-    spec: GeneratorSpec,
-    communities: Communities,
-    permutation: IdPermutation,
-    folder: Path,
-    start_phase: StartPhase,
-) -> None:
-    advance = start_phase("drawing features", num_blocks(spec))
-    means = class_means(spec)
-    with ExitStack() as stack:
-        x_out = stack.enter_context(
-            NpyAppender(_file(folder, FEATURES), spec.feature_dtype, (spec.features,))
-        )
-        y_out = stack.enter_context(NpyAppender(_file(folder, LABELS), np.int64))
-        split_outs = [
-            stack.enter_context(NpyAppender(folder / f"{split_array(NODES, name)}.npy", np.int64))
-            for name in SPLITS
-        ]
-        for block in range(num_blocks(spec)):
-            nodes = make_nodes(spec, communities, permutation, means, block)
-            x_out.append(nodes.x)
-            y_out.append(nodes.y)
-            for out, ids in zip(split_outs, nodes.splits, strict=True):
-                out.append(ids)
-            advance()
-
-
-def _file(folder: Path, name: str) -> Path:
-    return folder / f"{attribute_array(NODES, name)}.npy"
+def _pieces(
+    spec: AnySpec, start_phase: StartPhase, folder: Path | None = None, piece_nodes: int = PIECE_NODES
+) -> Iterator[DrawnPiece]:
+    if isinstance(spec, GeneratorSpec):
+        return community_pieces(spec, start_phase, folder, piece_nodes)
+    return typed_pieces(spec) if isinstance(spec, TypedGeneratorSpec) else papers_pieces(spec, start_phase)

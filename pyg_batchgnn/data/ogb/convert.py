@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import warnings
@@ -16,14 +17,14 @@ import numpy as np
 from pyg_batchgnn.data.convert import to_labels
 from pyg_batchgnn.data.dataset import INDEX, NEGATIVE_TARGETS, NEGATIVES
 from pyg_batchgnn.data.errors import broken, missing
-from pyg_batchgnn.data.files import EdgeAppender, NpyAppender, new_file
+from pyg_batchgnn.data.files.durable import new_file
+from pyg_batchgnn.data.files.npy import EdgeAppender, NpyAppender, promise_of
 from pyg_batchgnn.data.folder_write import new_folder
 from pyg_batchgnn.data.meta import (
     LinkArray,
     Meta,
     attribute_array,
     edge_array,
-    promises_in,
     split_array,
     write_meta,
 )
@@ -57,12 +58,9 @@ def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
 
 def convert(table: OgbTable, folder: Path, target: Path) -> None:
     """Writes `target`, a folder that `read_folder` reads, from the raw files in `folder`. A
-    UserWarning names what is not converted.
-
-    Features, edges and labels go through memory in pieces of about 16 MiB. Node ids become int32
-    where they fit. An edge list that holds each undirected edge once is stored in both directions
-    (every edge, then every reverse).
-    """
+    UserWarning names what is not converted. Arrays go through memory in pieces of about 16 MiB.
+    Node ids become int32 where they fit. An edge list that holds each undirected edge once is
+    followed by the reverse of every edge."""
     _warn_of_unread(table, folder)
     with new_folder(target) as temporary:
         if table.layout is RawLayout.BINARY:
@@ -77,7 +75,11 @@ def convert(table: OgbTable, folder: Path, target: Path) -> None:
         if table.links is not None:
             convert_link_splits(table, folder, temporary)
         source = f"{table.name} of the Open Graph Benchmark, converted from the raw files in {folder}."
-        origin, promises = {"raw_bytes": raw_sizes(table, folder)}, promises_in(temporary)
+        origin = {"raw_bytes": raw_sizes(table, folder)}
+        promises = {
+            path.relative_to(temporary).with_suffix("").as_posix(): promise_of(path)
+            for path in sorted(temporary.rglob("*.npy"))
+        }
         write_meta(temporary, Meta(table.name, source, schema, num_nodes, classes, promises, origin))
 
 
@@ -88,7 +90,9 @@ def _warn_of_unread(table: OgbTable, folder: Path) -> None:
     found = [path for path in sorted(raw.rglob("*.gz")) if path not in known]
     others = [str(path.relative_to(folder)) for path in found]
     if table.layout is RawLayout.BINARY:
-        others += [f"{name} in raw/data.npz" for name in _unread_members(raw / "data.npz")]
+        with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(raw / "data.npz") as file:
+            names = (name.removesuffix(".npy") for name in file.namelist())
+            others += [f"{name} in raw/data.npz" for name in names if name not in _READ]
     if others:
         text = f"{folder}: {table.name} also has {', '.join(others)}, which the conversion leaves out"
         remedy = "read what you need from there, and add it to the tables of the data set"
@@ -235,7 +239,7 @@ def _write_features(file: Path, target: Path, rows: int) -> None:
 
 def _write_more(file: Path, target: Path, group: Group, rows: int, times: int = 1) -> None:
     """Converts a further attribute of one column, if it is there, to int64 if all numbers are
-    whole. Reverse edges repeat those of edges."""
+    whole; it is repeated for reverse edges."""
     if not file.is_file():
         return
     name = file.name.partition(".")[0]
@@ -283,36 +287,28 @@ _READ = ("num_nodes_list", "num_edges_list", "edge_index", "node_feat")
 def convert_binary(folder: Path, target: Path) -> int:
     """Writes edges, features and labels; returns the number of nodes."""
     archive = folder / "raw" / "data.npz"
-    num_nodes = _member_total(archive, "num_nodes_list")
-    num_edges = _member_total(archive, "num_edges_list")
+    counts = []
+    for name in ("num_nodes_list", "num_edges_list"):
+        with open_member(archive, name) as member:
+            counts.append(_one_count(archive, name, member.read()))
+    num_nodes, num_edges = counts
     with open_member(archive, "edge_index") as member:
-        _check_shape(member, (2, num_edges))
-        _check_kind(member, "iu", "integers")
+        _check_member(member, (2, num_edges), "iu", "integers")
         _write_edges(member, target / "edge_index.npy", num_nodes)
     with open_member(archive, "node_feat") as member:
         shape = member.header.shape
-        _check_shape(member, (num_nodes, shape[1] if len(shape) == 2 else -1))
-        _check_kind(member, "f", "floating point numbers")
+        wanted = (num_nodes, shape[1] if len(shape) == 2 else -1)
+        _check_member(member, wanted, "f", "floating point numbers")
         dtype = np.float16 if member.header.dtype == np.float16 else np.float32
         with NpyAppender(new_file(target, attribute_array(NODES, FEATURES)), dtype, (shape[1],)) as out:
             for rows in _whole_rows(member.pieces(), shape[1]):
                 out.append(rows)
     with open_member(folder / "raw" / "node-label.npz", "node_label") as member:
-        _check_shape(member, (num_nodes, 1))
+        _check_member(member, (num_nodes, 1))
         with NpyAppender(new_file(target, attribute_array(NODES, LABELS)), np.int64) as out:
             for piece in member.pieces():
                 out.append(to_labels(piece, member.path, "node_label").numpy())
     return num_nodes
-
-
-def _unread_members(archive: Path) -> list[str]:
-    """Returns the names of arrays in an archive that are not converted; none if it is damaged."""
-    try:
-        with zipfile.ZipFile(archive) as file:
-            names = [name.removesuffix(".npy") for name in file.namelist()]
-    except (OSError, zipfile.BadZipFile):  # reading it says what is wrong
-        return []
-    return [name for name in names if name not in _READ]
 
 
 def _write_edges(member: NpzMember, target: Path, num_nodes: int) -> None:
@@ -338,20 +334,14 @@ def _whole_rows(pieces: Iterator[np.ndarray], columns: int) -> Iterator[np.ndarr
         yield flat[:cut].reshape(-1, columns)
 
 
-def _member_total(archive: Path, count: str) -> int:
-    with open_member(archive, count) as member:
-        return _one_count(archive, count, member.read())
-
-
-def _check_shape(member: NpzMember, shape: tuple[int, ...]) -> None:
-    if member.header.shape != shape:
-        fact = f"shape is {list(member.header.shape)}, expected {list(shape)}"
-        raise broken(member.path, member.array, fact, _AGAIN)
-
-
-def _check_kind(member: NpzMember, kinds: str, expected: str) -> None:
-    if member.header.dtype.kind not in kinds:
-        fact = f"dtype is {member.header.dtype}, expected {expected}"
+def _check_member(
+    member: NpzMember, shape: tuple[int, ...], kinds: str | None = None, expected: str = ""
+) -> None:
+    header = member.header
+    fact = f"shape is {list(header.shape)}, expected {list(shape)}" if header.shape != shape else None
+    if fact is None and kinds is not None and header.dtype.kind not in kinds:
+        fact = f"dtype is {header.dtype}, expected {expected}"
+    if fact is not None:
         raise broken(member.path, member.array, fact, _AGAIN)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
-from pyg_batchgnn.data.files import NpyHeader, read_header
+from pyg_batchgnn.data.files.npy import NpyHeader, read_header
 
 #: Bytes that are read at a time.
 PIECE_BYTES = 1 << 24
@@ -126,8 +126,8 @@ _ALLOWED: list[Any] = [
 
 
 def read_split_file(path: Path) -> dict[str, np.ndarray]:
-    """Reads a dict of NumPy arrays by name that `torch.save` wrote. torch refuses whatever else the
-    file names."""
+    """Reads a dict of NumPy arrays by name that `torch.save` wrote. Whatever else it names is
+    refused."""
     name = path.stem
     if not path.is_file():
         raise missing(path, name, _AGAIN)

@@ -106,12 +106,10 @@ _SILENCE_SECONDS = 60.0
 
 
 def download_ogb(table: OgbTable, root: Path) -> Path:
-    """Downloads and unpacks a data set to `root`/`table.folder`; returns that folder.
-
-    Of `ogb` only `download_url` and `extract_zip` are used: its data set classes, and
-    `decide_download`, ask at the prompt before large downloads. Everything happens in a temporary
-    folder, renamed at the end.
-    """
+    """Downloads and unpacks a data set to `root`/`table.folder`; returns that folder. Of `ogb` only
+    `download_url` and `extract_zip` are used: its data set classes, and `decide_download`, ask at
+    the prompt before large downloads. Everything happens in a temporary folder, renamed at the
+    end."""
     place = root / table.folder
     try:
         from ogb.utils.url import download_url, extract_zip

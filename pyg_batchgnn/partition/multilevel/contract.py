@@ -94,7 +94,10 @@ def _move(
     lists, others = _lists_of(graph, nodes)
     label = torch.cat([found.label[nodes.start : nodes.stop], found.label.index_select(0, others)])
     names, local = ops.number_ghosts(label, range(0), graph.total)
-    before, room = local[: len(nodes)].clone(), _room_in(graph, found, limit, names)
+    before = local[: len(nodes)].clone()
+    # This rank's share of the room of each cluster, [x, k]. In place: there are many clusters.
+    room = pull(graph.comm, graph.remote(found.weight), names, most=graph.total).to(torch.int64)
+    room.neg_().add_(limit).div_(graph.comm.size, rounding_mode="floor")
     first = graph.first + nodes.start
     ops.cluster_nodes(lists, local, room, key=ops.to_signed(key), first=first, together=together)
     del room
@@ -107,13 +110,6 @@ def _move(
     changes = torch.cat(told).view(-1, rows.size(1))
     at = changes[:, 0].to(torch.int64) - graph.first
     add_rows(found.weight, at, changes[:, 1:].to(torch.int32))
-
-
-def _room_in(graph: RankGraph, found: Clusters, limit: Tensor, names: Tensor) -> Tensor:
-    """Returns the share of this rank in the room of clusters, [x, k] int64. Collective. It works in
-    place: there are many clusters, and each has several weights."""
-    room = pull(graph.comm, graph.remote(found.weight), names, most=graph.total).to(torch.int64)
-    return room.neg_().add_(limit).div_(graph.comm.size, rounding_mode="floor")
 
 
 def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple[Tensor, Tensor]:

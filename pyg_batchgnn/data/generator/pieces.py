@@ -1,4 +1,4 @@
-"""The progress bar of generated graphs."""
+"""The pieces that generated graphs are made of, and the progress bar beside them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import enum
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import torch
 
 _BAR_NODES = 1_000_000
 
@@ -13,6 +17,15 @@ _BAR_NODES = 1_000_000
 Advance = Callable[[], None]
 #: Starts a phase of a number of steps.
 StartPhase = Callable[[str, int], Advance]
+
+
+class DrawnPiece(NamedTuple):
+    """The next rows of an array of a graph, or the next edges of `edge_index`."""
+
+    array: str
+    values: np.ndarray  # [n, ...], or [2, n] edges
+    dtype: torch.dtype | None = None  # where NumPy lacks it: `values` are integers of its width
+    rows: int | None = None  # of the whole array, where that is known
 
 
 class ProgressBar(enum.Enum):
@@ -25,8 +38,7 @@ class ProgressBar(enum.Enum):
 
 @contextmanager
 def progress_bar(nodes: int, progress: ProgressBar) -> Iterator[StartPhase]:
-    """Yields a function that starts a phase of a number of steps, and returns what to call after
-    each step."""
+    """Yields what starts a phase."""
     wanted = nodes >= _BAR_NODES and sys.stderr.isatty()
     if progress is ProgressBar.HIDE or (progress is ProgressBar.AUTO and not wanted):
         yield lambda _phase, _steps: lambda: None

@@ -1,4 +1,4 @@
-"""Draws the edges of a generated graph, block by block.
+"""Draws power-law graphs with nested communities, block by block.
 
 Every node draws a number of neighbours from a power law (Chung and Lu's model, seen from one end).
 Half of them lie in its leaf community, three in ten in its group, the rest anywhere. In the group
@@ -10,15 +10,20 @@ over all nodes is needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
-from pyg_batchgnn.data.files import write_bytes, writing
+from pyg_batchgnn.data.dataset import SPLITS
+from pyg_batchgnn.data.files.durable import write_bytes, writing
+from pyg_batchgnn.data.generator.pieces import DrawnPiece, StartPhase
 from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
+from pyg_batchgnn.data.meta import attribute_array, edge_array, split_array
+from pyg_batchgnn.types import EDGES, FEATURES, LABELS, NODES
 
 _NODES_PER_GROUP = 2048
 _NODES_PER_LEAF = 96
@@ -34,9 +39,6 @@ class Communities:
     #: [groups] int64, coprime to the group's size: rank r of the group is its place r * stride mod
     #: size, so that hubs are not all in the group's first leaf
     group_stride: np.ndarray
-
-    def leaf_of(self, place: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self.leaf_start, place, side="right") - 1
 
     def group_of(self, place: np.ndarray) -> np.ndarray:
         """Returns the group of each place."""
@@ -84,10 +86,9 @@ _ROUNDS = 4  # enough for a random-looking permutation when the round functions 
 
 
 class IdPermutation:
-    """A permutation of range(n): place -> id and back. It is an unbalanced Feistel network on pairs
+    """A permutation of range(n), place -> id and back: an unbalanced Feistel network on pairs
     (left, right) in Z_a x Z_b with a * b >= n, whose round functions are tables of random numbers.
-    A result outside range(n) goes through the network again until it is inside; since a * b - n <
-    a, that is rare."""
+    A result outside range(n) goes through again; since a * b - n < a, that is rare."""
 
     def __init__(self, spec: GeneratorSpec) -> None:
         self._size = spec.nodes
@@ -142,11 +143,7 @@ _IN_GROUP = 0.3
 ID_BITS = 32  # an edge is a key (source << 32) | destination
 
 
-def num_blocks(spec: GeneratorSpec) -> int:
-    return -(-spec.nodes // BLOCK_NODES)
-
-
-def edge_keys(
+def _edge_keys(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, block: int
 ) -> Iterator[np.ndarray]:
     """Draws the edges that one block's nodes ask for. Yields two arrays of sorted uint64 keys
@@ -166,15 +163,12 @@ def edge_keys(
         yield keys
 
 
-def split_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (source, destination) of sorted keys, repeats dropped; int32."""
+def _edges_of(keys: np.ndarray) -> np.ndarray:
+    """Returns the edges [2, e] int32 of sorted keys, repeats dropped."""
     if len(keys):
-        fresh = np.empty(len(keys), np.bool_)
-        fresh[0] = True
-        np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
-        keys = keys[fresh]
+        keys = keys[np.append(True, keys[1:] != keys[:-1])]
     source = (keys >> np.uint64(ID_BITS)).astype(np.int32)
-    return source, keys.astype(np.uint32).astype(np.int32)
+    return np.stack([source, keys.astype(np.uint32).astype(np.int32)])
 
 
 def _draws(spec: GeneratorSpec, random: np.random.Generator, count: int) -> np.ndarray:
@@ -194,7 +188,8 @@ def _neighbours(
     place: np.ndarray,
     draws: np.ndarray,
 ) -> np.ndarray:
-    leaf, group = communities.leaf_of(place), communities.group_of(place)
+    leaf = np.searchsorted(communities.leaf_start, place, side="right") - 1
+    group = communities.group_of(place)
     node = np.repeat(np.arange(len(place)), draws)
     chance = random.random(len(node))
     other = np.empty(len(node), np.int64)
@@ -229,59 +224,35 @@ def _scatter(rank: np.ndarray, stride: np.ndarray, size: np.ndarray | np.int64) 
     return np.asarray(whole * stride % size)
 
 
-# Sorts more edges than fit memory.
-#
-# Keys go to files by range of source; each file is then sorted alone.
-
-
 _MOST_FILES = 256  # all are open at once, and a process may often open only 1,024
 
 
-class EdgeBuckets:
-    """The temporary files of edge keys, one for each range of source ids. ``piece_nodes``: sources
-    per file; more where there would be too many files."""
-
-    def __init__(self, folder: Path, num_nodes: int, piece_nodes: int) -> None:
-        piece_nodes = max(piece_nodes, -(-num_nodes // _MOST_FILES))
-        starts = np.arange(0, num_nodes, piece_nodes, dtype=np.uint64)
-        self._first_keys = starts << np.uint64(ID_BITS)
-        self._paths = [folder / f"edges-{number:04d}.keys" for number in range(len(starts))]
-        with writing(folder):
-            self._files = [path.open("wb") for path in self._paths]
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def add(self, keys: np.ndarray) -> None:
-        cuts = np.append(np.searchsorted(keys, self._first_keys), len(keys))
-        for file, path, start, end in zip(self._files, self._paths, cuts[:-1], cuts[1:], strict=True):
-            if end > start:
-                write_bytes(file, path, keys[start:end])
-
-    def drain(self) -> Iterator[np.ndarray]:
-        """Yields the sorted keys of each range in ascending order, repeats included. Each file is
-        removed when it has been read."""
-        self._close()
-        for path in self._paths:
-            keys = np.fromfile(path, np.uint64)
-            path.unlink()
-            keys.sort()
-            yield keys
-
-    def __enter__(self) -> EdgeBuckets:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close()
-        for path in self._paths:
-            path.unlink(missing_ok=True)
-
-    def _close(self) -> None:
-        for file, path in zip(self._files, self._paths, strict=True):
-            with writing(path):
-                file.close()
+def _sorted_in_folder(
+    pieces: Iterable[np.ndarray], folder: Path, num_nodes: int, piece_nodes: int, start_phase: StartPhase
+) -> Iterator[np.ndarray]:
+    """Yields the keys of all pieces, sorted, in arrays for ``piece_nodes`` sources each, or more
+    where there would be too many. Keys go to a file for each range of sources, and each file is
+    sorted alone."""
+    piece_nodes = max(piece_nodes, -(-num_nodes // _MOST_FILES))
+    first_keys = np.arange(0, num_nodes, piece_nodes, dtype=np.uint64) << np.uint64(ID_BITS)
+    paths = [folder / f"edges-{number:04d}.keys" for number in range(len(first_keys))]
+    with ExitStack() as stack:
+        files = []
+        for path in paths:
+            stack.enter_context(writing(path))  # closing may fail, too
+            files.append(stack.enter_context(path.open("wb")))
+        for keys in pieces:
+            cuts = np.append(np.searchsorted(keys, first_keys), len(keys))
+            for file, path, (start, end) in zip(files, paths, pairwise(cuts), strict=True):
+                if end > start:
+                    write_bytes(file, path, keys[start:end])
+    advance = start_phase("sorting edges", len(paths))
+    for path in paths:
+        keys = np.fromfile(path, np.uint64)
+        path.unlink()
+        keys.sort()
+        yield keys
+        advance()
 
 
 # Draws features, labels and splits of a generated graph, block by block.
@@ -289,14 +260,6 @@ class EdgeBuckets:
 # A node's features are its class's mean plus normal noise of variance 1 a column, too much noise
 # for one node's features to tell the class, while the mean over its neighbours, most of them of
 # its class, does.
-
-
-@dataclass(frozen=True)
-class NodeBlock:
-    x: np.ndarray  # [n, F] features
-    y: np.ndarray  # [n] int64 labels
-    #: ids, ascending int64, of the train, val and test nodes among them
-    splits: tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def class_means(spec: GeneratorSpec) -> np.ndarray:
@@ -309,24 +272,48 @@ def class_means(spec: GeneratorSpec) -> np.ndarray:
     return (spec.signal * means).astype(np.float32)
 
 
-def make_nodes(
+def _make_nodes(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, means: np.ndarray, block: int
-) -> NodeBlock:
+) -> Iterator[DrawnPiece]:
+    """Yields features [n, F], labels [n] and the ascending ids of each split of one block."""
     random = spec.random(RandomStream.NODES, block)
     ids = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
     community_class = communities.group_class[communities.group_of(permutation.to_place(ids))]
     replaced = random.random(len(ids)) < spec.label_noise
     labels = np.where(replaced, random.integers(0, spec.classes, len(ids)), community_class)
     part = random.random(len(ids))
-    ends = np.cumsum([spec.train, spec.val, spec.test])
+    ends = np.cumsum([0.0, spec.train, spec.val, spec.test])
     x = random.standard_normal((len(ids), spec.features), dtype=np.float32)
     x += means[community_class]
-    return NodeBlock(
-        x=x.astype(spec.feature_dtype, copy=False),
-        y=labels,
-        splits=(
-            ids[part < ends[0]],
-            ids[(part >= ends[0]) & (part < ends[1])],
-            ids[(part >= ends[1]) & (part < ends[2])],
-        ),
-    )
+    yield DrawnPiece(attribute_array(NODES, FEATURES), x.astype(spec.feature_dtype, copy=False))
+    yield DrawnPiece(attribute_array(NODES, LABELS), labels)
+    for name, (low, high) in zip(SPLITS, pairwise(ends), strict=True):
+        yield DrawnPiece(split_array(NODES, name), ids[(part >= low) & (part < high)])
+
+
+def community_pieces(
+    spec: GeneratorSpec, start_phase: StartPhase, folder: Path | None, piece_nodes: int
+) -> Iterator[DrawnPiece]:
+    """Yields the pieces of a graph. ``folder``: where edges are sorted; None: in memory."""
+    communities, permutation = make_communities(spec), IdPermutation(spec)
+    blocks = range(-(-spec.nodes // BLOCK_NODES))
+
+    def drawn() -> Iterator[np.ndarray]:
+        advance = start_phase("drawing edges", len(blocks))
+        for block in blocks:
+            yield from _edge_keys(spec, communities, permutation, block)
+            advance()
+
+    if folder is None:
+        keys = np.concatenate(list(drawn()))
+        keys.sort()
+        ordered: Iterable[np.ndarray] = [keys]
+        del keys
+    else:
+        ordered = _sorted_in_folder(drawn(), folder, spec.nodes, piece_nodes, start_phase)
+    for keys in ordered:
+        yield DrawnPiece(edge_array("edge_index", EDGES), _edges_of(keys))
+    advance, means = start_phase("drawing features", len(blocks)), class_means(spec)
+    for block in blocks:
+        yield from _make_nodes(spec, communities, permutation, means, block)
+        advance()
