@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.inputs import Rows, RowView
+from pyg_batchgnn.nn.inputs import Rows, table_and_row
 from pyg_batchgnn.nn.layer_edges import HaloGraph, has_halo
 from pyg_batchgnn.types import SampledMinibatch
 
@@ -66,7 +66,7 @@ class HaloPass:
                 f"layer {layer} reads {rows.own_rows(layer)} own rows, but {x.size(0)} were given; call the "
                 f"layers in order, each with the result of the one before"
             )
-        table, row = (x.table, x.row) if isinstance(x, RowView) else (x, None)
+        table, row = table_and_row(x)
         rows.note(layer, table, row)
         cached = rows.cached(layer)
         if cached is None:

@@ -82,6 +82,10 @@ class LayerGraph:
             return self.whole.by_source
         return ops.transpose(self.indptr, self.indices, self.num_sources)
 
+    def by_source_for(self, x: Tensor) -> ops.BySource | tuple[()]:
+        """Returns the edges sorted by source if the gradient of ``x`` needs them."""
+        return self.by_source if x.requires_grad and torch.is_grad_enabled() else ()
+
     @cached_property
     def targets(self) -> Tensor:
         """[E] int64, the target of each edge."""
@@ -128,14 +132,6 @@ def is_typed(edges: Any) -> TypeGuard[SampledMinibatch]:
 def has_halo(minibatch: Any) -> bool:
     """Returns whether a minibatch reads rows of halo nodes from caches."""
     return hasattr(minibatch, "begin_pass")
-
-
-def num_sampled_layers(minibatch: SampledMinibatch) -> int | None:
-    """Returns the number of layers that a minibatch was sampled for.
-
-    Returns None for an induced subgraph, on which a model may have any number of layers.
-    """
-    return minibatch.num_layers
 
 
 _Stamp: TypeAlias = tuple[tuple[int, int], tuple[int, int]]

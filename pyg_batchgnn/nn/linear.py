@@ -88,10 +88,12 @@ def linear_of(in_features: int, out_features: int) -> Linear:
     return LazyLinear(out_features) if in_features == -1 else Linear(in_features, out_features)
 
 
-def set_width(linear: torch.nn.Module | None, rows: Rows | None) -> None:
-    """Initialises a linear layer of PyG whose width was unknown, as PyG does at the first call."""
-    if linear is not None and rows is not None and is_uninitialized_parameter(linear.weight):
-        linear.initialize_parameters(linear, (rows,))  # type: ignore[operator]
+def set_width(rows: Rows | None, *linears: Any) -> None:
+    """Initialises linear layers of PyG, where their width was unknown, for rows that all of them
+    read, as PyG does at the first call."""
+    for linear in linears:
+        if linear is not None and rows is not None and is_uninitialized_parameter(linear.weight):
+            linear.initialize_parameters(linear, (rows,))
 
 
 def widest(module: torch.nn.Module) -> int:

@@ -34,6 +34,7 @@ from pyg_batchgnn.ops.checks import (
     is_transforming,
     prefix,
     too_many_nodes,
+    wide_dtype,
     with_article,
 )
 from pyg_batchgnn.ops.graph import (
@@ -310,5 +311,6 @@ __all__ = [
     "transpose",
     "unique_nodes",
     "update_rows",
+    "wide_dtype",
     "with_article",
 ]

@@ -37,6 +37,11 @@ def fits_int32(count: int) -> bool:
     return count <= 1 << 31
 
 
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Returns the dtype of the sums of numbers: float64 for float64, else float32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
 def id_dtype(count: int) -> torch.dtype:
     """The narrower of int32 and int64 that the ids 0 to ``count`` - 1 fit."""
     return torch.int32 if fits_int32(count) else torch.int64
