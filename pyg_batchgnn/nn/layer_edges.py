@@ -38,8 +38,7 @@ class LayerRows:
 class LayerGraph:
     """The in-edges of the targets of a layer. The targets are also its first sources."""
 
-    # The in-edges of the D targets. ``edge_ids`` are the places of the edges in the user's order,
-    # None where that is the same order.
+    # The in-edges of the D targets. ``edge_ids`` are places in the user's order, None if the same.
     in_edges: ops.InEdges
     num_sources: int  # N; N >= D except where sources and targets are nodes of two types
     node: Tensor | None = None  # [D] int64, the ids of the targets for dropout; None: 0 to D - 1
@@ -62,22 +61,22 @@ class LayerGraph:
 
     @property
     def edge(self) -> Tensor | None:
-        """[E], the place of each edge in the user's order; None where that is the same order."""
+        """[E], the place of each edge in the user's order; None if the same."""
         return self.in_edges.edge_ids
 
     @property
     def num_targets(self) -> int:
-        """The number of targets, D."""
+        """D."""
         return self.in_edges.num_targets
 
     @property
     def num_edges(self) -> int:
-        """The number of edges, E."""
+        """E."""
         return self.in_edges.num_edges
 
     @cached_property
     def by_source(self) -> ops.BySource:
-        """The edges sorted by source, for the gradient of the input of the layer."""
+        """The edges sorted by source, for the gradient of the layer's input."""
         if self.whole is not None and self.whole.in_edges is self.in_edges:
             return self.whole.by_source
         return ops.transpose(self.indptr, self.indices, self.num_sources)
@@ -92,16 +91,12 @@ class LayerGraph:
         return self.in_edges.targets()
 
     def dropout_key(self) -> int:
-        """Returns the key of the dropout of the layer.
-
-        A layer of a minibatch always has the same key. For a whole graph each call draws a key from
-        torch's default generator.
-        """
+        """Returns the key of the layer's dropout: always the same for a layer of a minibatch, drawn
+        from torch's default generator for a whole graph."""
         return ops.drawn_key() if self.key is None else self.key
 
     def edge_prefix(self, values: Tensor, name: str) -> Tensor:
-        """Returns the entries of this layer from a tensor with one entry per edge of the
-        minibatch."""
+        """Returns the layer's entries of values of all edges of a minibatch."""
         if values.size(0) < self.num_edges:
             raise ValueError(f"{name} has {values.size(0)} entries, but the layer has {self.num_edges} edges")
         return values if self.edge is not None else values[: self.num_edges]
@@ -109,8 +104,8 @@ class LayerGraph:
 
 @dataclass(frozen=True, eq=False)
 class HaloGraph(LayerGraph):
-    """The in-edges of a layer that reads rows of halo nodes from caches. The degrees of the sources
-    in the minibatch are unknown, because halo nodes are not expanded."""
+    """The in-edges of a layer that reads rows of halo nodes from caches. These are not expanded, so
+    their degrees in the minibatch are unknown."""
 
 
 #: The rows that a layer computes, with the ids and the key of their dropout.
@@ -135,18 +130,17 @@ def has_halo(minibatch: Any) -> bool:
 
 
 _Stamp: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
-#: For each minibatch and relation: the stamp of its edges, and the layers that were made of them.
+#: The layers of each minibatch by relation, with the stamp of the edges that they were made of.
 _layers: WeakKeyDictionary[SampledMinibatch, dict[Relation | None, tuple[_Stamp, dict[int, LayerGraph]]]] = (
     WeakKeyDictionary()
 )
 
 
 def layer_graph(minibatch: SampledMinibatch, layer: int, relation: Relation | None = None) -> LayerGraph:
-    """Returns a layer of a minibatch, the same object on every call; layer 1 is nearest the input.
-
-    If the edges of the minibatch are changed, the layers are made again.
+    """Returns a layer of a minibatch, the same object until its edges are changed.
 
     Args:
+        layer: 1 is nearest the input.
         relation: the relation whose edges are wanted; None if there is only one.
     """
     number = _relation_number(minibatch, relation)
@@ -179,7 +173,7 @@ def _relation_number(minibatch: SampledMinibatch, relation: Relation | None) -> 
 
 
 def _stamp(values: Tensor) -> tuple[int, int]:
-    """Returns a mark that changes when the tensor is replaced, or when torch writes to it."""
+    """Returns a mark that changes when a tensor is replaced or torch writes to it."""
     return id(values), 0 if values.is_inference() else values._version
 
 
@@ -219,8 +213,8 @@ def _layer_graph(
 
 
 def layer_rows(minibatch: SampledMinibatch, layer: int, name: str) -> LayerRows:
-    """Returns the nodes of a type that a layer of a minibatch computes. ``layer``: the number of
-    the layer, from 1. 0 is the layer below the lowest sampled one, which computes all nodes."""
+    """Returns the nodes of a type that a layer of a minibatch computes. ``layer``: from 1 on; 0 is
+    the layer below the lowest sampled one, which computes all nodes."""
     nodes = minibatch.nodes_of(name)
     count = sources = nodes.node.numel()
     if layer != 0:
@@ -231,8 +225,7 @@ def layer_rows(minibatch: SampledMinibatch, layer: int, name: str) -> LayerRows:
 
 
 def all_nodes(minibatch: SampledMinibatch) -> LayerGraph:
-    """Returns the layer below the lowest sampled one: every node is a target, and there are no
-    edges."""
+    """Returns the layer below the lowest sampled one: all nodes are targets, without edges."""
     nodes = minibatch.node.numel()
     return LayerGraph(
         ops.InEdges(torch.zeros(nodes + 1, dtype=torch.int64), minibatch.indices[:0]),
@@ -248,8 +241,8 @@ def dropout_node(node: Tensor, example: Tensor | None, rows: int | None = None) 
 
 
 def _dropout_key(minibatch: SampledMinibatch, layer: int, names: tuple[str, ...] | None) -> int:
-    """Returns the key of the dropout of a layer, of the type or the relation with these names.
-    Names are no part of the key where there is one node type and one relation."""
+    """Returns the key of the dropout of a layer, of the type or relation with these names, which
+    are no part of it in a plain graph."""
     key = ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, layer)
     return key if names is None or minibatch.schema.is_plain else named_key(key, names)
 
@@ -265,16 +258,14 @@ _digest = functools.lru_cache(maxsize=4096)(ops.names_key)
 
 # Whole graphs #####################################################################################
 
-#: For each edge_index: its version and sizes when it was sorted, the sums of its contents, and the
-#: graph.
+#: By edge_index: its version and sizes when it was sorted, the sums of its contents, the graph.
 _whole: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> LayerGraph:
-    """Returns a whole graph from edges in any order.
-
-    The edges of a tensor are sorted once, as long as the tensor is not modified. Its contents are
-    compared by sums, because writes through ``.data``, NumPy or DLPack do not change its version.
+    """Returns a whole graph from edges in any order, sorted once for as long as the tensor is not
+    modified. Contents are compared by sums, because writes through ``.data``, NumPy or DLPack do
+    not change the version.
 
     Args:
         edge_index: [2, E] int64 (or int32), sources above targets, checked here.
