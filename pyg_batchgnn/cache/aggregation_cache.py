@@ -243,8 +243,12 @@ class _Pass:
             raise ValueError(graph.no_features(ONLY))
         self.own: OwnedEdges = graph.owned_edges(ONLY)
         self._readable, self.features = readable, readable[graph.rank]
-        dtype = str(self.features.dtype).removeprefix("torch.")
-        self.counts = graph.num_nodes(ONLY), self.own.num_edges, self.features.size(1), dtype
+
+    @property
+    def counts(self) -> tuple[int, int, int, str]:
+        """The first fields of a `GraphFingerprint`."""
+        columns, dtype = self.features.size(1), str(self.features.dtype).removeprefix("torch.")
+        return self._graph.num_nodes(ONLY), self.own.num_edges, columns, dtype
 
     def build(self, kind: Aggregation, origin: Origin | None) -> AggregationCache:
         own, features = self.own, self.features
