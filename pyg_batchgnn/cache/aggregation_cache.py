@@ -83,8 +83,8 @@ class AggregationCache:
         that do not fit half of the budget are read from it, and aggregates written to a file.
 
         Args:
-            data: a ``Data``, or a ``HeteroData`` of one node type and one relation; a pair
-                (`CscGraph`, features); or over ranks (`DistFeatureStore`, `DistGraphStore`).
+            data: a ``Data``, or a plain ``HeteroData``; a pair (`CscGraph`, features); or over
+                ranks (`DistFeatureStore`, `DistGraphStore`).
             kind: "mean" for SAGE, "sum" for GIN, "symmetric" for GCN.
             memory_budget: bytes (or a text like "2GiB") that a piece takes, about, but at least
                 what one node needs. None: an eighth of the free memory of the host that has least,

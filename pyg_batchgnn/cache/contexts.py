@@ -62,12 +62,13 @@ def context_of(
     memory = PassMemory(budget, scratch)
     if isinstance(data, (Data, HeteroData)):
         graph = typed_graph_from_pyg(data)
-        return _local(graph, {name: features_of(data, name) for name in graph.schema.node_types}, memory)
+        data = graph, {name: features_of(data, name) for name in graph.schema.node_types}
     pair = tuple(data) if isinstance(data, (tuple, list)) else ()
     if len(pair) == 2 and isinstance(pair[0], CscGraph):
         return GraphContext(pair[0].typed, {0: pair[1]}, memory)
     if len(pair) == 2 and isinstance(pair[0], TypedGraph) and isinstance(pair[1], Mapping):
-        return _local(*pair, memory)
+        number = pair[0].schema.type_number
+        return GraphContext(pair[0], {number(name): x for name, x in pair[1].items()}, memory)
     if len(pair) == 2 and isinstance(pair[0], DistFeatureStore) and isinstance(pair[1], DistGraphStore):
         if scratch is not None:
             raise ValueError(
@@ -80,18 +81,13 @@ def context_of(
     )
 
 
-def _local(graph: TypedGraph, features: Mapping[str, Any], memory: PassMemory) -> GraphContext:
-    return GraphContext(graph, {graph.schema.type_number(name): x for name, x in features.items()}, memory)
-
-
 def features_of(data: Data | HeteroData, node_type: str) -> Any:
     return data.x if isinstance(data, Data) else data[node_type].get(FEATURES)
 
 
 class GraphContext:
     """A graph with its features, for passes over all nodes: here whole, in one process.
-    ``features``: [n, F] of the nodes, by number of the type; None, or left out, where a type has
-    none."""
+    ``features``: [n, F] by number of the type; None, or left out, where there are none."""
 
     rank = 0  # of the process
     store: DistFeatureStore | None = None  # the store of the features, over ranks
@@ -231,13 +227,11 @@ class GraphContext:
         return limits, read
 
     def read(self, table: Tensor, rows: range) -> Tensor:
-        """Returns consecutive rows of a table of owned nodes, past the page cache if it is read
-        from a file."""
+        """Returns consecutive rows of a table of owned nodes, from its file if it is read so."""
         return self._memory.span(table, rows)
 
     def gather(self, table: Tensor, row: Tensor) -> Tensor:
-        """Returns a copy of some rows of a table of owned nodes. ``row``: [k] int64, in any
-        order."""
+        """Returns a copy of rows of a table of owned nodes, [k] int64 in any order."""
         return self._memory.rows(table, row)
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
@@ -253,9 +247,9 @@ class GraphContext:
         return {self.rank: column}
 
     def values_of_sources(self, relation: int, column: Tensor, kind: MessageKind) -> SourceValues:  # noqa: ARG002
-        """Returns a value for each owned node and for each source of their in-edges. Each value of
-        another rank's node travels once, counted under ``kind``. ``column``: [n] the values of the
-        owned nodes. The relation stays within one node type."""
+        """Returns a value for each owned node and each source of their in-edges in a relation
+        within one type, from [n] values of the owned nodes. Each value travels once, counted as
+        ``kind``."""
         return SourceValues(0, column, torch.empty(0, dtype=torch.int64), column[:0])
 
     def wait_for_all(self) -> None:

@@ -56,7 +56,7 @@ from pyg_batchgnn.nn.transformer import TransformerConv
 from pyg_batchgnn.ops import current_products
 from pyg_batchgnn.types import OwnedNodes, SampledMinibatch
 
-#: A minibatch of one node type and relation, and one whose types and relations can be named.
+#: Other names of a minibatch.
 SampledBatch = TypedBatch = SampledMinibatch
 
 __all__ = [

@@ -21,8 +21,7 @@ from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, probability, refuse
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 
-#: The features of an added loop: a number, a tensor [edge_dim], or the name of a reduction of the
-#: features of the target's edges.
+#: The features of an added loop: a number, a tensor [edge_dim], or the name of a reduction.
 Fill = float | Tensor | str
 #: The names of the reductions.
 FILLS = ("add", "sum", "mean", "min", "max", "mul")
@@ -199,13 +198,11 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         heads: the number of heads, H.
         concat: puts the heads side by side; otherwise takes their mean.
         negative_slope: the slope of the leaky ReLU of the logits below 0.
-        dropout: the probability of dropping an attention weight, keyed as docs/reference/layers.md
-            says.
+        dropout: the probability of dropping an attention weight.
         add_self_loops: replaces the edges from a node to itself by one loop for every node.
         edge_dim: columns of edge features; None without them.
         fill_value: the features of added loops: a number, a tensor [edge_dim], or a reduction of
             the features of the other edges of the target ("mean", "add", "min", "max", "mul").
-        bias: adds a bias.
         residual: adds a product of the root nodes' features.
         **kwargs: the other arguments of PyG, at their default values.
     """
@@ -348,13 +345,9 @@ class ActivatedGATConv(GATConv):
     """The graph attention of DistGNN-MB (section 2, equation 2).
 
     Each source u has the row z(u) = ReLU(W x(u) + b). Logits are linear in z, and the result is the
-    sum of z over the neighbours, weighted by attention. So the product has a row for every source.
-
-    It takes the arguments of `GATConv`, without features of edges and residuals. The bias has
+    sum of z over the neighbours, weighted by attention. It takes the arguments of `GATConv`, but no
+    features of edges, residuals, and inputs of two types: these raise a ValueError. The bias has
     ``heads * out_channels`` numbers, also without ``concat``.
-
-    Raises:
-        ValueError: features of edges, a residual, or inputs of two types.
     """
 
     bias: torch.nn.Parameter | None
