@@ -23,7 +23,6 @@ from pyg_batchgnn.cache.build import (
     digest_edges,
     digest_features,
     in_degrees,
-    result_dtype,
 )
 from pyg_batchgnn.cache.contexts import GraphContext, context_of, features_of
 from pyg_batchgnn.cache.folder import CacheMeta, load_rows, save_rows
@@ -252,7 +251,8 @@ class _Pass:
 
     def build(self, kind: Aggregation, origin: Origin | None) -> AggregationCache:
         own, features = self.own, self.features
-        dtype = result_dtype(features)
+        check_features(features)
+        dtype = torch.float32 if features.dtype == torch.float16 else features.dtype
         wide, scale, tables = ops.wide_dtype(dtype), None, {FEATURES: self._readable}
         made = self._graph.allocate((own.node.numel(), features.size(1)), dtype)
         if kind is Aggregation.SYMMETRIC:  # by (1 + in-edges but self loops)^-1/2 of both ends

@@ -67,12 +67,6 @@ SCALE = "scale"
 _ROWS = 1 << 16
 
 
-def result_dtype(table: Tensor) -> torch.dtype:
-    """Returns the type of aggregates: that of the features, but float32 for float16."""
-    check_features(table)
-    return torch.float32 if table.dtype == torch.float16 else table.dtype
-
-
 def check_features(table: Tensor) -> None:
     """Checks features that are read for all nodes."""
     if table.requires_grad:

@@ -162,43 +162,32 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
             raise ValueError("GATv2Conv needs the rows of the targets; give x as (sources, targets)")
         set_width(call.given.x, self.lin_l)
         set_width(own, self.lin_r, self.res)
-        source, target = self._products(call.given, own)
+        x, dtype = call.given.x, ops.compute_dtype(self.att)
+        check_input(x, self.lin_l.weight.size(1), dtype)
+        check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
+        source = _product(x, self.lin_l, dtype)
+        shares = self.share_weights and call.given.targets_in_sources
+        target = source[: call.given.graph.num_targets] if shares else _product(own, self.lin_r, dtype)
         heads, weights = self._attend(source, self._logits(source, target, call), call, wants_weights)
         out = self._concat(heads)
         if self.res is not None:
             out = out + ops.linear([own], [self.res.weight], num_rows=out.size(0), out_dtype=out.dtype)
         return out if self.bias is None else out + self.bias.to(out.dtype), weights
 
-    def _products(self, given: ConvInput, own: Rows) -> tuple[Tensor, Tensor]:
-        """Returns the products of sources [N, H * C] and of targets [D, H * C]."""
-        dtype = ops.compute_dtype(self.att)
-        check_input(given.x, self.lin_l.weight.size(1), dtype)
-        check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
-        source = _product(given.x, self.lin_l, dtype)
-        if self.share_weights and given.targets_in_sources:
-            return source, source[: given.graph.num_targets]
-        return source, _product(own, self.lin_r, dtype)
-
     def _logits(self, source: Tensor, target: Tensor, call: AttentionCall) -> Tensor:
         slots, wide = call.slots, ops.wide_dtype(source.dtype)
         attention = self.att.view(self.heads, self.out_channels).to(wide)
-        edges, loops = self._edge_products(call, wide)
+        features, edges, loops = self._edge_features(call, wide), None, None
+        if features is not None:
+            weight = self.lin_edge.weight.to(wide).t()
+            with torch.autocast("cpu", enabled=False):
+                edges, loops = (None if one is None else one @ weight for one in features)
         scores: Tensor = _EdgeScores.apply(source, target, edges, attention, slots.graph, self.negative_slope)
         if not slots.loops:
             return scores
         sums = source[: slots.loops].to(wide) + target[: slots.loops].to(wide)
         sums = torch.nn.functional.leaky_relu(sums if loops is None else sums + loops, self.negative_slope)
         return slots.spread(scores, (sums.view(-1, *attention.shape) * attention).sum(dim=2))
-
-    def _edge_products(self, call: AttentionCall, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
-        """Returns the products of the features of edges [E, H * C] and of added loops."""
-        features = self._edge_features(call, dtype)
-        if features is None:
-            return None, None
-        weight = self.lin_edge.weight.to(dtype).t()
-        edges, loops = features
-        with torch.autocast("cpu", enabled=False):
-            return edges @ weight, None if loops is None else loops @ weight
 
     def _attend(
         self, source: Tensor, logits: Tensor, call: AttentionCall, wants_weights: bool

@@ -143,7 +143,17 @@ def layer_graph(minibatch: SampledMinibatch, layer: int, relation: Relation | No
         layer: 1 is nearest the input.
         relation: the relation whose edges are wanted; None if there is only one.
     """
-    number = _relation_number(minibatch, relation)
+    if not isinstance(minibatch, SampledMinibatch):
+        raise TypeError(
+            f"expected a minibatch, got {type(minibatch).__name__}; a loader with export='native' yields "
+            "minibatches"
+        )
+    if relation is None and not minibatch.has_one_type:
+        raise TypeError(
+            f"the minibatch has the relations {list(minibatch.schema.relations)}, but the layer takes "
+            "one; use pyg_batchgnn.nn.HeteroConv"
+        )
+    number = 0 if relation is None else minibatch.schema.relation_number(relation)
     edges = minibatch.edges[number]
     stamp = _stamp(edges.indptr), _stamp(edges.indices)
     of_minibatch = _layers.setdefault(minibatch, {})
@@ -154,22 +164,6 @@ def layer_graph(minibatch: SampledMinibatch, layer: int, relation: Relation | No
     if layer not in made:
         made[layer] = _layer_graph(minibatch, number, layer, relation)
     return made[layer]
-
-
-def _relation_number(minibatch: SampledMinibatch, relation: Relation | None) -> int:
-    if not isinstance(minibatch, SampledMinibatch):
-        raise TypeError(
-            f"expected a minibatch, got {type(minibatch).__name__}; a loader with export='native' yields "
-            "minibatches"
-        )
-    if relation is not None:
-        return minibatch.schema.relation_number(relation)
-    if not minibatch.has_one_type:
-        raise TypeError(
-            f"the minibatch has the relations {list(minibatch.schema.relations)}, but the layer takes "
-            "one; use pyg_batchgnn.nn.HeteroConv"
-        )
-    return 0
 
 
 def _stamp(values: Tensor) -> tuple[int, int]:
@@ -274,7 +268,16 @@ def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> Layer
         TypeError: ``edge_index`` is not a dense integer tensor.
         ValueError, IndexError: it has another shape, or it names nodes that do not exist.
     """
-    edge_index = _dense_edges(edge_index)
+    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+        kind = edge_index.layout if isinstance(edge_index, Tensor) else type(edge_index).__name__
+        raise TypeError(
+            f"edges must be a [2, E] tensor or a minibatch, got {kind}; for a sparse matrix use "
+            f"torch_geometric.utils.to_edge_index(adj_t), for a SparseTensor torch.stack(adj_t.t().coo()[:2])"
+        )
+    if type(edge_index) is not Tensor:  # PyG's EdgeIndex
+        edge_index = edge_index.as_subclass(Tensor)
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"edge_index must have shape [2, num_edges], got {list(edge_index.shape)}")
     stamp = (None if edge_index.is_inference() else edge_index._version, num_sources, num_targets)
     if stamp[0] is not None and edge_index in _whole:
         known, sums, graph = _whole[edge_index]
@@ -290,17 +293,3 @@ def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> Layer
     if stamp[0] is not None:
         _whole[edge_index] = (stamp, ops.content_sums(edge_index), graph)
     return graph
-
-
-def _dense_edges(edge_index: Tensor) -> Tensor:
-    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
-        kind = edge_index.layout if isinstance(edge_index, Tensor) else type(edge_index).__name__
-        raise TypeError(
-            f"edges must be a [2, E] tensor or a minibatch, got {kind}; for a sparse matrix use "
-            f"torch_geometric.utils.to_edge_index(adj_t), for a SparseTensor torch.stack(adj_t.t().coo()[:2])"
-        )
-    if type(edge_index) is not Tensor:  # PyG's EdgeIndex
-        edge_index = edge_index.as_subclass(Tensor)
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ValueError(f"edge_index must have shape [2, num_edges], got {list(edge_index.shape)}")
-    return edge_index

@@ -159,12 +159,6 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         )
         return multiplied < _LEAST_GAIN * raw
 
-    def _multiplies_weights(self) -> bool:
-        """Returns whether the weights of queries and keys are multiplied first, and then the rows
-        of the targets, once."""
-        own, width, _ = self._columns()
-        return own * width < self.out_channels * (own + width)
-
     def _columns(self) -> tuple[int, int, int]:
         """Returns the columns of the rows of targets, of a source with its edge, and of an edge."""
         of_edge = 0 if self.lin_edge is None else self.lin_edge.weight.size(1)
@@ -177,7 +171,9 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         query, bias = self.lin_query.weight.to(dtype) * scale, self.lin_query.bias
         bias = None if bias is None else bias.to(dtype) * scale
         options: dict[str, Any] = {"num_rows": targets, "out_dtype": dtype}
-        if not by_head and self._multiplies_weights():
+        columns, width, _ = self._columns()
+        # The weights of queries and keys are multiplied first where that is less work.
+        if not by_head and columns * width < self.out_channels * (columns + width):
             rows = query.t() if bias is None else torch.cat([query.t(), bias.unsqueeze(0)])
             both = ops.linear([rows], [self._key_weight(dtype)], groups=self.heads, out_dtype=dtype)
             weight, bias = both[: query.size(1)].t(), None if bias is None else both[-1]
