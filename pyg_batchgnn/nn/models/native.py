@@ -235,8 +235,8 @@ class NativeModel(BasicGNN):
             device, embedding_device, cache: PyG's; devices are the CPU, and ``cache`` is ignored.
             progress_bar: shows a progress bar for each layer.
             memory_budget: bytes (or a text like "2GiB") that pieces and the rows of layers take,
-                about; over ranks pieces alone. None: an eighth of the free memory of the host that
-                has least, divided by its ranks, for a piece; half of it for the rows of a layer.
+                about; over ranks pieces alone. None: of the free memory of the host that has least
+                an eighth, divided by its ranks, for a piece, and half for the rows of a layer.
             scratch: the folder of rows that do not fit; see `AllNodes`.
 
         Returns:

@@ -177,18 +177,13 @@ class TypedModel(torch.nn.Module):
         scratch: str | Path | None = None,
     ) -> dict[str, Tensor]:
         """Returns the logits of all nodes by node type, each from all its in-neighbours, layer by
-        layer.
-
-        It is `NativeModel.inference` for several types, with its other arguments. Halo rows of all
-        types travel in one exchange.
+        layer. It is `NativeModel.inference` for several types, with its other arguments.
 
         Args:
             node_types: the types whose logits are wanted; all where None. Types that these do not
                 depend on are not computed.
-            inputs: computes the input of the first layer from features, each row by itself, such as
-                a `HeteroDictLinear`. It is called with rows of one type at a time. None: the
-                features ``x``. `Embedding.as_features` makes a graph whose features are learned
-                rows.
+            inputs: as of `infer_layers`; the features ``x`` where None. `Embedding.as_features`
+                makes a graph whose features are learned rows.
 
         Returns:
             [N, out_channels] by node type, float32, or float64 from float64 weights, by node id;
@@ -207,11 +202,8 @@ class TypedModel(torch.nn.Module):
         node_types: Collection[str] | None = None,
         inputs: ComputeInputs | None = None,
     ) -> dict[str, ModelOutput]:
-        """Returns logits and the last hidden layer of the nodes that a process owns, by type.
-
-        It takes the arguments of `inference`. If the layer before computes no rows of a
-        type, its hidden rows have no columns.
-        """
+        """Returns logits and the last hidden layer of the nodes that a process owns, by type, from
+        the arguments of `inference`."""
         return infer_model(self, self._steps(), nodes, node_types, inputs)
 
     def infer_hidden(
@@ -224,13 +216,9 @@ class TypedModel(torch.nn.Module):
     ) -> dict[str, Tensor]:
         """Returns the input of the last layer of the nodes that a process owns, by type.
 
-        The last layer itself is not computed.
-
         Args:
             node_types: the types that the last layer would compute; all where None.
-            inputs: as in `inference`.
-            hidden_types: the types whose rows are wanted. All that the last layer reads for
-                ``node_types`` where None.
+            hidden_types: the types whose rows are wanted; all that it reads for these where None.
 
         Raises:
             ValueError: the model has jumping knowledge, behind which there is another last layer.
