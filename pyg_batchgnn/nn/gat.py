@@ -28,12 +28,26 @@ FILLS = ("add", "sum", "mean", "min", "max", "mul")
 
 
 @dataclass(frozen=True)
-class Slots:
-    """The slots of the edges of a layer."""
+class AttentionCall:
+    """The arguments of a call, and the slots of the edges: those of each target in order, then the
+    loop that is added to it."""
 
-    graph: LayerGraph
+    given: ConvInput
     # Self loops are replaced by one for each of the first ``loops`` targets; None keeps all edges.
     loops: int | None
+    edge_attr: Tensor | None  # the features of the edges as the user gave them, or None
+    drop: float  # the probability of dropping an attention weight in this call
+    key: int  # the key of the dropout; 0 if nothing is dropped
+
+    @property
+    def graph(self) -> LayerGraph:
+        return self.given.graph
+
+    def options(self, head: int | None = None) -> dict[str, Any]:
+        """Returns the arguments that `ops.attention` and `ops.attention_weights` have in common, of
+        all heads, or of one that is computed alone."""
+        key = self.key if head is None or self.drop == 0 else ops.part_key(self.key, f"head {head}")
+        return {"node": self.graph.node, "loops": self.loops, "drop": self.drop, "key": key}
 
     @cached_property
     def of_edges(self) -> Tensor:
@@ -87,23 +101,6 @@ class Slots:
         return torch.cat([edges, torch.stack([ids, ids])], dim=1), values.index_select(0, slots)
 
 
-@dataclass(frozen=True)
-class AttentionCall:
-    """The arguments of a call."""
-
-    given: ConvInput
-    slots: Slots
-    edge_attr: Tensor | None  # the features of the edges as the user gave them, or None
-    drop: float  # the probability of dropping an attention weight in this call
-    key: int  # the key of the dropout; 0 if nothing is dropped
-
-    def options(self, head: int | None = None) -> dict[str, Any]:
-        """Returns the arguments that `ops.attention` and `ops.attention_weights` have in common, of
-        all heads, or of one that is computed alone."""
-        key = self.key if head is None or self.drop == 0 else ops.part_key(self.key, f"head {head}")
-        return {"node": self.given.graph.node, "loops": self.slots.loops, "drop": self.drop, "key": key}
-
-
 class AttentionConv(NativeConv):
     """The base of the attention layers, beside PyG's class, whose attributes it reads."""
 
@@ -151,10 +148,10 @@ class AttentionConv(NativeConv):
 
     def _call_of(self, given: ConvInput, edge_attr: Tensor | None) -> AttentionCall:
         both = min(given.graph.num_sources, given.graph.num_targets)
-        slots = Slots(given.graph, both if self.add_self_loops else None)
+        loops = both if self.add_self_loops else None
         drop = self.dropout if self.training else 0.0
         key = ops.attention_key(given.graph.dropout_key()) if drop > 0 else 0
-        return AttentionCall(given, slots, edge_attr, drop, key)
+        return AttentionCall(given, loops, edge_attr, drop, key)
 
     def _edge_features(self, call: AttentionCall, dtype: torch.dtype) -> tuple[Tensor, Tensor | None] | None:
         """Returns the features of the edges [E, edge_dim] in the order of the layer, and of the
@@ -163,7 +160,7 @@ class AttentionConv(NativeConv):
             return None
         if self.lin_edge is None:
             raise ValueError("edge_attr is given, but the layer was constructed without edge_dim")
-        attr, graph = call.edge_attr, call.given.graph
+        attr, graph = call.edge_attr, call.graph
         features = attr.view(-1, 1) if attr.dim() == 1 else attr
         set_width(features, self.lin_edge)
         columns = self.lin_edge.weight.size(1)
@@ -171,7 +168,7 @@ class AttentionConv(NativeConv):
             raise ValueError(f"edge_attr must be [E, {columns}], got {list(attr.shape)}")
         features = graph.edge_prefix(features, "edge_attr")
         features = (features if graph.edge is None else features.index_select(0, graph.edge)).to(dtype)
-        return features, call.slots.loop_features(features, self.fill_value)
+        return features, call.loop_features(features, self.fill_value)
 
     def _heads(self, rows: Tensor) -> Sequence[Tensor]:
         """Returns the columns of each head of rows [n, H * C]."""
@@ -264,11 +261,11 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         call = self._call(x, edge_index, layer, edge_attr, size)
         out, coefficient, _ = self._attend(call)
         own = call.given.own_rows() if self.res is not None else None
-        result = total([self._transform(out)], own, call.given.graph, update, self.training)
+        result = total([self._transform(out)], own, call.graph, update, self.training)
         if not return_attention_weights:
             return result
-        weights = ops.attention_weights(coefficient, call.given.graph.indptr, **call.options())
-        return result, call.slots.pyg_form(weights)
+        weights = ops.attention_weights(coefficient, call.graph.indptr, **call.options())
+        return result, call.pyg_form(weights)
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
         return self._transform(self._attend(self._call_of(given, edge_attr)).out)
@@ -316,7 +313,7 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
             return None
         weight = self._logit_weight(self.lin_edge.weight, self.att_edge, dtype)
         edges, loops = features
-        return call.slots.spread(_logits(edges, weight), None if loops is None else _logits(loops, weight))
+        return call.spread(_logits(edges, weight), None if loops is None else _logits(loops, weight))
 
     def _transform(self, attended: Tensor) -> Terms:
         weight, groups = self.joining((self.lin or self.lin_src).weight)
@@ -377,7 +374,7 @@ class ActivatedGATConv(GATConv):
         if return_attention_weights:
             raise refuse(self, "return_attention_weights", "take GATConv")
         call = self._call(x, edge_index, layer, edge_attr, size)
-        return total([Terms(values=self._values(call))], None, call.given.graph, update, self.training)
+        return total([Terms(values=self._values(call))], None, call.graph, update, self.training)
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
         return Terms(values=self._values(self._call_of(given, edge_attr)))

@@ -149,8 +149,8 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         """Returns the rows of the targets, from the arguments of `GATConv.forward`."""
         call = self._call(x, edge_index, layer, edge_attr)
         values, weights = self._values(call, bool(return_attention_weights))
-        result = total([Terms(values=values)], None, call.given.graph, update, self.training)
-        return result if weights is None else (result, call.slots.pyg_form(weights))
+        result = total([Terms(values=values)], None, call.graph, update, self.training)
+        return result if weights is None else (result, call.pyg_form(weights))
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
         return Terms(values=self._values(self._call_of(given, edge_attr), wants_weights=False)[0])
@@ -167,7 +167,7 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
         source = _product(x, self.lin_l, dtype)
         shares = self.share_weights and call.given.targets_in_sources
-        target = source[: call.given.graph.num_targets] if shares else _product(own, self.lin_r, dtype)
+        target = source[: call.graph.num_targets] if shares else _product(own, self.lin_r, dtype)
         heads, weights = self._attend(source, self._logits(source, target, call), call, wants_weights)
         out = self._concat(heads)
         if self.res is not None:
@@ -175,25 +175,25 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         return out if self.bias is None else out + self.bias.to(out.dtype), weights
 
     def _logits(self, source: Tensor, target: Tensor, call: AttentionCall) -> Tensor:
-        slots, wide = call.slots, ops.wide_dtype(source.dtype)
+        wide = ops.wide_dtype(source.dtype)
         attention = self.att.view(self.heads, self.out_channels).to(wide)
         features, edges, loops = self._edge_features(call, wide), None, None
         if features is not None:
             weight = self.lin_edge.weight.to(wide).t()
             with torch.autocast("cpu", enabled=False):
                 edges, loops = (None if one is None else one @ weight for one in features)
-        scores: Tensor = _EdgeScores.apply(source, target, edges, attention, slots.graph, self.negative_slope)
-        if not slots.loops:
+        scores: Tensor = _EdgeScores.apply(source, target, edges, attention, call.graph, self.negative_slope)
+        if not call.loops:
             return scores
-        sums = source[: slots.loops].to(wide) + target[: slots.loops].to(wide)
+        sums = source[: call.loops].to(wide) + target[: call.loops].to(wide)
         sums = torch.nn.functional.leaky_relu(sums if loops is None else sums + loops, self.negative_slope)
-        return slots.spread(scores, (sums.view(-1, *attention.shape) * attention).sum(dim=2))
+        return call.spread(scores, (sums.view(-1, *attention.shape) * attention).sum(dim=2))
 
     def _attend(
         self, source: Tensor, logits: Tensor, call: AttentionCall, wants_weights: bool
     ) -> tuple[list[Tensor], Tensor | None]:
         """Returns the weighted sums of each head, [D, C], and the weights, [slots, H]."""
-        graph = call.given.graph
+        graph = call.graph
         nothing = logits.new_zeros(1, self.out_channels)
         sums, weights = [], []
         for head, x in enumerate(self._heads(source)):

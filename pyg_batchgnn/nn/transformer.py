@@ -96,17 +96,17 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         call = self._call(x, edge_index, layer, edge_attr)
         terms, coefficient = self._attended(call)
         own = call.given.own_rows()
-        result = total([terms], own, call.given.graph, update, self.training)
+        result = total([terms], own, call.graph, update, self.training)
         if return_attention_weights is None:
             return result
-        return result, call.slots.pyg_form(coefficient.abs())
+        return result, call.pyg_form(coefficient.abs())
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
         return self._attended(self._call_of(given, edge_attr))[0]
 
     def _attended(self, call: AttentionCall) -> tuple[Terms, Tensor]:
         """Returns the terms of the result, and the weights before dropout with signs, [E, H]."""
-        given, graph = call.given, call.given.graph
+        given, graph = call.given, call.graph
         own = given.own_rows()
         if own is None:
             raise ValueError("TransformerConv needs the rows of the targets; give x as (sources, targets)")
