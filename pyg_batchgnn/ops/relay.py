@@ -13,7 +13,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_vector
+from pyg_batchgnn.ops.checks import check_ids, check_vector
 from pyg_batchgnn.ops.library import kernels, thread_count, to_signed
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules
 
@@ -54,13 +54,9 @@ class OwnedGraph:
 
     def _check(self) -> None:
         arrays = self.arrays
-        own = sum(arrays.num_nodes)
-        ends, types = (arrays.source, arrays.target), len(arrays.num_nodes)
-        of_edges = (arrays.indptr, arrays.indices, arrays.edge_ids)
-        if {*map(len, ends), *map(len, of_edges)} != {len(self.num_edges)}:
-            raise ValueError(
-                "every relation needs one indptr, indices, edge_ids, source, target and number of edges"
-            )
+        own, types = sum(arrays.num_nodes), len(arrays.num_nodes)
+        if len(self.num_edges) != len(arrays.target):
+            raise ValueError(f"every relation needs its number of edges, got {self.num_edges}")
         for named in (*arrays.source, *arrays.target):
             if not 0 <= named < types:
                 raise ValueError(f"a relation names the node type {named}, but there are {types}")
@@ -71,26 +67,14 @@ class OwnedGraph:
             raise ValueError(
                 f"{own} nodes from {self.first} on are not all among the {self.all_nodes} of the graph"
             )
-        for number, target in enumerate(arrays.target):
-            self._check_edges(number, arrays.num_nodes[target])
-
-    def _check_edges(self, number: int, rows: int) -> None:
-        arrays = self.arrays
-        indptr, indices, ids = arrays.indptr[number], arrays.indices[number], arrays.edge_ids[number]
-        check_indptr("indptr", indptr, indices.numel(), of_graph=True)
-        check_ids("indices", indices, self.all_nodes, of_graph=True)
-        check_ids("edge_ids", ids, self.num_edges[number], "edge ids", of_graph=True)
-        if indices.dtype != arrays.indices[0].dtype:
-            raise TypeError(
-                f"indices of all relations must be {arrays.indices[0].dtype}, got {indices.dtype}"
-            )
-        if indptr.numel() != rows + 1:
-            raise ValueError(f"indptr of relation {number} is of {indptr.numel() - 1} nodes, not of {rows}")
-        if ids.numel() != indices.numel():
-            raise ValueError(
-                f"relation {number} has {ids.numel()} edge ids for {indices.numel()} edges; over ranks every "
-                "edge needs its own"
-            )
+        arrays.check_relations(self.all_nodes)
+        for number, (ids, indices) in enumerate(zip(arrays.edge_ids, arrays.indices, strict=True)):
+            check_ids("edge_ids", ids, self.num_edges[number], "edge ids", of_graph=True)
+            if ids.numel() != indices.numel():
+                raise ValueError(
+                    f"relation {number} has {ids.numel()} edge ids for {indices.numel()} edges; over ranks "
+                    "every edge needs its own"
+                )
 
 
 # The steps ########################################################################################

@@ -45,10 +45,7 @@ class SampledGraph:
         now = _writes(self._arrays)
         if known is None or now is None or known[1] != now:
             edges = (self.indptr, self.indices, self.edge_ids, self.source, self.target)
-            if check is None:
-                check_relations(self.num_nodes, *edges)
-            else:
-                check()
+            (check or self.check_relations)()
             check_orders(self.order, self.weights, self.indices)
             if len(self.digest) != len(self.indptr):
                 raise ValueError(f"{len(self.digest)} digests came for {len(self.indptr)} relations")
@@ -56,6 +53,29 @@ class SampledGraph:
             known = state, now
             object.__setattr__(self, "_held", known)
         return known[0]
+
+    def check_relations(self, num_sources: int | None = None) -> None:
+        """Raises unless the in-edges of each relation fit its types. ``num_sources``: ids of
+        sources are below it, of a part of a graph; below the nodes of their type where None."""
+        lists = (self.indptr, self.indices, self.edge_ids)
+        if {*map(len, lists), len(self.source)} != {len(self.target)}:
+            raise ValueError("every relation needs one indptr, indices, edge_ids, source and target")
+        for number, (rows, sources, ids) in enumerate(zip(*lists, strict=True)):
+            check_indptr("indptr", rows, sources.numel(), of_graph=True)
+            targets = self.num_nodes[self.target[number]]
+            if rows.numel() != targets + 1:
+                raise ValueError(
+                    f"indptr of relation {number} is of {rows.numel() - 1} nodes, but its target type has "
+                    f"{targets}"
+                )
+            most = self.num_nodes[self.source[number]] if num_sources is None else num_sources
+            check_ids("indices", sources, most, of_graph=True)
+            if sources.dtype != self.indices[0].dtype:
+                raise TypeError(
+                    f"indices of all relations must be {self.indices[0].dtype}, got {sources.dtype}"
+                )
+            check_vector("edge_ids", ids)
+            _check_length("edge_ids", ids, sources.numel())
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_held"}
@@ -201,31 +221,6 @@ def sample_by_budgets(
 
 
 # Checks ###########################################################################################
-
-
-def check_relations(
-    num_nodes: Sequence[int],
-    indptr: Sequence[Tensor],
-    indices: Sequence[Tensor],
-    edge_ids: Sequence[Tensor],
-    source: Sequence[int],
-    target: Sequence[int],
-) -> None:
-    """Raises unless the in-edges of each relation fit its types."""
-    if not len(indptr) == len(indices) == len(edge_ids) == len(source) == len(target):
-        raise ValueError("every relation needs one indptr, indices, edge_ids, source and target")
-    for number, (rows, sources, ids) in enumerate(zip(indptr, indices, edge_ids, strict=True)):
-        check_indptr("indptr", rows, sources.numel(), of_graph=True)
-        if rows.numel() != num_nodes[target[number]] + 1:
-            raise ValueError(
-                f"indptr of relation {number} is of {rows.numel() - 1} nodes, but its target type has "
-                f"{num_nodes[target[number]]}"
-            )
-        check_ids("indices", sources, num_nodes[source[number]], of_graph=True)
-        if sources.dtype != indices[0].dtype:
-            raise TypeError(f"indices of all relations must be {indices[0].dtype}, got {sources.dtype}")
-        check_vector("edge_ids", ids)
-        _check_length("edge_ids", ids, sources.numel())
 
 
 def check_orders(order: Sequence[Tensor], weights: Sequence[Tensor], indices: Sequence[Tensor]) -> None:
