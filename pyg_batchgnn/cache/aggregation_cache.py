@@ -8,32 +8,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import (
+    ONLY,
     SCALE,
     Aggregation,
     GraphFingerprint,
-    aggregator,
+    aggregate_piece,
     check_features,
     digest_edges,
     digest_features,
-    own_scale,
-    result_dtype,
-    wide_dtype,
+    in_degrees,
 )
 from pyg_batchgnn.cache.contexts import GraphContext, context_of, features_of
 from pyg_batchgnn.cache.folder import CacheMeta, load_rows, save_rows
 from pyg_batchgnn.cache.pass_memory import PassMemory
-from pyg_batchgnn.cache.pieces import PassReads, ReadableRows, RelationPiece, progress_bar
-from pyg_batchgnn.ops import OwnedEdges, check_budget
+from pyg_batchgnn.cache.pieces import PassReads, Piece, progress_bar
+from pyg_batchgnn.ops import OwnedEdges, check_budget, digest_text
 from pyg_batchgnn.store import CscGraph, DistFeatureStore, TypedGraph
-from pyg_batchgnn.types import FEATURES, Group, Schema
-
-#: The only node type and the only relation, by number.
-_ONLY = 0
+from pyg_batchgnn.types import FEATURES, ReadableRows, Schema
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,10 +38,8 @@ class AggregationCache:
     """The input features aggregated over all in-neighbours, for every node that a process owns.
 
     A loader with a cache does not sample the last hop. Native minibatches carry the aggregate of
-    each node beside the node's own features, and native models begin with it. So the first layer
-    sees all in-neighbours of a node, the same in every epoch.
-
-    `build` or `load` makes a cache. The graph has one node type and one relation.
+    each node beside the node's own features, and native models begin with it: the first layer sees
+    all in-neighbours. `build` or `load` makes a cache of a graph of one type and one relation.
 
     >>> cache = AggregationCache.build(data, "mean")
     >>> loader = MacrobatchNeighborLoader(data, [10, 5], export="native", aggregation_cache=cache)
@@ -54,13 +49,12 @@ class AggregationCache:
 
     Attributes:
         kind: the aggregation.
-        rows: [n, F] aggregates of this process's nodes: of all nodes, or of the rank's own in the
-            order of its part. They have the type of the features, but float32 for float16.
+        rows: [n, F] aggregates of all nodes, or of the rank's own in the order of its part, of the
+            type of the features, but float32 for float16.
         readable: such rows of the ranks whose memory this one can read, by rank.
         fingerprint: of the edges and the features; it does not depend on the partition.
-        store: the store of the features that the cache was made of, over ranks; None in one
-            process.
-        origin: the ``Data`` that the cache was made of, in one process; None if it was none.
+        store: the store of the features that the cache was made of, over ranks; else None.
+        origin: the ``Data`` that the cache was made of, in one process, if it was one.
     """
 
     kind: Aggregation
@@ -83,22 +77,20 @@ class AggregationCache:
     ) -> AggregationCache:
         """Aggregates ``x`` over all in-neighbours. Collective over ranks.
 
-        Nodes are aggregated in pieces. Over ranks, each remote row that a piece needs is fetched
-        once per piece, so fewer and larger pieces fetch less. In one process, features in a mapped
-        file that do not fit half of the budget are read from the file, each row once per piece, and
-        aggregates that do not fit are written to a file.
+        Nodes are aggregated in pieces. Over ranks, each remote row is fetched once per piece that
+        needs it, so fewer and larger pieces fetch less. In one process, features in a mapped file
+        that do not fit half of the budget are read from it, and aggregates written to a file.
 
         Args:
-            data: a ``Data``, or a ``HeteroData`` of one node type and one relation; a pair
-                (`CscGraph`, features); or over ranks (`DistFeatureStore`, `DistGraphStore`).
+            data: a ``Data``, or a plain ``HeteroData``; a pair (`CscGraph`, features); or over
+                ranks (`DistFeatureStore`, `DistGraphStore`).
             kind: "mean" for SAGE, "sum" for GIN, "symmetric" for GCN.
             memory_budget: bytes (or a text like "2GiB") that a piece takes, about, but at least
                 what one node needs. None: an eighth of the free memory of the host that has least,
                 divided by its ranks. The result does not depend on it.
             threads: at most this many threads; torch's own number where None.
             progress: True shows a progress bar on the standard error of the first rank.
-            scratch: the folder of this file, which has no name and lives as long as ``rows``; see
-                `AllNodes`.
+            scratch: the folder of this file, which lives as long as ``rows``; see `AllNodes`.
 
         Raises:
             ValueError, TypeError: there is no such aggregation or no ``x``, ``x`` cannot be
@@ -123,16 +115,13 @@ class AggregationCache:
         progress: bool = False,
         scratch: str | Path | None = None,
     ) -> AggregationCache:
-        """Reads what `save` wrote. Collective over ranks.
-
-        The number of ranks and the partition may be others than when the cache was saved.
+        """Reads what `save` wrote, by any number of ranks and partition. Collective over ranks.
 
         Args:
             folder: the same on every rank.
             data: the graph and the features that the cache was made of; see `build`.
             kind: the aggregation that is expected, as in `build`; None: any.
-            memory_budget, threads, progress, scratch: see `build`; the edges are compared in
-                pieces.
+            memory_budget, threads, progress, scratch: see `build`.
 
         Raises:
             DatasetError: on every rank, where the folder is of another graph, of other features or
@@ -148,16 +137,14 @@ class AggregationCache:
         return _Pass(graph, threads, progress).load(path, meta, Origin.of(data))
 
     def save(self, folder: str | Path) -> Path:
-        """Writes a new folder. Collective over ranks.
-
-        The folder holds META.json and the aggregates by original id. All ranks must see the same
-        file system.
+        """Writes a new folder, which all ranks must see: META.json and the aggregates by original
+        id. Collective over ranks.
 
         Raises:
             DatasetError: on every rank, if the folder exists or a rank cannot write.
         """
         comm = None if self.store is None else self.store.comm
-        node = None if self.store is None else self.store.part.original_ids(_ONLY)
+        node = None if self.store is None else self.store.part.original_ids(ONLY)
         return save_rows(Path(folder).expanduser(), self.kind, self.fingerprint, node, self.rows, comm)
 
     @property
@@ -167,7 +154,7 @@ class AggregationCache:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of this process's aggregates."""
+        """Of this process's aggregates."""
         return self.rows.nbytes
 
     def __repr__(self) -> str:
@@ -179,17 +166,15 @@ class AggregationCache:
 
     def add_to(self, features: DistFeatureStore) -> DistFeatureStore:
         """Returns the features' store with the aggregates as a further attribute of nodes."""
-        return features.with_attribute(nodes_of(features.part.schema), self.attribute, self.readable)
+        return features.with_attribute(features.part.schema.node_groups[ONLY], self.attribute, self.readable)
 
     def check_data(self, data: Data | HeteroData, graph: TypedGraph) -> None:
-        """Raises ValueError unless the cache is of this graph and its features, in one process.
-
-        They are compared by fingerprint, unless they are the very tensors that the cache was made
-        of. Features that the data does not have are not compared.
-        """
+        """Raises ValueError unless the cache is of this graph and its features, in one process:
+        by fingerprint, unless they are the very tensors that the cache was made of, or ``data`` has
+        no features."""
         if self.origin is not None and self.origin.is_of(data, graph):
             return
-        x = features_of(data, graph.schema.node_types[_ONLY])
+        x = features_of(data, graph.schema.node_types[ONLY])
         if x is not None and (found := _differences(self.fingerprint, graph, x)):
             raise ValueError(
                 f"the aggregation cache is of another graph: data has {', '.join(found)}; make one of this "
@@ -205,15 +190,9 @@ def check_plain(schema: Schema) -> None:
         )
 
 
-def nodes_of(schema: Schema) -> Group:
-    """Returns the group of the nodes of a graph of one type."""
-    return schema.node_groups[_ONLY]
-
-
 @dataclass(frozen=True)
 class Origin:
-    """The edges and the features that a cache was made of, held weakly. By them the data is
-    recognised without being read again."""
+    """The edges and features that a cache was made of, held weakly, by which data is recognised."""
 
     edges: weakref.ref[Tensor]  # the ``edge_index`` of a ``Data``, or the sources of a `CscGraph`
     x: weakref.ref[Tensor]  # the features
@@ -240,50 +219,50 @@ class Origin:
         edges, x = self.edges(), self.x()
         if edges is None or x is None or x is not data.x:
             return False
-        known = edges is graph.relations[_ONLY].indices or edges is data.edge_index
+        known = edges is graph.relations[ONLY].indices or edges is data.edge_index
         return known and self.versions == (edges._version, ops.as_stored(x)._version)
 
 
 def _differences(known: GraphFingerprint, graph: TypedGraph, x: Any) -> list[str]:
     """Returns, in words, what a graph and its features differ in from those of a fingerprint."""
-    found = _Pass(GraphContext(graph, {_ONLY: x}, PassMemory(None, None)), None, False)
-    counts = found.num_nodes, found.own.num_edges, found.features.size(1), found.dtype_name
-    wrong = known.differences(GraphFingerprint(*counts, known.edges, known.features))
+    found = _Pass(GraphContext(graph, {ONLY: x}, PassMemory(None, None)), None, False)
+    wrong = known.differences(GraphFingerprint(*found.counts, known.edges, known.features))
     return wrong or known.differences(found.fingerprint(found.sum_of_edges("")))
 
 
 class _Pass:
-    """Passes over all nodes that a process owns, in pieces. All methods are collective over ranks.
-    ``progress``: True shows a progress bar on the standard error of the first rank. Raises
-    TypeError or ValueError if the nodes have no features that can be read here."""
+    """Passes over all nodes that a process owns, in pieces. Methods are collective over ranks.
+    Raises TypeError or ValueError if the nodes have no features that can be read here."""
 
     def __init__(self, graph: GraphContext, threads: int | None, progress: bool) -> None:
         self._graph, self._threads = graph, threads
         self._shows = progress and graph.rank == 0
-        readable = graph.features(_ONLY)
+        readable = graph.features(ONLY)
         if readable is None:
-            raise ValueError(graph.no_features(_ONLY))
-        self.own: OwnedEdges = graph.owned_edges(_ONLY)
+            raise ValueError(graph.no_features(ONLY))
+        self.own: OwnedEdges = graph.owned_edges(ONLY)
         self._readable, self.features = readable, readable[graph.rank]
-        self.num_nodes = graph.num_nodes(_ONLY)
 
     @property
-    def dtype_name(self) -> str:
-        return str(self.features.dtype).removeprefix("torch.")
+    def counts(self) -> tuple[int, int, int, str]:
+        """The first fields of a `GraphFingerprint`."""
+        columns, dtype = self.features.size(1), str(self.features.dtype).removeprefix("torch.")
+        return self._graph.num_nodes(ONLY), self.own.num_edges, columns, dtype
 
     def build(self, kind: Aggregation, origin: Origin | None) -> AggregationCache:
         own, features = self.own, self.features
-        dtype = result_dtype(features)
-        scale = own_scale(own, wide_dtype(dtype)) if kind is Aggregation.SYMMETRIC else None
+        check_features(features)
+        dtype = torch.float32 if features.dtype == torch.float16 else features.dtype
+        wide, scale, tables = ops.wide_dtype(dtype), None, {FEATURES: self._readable}
         made = self._graph.allocate((own.node.numel(), features.size(1)), dtype)
-        reduce = aggregator(kind, own, features.dtype, self._read, scale)
-        tables = {FEATURES: self._readable}
-        if scale is not None:
+        if kind is Aggregation.SYMMETRIC:  # by (1 + in-edges but self loops)^-1/2 of both ends
+            scale = (in_degrees(own, with_loops=False) + 1).to(torch.float64).rsqrt().to(wide)
             tables[SCALE] = self._graph.shared(scale)
         edges = 0
         for piece in self._pieces(tables, f"aggregating features ({kind.value})"):
             with ops.thread_limit(self._threads):
-                made.write(piece.rows.start, reduce(piece).to(dtype))
+                found = aggregate_piece(kind, own, piece, self._read, scale, wide)
+                made.write(piece.targets[ONLY].start, found.to(dtype))
             edges += digest_edges(own, piece)
             del piece
         out, fingerprint = made.finish(), self.fingerprint(edges)
@@ -311,19 +290,14 @@ class _Pass:
 
     def fingerprint(self, edges: int) -> GraphFingerprint:
         """Makes the fingerprint from the sums of all ranks. ``edges``: this rank's."""
-        features = digest_features(self._graph.original_ids(_ONLY), self.features, self._read)
-        sums = self._graph.sums([edges, features])
-        columns = self.features.size(1)
-        return GraphFingerprint.of(self.num_nodes, self.own.num_edges, columns, self.dtype_name, *sums)
+        features = digest_features(self._graph.original_ids(ONLY), self.features, self._read)
+        return GraphFingerprint(*self.counts, *map(digest_text, self._graph.sums([edges, features])))
 
-    def _pieces(self, tables: Mapping[str, ReadableRows], title: str) -> Iterator[RelationPiece]:
-        reads = PassReads([_ONLY], {_ONLY: tables})
+    def _pieces(self, tables: Mapping[str, ReadableRows], title: str) -> Iterator[Piece]:
         with progress_bar(title, self.own.node.numel(), self._shows) as advance:
-            for piece in self._graph.pieces(reads):
-                found = RelationPiece(piece.targets[_ONLY], piece.indices[_ONLY], piece.nodes[_ONLY])
+            for piece in self._graph.pieces(PassReads([ONLY], {ONLY: tables})):
+                done = len(piece.targets[ONLY])
+                yield piece
                 del piece  # its memory is free while the next one's rows are fetched
-                done = len(found.rows)
-                yield found
-                del found
                 advance(done)
         ops.empty_cache()  # its blocks have sizes that are not needed again

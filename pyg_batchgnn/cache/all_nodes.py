@@ -12,27 +12,33 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import check_features, in_degrees
 from pyg_batchgnn.cache.contexts import context_of
-from pyg_batchgnn.cache.pieces import PassReads, Piece, ReadableRows, SourceNumbers, progress_bar
+from pyg_batchgnn.cache.pieces import PassReads, Piece, progress_bar
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import InEdges, check_budget
-from pyg_batchgnn.types import NewRows, NodePiece, NodePieceRows, Relation, Schema, SourceValues
+from pyg_batchgnn.types import (
+    NewRows,
+    NodePiece,
+    NodePieceRows,
+    ReadableRows,
+    Relation,
+    Schema,
+    SourceValues,
+)
 
 _ROWS = "rows"
 
 
 class AllNodes:
-    """The nodes that a process owns, in pieces, with the rows of their in-neighbours.
-
-    Every method is collective over ranks. A homogeneous graph has the node type "node" and the
-    relation ("node", "to", "node").
+    """The nodes that a process owns, in pieces, with the rows of their in-neighbours. Every method
+    is collective over ranks. Without names there are "node" and ("node", "to", "node").
 
     Args:
         data: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
             features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
         threads: at most this many threads; torch's own number where None.
         memory_budget: bytes (or a text like "2GiB") that pieces and the rows of layers take, about.
-            Rows that do not fit half of it lie in files, and so do features that lie in a mapped
-            file; see `PassMemory`. Over ranks it is for pieces alone; see `AggregationCache.build`.
+            Rows, and features in a mapped file, that do not fit half of it lie in files. Over
+            ranks it is for pieces alone; see `AggregationCache.build`.
         progress: True shows a progress bar for each layer on the standard error of the first rank.
         scratch: the folder of these files, which have no name. None: that of the features' file, or
             the system's folder for temporary files.
@@ -67,7 +73,7 @@ class AllNodes:
 
     @property
     def schema(self) -> Schema:
-        """The node types and the relations of the graph."""
+        """Of the graph."""
         return self._context.schema
 
     @property
@@ -85,10 +91,7 @@ class AllNodes:
 
     @property
     def features(self) -> Mapping[str, ReadableRows]:
-        """The features by node type and by rank, of each rank whose memory this one can read.
-
-        Types without features are left out.
-        """
+        """The features by node type, if it has any, and by rank whose memory this one can read."""
         return self._features
 
     def pieces(
@@ -99,13 +102,12 @@ class AllNodes:
         title: str,
         edge_bytes: int = 0,
     ) -> Iterator[NodePiece]:
-        """Yields the owned targets of some relations in pieces.
-
-        There are as many pieces on every rank, at least one; the last ones may be empty.
+        """Yields the owned targets of some relations in pieces, as many on every rank and at least
+        one; the last ones may be empty.
 
         Args:
-            rows: [n, F] of the layer before, by node type and by rank, of each rank whose memory
-                this one can read. Rows of other types are not read.
+            rows: [n, F] of the layer before, by node type and by rank whose memory this one can
+                read. Rows of other types are not read.
             result_bytes: by node type, bytes that the caller takes for each target.
             title: of the progress bar.
             edge_bytes: bytes that the caller takes for each edge, where rows lie in files.
@@ -114,10 +116,10 @@ class AllNodes:
         reads = PassReads(
             sorted(map(self.schema.relation_number, relations)),
             {number(name): {_ROWS: readable} for name, readable in rows.items()},
-            SourceNumbers.TARGETS_FIRST,
-            {number(name): size for name, size in result_bytes.items()},
-            MessageKind.INFERENCE,
-            edge_bytes,
+            targets_first=True,
+            result_bytes={number(name): size for name, size in result_bytes.items()},
+            kind=MessageKind.INFERENCE,
+            edge_bytes=edge_bytes,
         )
         targets = {self.schema.target_types[relation] for relation in reads.relations}
         count = sum(map(self._context.count, targets))
@@ -149,9 +151,7 @@ class AllNodes:
 
     def read(self, table: Tensor, rows: range) -> Tensor:
         """Returns consecutive rows of a table of owned nodes: features, or rows that were computed.
-
-        They are a view, or a copy if the table is read from a file.
-        """
+        They are a view, or a copy from the table's file."""
         return self._context.read(table, rows)
 
     def gather(self, table: Tensor, row: Tensor) -> Tensor:
@@ -166,13 +166,12 @@ class AllNodes:
             relation: within one node type.
             with_loops: True counts edges from a node to itself too.
         """
-        known = relation, with_loops
-        if known not in self._degrees:
+        if (relation, with_loops) not in self._degrees:
             number = self.schema.relation_number(relation)
             own = in_degrees(self._context.owned_edges(number), with_loops).to(torch.int32)
             values = self._context.values_of_sources(number, own, MessageKind.INFERENCE)
-            self._degrees[known] = values
-        return self._degrees[known]
+            self._degrees[relation, with_loops] = values
+        return self._degrees[relation, with_loops]
 
     def _by_name(self, piece: Piece) -> NodePiece:
         names, edges = self.schema.node_types, {}

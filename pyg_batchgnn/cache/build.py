@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.cache.pieces import RelationPiece
-from pyg_batchgnn.ops import OwnedEdges, digest_text
+from pyg_batchgnn.cache.pieces import Piece
+from pyg_batchgnn.ops import OwnedEdges
 from pyg_batchgnn.types import FEATURES
+
+#: The only node type and the only relation, by number.
+ONLY = 0
 
 # Aggregations #####################################################################################
 
@@ -44,8 +47,8 @@ class Aggregation(str, enum.Enum):
 
     @classmethod
     def parse(cls, given: Any) -> Aggregation:
-        """Returns an aggregation by name. Raises ValueError if there is none of that name, or it
-        cannot be made before training."""
+        """Returns an aggregation by name. Raises ValueError if none of that name can be made before
+        training."""
         if isinstance(given, str) and given in [one.value for one in cls]:
             return cls(given)
         choices = ", ".join(repr(one.value) for one in cls)
@@ -64,12 +67,6 @@ SCALE = "scale"
 _ROWS = 1 << 16
 
 
-def result_dtype(table: Tensor) -> torch.dtype:
-    """Returns the type of aggregates: that of the features, but float32 for float16."""
-    check_features(table)
-    return torch.float32 if table.dtype == torch.float16 else table.dtype
-
-
 def check_features(table: Tensor) -> None:
     """Checks features that are read for all nodes."""
     if table.requires_grad:
@@ -81,15 +78,6 @@ def check_features(table: Tensor) -> None:
         raise ValueError(f"x must be [nodes, columns], got {list(table.shape)}")
     if not table.is_floating_point():
         raise TypeError(f"x is {table.dtype}, but only floating-point features are aggregated; use x.float()")
-
-
-def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def own_scale(own: OwnedEdges, dtype: torch.dtype) -> Tensor:
-    """Returns GCN's factor of each owned node, [n]: (1 + its in-edges but self loops)^-1/2."""
-    return (in_degrees(own, with_loops=False) + 1).to(torch.float64).rsqrt().to(dtype)
 
 
 def in_degrees(own: OwnedEdges, with_loops: bool) -> Tensor:
@@ -111,37 +99,27 @@ def row_blocks(count: int) -> Iterator[range]:
 ReadRows = Callable[[range], Tensor]
 
 
-def aggregator(
-    kind: Aggregation, own: OwnedEdges, dtype: torch.dtype, read: ReadRows, scale: Tensor | None
-) -> Callable[[RelationPiece], Tensor]:
-    """Returns a function that computes the aggregates of a piece's nodes, [rows, F]. ``scale``: [n]
-    of `own_scale`, where the aggregation is symmetric; else None."""
-    wide = wide_dtype(dtype)
-
-    def reduced(piece: RelationPiece) -> Tensor:
-        ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
-        return ops.aggregate(
-            piece.tables[FEATURES], ptr - ptr[0], piece.indices, reduce=kind.value, out_dtype=wide
-        )
-
-    def symmetric(piece: RelationPiece) -> Tensor:
-        assert scale is not None
-        at = slice(piece.rows.start, piece.rows.stop)
-        ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
-        is_no_loop = own.in_edges.sources(piece.rows) != own.in_edges.targets(piece.rows) + own.first_node
-        out = ops.aggregate(
-            piece.tables[FEATURES],
-            ptr - ptr[0],
-            piece.indices,
-            edge_weight=is_no_loop.to(wide),
-            source_scale=piece.tables[SCALE],
-            target_scale=scale[at],
-            out_dtype=wide,
-        )
-        loop = scale[at].square().view(-1, 1)
-        return out.addcmul_(read(piece.rows).to(wide), loop)
-
-    return symmetric if kind is Aggregation.SYMMETRIC else reduced
+def aggregate_piece(
+    kind: Aggregation, own: OwnedEdges, piece: Piece, read: ReadRows, scale: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """Returns the aggregates of a piece's nodes, [rows, F] of ``dtype``. ``scale``: [n], GCN's
+    factor of each owned node, where the aggregation is symmetric; else None."""
+    rows, tables = piece.targets[ONLY], piece.nodes[ONLY].tables
+    ptr = own.in_edges.indptr[rows.start : rows.stop + 1]
+    edges = ptr - ptr[0], piece.indices[ONLY]
+    if scale is None:
+        return ops.aggregate(tables[FEATURES], *edges, reduce=kind.value, out_dtype=dtype)
+    of_rows = scale[rows.start : rows.stop]
+    is_no_loop = own.in_edges.sources(rows) != own.in_edges.targets(rows) + own.first_node
+    out = ops.aggregate(
+        tables[FEATURES],
+        *edges,
+        edge_weight=is_no_loop.to(dtype),
+        source_scale=tables[SCALE],
+        target_scale=of_rows,
+        out_dtype=dtype,
+    )
+    return out.addcmul_(read(rows).to(dtype), of_rows.square().view(-1, 1))
 
 
 # Fingerprints #####################################################################################
@@ -153,26 +131,15 @@ _FIRST, _SECOND = -0x61C8864680B583EB, -0x3B314601E57A13AD
 
 @dataclass(frozen=True)
 class GraphFingerprint:
-    """Counts and digests by which a graph and its features are recognised. A digest is the sum of
-    the digests of all edges or of all rows of features, modulo 2**64."""
+    """Counts and digests by which a graph and its features are recognised. A digest has 16
+    hexadecimal digits: the sum of the digests of all edges, or of all rows, modulo 2**64."""
 
-    #: num_nodes, num_edges: counts of the graph
     num_nodes: int
     num_edges: int
-    #: columns, dtype: width and type of the features
-    columns: int
+    columns: int  # of the features, as is ``dtype``
     dtype: str
-    edges: str  # 16 hexadecimal digits, the digest of the edges by original ids, in any order
-    features: str  # 16 hexadecimal digits, the digest of the features by original id
-
-    @classmethod
-    def of(
-        cls, num_nodes: int, num_edges: int, columns: int, dtype: str, edges: int, features: int
-    ) -> GraphFingerprint:
-        return cls(num_nodes, num_edges, columns, dtype, digest_text(edges), digest_text(features))
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    edges: str  # the digest of the edges by original ids, in any order
+    features: str  # the digest of the features by original id
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GraphFingerprint:
@@ -193,9 +160,10 @@ class GraphFingerprint:
         return [word for name, word in digests.items() if getattr(self, name) != getattr(other, name)]
 
 
-def digest_edges(own: OwnedEdges, piece: RelationPiece) -> int:
-    mixed = piece.original * _SOURCE
-    mixed += own.node[own.in_edges.targets(piece.rows)] * _TARGET
+def digest_edges(own: OwnedEdges, piece: Piece) -> int:
+    source, original = piece.indices[ONLY], piece.nodes[ONLY].node
+    mixed = (source.long() if original is None else ops.gather_rows(original.long(), source)) * _SOURCE
+    mixed += own.node[own.in_edges.targets(piece.targets[ONLY])] * _TARGET
     return _sum(mixed)
 
 

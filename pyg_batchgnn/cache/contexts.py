@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -14,24 +15,25 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.cache.cuts import Cut, OwnedTargets, PieceLimits, cut_pieces
 from pyg_batchgnn.cache.folder import work_with_files
 from pyg_batchgnn.cache.pass_memory import PassMemory, RowsInMemory
 from pyg_batchgnn.cache.pieces import (
+    Cut,
+    OwnedTargets,
     PassReads,
     Piece,
+    PieceLimits,
     PieceNodes,
-    ReadableRows,
-    Renumbered,
-    SourceNumbers,
+    cut_pieces,
     halo_nodes,
+    number_sources,
 )
 from pyg_batchgnn.comm import Field, Header, MessageKind
 from pyg_batchgnn.disk import DiskReader, read_rows, read_span
 from pyg_batchgnn.ops import OwnedEdges, free_bytes
 from pyg_batchgnn.partition import allocate_on_host, share_arrays
+from pyg_batchgnn.store import Columns as RowColumns
 from pyg_batchgnn.store import (
-    Columns,
     CscGraph,
     DistFeatureStore,
     DistGraphStore,
@@ -40,9 +42,13 @@ from pyg_batchgnn.store import (
     TypedGraph,
     typed_graph_from_pyg,
 )
-from pyg_batchgnn.types import FEATURES, Group, NewRows, SourceValues
+from pyg_batchgnn.types import FEATURES, NewRows, ReadableRows, SourceValues
 
 T = TypeVar("T")
+#: Columns by name and by rank that can read them, by number of the node type.
+Columns: TypeAlias = Mapping[int, Mapping[str, ReadableRows]]
+#: Reads the columns of nodes, given by distinct ids, by number of the type.
+ReadNodes: TypeAlias = Callable[..., Mapping[int, PieceNodes]]
 #: The name of a column of one value per node.
 _VALUES = "values"
 #: The bytes of a row's numbers, where rows come from a file.
@@ -56,12 +62,13 @@ def context_of(
     memory = PassMemory(budget, scratch)
     if isinstance(data, (Data, HeteroData)):
         graph = typed_graph_from_pyg(data)
-        return _local(graph, {name: features_of(data, name) for name in graph.schema.node_types}, memory)
+        data = graph, {name: features_of(data, name) for name in graph.schema.node_types}
     pair = tuple(data) if isinstance(data, (tuple, list)) else ()
     if len(pair) == 2 and isinstance(pair[0], CscGraph):
         return GraphContext(pair[0].typed, {0: pair[1]}, memory)
     if len(pair) == 2 and isinstance(pair[0], TypedGraph) and isinstance(pair[1], Mapping):
-        return _local(*pair, memory)
+        number = pair[0].schema.type_number
+        return GraphContext(pair[0], {number(name): x for name, x in pair[1].items()}, memory)
     if len(pair) == 2 and isinstance(pair[0], DistFeatureStore) and isinstance(pair[1], DistGraphStore):
         if scratch is not None:
             raise ValueError(
@@ -74,18 +81,13 @@ def context_of(
     )
 
 
-def _local(graph: TypedGraph, features: Mapping[str, Any], memory: PassMemory) -> GraphContext:
-    return GraphContext(graph, {graph.schema.type_number(name): x for name, x in features.items()}, memory)
-
-
 def features_of(data: Data | HeteroData, node_type: str) -> Any:
     return data.x if isinstance(data, Data) else data[node_type].get(FEATURES)
 
 
 class GraphContext:
     """A graph with its features, for passes over all nodes: here whole, in one process.
-    ``features``: [n, F] of the nodes, by number of the type; None, or left out, where a type has
-    none."""
+    ``features``: [n, F] by number of the type; None, or left out, where there are none."""
 
     rank = 0  # of the process
     store: DistFeatureStore | None = None  # the store of the features, over ranks
@@ -140,69 +142,96 @@ class GraphContext:
     def pieces(self, reads: PassReads) -> Iterator[Piece]:
         """Yields the owned targets of some relations in pieces, as many on every rank and at least
         one. Collective. A piece may be empty."""
-        targets = owned_targets(self, reads.relations)
-        nothing = [] if any(map(len, targets)) else [{one.node_type: range(0) for one in targets}]
-        in_files, results = self._row_bytes_in_files(reads), dict(reads.result_bytes)
-        if reads.numbers is SourceNumbers.TARGETS_FIRST:  # the targets' own rows are read as well
+        sources, into = self.schema.source_types, dict[int, list[int]]()
+        for relation in reads.relations:
+            into.setdefault(self.schema.target_types[relation], []).append(relation)
+        targets = [
+            OwnedTargets(kind, [*map(self.owned_edges, some)], [sources[one] for one in some])
+            for kind, some in sorted(into.items())
+        ]
+        # Sources are numbered by rows, also where these have no columns.
+        kinds = [*reads.tables, *(() if reads.targets_first else (sources[one] for one in reads.relations))]
+        tables = {kind: reads.tables.get(kind, {}) for kind in kinds}
+        limits, read = self._reading(reads, tables)
+        cuts = cut_pieces(targets, limits, {kind: self.num_nodes(kind) for kind in limits.source})
+        for number, cut in enumerate(self._even(cuts, {kind: range(0) for kind in sorted(into)})):
+            # The generator holds no piece: memory is free again when the caller lets go of it.
+            yield self._piece(reads, tables, cut, limits, partial(read, number))
+            if self.store is None and limits.source:
+                ops.empty_cache()  # else blocks of many sizes would add to what is held
+
+    def _piece(
+        self, reads: PassReads, tables: Columns, cut: Cut, limits: PieceLimits, read: ReadNodes
+    ) -> Piece:
+        """Returns a piece. Types that ``limits`` knows no bytes of are read where they lie."""
+        source, target = self.schema.source_types, self.schema.target_types
+        indices = {one: self.owned_edges(one).in_edges.sources(cut[target[one]]) for one in reads.relations}
+        is_whole = all(len(rows) == self.count(kind) for kind, rows in cut.items())
+        nodes: dict[int, PieceNodes] = {}
+        wanted: dict[int, Tensor] = {}
+        orders: dict[int, Tensor | None] = {}
+        for kind, columns in tables.items():
+            if kind not in limits.source and (is_whole or not reads.targets_first):
+                nodes[kind] = PieceNodes(self._own(columns))
+                continue
+            relations = [one for one in reads.relations if source[one] == kind]
+            (first, count), own = self._numbering(kind), cut.get(kind, range(0))
+            wanted[kind], places, orders[kind] = number_sources(
+                [indices[one] for one in relations],
+                range(first + own.start, first + own.stop) if reads.targets_first else None,
+                count,
+            )
+            indices.update(zip(relations, places, strict=True))
+        for kind, found in read(wanted).items():
+            order = orders[kind]
+            ids = None if order is None else ops.gather_rows(wanted[kind], order)
+            nodes[kind] = replace(found, order=order if kind in limits.source else ids, ids=ids)
+        return Piece(cut, indices, nodes)
+
+    def _own(self, columns: Mapping[str, ReadableRows]) -> dict[str, Tensor]:
+        return {name: rows[self.rank] for name, rows in columns.items()}
+
+    def _numbering(self, node_type: int) -> tuple[int, int]:
+        """Returns the id of the first owned node of a type, and a bound of all ids."""
+        return 0, self.num_nodes(node_type)
+
+    def _even(self, cuts: Iterator[Cut], nothing: Cut) -> Iterable[Cut]:
+        """Returns as many cuts on every rank, at least one."""
+        return itertools.chain([next(cuts, nothing)], cuts)
+
+    def _reading(self, reads: PassReads, tables: Columns) -> tuple[PieceLimits, ReadNodes]:
+        """Returns the limits of pieces, and what reads the columns of nodes, given by distinct ids
+        by type, for the piece of a number."""
+        own, in_files = {kind: self._own(columns) for kind, columns in tables.items()}, dict[int, int]()
+        for kind, columns in own.items():
+            if any(map(self._memory.is_in_file, columns.values())):
+                size = sum(one.nbytes // max(1, len(one)) for one in columns.values())
+                in_files[kind] = _NUMBERS + size
+        results = dict(reads.result_bytes)
+        if reads.targets_first:  # the targets' own rows are read as well
             results |= {kind: results.get(kind, 0) + size for kind, size in in_files.items()}
         limits = PieceLimits(self._memory.of_piece, in_files).with_results(results)
         if in_files:
             limits = replace(limits, edge=limits.edge + reads.edge_bytes)
-        num_nodes = {kind: self.num_nodes(kind) for kind in in_files}
-        for cut in itertools.chain(cut_pieces(targets, limits, num_nodes), nothing):
-            yield self._piece(targets, cut, reads, in_files)
-            if in_files:
-                ops.empty_cache()  # else blocks of many sizes would add to what is held
 
-    def _row_bytes_in_files(self, reads: PassReads) -> dict[int, int]:
-        """Returns the bytes of a row of each node type with tables that are read from files."""
-        found = {}
-        for kind, of_type in reads.tables.items():
-            tables = [rows[self.rank] for rows in of_type.values()]
-            if any(map(self._memory.is_in_file, tables)):
-                found[kind] = _NUMBERS + sum(one.nbytes // max(1, len(one)) for one in tables)
-        return found
+        def read(_: int, wanted: Mapping[int, Tensor]) -> dict[int, PieceNodes]:
+            found = {}
+            for kind, ids in wanted.items():
+                if kind in in_files:
+                    rows = {name: self.gather(table, ids) for name, table in own[kind].items()}
+                    found[kind] = PieceNodes(rows, node=ids)
+                else:
+                    found[kind] = PieceNodes(own[kind])
+            return found
 
-    def _piece(
-        self, targets: Sequence[OwnedTargets], cut: Cut, reads: PassReads, in_files: Collection[int]
-    ) -> Piece:
-        """Returns a piece. ``in_files``: the types whose rows are read from files, each once."""
-        edges = {one: self._graph.relations[one] for one in reads.relations}
-        sources = {one: part.sources(cut[self.schema.target_types[one]]) for one, part in edges.items()}
-        is_whole = all(len(cut[one.node_type]) == len(one) for one in targets)
-        in_order = reads.numbers is SourceNumbers.TABLE_ROWS
-        nodes = {}
-        for kind in {*reads.tables, *(self.schema.source_types[one] for one in reads.relations)}:
-            tables = {name: rows[self.rank] for name, rows in reads.tables.get(kind, {}).items()}
-            if kind not in in_files and (is_whole or in_order):
-                nodes[kind] = PieceNodes(tables)
-                continue
-            if kind not in reads.tables:
-                continue
-            read = [one for one in reads.relations if self.schema.source_types[one] == kind]
-            wanted, order = [sources[one] for one in read], None
-            if in_order:
-                ids, places = ops.unique_nodes([one.long() for one in wanted], self.num_nodes(kind))
-            else:
-                found = Renumbered.of(wanted, cut.get(kind, range(0)), self.num_nodes(kind))
-                ids, places, order = found.ids, found.indices, found.order
-            sources.update(zip(read, places, strict=True))
-            numbered = None if order is None else ops.gather_rows(ids, order)
-            if kind in in_files:
-                rows = {name: self.gather(table, ids) for name, table in tables.items()}
-                nodes[kind] = PieceNodes(rows, node=ids, order=order, ids=numbered)
-            else:
-                nodes[kind] = PieceNodes(tables, order=numbered, ids=numbered)
-        return Piece(cut, sources, nodes)
+        return limits, read
 
     def read(self, table: Tensor, rows: range) -> Tensor:
-        """Returns consecutive rows of a table of owned nodes, past the page cache if it is read
-        from a file."""
+        """Returns consecutive rows of a table of owned nodes, from its file if it is read so."""
         return self._memory.span(table, rows)
 
     def gather(self, table: Tensor, row: Tensor) -> Tensor:
-        """Returns a copy of some rows of a table of owned nodes. ``row``: [k] int64, in any
-        order."""
+        """Returns a copy of rows of a table of owned nodes, [k] int64 in any order."""
         return self._memory.rows(table, row)
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
@@ -218,9 +247,9 @@ class GraphContext:
         return {self.rank: column}
 
     def values_of_sources(self, relation: int, column: Tensor, kind: MessageKind) -> SourceValues:  # noqa: ARG002
-        """Returns a value for each owned node and for each source of their in-edges. Each value of
-        another rank's node travels once, counted under ``kind``. ``column``: [n] the values of the
-        owned nodes. The relation stays within one node type."""
+        """Returns a value for each owned node and each source of their in-edges in a relation
+        within one type, from [n] values of the owned nodes. Each value travels once, counted as
+        ``kind``."""
         return SourceValues(0, column, torch.empty(0, dtype=torch.int64), column[:0])
 
     def wait_for_all(self) -> None:
@@ -276,25 +305,33 @@ class DistributedContext(GraphContext):
         has = ", ".join(sorted(self._store.own.attributes[group])) or "none"
         return f"the graph has no node attribute {FEATURES!r}{of_type} (it has: {has})"
 
-    def pieces(self, reads: PassReads) -> Iterator[Piece]:
-        tables = dict(reads.tables)
-        if reads.numbers is SourceNumbers.TABLE_ROWS:
-            for relation in reads.relations:
-                tables.setdefault(self.schema.source_types[relation], {})
-        reader = self._reader(tables, reads.numbers is SourceNumbers.TABLE_ROWS)
-        mine = self._budget or free_bytes() // len(self._comm.ranks_of_host)
-        row_bytes = {kind: reader.format(self.schema.node_groups[kind]).wire_bytes for kind in tables}
-        limits = PieceLimits.fetched(int(self._comm.min(mine)), row_bytes, self._comm.size)
-        targets = owned_targets(self, reads.relations)
-        num_nodes = {kind: self.num_nodes(kind) for kind in tables}
-        cuts = list(cut_pieces(targets, limits.with_results(reads.result_bytes), num_nodes))
-        nothing = {one.node_type: range(0) for one in targets}
-        for number in range(max(1, int(self._comm.max(len(cuts))))):
-            cut = cuts[number] if number < len(cuts) else nothing
-            # The generator holds no piece: memory is free again when the caller lets go of it.
-            yield self._fetched(reader, list(tables), cut, reads, Header(reads.kind, macrobatch=number))
+    def _numbering(self, node_type: int) -> tuple[int, int]:
+        return self._part.nodes_of(node_type).start, self._part.book.num_nodes
 
-    def _reader(self, tables: Mapping[int, Mapping[str, ReadableRows]], original_ids: bool) -> RowReader:
+    def _even(self, cuts: Iterator[Cut], nothing: Cut) -> Iterable[Cut]:
+        found = list(cuts)
+        return found + [nothing] * (max(1, int(self._comm.max(len(found)))) - len(found))
+
+    def _reading(self, reads: PassReads, tables: Columns) -> tuple[PieceLimits, ReadNodes]:
+        groups, ranks = self.schema.node_groups, self._comm.size
+        reader = self._reader(tables, original_ids=not reads.targets_first)
+        mine = self._budget or free_bytes() // len(self._comm.ranks_of_host)
+        sizes = {kind: reader.format(groups[kind]).wire_bytes for kind in tables}
+        # Rows lie in a block. Those of other ranks lie also in the message that brought them. About
+        # as many lie in the message that this rank sends to others.
+        source = {kind: size + 2 * size * (ranks - 1) // ranks for kind, size in sizes.items()}
+        limits = PieceLimits(int(self._comm.min(mine)), source).with_results(reads.result_bytes)
+
+        def read(number: int, wanted: Mapping[int, Tensor]) -> dict[int, PieceNodes]:
+            requests = {groups[kind]: RowRequest(ids) for kind, ids in wanted.items()}
+            with ops.thread_limit(self._threads):
+                blocks = reader.read(requests, Header(reads.kind, macrobatch=number)).blocks
+            found = {kind: blocks[groups[kind]] for kind in wanted}
+            return {kind: PieceNodes(one.attributes, one.original) for kind, one in found.items()}
+
+        return limits, read
+
+    def _reader(self, tables: Columns, original_ids: bool) -> RowReader:
         groups = {self.schema.node_groups[kind]: columns for kind, columns in tables.items()}
         shards = {
             rank: replace(
@@ -306,40 +343,8 @@ class DistributedContext(GraphContext):
             )
             for rank, shard in self._store.readable.items()
         }
-        columns = {group: Columns(list(names), original_ids) for group, names in groups.items()}
+        columns = {group: RowColumns(list(names), original_ids) for group, names in groups.items()}
         return RowReader(self._part, self._comm, shards, columns)
-
-    def _fetched(
-        self, reader: RowReader, kinds: Sequence[int], cut: Cut, reads: PassReads, header: Header
-    ) -> Piece:
-        schema = self.schema
-        indices: dict[int, Tensor] = {}
-        orders: dict[int, Tensor] = {}
-        wanted: dict[Group, RowRequest] = {}
-        first = reads.numbers is SourceNumbers.TARGETS_FIRST
-        for kind in kinds:
-            read = [one for one in reads.relations if schema.source_types[one] == kind]
-            sources = [
-                self._part.relations[one].sources(cut[schema.target_types[one]]).to(torch.int64)
-                for one in read
-            ]
-            if first:
-                begin, own = self._part.nodes_of(kind).start, cut.get(kind, range(0))
-                targets = range(begin + own.start, begin + own.stop)
-                found = Renumbered.of(sources, targets, self._part.book.num_nodes)
-                ids, places, orders[kind] = found.ids, found.indices, found.order
-            else:
-                ids, places = ops.unique_nodes(sources, self._part.book.num_nodes)
-            wanted[schema.node_groups[kind]] = RowRequest(ids)
-            indices.update(zip(read, places, strict=True))
-        with ops.thread_limit(self._threads):
-            blocks = reader.read(wanted, header).blocks
-        nodes = {}
-        for kind in kinds:
-            group, order = schema.node_groups[kind], orders.get(kind)
-            numbered = None if order is None else ops.gather_rows(wanted[group].node, order)
-            nodes[kind] = PieceNodes(blocks[group].attributes, blocks[group].original, order, numbered)
-        return Piece(cut, indices, nodes)
 
     def shared(self, column: Tensor) -> ReadableRows:
         if not self._shares:
@@ -385,19 +390,3 @@ class DistributedContext(GraphContext):
 
     def run_together(self, work: Callable[[], T]) -> T:
         return work_with_files(self._comm, work)
-
-
-def owned_targets(graph: GraphContext, relations: Sequence[int]) -> list[OwnedTargets]:
-    """Returns the targets of some relations, given by number; the types ascend."""
-    schema = graph.schema
-    into: dict[int, list[int]] = {}
-    for relation in relations:
-        into.setdefault(schema.target_types[relation], []).append(relation)
-    return [
-        OwnedTargets(
-            node_type,
-            [graph.owned_edges(one) for one in into[node_type]],
-            [schema.source_types[one] for one in into[node_type]],
-        )
-        for node_type in sorted(into)
-    ]

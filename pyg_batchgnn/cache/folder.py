@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,15 +56,15 @@ class CacheMeta:
         return dtype
 
     def write(self, folder: Path) -> None:
-        made_of = self.fingerprint.to_dict()
+        made_of = asdict(self.fingerprint)
         only = {"relation": None, "aggregation": self.kind.value, "made_of": made_of, "array": _ARRAY}
         FORMAT.write(folder, VERSION, {"relations": [only]}, {_ARRAY: self.promise})
 
     @classmethod
     def read(cls, folder: Path) -> CacheMeta:
-        """Reads and checks META.json. Raises DatasetNotFoundError if there is no such file. Raises
-        DatasetError if the file is damaged, of another format or version, or of a graph with
-        several types or relations, whose aggregates are no longer read."""
+        """Reads and checks META.json. Raises DatasetNotFoundError if there is no such file, and
+        DatasetError if it is damaged, of another format or version, or of a graph with several
+        types or relations."""
         path = folder / META_FILE
         content, digest = FORMAT.read(folder)
         with FORMAT.parsing(folder):
@@ -112,7 +112,7 @@ def is_aggregation_cache(folder: str | Path) -> bool:
 
 def verify_aggregation_cache(folder: str | Path) -> None:
     """Compares the files of aggregates with META.json, checksums included, however large they are.
-    Raises DatasetNotFoundError if a file does not exist. Raises DatasetError if a file differs."""
+    Raises DatasetNotFoundError for a missing file, and DatasetError for one that differs."""
     path = Path(folder).expanduser()
     verify_tensor(_file(path), _ARRAY, CacheMeta.read(path).promise)
 
@@ -125,8 +125,8 @@ def save_rows(
     rows: Tensor,
     comm: Communicator | None,
 ) -> Path:
-    """Writes a folder. All ranks write their rows to the same files. ``node``: [n] original ids of
-    the rows [n, F]; None where these are the rows of all nodes in order."""
+    """Writes a folder, all ranks to the same files. ``node``: [n] original ids of the rows [n, F];
+    None where these are those of all nodes in order."""
     temporary, leads = path.with_name(f".{path.name}.partial"), comm is None or comm.rank == 0
     file, shape = _file(temporary), (fingerprint.num_nodes, fingerprint.columns)
     stored = rows.view(torch.int16) if rows.dtype == torch.bfloat16 else rows
@@ -170,8 +170,7 @@ def save_rows(
 
 
 def load_rows(folder: Path, meta: CacheMeta, node: Tensor, out: NewRows) -> None:
-    """Reads the rows of some nodes. ``node``: [n] int64, the original ids of these nodes. ``out``:
-    [n, F] of the file's type."""
+    """Reads the rows of nodes, given by original ids [n] int64, into [n, F] of the file's type."""
     table = map_tensor(_file(folder), _ARRAY, meta.promise)
     for rows in row_blocks(len(node)):
         out.write(rows.start, table[node[rows.start : rows.stop]])

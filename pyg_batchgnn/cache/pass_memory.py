@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from pyg_batchgnn import machine
 from pyg_batchgnn.disk import DiskReader, DiskTable, ScratchTable, read_rows, read_span
@@ -52,14 +53,13 @@ class RowsInFile:
 
 
 class PassMemory:
-    """The memory that passes over all nodes take in one process.
-
-    Tables that fit half of the budget are held: features in mapped files, and the rows of layers.
-    Others lie in files, and their rows are read past the page cache. Pieces take what is left.
-    """
+    """The memory that passes over all nodes take in one process. Tables that fit half of the budget
+    are held: features in mapped files, and the rows of layers. Others lie in files, and are read
+    past the page cache. Pieces take what is left."""
 
     def __init__(self, budget: int | None, scratch: str | Path | None) -> None:
-        self._budget, self._held = budget, 0
+        self._budget = budget
+        self._held = WeakTensorKeyDictionary()  # the bytes of each table, while the tensor lives
         self._scratch = None if scratch is None else Path(scratch).expanduser()
         if self._scratch is not None and not self._scratch.is_dir():
             raise ValueError(f"scratch is {str(scratch)!r}, which is no folder; make it first")
@@ -69,7 +69,7 @@ class PassMemory:
     @property
     def of_piece(self) -> int:
         """The bytes that a piece may take."""
-        return free_bytes() if self._budget is None else max(1, self._budget - self._held)
+        return free_bytes() if self._budget is None else max(1, self._budget - sum(self._held.values()))
 
     def take_features(self, table: Tensor) -> None:
         """Decides where features are read: where they lie, or from their file."""
@@ -79,7 +79,7 @@ class PassMemory:
         if self._beside_data is None and not place.path.startswith("/proc/"):
             self._beside_data = Path(place.path).parent
         if self._fits(table.nbytes):
-            self._hold(table)
+            self._held[table] = table.nbytes
         else:
             self.read_from_file(table)
 
@@ -108,37 +108,24 @@ class PassMemory:
         if size and not self._fits(size):
             return RowsInFile(self, ScratchTable(self._folder(), shape[0], shape[1:], dtype))
         table = torch.empty(shape, dtype=dtype)
-        self._hold(table)
+        self._held[table] = table.nbytes
         return RowsInMemory({0: table}, 0)
 
     def _fits(self, size: int) -> bool:
         if self._budget is None:
             return size <= machine.memory().available // 2
-        return self._held + size <= self._budget // 2
-
-    def _hold(self, table: Tensor) -> None:
-        """Counts a table while the tensor lives."""
-        self._held += table.nbytes
-        weakref.finalize(table, _let_go, weakref.ref(self), table.nbytes)
+        return sum(self._held.values()) + size <= self._budget // 2
 
     def _folder(self) -> Path:
-        if self._scratch is not None:
-            return self._scratch
         beside = self._beside_data
-        if beside is not None and os.access(beside, os.W_OK | os.X_OK):
+        if self._scratch is None and beside is not None and os.access(beside, os.W_OK | os.X_OK):
             return beside
-        return Path(tempfile.gettempdir())
+        return self._scratch or Path(tempfile.gettempdir())
 
 
 def _place(table: Tensor) -> _Place:
     stored = as_stored(table)
     return stored.data_ptr(), tuple(stored.shape), stored.dtype
-
-
-def _let_go(memory: weakref.ref[PassMemory], size: int) -> None:
-    found = memory()
-    if found is not None:
-        found._held -= size
 
 
 def _forget(memory: weakref.ref[PassMemory], place: _Place) -> None:

@@ -1,12 +1,12 @@
-"""Pieces of the nodes that a process owns, with the rows of their in-neighbours."""
+"""Pieces of the nodes that a process owns, cut to fit memory, with the rows of their
+in-neighbours."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -14,16 +14,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import OwnedEdges
-
-#: Rows of the nodes of each rank whose memory this one can read, by rank.
-ReadableRows: TypeAlias = Mapping[int, Tensor]
-
-
-class SourceNumbers(Enum):
-    """The numbers by which a piece's edges name their sources."""
-
-    TABLE_ROWS = "table rows"  #: rows of the piece's tables
-    TARGETS_FIRST = "targets first"  #: the piece's nodes of the type, then the other sources
+from pyg_batchgnn.types import ReadableRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +23,12 @@ class PassReads:
     relations are given by number."""
 
     relations: Sequence[int]  # the relations, ascending
-    #: the columns by name, by node type. If targets are numbered first, a type without an entry is
-    #: not read.
+    #: the columns by name, by node type. If targets are first, a type without an entry is not read.
     tables: Mapping[int, Mapping[str, ReadableRows]] = field(default_factory=dict)
-    numbers: SourceNumbers = SourceNumbers.TABLE_ROWS  # the numbers that sources have
-    #: by node type, bytes that the pass takes for each target beside the rows of sources; 0 for
-    #: types that are left out
+    #: whether the edges of a piece name their sources by numbers with the piece's own nodes of the
+    #: type first, then the others; else by rows of the piece's tables
+    targets_first: bool = False
+    #: by node type, bytes that the pass takes for each target beside the rows of sources
     result_bytes: Mapping[int, int] = field(default_factory=dict)
     kind: MessageKind = MessageKind.FEATURES  # the kind under which exchanges are counted
     edge_bytes: int = 0  # bytes that the pass takes for each edge, where rows lie in files
@@ -48,12 +39,11 @@ class PieceNodes:
     """The nodes of one type that a piece reads."""
 
     tables: Mapping[str, Tensor]  # by name, the columns, one row per table row
-    #: [u] int32 or int64, original ids by table row; None where each row's number is its original
-    #: id
+    #: [u] int32 or int64, original ids by table row; None where rows are numbered by original ids
     node: Tensor | None = None
     order: Tensor | None = None  # [s] the table row of each number; None where numbers are table rows
-    #: [s] int64, the id of each number in the numbering of `OwnedEdges`; None where each number is
-    #: the id itself
+    #: [s] int64, the id of each number in the numbering of `OwnedEdges`; None where it is the
+    #: number
     ids: Tensor | None = None
 
 
@@ -62,52 +52,31 @@ class Piece:
     """Some owned nodes, and the rows of their in-edges' sources."""
 
     targets: Mapping[int, range]  # the owned nodes, by number of their type
-    #: [e_r] int32 or int64, by number of the relation, the number of each in-edge's source; see
-    #: `SourceNumbers`
+    #: [e_r] int32 or int64, by number of the relation, the number of each in-edge's source
     indices: Mapping[int, Tensor]
     nodes: Mapping[int, PieceNodes]  # the nodes that are read, by number of their type
 
 
-@dataclass(frozen=True, eq=False)
-class RelationPiece:
-    """Some owned targets of one relation, and the rows of their in-edges' sources."""
+def number_sources(
+    sources: Sequence[Tensor], own: range | None, num_nodes: int
+) -> tuple[Tensor, list[Tensor], Tensor | None]:
+    """Numbers the sources [e] of some relations, ids below ``num_nodes``, with ``own`` nodes of the
+    type first.
 
-    rows: range  # the owned targets
-    indices: Tensor  # [e] int32 or int64, the table row of each in-edge's source
-    sources: PieceNodes
-
-    @property
-    def tables(self) -> Mapping[str, Tensor]:
-        return self.sources.tables
-
-    @property
-    def original(self) -> Tensor:
-        """[e] int64, the original id of each in-edge's source."""
-        node = self.sources.node
-        if node is None:
-            return self.indices.long()
-        return ops.gather_rows(node.long(), self.indices)
-
-
-@dataclass(frozen=True, eq=False)
-class Renumbered:
-    """The sources of some in-edges with the targets first."""
-
-    ids: Tensor  # [u] int64, the targets and the sources, each once, ascending
-    indices: list[Tensor]  # [e] int64, the number of each edge's source, for each list of sources
-    order: Tensor  # [u] int64, the position in ``ids`` of each number
-
-    @classmethod
-    def of(cls, sources: Sequence[Tensor], targets: range, num_nodes: int) -> Renumbered:
-        """Numbers the sources [e] of each relation, below ``num_nodes``. Targets are of the same
-        type."""
-        own = torch.arange(targets.start, targets.stop)
-        ids, (at, *places) = ops.unique_nodes([own, *(one.to(torch.int64) for one in sources)], num_nodes)
-        begin, count = (int(at[0]) if len(targets) else 0), len(targets)
-        order = torch.cat([at, torch.arange(begin), torch.arange(begin + count, ids.numel())])
-        number = torch.empty_like(order)
-        number[order] = torch.arange(order.numel())
-        return cls(ids, [ops.gather_rows(number, place) for place in places], order)
+    Returns:
+        The distinct ids, ascending; the number of each source, by relation; and [u] int64, the
+        place of each number among the ids. Without own nodes numbers are places, and the last is
+        None.
+    """
+    sources = [one.to(torch.int64) for one in sources]
+    if own is None:
+        return *ops.unique_nodes(sources, num_nodes), None
+    ids, (at, *places) = ops.unique_nodes([torch.arange(own.start, own.stop), *sources], num_nodes)
+    begin, count = (int(at[0]) if len(own) else 0), len(own)
+    order = torch.cat([at, torch.arange(begin), torch.arange(begin + count, ids.numel())])
+    number = torch.empty_like(order)
+    number[order] = torch.arange(order.numel())
+    return ids, [ops.gather_rows(number, place) for place in places], order
 
 
 #: Edges that are looked through together.
@@ -136,3 +105,135 @@ def progress_bar(title: str, total: int, visible: bool) -> Iterator[Callable[[in
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=total)
         yield lambda done: bar.advance(task, done)
+
+
+# Cutting ##########################################################################################
+
+
+@dataclass(frozen=True)
+class PieceLimits:
+    """The memory that a piece may take."""
+
+    budget: int  # bytes of a piece, about; the in-edges of one node are never divided
+    source: Mapping[int, int] = field(default_factory=dict)  # bytes of a distinct source, by type
+    edge: int = 48  # bytes that an edge takes, at most
+    result: Mapping[int, int] = field(default_factory=dict)  # bytes of each node of a piece, by type
+    results: int | None = None  # bytes that all nodes of a piece take at most; None for any number
+
+    def with_results(self, row_bytes: Mapping[int, int]) -> PieceLimits:
+        """Gives half of the budget to the results, ``row_bytes`` for each node."""
+        if not any(row_bytes.values()):
+            return self
+        half = max(1, self.budget // 2)
+        return replace(self, budget=half, result=row_bytes, results=half)
+
+    def bytes(self, sources: Mapping[int, int], edges: int) -> int:
+        """Returns the bytes of the sources, a number by type, and of the edges of a piece."""
+        return sum(count * self.source.get(kind, 0) for kind, count in sources.items()) + edges * self.edge
+
+    def edges(self, num_nodes: Mapping[int, int]) -> int:
+        """Returns a number of edges that fit for certain; ``num_nodes`` of the graph, by type. They
+        fit where every edge has a source of its own, or where all nodes are among the sources."""
+        of_all = (self.budget - self.bytes(num_nodes, 0)) // self.edge
+        return max(1, self.budget // (max(self.source.values(), default=0) + self.edge), of_all)
+
+    def room(self, node_type: int, taken: int) -> int | None:
+        """Returns how many nodes of a type fit beside ``taken`` bytes of results; None: any
+        number."""
+        each = self.result.get(node_type, 0)
+        return None if self.results is None or each == 0 else max(0, self.results - taken) // each
+
+
+@dataclass(frozen=True, eq=False)
+class OwnedTargets:
+    """The owned nodes of one type, and the in-edges that a pass reads of them."""
+
+    node_type: int  # the number of the type
+    edges: Sequence[OwnedEdges]  # for each relation into the type
+    sources: Sequence[int]  # for each of them, the number of the type of the sources
+
+    def __len__(self) -> int:
+        return self.edges[0].node.numel()
+
+    @cached_property
+    def indptr(self) -> Tensor:
+        """[n + 1] int64, the number of in-edges, of all relations, of the nodes before each."""
+        first, *others = (one.in_edges.indptr for one in self.edges)
+        for one in others:
+            first = first + one
+        return first
+
+    def end(self, begin: int, edges: int) -> int:
+        """Returns the end of a range of nodes from ``begin`` on with at most ``edges`` in-edges."""
+        last = int(self.indptr[begin]) + edges
+        return int(torch.searchsorted(self.indptr, torch.tensor(last), right=True)) - 1
+
+    def num_edges(self, rows: range) -> int:
+        return int(self.indptr[rows.stop] - self.indptr[rows.start])
+
+
+#: The nodes of a piece, by number of their type.
+Cut = dict[int, range]
+
+
+def cut_pieces(
+    targets: Sequence[OwnedTargets], limits: PieceLimits, num_nodes: Mapping[int, int]
+) -> Iterator[Cut]:
+    """Cuts the owned nodes into pieces within the limits, the types one after the other.
+
+    Where all nodes of the graph (``num_nodes``, by type) fit, edges alone count. Else a piece
+    begins with as many edges as fit for certain, and the next one has more or fewer edges as the
+    distinct sources allow. A piece has an entry for each type of targets, maybe an empty range.
+    """
+    begins = {one.node_type: 0 for one in targets}
+    ends = {one.node_type: len(one) for one in targets}
+    edges, every = limits.edges(num_nodes), sum(int(one.indptr[-1]) for one in targets)
+    all_fit = limits.bytes(num_nodes, edges) <= limits.budget
+    while any(begins[name] < end for name, end in ends.items()):
+        cut = _cut(targets, begins, ends, edges, limits)
+        held = sum(one.num_edges(cut[one.node_type]) for one in targets)
+        taken = 0 if all_fit else limits.bytes(_distinct(targets, cut), held)
+        if taken > limits.budget and sum(map(len, cut.values())) > 1 and edges > 1:
+            edges = max(1, edges * limits.budget * 3 // (taken * 4))
+            continue
+        yield cut
+        begins = {name: rows.stop for name, rows in cut.items()}
+        if taken:  # more edges have more sources in common, so this number fits with some room
+            edges = max(edges, min(edges * limits.budget // taken, every))
+
+
+def _cut(
+    targets: Sequence[OwnedTargets],
+    begins: Mapping[int, int],
+    ends: Mapping[int, int],
+    edges: int,
+    limits: PieceLimits,
+) -> Cut:
+    """Returns the next nodes with at most ``edges`` in-edges, but at least one node."""
+    cut = {name: range(begin, begin) for name, begin in begins.items()}
+    taken = 0
+    for one in targets:
+        begin, last = begins[one.node_type], ends[one.node_type]
+        if begin == last:
+            continue
+        end, room = one.end(begin, edges), limits.room(one.node_type, taken)
+        if room is not None:
+            end = min(end, begin + room)
+        if not any(map(len, cut.values())):
+            end = max(end, begin + 1)
+        rows = range(begin, min(end, last))
+        cut[one.node_type] = rows
+        edges -= one.num_edges(rows)
+        if rows.stop < last or edges < 0:
+            break
+        taken += len(rows) * limits.result.get(one.node_type, 0)
+    return cut
+
+
+def _distinct(targets: Sequence[OwnedTargets], cut: Cut) -> dict[int, int]:
+    found: dict[int, list[Tensor]] = {}
+    for one in targets:
+        for edges, source in zip(one.edges, one.sources, strict=True):
+            found.setdefault(source, []).append(edges.in_edges.sources(cut[one.node_type]).to(torch.int64))
+    most = max(edges.num_nodes for one in targets for edges in one.edges)
+    return {source: ops.count_unique_nodes(ids, most) for source, ids in found.items()}

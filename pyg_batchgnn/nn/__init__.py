@@ -16,12 +16,10 @@ from pyg_batchgnn.nn.inference import (
     ComputeInputs,
     HasNodes,
     LayerStep,
-    LayerwiseOutput,
     check_cpu,
     check_row_wise,
     evaluating,
     infer_layers,
-    infer_model,
     nodes_of,
 )
 from pyg_batchgnn.nn.inputs import ConvInput, Rows, RowView, conv_input, features_by_type
@@ -35,7 +33,6 @@ from pyg_batchgnn.nn.layer_edges import (
     layer_graph,
     layer_rows,
     named_key,
-    num_sampled_layers,
     whole_graph,
 )
 from pyg_batchgnn.nn.linear import HeteroDictLinear, Linear, is_watched
@@ -59,7 +56,7 @@ from pyg_batchgnn.nn.transformer import TransformerConv
 from pyg_batchgnn.ops import current_products
 from pyg_batchgnn.types import OwnedNodes, SampledMinibatch
 
-#: A minibatch of one node type and relation, and one whose types and relations can be named.
+#: Other names of a minibatch.
 SampledBatch = TypedBatch = SampledMinibatch
 
 __all__ = [
@@ -87,7 +84,6 @@ __all__ = [
     "LayerGraph",
     "LayerRows",
     "LayerStep",
-    "LayerwiseOutput",
     "Linear",
     "MLPDecoder",
     "ModelOutput",
@@ -119,7 +115,6 @@ __all__ = [
     "fits_bias",
     "has_halo",
     "infer_layers",
-    "infer_model",
     "is_sampled",
     "is_typed",
     "is_watched",
@@ -128,7 +123,6 @@ __all__ = [
     "layer_rows",
     "named_key",
     "nodes_of",
-    "num_sampled_layers",
     "probe_products",
     "row_norm",
     "row_norm_of",

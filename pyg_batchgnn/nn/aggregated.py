@@ -1,8 +1,7 @@
 """The input of a first layer whose aggregation was computed in advance (BatchGNN, figure 2).
 
-Features do not change, so a first layer that aggregates them without weights can do so once for all
-nodes. The aggregates are then read like features. A minibatch needs no hop for that layer: all its
-nodes are targets.
+A first layer that aggregates features without weights can do so once for all nodes. The aggregates
+are read like features, and a minibatch needs no hop for that layer: all its nodes are targets.
 """
 
 from __future__ import annotations
@@ -31,9 +30,8 @@ class Aggregated:
     """
 
     kind: str  # "mean" or "sum" over the in-edges, or "symmetric" as in GCN, loops included
-    neighbours: Tensor | RowView  # [N, F], the aggregates, a tensor or a `RowView`
-    # [N, F], the features of the nodes themselves; None if they are not available. GCN needs none.
-    own: Tensor | RowView | None = None
+    neighbours: Tensor | RowView  # [N, F], the aggregates
+    own: Tensor | RowView | None = None  # [N, F], the nodes' own features; GCN needs none
 
     def of(self, conv: MessagePassing, kind: str) -> Tensor | RowView:
         """Returns the aggregates if they are of the kind that a layer needs."""
@@ -48,16 +46,14 @@ class Aggregated:
         """Returns the layer that computes all nodes of a minibatch."""
         if not is_sampled(edges):
             raise TypeError(f"aggregates belong to a minibatch's nodes, got edges of {type(edges).__name__}")
-        self.check_rows(edges.node.numel())
-        return all_nodes(edges)
-
-    def check_rows(self, nodes: int) -> None:
+        nodes = edges.node.numel()
         for name, rows in (("neighbours", self.neighbours), ("own", self.own)):
             if rows is not None and rows.size(0) != nodes:
                 raise ValueError(
                     f"the aggregates have {rows.size(0)} rows in {name}, but the minibatch has {nodes} "
                     f"nodes; give the rows of its nodes: RowView(table, minibatch.node)"
                 )
+        return all_nodes(edges)
 
     def own_of(self, conv: MessagePassing) -> Tensor | RowView:
         """Returns the features of the nodes themselves."""

@@ -16,32 +16,19 @@ class DotProductDecoder(torch.nn.Module):
     """Scores a pair by the dot product of its rows. It has no parameters."""
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Returns [...], the score of each pair.
-
-        Args:
-            source: [..., H], the rows of the sources.
-            target: [..., H], the rows of the targets, of a shape that fits by broadcasting.
-        """
+        """Returns [...], the scores of pairs of rows [..., H], whose shapes broadcast."""
         return (source * target).sum(dim=-1)
 
     def all_pairs(self, source: Tensor, target: Tensor) -> Tensor:
-        """Returns [n, m], the score of each source with each target, from one matrix product.
-
-        With the package's own products, targets with equal rows have equal scores.
-
-        Args:
-            source: [n, H], the rows of the sources.
-            target: [m, H], the rows of the targets, of the same dtype.
-        """
+        """Returns [n, m], the score of each source [n, H] with each target [m, H] of the same
+        dtype, from one matrix product. With the package's own products, equal targets score
+        equally."""
         return ops.linear([source], [target], out_dtype=target.dtype)
 
 
 class MLPDecoder(torch.nn.Module):
-    """Scores a pair by a perceptron with one hidden layer on the product of its rows.
-
-    Args:
-        columns: the columns H of the rows and of the hidden layer.
-    """
+    """Scores a pair by a perceptron with one hidden layer on the product of its rows. ``columns``:
+    H, of the rows and of the hidden layer."""
 
     def __init__(self, columns: int) -> None:
         super().__init__()
@@ -56,11 +43,8 @@ class MLPDecoder(torch.nn.Module):
         return scores.view(product.shape[:-1])
 
     def all_pairs(self, source: Tensor, target: Tensor) -> Tensor:
-        """Returns [n, m], the score of each source with each target.
-
-        They are computed in blocks of sources, so that memory is bounded by the scores, the rows of
-        the targets and one block. Scores do not depend on the blocks.
-        """
+        """Returns [n, m], the score of each source with each target, in blocks of sources that
+        bound the memory. Scores do not depend on the blocks."""
         size = max(1, _NUMBERS // max(1, target.numel()))
         return torch.cat([self._block(rows, target) for rows in source.split(size)])
 

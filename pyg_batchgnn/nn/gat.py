@@ -1,9 +1,8 @@
-"""Graph attention (Velickovic et al. 2018), aggregating before it multiplies.
-
-`AttentionConv` and `Slots` are what the other attention layers share with it."""
+"""Graph attention (Velickovic et al. 2018), and what the other attention layers share with it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -22,34 +21,33 @@ from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, probability, refuse
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 
-#: The features of an added loop: a number, a tensor [edge_dim], or the name of a reduction of the
-#: features of the target's edges.
+#: The features of an added loop: a number, a tensor [edge_dim], or the name of a reduction.
 Fill = float | Tensor | str
 #: The names of the reductions.
 FILLS = ("add", "sum", "mean", "min", "max", "mul")
 
 
-def edge_rows(graph: LayerGraph, edge_attr: Tensor, columns: int | None) -> Tensor:
-    """Returns the features of the edges of a layer in its order, [E, columns]."""
-    features = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
-    if features.dim() != 2 or features.size(1) != columns:
-        raise ValueError(f"edge_attr must be [E, {columns}], got {list(edge_attr.shape)}")
-    features = graph.edge_prefix(features, "edge_attr")
-    return features if graph.edge is None else features.index_select(0, graph.edge)
-
-
 @dataclass(frozen=True)
-class Slots:
-    """The slots of the edges of a layer."""
+class AttentionCall:
+    """The arguments of a call, and the slots of the edges: those of each target in order, then the
+    loop that is added to it."""
 
-    graph: LayerGraph
-    # Replaces self loops by one for each of the first ``loops`` targets; None takes the edges as
-    # they are.
+    given: ConvInput
+    # Self loops are replaced by one for each of the first ``loops`` targets; None keeps all edges.
     loops: int | None
+    edge_attr: Tensor | None  # the features of the edges as the user gave them, or None
+    drop: float  # the probability of dropping an attention weight in this call
+    key: int  # the key of the dropout; 0 if nothing is dropped
 
     @property
-    def count(self) -> int:
-        return self.graph.num_edges + (self.loops or 0)
+    def graph(self) -> LayerGraph:
+        return self.given.graph
+
+    def options(self, head: int | None = None) -> dict[str, Any]:
+        """Returns the arguments that `ops.attention` and `ops.attention_weights` have in common, of
+        all heads, or of one that is computed alone."""
+        key = self.key if head is None or self.drop == 0 else ops.part_key(self.key, f"head {head}")
+        return {"node": self.graph.node, "loops": self.loops, "drop": self.drop, "key": key}
 
     @cached_property
     def of_edges(self) -> Tensor:
@@ -75,12 +73,11 @@ class Slots:
         differentiable."""
         if not self.loops or loops is None:
             return edges.contiguous()
-        order = torch.cat([self.of_edges, self.of_loops])
-        return edges.new_zeros(self.count, edges.size(1)).index_copy(0, order, torch.cat([edges, loops]))
+        order, values = torch.cat([self.of_edges, self.of_loops]), torch.cat([edges, loops])
+        return values.new_zeros(values.shape).index_copy(0, order, values)
 
     def loop_features(self, features: Tensor, fill: Fill) -> Tensor | None:
-        """Returns the features of the added loops [loops, edge_dim], as PyG's `add_self_loops`
-        does."""
+        """Returns the features of the added loops [loops, edge_dim], as PyG does."""
         if not self.loops:
             return None
         if isinstance(fill, str):
@@ -92,8 +89,8 @@ class Slots:
         return features.new_full((self.loops, features.size(1)), fill)
 
     def pyg_form(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns edges [2, E'] int64 and their values [E', H] in the order of PyG's layer. These
-        are the edges of the user without the replaced self loops, then the added loops."""
+        """Returns edges [2, E'] int64 and their values [E', H] in PyG's order: the edges of the
+        user without the replaced self loops, then the added loops."""
         order = torch.arange(self.graph.num_edges)
         if self.graph.edge is not None:
             order = torch.empty_like(order).scatter_(0, self.graph.edge.long(), order)
@@ -102,25 +99,6 @@ class Slots:
         edges = torch.stack([self.graph.indices.long(), self.graph.targets])[:, order]
         slots = torch.cat([self.of_edges[order], self.of_loops])
         return torch.cat([edges, torch.stack([ids, ids])], dim=1), values.index_select(0, slots)
-
-
-@dataclass(frozen=True)
-class AttentionCall:
-    """The arguments of a call."""
-
-    given: ConvInput
-    slots: Slots
-    edge_attr: Tensor | None  # the features of the edges as the user gave them, or None
-    drop: float  # the probability of dropping an attention weight in this call
-    key: int  # the key of the dropout; 0 if nothing is dropped
-
-
-@dataclass(frozen=True)
-class EdgeFeatures:
-    """The features of the edges of a layer."""
-
-    edges: Tensor  # [E, edge_dim], in the order of the layer
-    loops: Tensor | None  # [loops, edge_dim], of the added loops; None if there are none
 
 
 class AttentionConv(NativeConv):
@@ -170,20 +148,35 @@ class AttentionConv(NativeConv):
 
     def _call_of(self, given: ConvInput, edge_attr: Tensor | None) -> AttentionCall:
         both = min(given.graph.num_sources, given.graph.num_targets)
-        slots = Slots(given.graph, both if self.add_self_loops else None)
+        loops = both if self.add_self_loops else None
         drop = self.dropout if self.training else 0.0
         key = ops.attention_key(given.graph.dropout_key()) if drop > 0 else 0
-        return AttentionCall(given, slots, edge_attr, drop, key)
+        return AttentionCall(given, loops, edge_attr, drop, key)
 
-    def _edge_features(self, call: AttentionCall, dtype: torch.dtype) -> EdgeFeatures | None:
+    def _edge_features(self, call: AttentionCall, dtype: torch.dtype) -> tuple[Tensor, Tensor | None] | None:
+        """Returns the features of the edges [E, edge_dim] in the order of the layer, and of the
+        added loops [loops, edge_dim]; None without features."""
         if call.edge_attr is None:
             return None
         if self.lin_edge is None:
             raise ValueError("edge_attr is given, but the layer was constructed without edge_dim")
-        attr = call.edge_attr
-        set_width(self.lin_edge, attr.view(-1, 1) if attr.dim() == 1 else attr)
-        features = edge_rows(call.slots.graph, attr, self.lin_edge.weight.size(1)).to(dtype)
-        return EdgeFeatures(features, call.slots.loop_features(features, self.fill_value))
+        attr, graph = call.edge_attr, call.graph
+        features = attr.view(-1, 1) if attr.dim() == 1 else attr
+        set_width(features, self.lin_edge)
+        columns = self.lin_edge.weight.size(1)
+        if features.dim() != 2 or features.size(1) != columns:
+            raise ValueError(f"edge_attr must be [E, {columns}], got {list(attr.shape)}")
+        features = graph.edge_prefix(features, "edge_attr")
+        features = (features if graph.edge is None else features.index_select(0, graph.edge)).to(dtype)
+        return features, call.loop_features(features, self.fill_value)
+
+    def _heads(self, rows: Tensor) -> Sequence[Tensor]:
+        """Returns the columns of each head of rows [n, H * C]."""
+        return rows.view(-1, self.heads, self.out_channels).unbind(1) if self.heads > 1 else [rows]
+
+    def _concat(self, heads: Sequence[Tensor]) -> Tensor:
+        """Returns the heads side by side, or their mean."""
+        return torch.cat(tuple(heads), dim=1) if self.concat else torch.stack(tuple(heads)).mean(dim=0)
 
 
 class GATConv(AttentionConv, torch_geometric.nn.GATConv):
@@ -191,26 +184,22 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
     place.
 
     A logit is linear in the input: it is w[h] . x with w[h] = W_h^T a_h. So the weighted sum over
-    neighbours comes before the product. Attention reads each raw row once, and the product has D
-    rows instead of N.
+    neighbours comes before the product, which has D rows instead of N.
 
     >>> GATConv(data.num_features, 8, heads=2)(data.x, data.edge_index).shape
     torch.Size([100, 16])
 
     Args:
-        in_channels: the number of columns of x, or (of sources, of targets); -1 takes it from the
-            first call.
-        out_channels: the number of columns of a head, C.
+        in_channels: columns of x, or (of sources, of targets); -1 takes them from the first call.
+        out_channels: columns of a head, C.
         heads: the number of heads, H.
         concat: puts the heads side by side; otherwise takes their mean.
         negative_slope: the slope of the leaky ReLU of the logits below 0.
-        dropout: the probability of dropping an attention weight, keyed as docs/reference/layers.md
-            says.
+        dropout: the probability of dropping an attention weight.
         add_self_loops: replaces the edges from a node to itself by one loop for every node.
-        edge_dim: the number of columns of edge features; None without edge features.
+        edge_dim: columns of edge features; None without them.
         fill_value: the features of added loops: a number, a tensor [edge_dim], or a reduction of
             the features of the other edges of the target ("mean", "add", "min", "max", "mul").
-        bias: adds a bias.
         residual: adds a product of the root nodes' features.
         **kwargs: the other arguments of PyG, at their default values.
     """
@@ -272,42 +261,29 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         call = self._call(x, edge_index, layer, edge_attr, size)
         out, coefficient, _ = self._attend(call)
         own = call.given.own_rows() if self.res is not None else None
-        result = total([self._transform(out)], own, call.given.graph, update, self.training)
+        result = total([self._transform(out)], own, call.graph, update, self.training)
         if not return_attention_weights:
             return result
-        graph, slots = call.given.graph, call.slots
-        weights = ops.attention_weights(
-            coefficient, graph.indptr, node=graph.node, loops=slots.loops, drop=call.drop, key=call.key
-        )
-        return result, slots.pyg_form(weights)
+        weights = ops.attention_weights(coefficient, call.graph.indptr, **call.options())
+        return result, call.pyg_form(weights)
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
         return self._transform(self._attend(self._call_of(given, edge_attr)).out)
 
-    def _initialise(self, given: ConvInput) -> None:
-        own = given.own_rows()
-        for linear, rows in (
-            (self.lin, given.x),
-            (self.lin_src, given.x),
-            (self.lin_dst, own),
-            (self.res, own),
-        ):
-            set_width(linear, rows)
-
     def _attend(self, call: AttentionCall) -> ops.Attention:
         """Returns the sums of source rows, weighted by the attention of each head, [D, H * K]."""
-        given, loops = call.given, call.slots.loops
-        self._initialise(given)
+        given = call.given
+        own, graph = given.own_rows(), given.graph
+        set_width(given.x, self.lin, self.lin_src)
+        set_width(own, self.lin_dst, self.res)
         dtype = ops.compute_dtype(self.att_src)
-        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        wide = ops.wide_dtype(dtype)
         source, target = self.lin or self.lin_src, self.lin or self.lin_dst
         check_input(given.x, source.weight.size(1), dtype)
-        own = given.own_rows()
         if own is not None:
             check_input(own, target.weight.size(1), dtype, "rows of the targets")
         table, row = table_of(given.x, wide)
         target_weight = self._logit_weight(target.weight, self.att_dst, wide)
-        graph = given.graph
         return ops.attention(
             table,
             graph.indptr,
@@ -319,13 +295,10 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
             else ops.linear([own], [target_weight], num_rows=own.size(0), out_dtype=wide),
             edge_logits=self._edge_logits(call, wide),
             row=row,
-            node=graph.node,
-            by_source=graph.by_source if table.requires_grad and torch.is_grad_enabled() else (),
-            loops=loops,
+            by_source=graph.by_source_for(table),
             negative_slope=self.negative_slope,
-            drop=call.drop,
-            key=call.key,
             out_dtype=dtype,
+            **call.options(),
         )
 
     def _logit_weight(self, weight: Tensor, attention: Tensor, dtype: torch.dtype) -> Tensor:
@@ -339,8 +312,8 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         if features is None:
             return None
         weight = self._logit_weight(self.lin_edge.weight, self.att_edge, dtype)
-        loops = None if features.loops is None else _logits(features.loops, weight)
-        return call.slots.spread(_logits(features.edges, weight), loops)
+        edges, loops = features
+        return call.spread(_logits(edges, weight), None if loops is None else _logits(loops, weight))
 
     def _transform(self, attended: Tensor) -> Terms:
         weight, groups = self.joining((self.lin or self.lin_src).weight)
@@ -369,13 +342,9 @@ class ActivatedGATConv(GATConv):
     """The graph attention of DistGNN-MB (section 2, equation 2).
 
     Each source u has the row z(u) = ReLU(W x(u) + b). Logits are linear in z, and the result is the
-    sum of z over the neighbours, weighted by attention. So the product has a row for every source.
-
-    It takes the arguments of `GATConv`, without features of edges and residuals. The bias has
+    sum of z over the neighbours, weighted by attention. It takes the arguments of `GATConv`, but no
+    features of edges, residuals, and inputs of two types: these raise a ValueError. The bias has
     ``heads * out_channels`` numbers, also without ``concat``.
-
-    Raises:
-        ValueError: features of edges, a residual, or inputs of two types.
     """
 
     bias: torch.nn.Parameter | None
@@ -405,7 +374,7 @@ class ActivatedGATConv(GATConv):
         if return_attention_weights:
             raise refuse(self, "return_attention_weights", "take GATConv")
         call = self._call(x, edge_index, layer, edge_attr, size)
-        return total([Terms(values=self._values(call))], None, call.given.graph, update, self.training)
+        return total([Terms(values=self._values(call))], None, call.graph, update, self.training)
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
         return Terms(values=self._values(self._call_of(given, edge_attr)))
@@ -414,30 +383,20 @@ class ActivatedGATConv(GATConv):
         given = call.given
         if not given.targets_in_sources or call.edge_attr is not None:
             raise refuse(self, "features of edges or inputs of two types", "take GATConv")
-        self._initialise(given)
+        x, graph = given.x, given.graph
+        set_width(x, self.lin)
         dtype = ops.compute_dtype(self.att_src)
-        check_input(given.x, self.lin.weight.size(1), dtype)
-        rows = torch.relu(
-            ops.linear([given.x], [self.lin.weight], self.bias, num_rows=given.x.size(0), out_dtype=dtype)
+        check_input(x, self.lin.weight.size(1), dtype)
+        rows = ops.linear([x], [self.lin.weight], self.bias, num_rows=x.size(0), out_dtype=dtype).relu()
+        of_source, of_target = (
+            one.view(self.heads, 1, -1).to(ops.wide_dtype(dtype)) for one in (self.att_src, self.att_dst)
         )
-        by_head = rows.view(-1, self.heads, self.out_channels).unbind(1) if self.heads > 1 else [rows]
-        heads = [self._attended(head, z, call) for head, z in enumerate(by_head)]
-        return torch.cat(heads, dim=1) if self.concat else torch.stack(heads).mean(dim=0)
-
-    def _attended(self, head: int, z: Tensor, call: AttentionCall) -> Tensor:
-        graph = call.given.graph
-        wide = torch.float64 if z.dtype == torch.float64 else torch.float32
-        source, target = (one.view(self.heads, -1)[head : head + 1] for one in (self.att_src, self.att_dst))
-        return ops.attention(
-            z,
-            graph.indptr,
-            graph.indices,
-            source.to(wide),
-            target_weight=target.to(wide),
-            node=graph.node,
-            by_source=graph.by_source if z.requires_grad and torch.is_grad_enabled() else (),
-            loops=call.slots.loops,
-            negative_slope=self.negative_slope,
-            drop=call.drop,
-            key=ops.part_key(call.key, f"head {head}") if call.drop > 0 else 0,
-        ).out
+        sums = [
+            ops.attention(
+                z, graph.indptr, graph.indices, of_source[head],
+                target_weight=of_target[head],
+                by_source=graph.by_source_for(z), negative_slope=self.negative_slope, **call.options(head),
+            ).out
+            for head, z in enumerate(self._heads(rows))
+        ]  # fmt: skip
+        return self._concat(sums)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
@@ -22,42 +23,24 @@ from pyg_batchgnn.nn.terms import Terms, Update, total
 _BLOCK_BYTES = 1 << 20
 
 
-def edge_scores(
-    source: Tensor,
-    target: Tensor,
-    edge: Tensor | None,
-    attention: Tensor,
-    graph: LayerGraph,
-    negative_slope: float,
-) -> Tensor:
-    """Returns ``attention[h] . leaky_relu(source[j, h] + target[i, h] + edge[e, h])``, [E, H], for
-    the edges e from j to i of a layer."""
-    result: Tensor = _EdgeScores.apply(source, target, edge, attention, graph, negative_slope)
-    return result
-
-
-class _Blocks:
-    def __init__(
-        self, source: Tensor, target: Tensor, edge: Tensor | None, graph: LayerGraph, dtype: torch.dtype
-    ) -> None:
-        self._source, self._target, self._edge, self._dtype = source, target, edge, dtype
-        self._indices, self._targets = graph.indices, graph.targets
-        self._edges = max(1, _BLOCK_BYTES // max(1, source.size(1) * dtype.itemsize))
-
-    def places(self) -> list[slice]:
-        edges = self._indices.numel()
-        return [slice(at, min(edges, at + self._edges)) for at in range(0, edges, self._edges)]
-
-    def sums(self, place: slice) -> Tensor:
-        found = self._source.index_select(0, self._indices[place]).to(self._dtype)
-        found += self._target.index_select(0, self._targets[place])
-        if self._edge is not None:
-            found += self._edge[place]
-        return found
+def _sums_of_edges(
+    source: Tensor, target: Tensor, edge: Tensor | None, graph: LayerGraph, dtype: torch.dtype
+) -> Iterator[tuple[slice, Tensor]]:
+    """Yields the places of a block of edges, and source[j] + target[i] + edge[e] of each."""
+    edges, block = graph.num_edges, max(1, _BLOCK_BYTES // max(1, source.size(1) * dtype.itemsize))
+    for at in range(0, edges, block):
+        place = slice(at, min(edges, at + block))
+        sums = source.index_select(0, graph.indices[place]).to(dtype)
+        sums += target.index_select(0, graph.targets[place])
+        if edge is not None:
+            sums += edge[place]
+        yield place, sums
 
 
 class _EdgeScores(torch.autograd.Function):
-    """Computes the sums of edges again in the backward pass, so that they are never kept."""
+    """Computes ``attention[h] . leaky_relu(source[j, h] + target[i, h] + edge[e, h])``, [E, H], for
+    the edges e from j to i of a layer. The backward pass computes the sums again, so that they are
+    never kept."""
 
     @staticmethod
     def forward(
@@ -71,11 +54,9 @@ class _EdgeScores(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(source, target, edge, attention)
         ctx.graph, ctx.slope = graph, slope
-        blocks = _Blocks(source, target, edge, graph, attention.dtype)
         scores = attention.new_empty(graph.num_edges, attention.size(0))
-        for place in blocks.places():
-            sums = torch.nn.functional.leaky_relu_(blocks.sums(place), slope)
-            by_head = sums.view(-1, *attention.shape)
+        for place, sums in _sums_of_edges(source, target, edge, graph, attention.dtype):
+            by_head = torch.nn.functional.leaky_relu_(sums, slope).view(-1, *attention.shape)
             torch.sum(by_head.mul_(attention), dim=2, out=scores[place])
         return scores
 
@@ -84,12 +65,11 @@ class _EdgeScores(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         source, target, edge, attention = ctx.saved_tensors
         graph, slope = ctx.graph, ctx.slope
-        blocks = _Blocks(source, target, edge, graph, attention.dtype)
         grad = grads[0].contiguous()
         of_sums = attention.new_empty(graph.num_edges, source.size(1))
         of_attention = torch.zeros_like(attention)
-        for place in blocks.places():
-            sums, weight, out = blocks.sums(place), grad[place].unsqueeze(2), of_sums[place]
+        for place, sums in _sums_of_edges(source, target, edge, graph, attention.dtype):
+            weight, out = grad[place].unsqueeze(2), of_sums[place]
             torch.mul(attention, weight, out=out.view(-1, *attention.shape))
             torch.ops.aten.leaky_relu_backward.grad_input(out, sums, slope, False, grad_input=out)
             values = torch.nn.functional.leaky_relu_(sums, slope).view(-1, *attention.shape)
@@ -116,10 +96,8 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
     """PyG's `GATv2Conv` with the same arguments, initialisation and ``state_dict``.
 
     Every source is multiplied once. The sums of the rows of source and target are computed edge by
-    edge in the forward and in the backward pass, so none of their size is kept.
-
-    The arguments are those of `GATConv`. ``negative_slope`` belongs to the leaky ReLU of the sums,
-    and the bias is added to the products too.
+    edge in both passes, so that nothing of their size is kept. The arguments are those of
+    `GATConv`; the bias is added to the products too.
 
     Args:
         share_weights: multiplies targets by the weight of sources.
@@ -171,8 +149,8 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         """Returns the rows of the targets, from the arguments of `GATConv.forward`."""
         call = self._call(x, edge_index, layer, edge_attr)
         values, weights = self._values(call, bool(return_attention_weights))
-        result = total([Terms(values=values)], None, call.given.graph, update, self.training)
-        return result if weights is None else (result, call.slots.pyg_form(weights))
+        result = total([Terms(values=values)], None, call.graph, update, self.training)
+        return result if weights is None else (result, call.pyg_form(weights))
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
         return Terms(values=self._values(self._call_of(given, edge_attr), wants_weights=False)[0])
@@ -182,78 +160,54 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         own = call.given.own_rows()
         if own is None:
             raise ValueError("GATv2Conv needs the rows of the targets; give x as (sources, targets)")
-        self._initialise(call.given.x, own)
-        source, target = self._products(call.given, own)
-        logits = self._logits(source, target, call)
-        heads, weights = self._attend(source, logits, call, wants_weights)
-        return self._joined(heads, own), weights
-
-    def _initialise(self, x: Rows, own: Rows) -> None:
-        for linear, rows in ((self.lin_l, x), (self.lin_r, own), (self.res, own)):
-            set_width(linear, rows)
-
-    def _products(self, given: ConvInput, own: Rows) -> tuple[Tensor, Tensor]:
-        """Returns the products of sources [N, H * C] and of targets [D, H * C]."""
-        dtype = ops.compute_dtype(self.att)
-        check_input(given.x, self.lin_l.weight.size(1), dtype)
+        set_width(call.given.x, self.lin_l)
+        set_width(own, self.lin_r, self.res)
+        x, dtype = call.given.x, ops.compute_dtype(self.att)
+        check_input(x, self.lin_l.weight.size(1), dtype)
         check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
-        source = _product(given.x, self.lin_l, dtype)
-        if self.share_weights and given.targets_in_sources:
-            return source, source[: given.graph.num_targets]
-        return source, _product(own, self.lin_r, dtype)
+        source = _product(x, self.lin_l, dtype)
+        shares = self.share_weights and call.given.targets_in_sources
+        target = source[: call.graph.num_targets] if shares else _product(own, self.lin_r, dtype)
+        heads, weights = self._attend(source, self._logits(source, target, call), call, wants_weights)
+        out = self._concat(heads)
+        if self.res is not None:
+            out = out + ops.linear([own], [self.res.weight], num_rows=out.size(0), out_dtype=out.dtype)
+        return out if self.bias is None else out + self.bias.to(out.dtype), weights
 
     def _logits(self, source: Tensor, target: Tensor, call: AttentionCall) -> Tensor:
-        slots, wide = call.slots, torch.float64 if source.dtype == torch.float64 else torch.float32
+        wide = ops.wide_dtype(source.dtype)
         attention = self.att.view(self.heads, self.out_channels).to(wide)
-        edges, loops = self._edge_products(call, wide)
-        scores = edge_scores(source, target, edges, attention, slots.graph, self.negative_slope)
-        if not slots.loops:
+        features, edges, loops = self._edge_features(call, wide), None, None
+        if features is not None:
+            weight = self.lin_edge.weight.to(wide).t()
+            with torch.autocast("cpu", enabled=False):
+                edges, loops = (None if one is None else one @ weight for one in features)
+        scores: Tensor = _EdgeScores.apply(source, target, edges, attention, call.graph, self.negative_slope)
+        if not call.loops:
             return scores
-        sums = source[: slots.loops].to(wide) + target[: slots.loops].to(wide)
+        sums = source[: call.loops].to(wide) + target[: call.loops].to(wide)
         sums = torch.nn.functional.leaky_relu(sums if loops is None else sums + loops, self.negative_slope)
-        return slots.spread(scores, (sums.view(-1, *attention.shape) * attention).sum(dim=2))
-
-    def _edge_products(self, call: AttentionCall, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
-        """Returns the products of the features of edges [E, H * C] and of added loops."""
-        features = self._edge_features(call, dtype)
-        if features is None:
-            return None, None
-        weight = self.lin_edge.weight.to(dtype).t()
-        with torch.autocast("cpu", enabled=False):
-            return features.edges @ weight, None if features.loops is None else features.loops @ weight
+        return call.spread(scores, (sums.view(-1, *attention.shape) * attention).sum(dim=2))
 
     def _attend(
         self, source: Tensor, logits: Tensor, call: AttentionCall, wants_weights: bool
     ) -> tuple[list[Tensor], Tensor | None]:
         """Returns the weighted sums of each head, [D, C], and the weights, [slots, H]."""
-        graph = call.given.graph
+        graph = call.graph
         nothing = logits.new_zeros(1, self.out_channels)
-        by_source = graph.by_source if source.requires_grad and torch.is_grad_enabled() else ()
         sums, weights = [], []
-        rows = source.view(-1, self.heads, self.out_channels).unbind(1) if self.heads > 1 else [source]
-        for head, x in enumerate(rows):
-            options: dict[str, Any] = {
-                "node": graph.node,
-                "loops": call.slots.loops,
-                "drop": call.drop,
-                "key": ops.part_key(call.key, f"head {head}") if call.drop > 0 else 0,
-            }
+        for head, x in enumerate(self._heads(source)):
+            options = call.options(head)
             # The softmax and the sums of attention over inputs, of logits that are given.
             out, coefficient, _ = ops.attention(
                 x, graph.indptr, graph.indices, nothing,
                 edge_logits=logits[:, head : head + 1].contiguous(),
-                by_source=by_source, negative_slope=1.0, **options,
+                by_source=graph.by_source_for(source), negative_slope=1.0, **options,
             )  # fmt: skip
             sums.append(out)
             if wants_weights:
                 weights.append(ops.attention_weights(coefficient, graph.indptr, **options))
         return sums, torch.cat(weights, dim=1) if wants_weights else None
-
-    def _joined(self, heads: list[Tensor], own: Rows) -> Tensor:
-        out = torch.cat(heads, dim=1) if self.concat else torch.stack(heads).mean(dim=0)
-        if self.res is not None:
-            out = out + ops.linear([own], [self.res.weight], num_rows=out.size(0), out_dtype=out.dtype)
-        return out if self.bias is None else out + self.bias.to(out.dtype)
 
 
 def _product(rows: Rows, linear: Any, dtype: torch.dtype) -> Tensor:

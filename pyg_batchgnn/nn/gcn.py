@@ -13,18 +13,18 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, conv_input
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, conv_input, table_and_row
 from pyg_batchgnn.nn.layer_edges import HaloGraph, LayerGraph
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, refuse
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 
-# The symmetric normalisation of GCN, D^-1/2 (A + I) D^-1/2, once per minibatch.
+# The symmetric normalisation D^-1/2 (A + I) D^-1/2 of equation 2, once per minibatch.
 #
-# This is equation 2 of Kipf and Welling (2017). A degree counts the sampled in-edges and the loop.
-# Edges that are loops are treated as in PyG's ``gcn_norm``. Without weights they are replaced by
-# one loop of weight 1, also if ``improved``. With weights the loop of a node gets the weight of
-# its last such edge. Other loops get 1, or 2 if ``improved``.
+# A degree counts the sampled in-edges and the loop. Edges that are loops are treated as in PyG's
+# ``gcn_norm``. Without weights they are replaced by one loop of weight 1, also if ``improved``.
+# With weights the loop of a node gets the weight of its last such edge, and other loops 1, or 2
+# if ``improved``.
 
 
 @dataclass(frozen=True)
@@ -46,40 +46,34 @@ class Scaling:
         return replace(graph, in_edges=in_edges)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    add_loops: bool
-    dtype: torch.dtype
-
-
-_unweighted: WeakKeyDictionary[LayerGraph, dict[_Kind, Scaling]] = WeakKeyDictionary()
+#: The normalisations of graphs without edge weights, by whether loops are added, and dtype.
+_unweighted: WeakKeyDictionary[LayerGraph, dict[tuple[bool, torch.dtype], Scaling]] = WeakKeyDictionary()
 
 
 def unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -> Scaling:
     """Returns the normalisation of a graph without edge weights, the same object on every call."""
     made = _unweighted.setdefault(whole, {})
-    kind = _Kind(add_loops, dtype)
-    if kind not in made:
-        made[kind] = _unweighted_scaling(whole, kind)
-    return made[kind]
+    if (add_loops, dtype) not in made:
+        made[add_loops, dtype] = _unweighted_scaling(whole, add_loops, dtype)
+    return made[add_loops, dtype]
 
 
-def _unweighted_scaling(whole: LayerGraph, kind: _Kind) -> Scaling:
+def _unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -> Scaling:
     indptr, indices = whole.indptr, whole.indices
-    without = ops.drop_self_loops(indptr, indices) if kind.add_loops else None
+    without = ops.drop_self_loops(indptr, indices) if add_loops else None
     if without is not None:
         indptr, indices = without.indptr, without.indices
-    loops = 1 if kind.add_loops else 0
+    loops = int(add_loops)
 
     def scale(root: bool) -> Tensor:
         if whole.degree is not None:
-            degree = (whole.degree + loops).to(kind.dtype)
+            degree = (whole.degree + loops).to(dtype)
             found = degree.rsqrt() if root else degree.reciprocal()
             return found.masked_fill_(degree == 0, 0.0)
-        return ops.degree_scale(indptr, whole.num_sources, loops=loops, root=root, dtype=kind.dtype)
+        return ops.degree_scale(indptr, whole.num_sources, loops=loops, root=root, dtype=dtype)
 
     in_edges = ops.InEdges(indptr, indices)
-    return Scaling(in_edges, None, scale(root=True), scale(root=False) if kind.add_loops else None)
+    return Scaling(in_edges, None, scale(root=True), scale(root=False) if add_loops else None)
 
 
 def weighted_scaling(whole: LayerGraph, edge_weight: Tensor, add_loops: bool, fill: float) -> Scaling:
@@ -110,16 +104,15 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
     place.
 
     A layer of a minibatch equals PyG's ``gcn_norm`` on the whole minibatch and then a `GCNConv`
-    with ``normalize=False`` on the edges of the layer and the self loops of its targets. Degrees
-    are counted once per minibatch. Without edge weights they scale the rows in the sum, so no
-    weight per edge is stored.
+    with ``normalize=False`` on the edges of the layer and the self loops of its targets. Without
+    edge weights degrees scale the rows in the sum, so no weight per edge is stored.
 
     >>> GCNConv(data.num_features, 16)(data.x, data.edge_index).shape
     torch.Size([100, 16])
 
     Args:
-        in_channels: the number of columns of x; -1 takes it from the first call.
-        out_channels: the number of columns of the result.
+        in_channels: columns of x; -1 takes them from the first call.
+        out_channels: columns of the result.
         improved: fills in weighted self loops with 2, as PyG does. Ignored without edge weights.
         cached: must be False. The normalisation of a minibatch is kept as long as the minibatch.
         add_self_loops: adds a loop for every node; the value of ``normalize`` where None.
@@ -186,7 +179,7 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
     def terms(self, given: ConvInput, edge_weight: Tensor | None = None) -> Terms:
         if not given.targets_in_sources:
             raise self._refuse_pair()
-        set_width(self.lin, given.x)
+        set_width(given.x, self.lin)
         dtype = ops.compute_dtype(self.lin.weight)
         check_input(given.x, self.lin.weight.size(1), dtype)
         return self._product(self._aggregate(given, edge_weight, dtype))
@@ -201,17 +194,15 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         if edge_weight is not None or not self.normalize or not self.add_self_loops:
             raise refuse_aggregated(self, "they are normalised, without edge weights and with self loops")
         neighbours = x.of(self, "symmetric")
-        set_width(self.lin, neighbours)
+        set_width(neighbours, self.lin)
         check_input(neighbours, self.lin.weight.size(1), ops.compute_dtype(self.lin.weight), "aggregates")
         return neighbours
 
     def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
         """Returns the normalised sums over in-edges and loops, [D, in_channels]. The edges of the
         whole minibatch, which its first layer has, normalise every layer."""
-        wide = torch.float64 if dtype == torch.float64 else torch.float32
-        scaling = self._scaling(given.graph.whole or given.graph, edge_weight, wide)
-        graph, x = scaling.layer(given.graph), given.x
-        table, row = (x.table, x.row) if isinstance(x, RowView) else (x, None)
+        scaling = self._scaling(given.graph.whole or given.graph, edge_weight, ops.wide_dtype(dtype))
+        graph, (table, row) = scaling.layer(given.graph), table_and_row(given.x)
         targets, edges = graph.num_targets, graph.num_edges
         return ops.aggregate(
             table,
@@ -222,18 +213,14 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
             source_scale=scaling.node,
             target_scale=None if scaling.node is None else scaling.node[:targets],
             self_scale=None if scaling.loop is None else scaling.loop[:targets],
-            by_source=graph.by_source if table.requires_grad else (),
+            by_source=graph.by_source_for(table),
             out_dtype=dtype,
         )
 
     def _scaling(self, whole: LayerGraph, edge_weight: Tensor | None, dtype: torch.dtype) -> Scaling:
         if self.normalize and isinstance(whole, HaloGraph):
-            raise refuse(
-                self,
-                "historical embeddings with normalize=True, because a row then depends on the degrees in the "
-                "minibatch that computed it",
-                "take SAGEConv, GINConv or GATConv, or normalize=False",
-            )
+            what = "historical embeddings with normalize=True: rows depend on the degrees in their minibatch"
+            raise refuse(self, what, "take SAGEConv, GINConv or GATConv, or normalize=False")
         if edge_weight is None:
             if self.normalize:
                 return unweighted_scaling(whole, bool(self.add_self_loops), dtype)

@@ -12,7 +12,7 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, conv_input
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, conv_input, table_and_row
 from pyg_batchgnn.nn.linear import Linear, is_watched, linear_of
 from pyg_batchgnn.nn.native_conv import NativeConv, refuse
 from pyg_batchgnn.nn.norm import BatchNorm, fused_norm, native_norm
@@ -22,8 +22,7 @@ from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 class GINConv(NativeConv, torch_geometric.nn.GINConv):
     """PyG's `GINConv`: ``nn((1 + eps) * x[i] + sum of x over the in-edges of i)``.
 
-    >>> conv = GINConv(torch.nn.Linear(data.num_features, 16))
-    >>> conv(data.x, data.edge_index).shape
+    >>> GINConv(torch.nn.Linear(data.num_features, 16))(data.x, data.edge_index).shape
     torch.Size([100, 16])
 
     Args:
@@ -93,7 +92,7 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
     def _known(self, x: Aggregated) -> Tensor:
         neighbours, own, dtype = x.of(self, "sum"), x.own_of(self), self._dtype()
         check_input(neighbours, own.size(1), dtype, "aggregates")
-        table, row = (own.table, own.row) if isinstance(own, RowView) else (own, None)
+        table, row = table_and_row(own)
         out = ops.aggregate(  # without edges, for its memory and its gradient of eps
             table,
             torch.zeros(own.size(0) + 1, dtype=torch.int64),
@@ -109,18 +108,16 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
         """Returns (1 + eps) * x[i] + the sum over the in-edges of i, [D, F] of the module's
         dtype."""
         dtype = self._dtype()
-        x = given.x
-        sources, row = (x.table, x.row) if isinstance(x, RowView) else (x, None)
+        graph, x = given.graph, given.x
         check_input(x, x.size(1), dtype)
-        graph = given.graph
-        by_source = graph.by_source if sources.requires_grad and torch.is_grad_enabled() else ()
+        sources, row = table_and_row(x)
         out = ops.aggregate(
             sources,
             graph.indptr,
             graph.indices,
             row=row,
             self_scale=(1.0 + self.eps).view(1) if given.targets_in_sources else None,
-            by_source=by_source,
+            by_source=graph.by_source_for(sources),
             out_dtype=dtype,
         )
         own = None if given.targets_in_sources else given.own_rows()
@@ -175,10 +172,7 @@ class Perceptron(torch.nn.Module):
                 return inside.of_product(first, input), True
             if type(norm) is torch.nn.Identity:
                 return first.with_relu(input), True
-        return self._between(first(input)), False
-
-    def _between(self, rows: Tensor) -> Tensor:
-        steps = [*self.norms] if self.act is None else [*self.norms, self.act]
+        rows, steps = first(input), [norm] if self.act is None else [norm, self.act]
         for step in reversed(steps) if self.act_first else steps:
             rows = step(rows)
-        return rows
+        return rows, False

@@ -1,8 +1,8 @@
 """Layers of a minibatch that reads rows of halo nodes from caches.
 
-Such a minibatch has own nodes, whose rows its layers compute, and halo nodes, whose rows another
-rank computed some steps ago. The input of a layer is the own rows and, behind them, the rows that
-the caches have. Edges from halo nodes without a row are left out. Cached rows get no gradient.
+Layers compute the rows of own nodes. Another rank computed those of halo nodes some steps ago. The
+input of a layer is the own rows and, behind them, those that the caches have, without a gradient.
+Edges from halo nodes without a row are left out.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ from typing import Any
 import torch
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.inputs import Rows, RowView
+from pyg_batchgnn.nn.inputs import Rows, table_and_row
 from pyg_batchgnn.nn.layer_edges import HaloGraph, has_halo
 from pyg_batchgnn.types import SampledMinibatch
 
 
 class HaloPass:
-    """One forward pass of a minibatch with halo nodes.
-
-    For each layer in order, `inputs` makes the input of the convolution of the own rows, and
-    `graph` is its edges. `finish` ends the pass::
+    """One forward pass of a minibatch with halo nodes. For each layer in order::
 
         halo = HaloPass(minibatch)
         x = conv1(halo.inputs(1, features), halo.graph(1)).relu()
@@ -55,18 +52,15 @@ class HaloPass:
 
     def inputs(self, layer: int, x: Rows) -> Rows:
         """Returns the own rows of a layer's input with the cached rows behind them; codes stay.
-
-        Args:
-            x: the result of the layer before for the own nodes; for layer 1 a `RowView` of the
-                attribute ``x`` of the minibatch.
-        """
+        ``x``: the own nodes' rows of the layer before; for layer 1 a `RowView` of their
+        features."""
         rows = self._rows
         if x.size(0) != rows.own_rows(layer):
             raise ValueError(
                 f"layer {layer} reads {rows.own_rows(layer)} own rows, but {x.size(0)} were given; call the "
                 f"layers in order, each with the result of the one before"
             )
-        table, row = (x.table, x.row) if isinstance(x, RowView) else (x, None)
+        table, row = table_and_row(x)
         rows.note(layer, table, row)
         cached = rows.cached(layer)
         if cached is None:

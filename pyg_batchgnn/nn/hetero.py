@@ -38,7 +38,7 @@ class TypedEdges(ABC):
 
 @dataclass(frozen=True)
 class MinibatchEdges(TypedEdges):
-    """A layer of a minibatch."""
+    """A layer of a minibatch; 1 is nearest the input."""
 
     minibatch: SampledMinibatch
     layer: int
@@ -100,8 +100,7 @@ def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEd
         if layer is None:
             raise ValueError("give the number of the layer with a minibatch: conv(x_dict, minibatch, layer)")
         for name, rows in x.items():
-            nodes = edges.nodes_of(name).node.numel()
-            if rows.size(0) > nodes:
+            if rows.size(0) > (nodes := edges.nodes_of(name).node.numel()):
                 raise ValueError(
                     f"x_dict[{name!r}] has {rows.size(0)} rows, but the minibatch has {nodes} nodes of the "
                     f"type; give the rows of its nodes: pyg_batchgnn.nn.features_by_type(minibatch)"
@@ -163,16 +162,15 @@ def terms_by_type(
     for relation, one in given.items():
         source, _, target = relation
         if target not in results:
-            targets = layer[target] if target in layer else _rows_of(one.graph, edges, target)
+            targets = layer.get(target)
+            if targets is None:  # rows of the type are not known
+                is_whole = isinstance(edges, WholeGraphEdges)
+                targets = LayerRows(one.graph.num_targets, 0) if is_whole else edges.rows(target)
             results[target] = TypeTerms(targets, rows.get(target))
         own_values = {name: of[relation] for name, of in values.items() if relation in of}
         results[target].parts.append(_terms(convs[relation], one, own_values, relation))
         rows[source].readers -= 1
     return results
-
-
-def _rows_of(graph: LayerGraph, edges: TypedEdges, name: str) -> LayerRows:
-    return LayerRows(graph.num_targets, 0) if isinstance(edges, WholeGraphEdges) else edges.rows(name)
 
 
 def _input(
@@ -211,8 +209,8 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
     are read in place.
 
     ``conv(x_dict, minibatch, layer)`` computes one layer of a minibatch of several types. With
-    "sum" and "mean" all relations into a type are one pass of products, and the own rows of its
-    nodes are multiplied once. A layer of one relation is bitwise identical to its convolution.
+    "sum" and "mean" all relations into a type are one pass of products. A layer of one relation is
+    bitwise identical to its convolution.
 
     Args:
         convs: the convolution of each relation: `SAGEConv`, `GINConv`, `GATConv`, `GATv2Conv` and
@@ -252,37 +250,29 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
         Args:
             x_dict: [>= N, F] by node type, the rows of the sources, tensors or `RowView`; the first
                 D are the rows of the targets. `features_by_type` reads them from a minibatch.
-            edge_index_dict: a minibatch with ``layer``, or [2, E] by relation. Relations that are
-                missing are left out.
+            edge_index_dict: a minibatch with ``layer``, or [2, E] by relation, some may be missing.
             layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's values of
                 edges by relation are accepted in this place.
             update: ReLU and dropout of the results, in the same pass where possible.
-            **kwargs_dict: values of edges by relation: ``edge_attr_dict`` for attention,
-                ``edge_weight_dict`` for GCN. They have one entry per edge of the relation in the
-                minibatch.
+            **kwargs_dict: values of all edges of the minibatch by relation: ``edge_attr_dict`` for
+                attention, ``edge_weight_dict`` for GCN.
 
         Returns:
             [D, out_channels] by node type; [D, relations, out_channels] if ``aggr`` is None.
         """
-        values = self._edge_values(kwargs_dict)
-        if isinstance(layer, Mapping):
-            values, layer = {**values, **self._positional(layer)}, None
-        edges = typed_edges(edge_index_dict, layer, x_dict)
-        found = terms_by_type(dict(self.convs.items()), x_dict, edges, values)
-        return {name: self._result(terms, update) for name, terms in found.items()}
-
-    def _result(self, terms: TypeTerms, update: Update | None) -> Tensor:
-        join = self.aggr if self.aggr in ("sum", "mean") else partial(group, aggr=self.aggr)
-        return terms.result(join, update, self.training)
-
-    def _edge_values(self, given: Mapping[str, Mapping[Relation, Tensor]]) -> dict[str, Any]:
-        for name in given:
+        for name in kwargs_dict:
             if not name.endswith("_dict"):
                 raise ValueError(f"keyword arguments end with '_dict', got {name!r}; give {name}_dict")
-        return {name.removesuffix("_dict"): values for name, values in given.items()}
+        values = {name.removesuffix("_dict"): one for name, one in kwargs_dict.items()}
+        if isinstance(layer, Mapping):
+            values, layer = values | self._positional(layer), None
+        edges = typed_edges(edge_index_dict, layer, x_dict)
+        found = terms_by_type(dict(self.convs.items()), x_dict, edges, values)
+        join = self.aggr if self.aggr in ("sum", "mean") else partial(group, aggr=self.aggr)
+        return {name: terms.result(join, update, self.training) for name, terms in found.items()}
 
-    def _positional(self, given: Mapping[Relation, Tensor]) -> EdgeValues:
-        values: dict[str, dict[Relation, Tensor]] = {}
+    def _positional(self, given: Mapping[Relation, Tensor]) -> dict[str, Mapping[Relation, Tensor]]:
+        values: dict[str, Any] = {}
         for relation, one in given.items():
             if relation not in self.convs:
                 continue

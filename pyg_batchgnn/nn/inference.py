@@ -5,27 +5,24 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 import torch_geometric.nn
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
-from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.hetero import PieceEdges, TypedEdges
 from pyg_batchgnn.nn.inputs import Rows, RowView
-from pyg_batchgnn.nn.layer_edges import LayerGraph
-from pyg_batchgnn.nn.layer_loop import last_rows, wide
+from pyg_batchgnn.nn.layer_loop import ModelOutput, end_of, last_rows, wide
 from pyg_batchgnn.nn.linear import widest
 from pyg_batchgnn.nn.native_conv import layer_name
 from pyg_batchgnn.nn.sage import SAGEConv
-from pyg_batchgnn.types import NewRows, OwnedNodes, ReadableRows, Relation, Schema, SourceValues
+from pyg_batchgnn.types import NewRows, OwnedNodes, ReadableRows, Relation
 
 #: Arrays of a layer's width that a layer holds for each node: sums, products and two between.
 _ARRAYS = 4
@@ -47,15 +44,6 @@ class LayerStep:
     # Returns the layer's rows of the targets by node type, from the rows before by node type and
     # the edges. A `HeteroConv` takes both: ``conv(x_dict, edges)``.
     compute: Callable[[Mapping[str, Rows], TypedEdges], Mapping[str, Tensor]]
-
-    def degrees(self, nodes: OwnedNodes, relations: Sequence[Relation]) -> dict[Relation, SourceValues]:
-        """Returns the degrees that the convolutions of some relations normalise by."""
-        found = {}
-        for relation in relations:
-            conv = self.convs[relation]
-            if isinstance(conv, GCNConv) and conv.normalize:
-                found[relation] = nodes.degrees(relation, with_loops=not conv.add_self_loops)
-        return found
 
     def result_bytes(self, columns: Mapping[str, int], relations: Sequence[Relation]) -> dict[str, int]:
         """Returns the bytes that the layer takes for each target, by node type."""
@@ -98,8 +86,7 @@ def infer_layers(
         node_types: the types whose rows after the last layer are wanted; all where None. Layers
             compute the types that these depend on, and no others.
         inputs: computes the input of the first layer from features, each row by itself, such as a
-            `HeteroDictLinear`. It is called with rows of one type at a time. The features
-            themselves where None.
+            `HeteroDictLinear`, for one type at a time. The features themselves where None.
 
     Returns:
         The rows of the owned nodes by type after each of the last ``keep`` layers, [n, F] each. The
@@ -121,34 +108,14 @@ def infer_last_inputs(
     hidden_types: Collection[str] | None = None,
     inputs: ComputeInputs | None = None,
 ) -> dict[str, Tensor]:
-    """Computes the input of the last layer, [n, F] by type, for the owned nodes. Collective. The
-    last layer itself is not computed. It raises what `infer_layers` raises."""
+    """Computes what the last layer reads for ``node_types``, or its input of ``hidden_types``, [n,
+    F] by type, without the last layer itself. It raises what `infer_layers` raises."""
     before, existing = steps[:-1], nodes.schema.relations
     relations = _relations_read(steps, existing, node_types)
     if before and hidden_types is not None:
         relations = _relations_read(before, existing, hidden_types)
     (found,) = _infer_steps(before, relations, nodes, 1, inputs)
     return found if hidden_types is None else {name: found[name] for name in hidden_types}
-
-
-def _infer_steps(
-    steps: Sequence[LayerStep],
-    relations: Sequence[Sequence[Relation]],
-    nodes: OwnedNodes,
-    keep: int,
-    inputs: ComputeInputs | None,
-) -> list[dict[str, Tensor]]:
-    readable = _inputs(nodes, relations[0], inputs)
-    kept = [_own(readable, nodes)]
-    for number, (step, read) in enumerate(zip(steps, relations, strict=False), 1):
-        del kept[: max(0, len(kept) + 1 - keep)]  # no longer held while the next layer is computed
-        readable = _infer_layer(step, nodes, readable, read, f"layer {number} of {len(steps)}")
-        kept.append(_own(readable, nodes))
-    return kept
-
-
-def _own(rows: Mapping[str, ReadableRows], nodes: OwnedNodes) -> dict[str, Tensor]:
-    return {name: of_type[nodes.rank] for name, of_type in rows.items()}
 
 
 def _relations_read(
@@ -169,6 +136,26 @@ def _relations_read(
         found.append(read)
         needed = None if needed is None else needed | {source for source, _, _ in read}
     return found[::-1]
+
+
+def _infer_steps(
+    steps: Sequence[LayerStep],
+    relations: Sequence[Sequence[Relation]],
+    nodes: OwnedNodes,
+    keep: int,
+    inputs: ComputeInputs | None,
+) -> list[dict[str, Tensor]]:
+    readable = _inputs(nodes, relations[0], inputs)
+    kept = [_own(readable, nodes)]
+    for number, (step, read) in enumerate(zip(steps, relations, strict=False), 1):
+        del kept[: max(0, len(kept) + 1 - keep)]  # no longer held while the next layer is computed
+        readable = _infer_layer(step, nodes, readable, read, f"layer {number} of {len(steps)}")
+        kept.append(_own(readable, nodes))
+    return kept
+
+
+def _own(rows: Mapping[str, ReadableRows], nodes: OwnedNodes) -> dict[str, Tensor]:
+    return {name: of_type[nodes.rank] for name, of_type in rows.items()}
 
 
 def _inputs(
@@ -219,7 +206,11 @@ def _infer_layer(
 ) -> Mapping[str, ReadableRows]:
     ends = {name for source, _, target in relations for name in (source, target)}
     before = {name: rows for name, rows in before.items() if name in ends}
-    degrees = step.degrees(nodes, relations)
+    degrees = {
+        relation: nodes.degrees(relation, with_loops=not conv.add_self_loops)
+        for relation in relations
+        if isinstance(conv := step.convs[relation], GCNConv) and conv.normalize
+    }
     columns = {name: rows[nodes.rank].size(1) for name, rows in before.items()}
     made: dict[str, NewRows] = {}
     result_bytes, edge_bytes = step.result_bytes(columns, relations), step.edge_bytes(relations)
@@ -240,16 +231,6 @@ def _infer_layer(
 
 # Models ###########################################################################################
 
-#: Normalisations that take statistics over the rows of a call, in evaluation too.
-_OVER_ROWS = (
-    torch_geometric.nn.GraphNorm,
-    torch_geometric.nn.GraphSizeNorm,
-    torch_geometric.nn.MeanSubtractionNorm,
-    torch_geometric.nn.PairNorm,
-)
-#: Activations along a dimension; 0 is the dimension of the nodes.
-_ALONG_A_DIMENSION = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin, torch.nn.GLU)
-
 
 class HasNodes(Protocol):
     """A loader that knows all nodes of its graph, such as `MacrobatchNeighborLoader`."""
@@ -259,85 +240,35 @@ class HasNodes(Protocol):
     ) -> OwnedNodes: ...
 
 
-#: Computes a layer from its number, the rows before and the edges (`infer_model`).
-ComputeLayer = Callable[[int, Rows, LayerGraph], Tensor]
+def infer_model(
+    model: torch.nn.Module,
+    steps: Sequence[LayerStep],
+    nodes: OwnedNodes,
+    node_types: Collection[str] | None = None,
+    inputs: ComputeInputs | None = None,
+) -> dict[str, ModelOutput]:
+    """Computes all nodes with a model in evaluation mode, by node type. Collective over ranks.
 
-
-class LayerwiseOutput(NamedTuple):
-    """The output of a model for the nodes of one type that a process owns.
-
-    Attributes:
-        rows: [n, out_channels], float32 or float64.
-        hidden: [n, C], the input of the last layer, which is the last linear layer if there is
-            jumping knowledge.
+    The arguments are those of `infer_layers`. If the layer before computes no rows of a type, its
+    hidden rows have no columns.
     """
-
-    rows: Tensor
-    hidden: Tensor
-
-
-def infer_model(model: BasicGNN, nodes: OwnedNodes, compute: ComputeLayer) -> LayerwiseOutput:
-    """Computes all nodes with a model that is built as PyG's `BasicGNN`. Collective over ranks.
-
-    Args:
-        compute: returns a layer's rows of the targets, with the normalisation and the activation
-            that follow, from the number of the layer (from 0), the rows before and the edges.
-    """
-    relation = _only_relation(nodes.schema)
-    name = relation[0]
-
-    def computed(number: int, x: Mapping[str, Rows], edges: TypedEdges) -> dict[str, Tensor]:
-        graph = edges.graph(relation)
-        assert graph is not None, "a piece has the edges of its relations"
-        return {name: compute(number, x[name], graph)}
-
-    steps = [LayerStep({relation: conv}, partial(computed, n)) for n, conv in enumerate(model.convs)]
-    knowledge, last = getattr(model, "jk", None), getattr(model, "lin", None)
+    keep = 2 if model._modules.get("jk") is None else len(steps)
     with evaluating(model):
-        kept = infer_layers(steps, nodes, keep=states_kept(len(steps), knowledge))
-        return finished(nodes, name, [rows[name] for rows in kept], knowledge, last)
-
-
-def _only_relation(schema: Schema) -> Relation:
-    if not schema.is_plain:
-        raise ValueError(
-            f"the model is for one node type and one relation, but the graph has the node types "
-            f"{list(schema.node_types)} and the relations {list(schema.relations)}; use "
-            f"pyg_batchgnn.nn.to_hetero(model, metadata)"
-        )
-    return schema.relations[0]
-
-
-@contextlib.contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Sets a model to evaluation mode for the duration of a block."""
-    check_row_wise(model.modules())
-    were_training = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, was_training in were_training:
-            module.training = was_training
-
-
-def states_kept(num_layers: int, knowledge: torch.nn.Module | None) -> int:
-    """Returns how many of the last layers `finished` reads."""
-    return 2 if knowledge is None else num_layers
+        kept = infer_layers(steps, nodes, keep, node_types=node_types, inputs=inputs)
+        return {
+            name: _finished(model, nodes, name, [rows.get(name, kept[-1][name][:, :0]) for rows in kept])
+            for name in (kept[-1] if node_types is None else node_types)
+        }
 
 
 @torch.no_grad()
-def finished(
-    nodes: OwnedNodes,
-    node_type: str,
-    layers: Sequence[Tensor],
-    knowledge: torch.nn.Module | None,
-    last: torch.nn.Module | None,
-) -> LayerwiseOutput:
+def _finished(
+    model: torch.nn.Module, nodes: OwnedNodes, node_type: str, layers: Sequence[Tensor]
+) -> ModelOutput:
     """Computes what follows the layers for nodes of a type, some rows at a time."""
+    knowledge, last = end_of(model, node_type)
     if last is None and wide(layers[-1][:0]).dtype == layers[-1].dtype:
-        return LayerwiseOutput(layers[-1], layers[0])
-
+        return ModelOutput(layers[-1], layers[0])
     made: list[NewRows] = []
     for span in _chunks(len(layers[-1])):
         if last is None:
@@ -351,7 +282,7 @@ def finished(
         for table, one in zip(made, found, strict=True):
             table.write(span.start, one)
     logits, *others = (one.finish()[nodes.rank] for one in made)
-    return LayerwiseOutput(logits, others[0] if others else layers[0])
+    return ModelOutput(logits, others[0] if others else layers[0])
 
 
 def nodes_of(
@@ -372,6 +303,30 @@ def check_cpu(*devices: Any) -> None:
     for one in devices:
         if one is not None and torch.device(one).type != "cpu":
             raise ValueError(f"inference runs on the CPU, got device {one!r}; leave the devices out")
+
+
+@contextlib.contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Sets a model to evaluation mode for the duration of a block."""
+    check_row_wise(model.modules())
+    were_training = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, was_training in were_training:
+            module.training = was_training
+
+
+#: Normalisations that take statistics over the rows of a call, in evaluation too.
+_OVER_ROWS = (
+    torch_geometric.nn.GraphNorm,
+    torch_geometric.nn.GraphSizeNorm,
+    torch_geometric.nn.MeanSubtractionNorm,
+    torch_geometric.nn.PairNorm,
+)
+#: Activations along a dimension; 0 is the dimension of the nodes.
+_ALONG_A_DIMENSION = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin, torch.nn.GLU)
 
 
 def check_row_wise(modules: Iterable[torch.nn.Module]) -> None:

@@ -19,8 +19,7 @@ class RowView:
     """A view of rows of a table: row i is ``table[row[i]]``.
 
     The first layer takes it as input, so that the features of a minibatch are never copied. It gets
-    no gradient. Rows that are trained, as in an embedding, must be gathered first:
-    ``table[row]``.
+    no gradient: rows that are trained must be gathered first, ``table[row]``.
 
     Attributes:
         table: [M, F] float32, float64, float16 or bfloat16 on the CPU, columns contiguous;
@@ -77,8 +76,7 @@ Edges = Tensor | SampledMinibatch | LayerGraph
 @dataclass(eq=False)
 class NodeRows:
     """The rows of one node type in a layer, which relations read one after the other. Every reader
-    leaves the rows that the next one reads. So the gradients of all readers are added while they
-    are written."""
+    leaves rows for the next one, so that the gradients of all are added while they are written."""
 
     # [>= N, F], the rows for the next reader. After the last one they may be the first ``targets``
     # alone.
@@ -95,22 +93,13 @@ class NodeRows:
 
     def aggregate(self, graph: LayerGraph, reduce: str, out_dtype: torch.dtype) -> Tensor:
         """Reduces the rows of the sources for each target of a relation (`ops.aggregate`)."""
-        rows = head(self.rows, graph.num_sources)
-        indptr, indices = graph.indptr, graph.indices
-        if isinstance(rows, RowView):
-            return ops.aggregate(
-                rows.table, indptr, indices, row=rows.row, reduce=reduce, out_dtype=out_dtype
-            )
-        if not (torch.is_grad_enabled() and rows.requires_grad):
-            return ops.aggregate(rows, indptr, indices, reduce=reduce, out_dtype=out_dtype)
+        rows, edges = head(self.rows, graph.num_sources), (graph.indptr, graph.indices)
+        if isinstance(rows, RowView) or not (torch.is_grad_enabled() and rows.requires_grad):
+            table, row = table_and_row(rows)
+            return ops.aggregate(table, *edges, row=row, reduce=reduce, out_dtype=out_dtype)
+        targets = rows.size(0) if self.readers > 1 else self.targets
         out, self.rows = ops.aggregate_with_targets(
-            rows,
-            indptr,
-            indices,
-            by_source=graph.by_source,
-            reduce=reduce,
-            out_dtype=out_dtype,
-            targets=rows.size(0) if self.readers > 1 else self.targets,
+            rows, *edges, by_source=graph.by_source, reduce=reduce, out_dtype=out_dtype, targets=targets
         )
         return out
 
@@ -144,6 +133,11 @@ def head(x: Rows, rows: int) -> Rows:
     return x.head(rows) if isinstance(x, RowView) else ops.first_rows(x, rows)
 
 
+def table_and_row(x: Rows) -> tuple[Tensor, Tensor | None]:
+    """Returns the table that rows lie in, and which they are; None for all of it."""
+    return (x.table, x.row) if isinstance(x, RowView) else (x, None)
+
+
 def conv_input(
     x: Rows | tuple[Rows, Rows | None], edges: Edges, layer: int | None, size: tuple[int, int] | None = None
 ) -> ConvInput:
@@ -164,7 +158,11 @@ def conv_input(
         check_matrix(name, rows)
     graph = _graph(edges, layer, sources, own, size)
     for name, rows in given.items():
-        _check_nodes(name, rows, edges)
+        if is_sampled(edges) and rows.size(0) > edges.node.numel():  # would be taken for other nodes'
+            raise ValueError(
+                f"{name} has {rows.size(0)} rows, but the minibatch has {edges.node.numel()} nodes; give "
+                f"the rows of its nodes: RowView({name}, minibatch.node)"
+            )
     targets_in_sources = not pair or own is sources
     targets = graph.num_targets
     if sources.size(0) < graph.num_sources:
@@ -193,19 +191,10 @@ def check_matrix(name: str, rows: Any) -> None:
         raise ValueError(f"{name} must be [rows, columns], got shape {list(rows.shape)}")
 
 
-def _check_nodes(name: str, rows: Rows, edges: Edges) -> None:
-    """Raises for more rows than a minibatch has nodes: they would be taken for other nodes'."""
-    if is_sampled(edges) and rows.size(0) > edges.node.numel():
-        raise ValueError(
-            f"{name} has {rows.size(0)} rows, but the minibatch has {edges.node.numel()} nodes; give the "
-            f"rows of its nodes: RowView({name}, minibatch.node)"
-        )
-
-
 def _graph(
     edges: Edges, layer: int | None, sources: Rows, own: Rows | None, size: tuple[int, int] | None
 ) -> LayerGraph:
-    if is_sampled(edges) or is_typed(edges):
+    if is_typed(edges):
         if layer is None:
             raise ValueError("give the number of the layer with a minibatch: conv(x, minibatch, layer)")
         return layer_graph(edges, layer)
@@ -234,10 +223,8 @@ def features_of(minibatch: SampledMinibatch) -> RowView:
 
 
 def features_by_type(minibatch: SampledMinibatch) -> dict[str, Rows]:
-    """Returns the features ``x`` of a minibatch by node type, read in place.
-
-    Types without features are left out.
-    """
+    """Returns the features ``x`` of a minibatch by node type, read in place; types without are left
+    out."""
     found: dict[str, Rows] = {}
     for name, group in zip(minibatch.schema.node_types, minibatch.schema.node_groups, strict=True):
         rows: Any = getattr(minibatch, "attributes", {}).get(group)
@@ -248,7 +235,7 @@ def features_by_type(minibatch: SampledMinibatch) -> dict[str, Rows]:
 
 
 def check_input(x: Tensor | RowView, columns: int, dtype: torch.dtype, name: str = "x") -> None:
-    """Raises unless a layer that computes in ``dtype`` can read ``x`` and its number of columns."""
+    """Raises unless a layer of ``columns`` that computes in ``dtype`` can read ``x``."""
     if len(x.shape) != 2 or x.shape[1] != columns:
         raise ValueError(f"{name} must be [rows, {columns}], got {list(x.shape)}")
     if not x.dtype.is_floating_point or (x.dtype == torch.float64 and dtype != torch.float64):

@@ -38,8 +38,7 @@ class LayerRows:
 class LayerGraph:
     """The in-edges of the targets of a layer. The targets are also its first sources."""
 
-    # The in-edges of the D targets. ``edge_ids`` are the places of the edges in the user's order,
-    # None where that is the same order.
+    # The in-edges of the D targets. ``edge_ids`` are places in the user's order, None if the same.
     in_edges: ops.InEdges
     num_sources: int  # N; N >= D except where sources and targets are nodes of two types
     node: Tensor | None = None  # [D] int64, the ids of the targets for dropout; None: 0 to D - 1
@@ -62,25 +61,29 @@ class LayerGraph:
 
     @property
     def edge(self) -> Tensor | None:
-        """[E], the place of each edge in the user's order; None where that is the same order."""
+        """[E], the place of each edge in the user's order; None if the same."""
         return self.in_edges.edge_ids
 
     @property
     def num_targets(self) -> int:
-        """The number of targets, D."""
+        """D."""
         return self.in_edges.num_targets
 
     @property
     def num_edges(self) -> int:
-        """The number of edges, E."""
+        """E."""
         return self.in_edges.num_edges
 
     @cached_property
     def by_source(self) -> ops.BySource:
-        """The edges sorted by source, for the gradient of the input of the layer."""
+        """The edges sorted by source, for the gradient of the layer's input."""
         if self.whole is not None and self.whole.in_edges is self.in_edges:
             return self.whole.by_source
         return ops.transpose(self.indptr, self.indices, self.num_sources)
+
+    def by_source_for(self, x: Tensor) -> ops.BySource | tuple[()]:
+        """Returns the edges sorted by source if the gradient of ``x`` needs them."""
+        return self.by_source if x.requires_grad and torch.is_grad_enabled() else ()
 
     @cached_property
     def targets(self) -> Tensor:
@@ -88,16 +91,12 @@ class LayerGraph:
         return self.in_edges.targets()
 
     def dropout_key(self) -> int:
-        """Returns the key of the dropout of the layer.
-
-        A layer of a minibatch always has the same key. For a whole graph each call draws a key from
-        torch's default generator.
-        """
+        """Returns the key of the layer's dropout: always the same for a layer of a minibatch, drawn
+        from torch's default generator for a whole graph."""
         return ops.drawn_key() if self.key is None else self.key
 
     def edge_prefix(self, values: Tensor, name: str) -> Tensor:
-        """Returns the entries of this layer from a tensor with one entry per edge of the
-        minibatch."""
+        """Returns the layer's entries of values of all edges of a minibatch."""
         if values.size(0) < self.num_edges:
             raise ValueError(f"{name} has {values.size(0)} entries, but the layer has {self.num_edges} edges")
         return values if self.edge is not None else values[: self.num_edges]
@@ -105,8 +104,8 @@ class LayerGraph:
 
 @dataclass(frozen=True, eq=False)
 class HaloGraph(LayerGraph):
-    """The in-edges of a layer that reads rows of halo nodes from caches. The degrees of the sources
-    in the minibatch are unknown, because halo nodes are not expanded."""
+    """The in-edges of a layer that reads rows of halo nodes from caches. These are not expanded, so
+    their degrees in the minibatch are unknown."""
 
 
 #: The rows that a layer computes, with the ids and the key of their dropout.
@@ -130,30 +129,31 @@ def has_halo(minibatch: Any) -> bool:
     return hasattr(minibatch, "begin_pass")
 
 
-def num_sampled_layers(minibatch: SampledMinibatch) -> int | None:
-    """Returns the number of layers that a minibatch was sampled for.
-
-    Returns None for an induced subgraph, on which a model may have any number of layers.
-    """
-    return minibatch.num_layers
-
-
 _Stamp: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
-#: For each minibatch and relation: the stamp of its edges, and the layers that were made of them.
+#: The layers of each minibatch by relation, with the stamp of the edges that they were made of.
 _layers: WeakKeyDictionary[SampledMinibatch, dict[Relation | None, tuple[_Stamp, dict[int, LayerGraph]]]] = (
     WeakKeyDictionary()
 )
 
 
 def layer_graph(minibatch: SampledMinibatch, layer: int, relation: Relation | None = None) -> LayerGraph:
-    """Returns a layer of a minibatch, the same object on every call; layer 1 is nearest the input.
-
-    If the edges of the minibatch are changed, the layers are made again.
+    """Returns a layer of a minibatch, the same object until its edges are changed.
 
     Args:
+        layer: 1 is nearest the input.
         relation: the relation whose edges are wanted; None if there is only one.
     """
-    number = _relation_number(minibatch, relation)
+    if not isinstance(minibatch, SampledMinibatch):
+        raise TypeError(
+            f"expected a minibatch, got {type(minibatch).__name__}; a loader with export='native' yields "
+            "minibatches"
+        )
+    if relation is None and not minibatch.has_one_type:
+        raise TypeError(
+            f"the minibatch has the relations {list(minibatch.schema.relations)}, but the layer takes "
+            "one; use pyg_batchgnn.nn.HeteroConv"
+        )
+    number = 0 if relation is None else minibatch.schema.relation_number(relation)
     edges = minibatch.edges[number]
     stamp = _stamp(edges.indptr), _stamp(edges.indices)
     of_minibatch = _layers.setdefault(minibatch, {})
@@ -166,24 +166,8 @@ def layer_graph(minibatch: SampledMinibatch, layer: int, relation: Relation | No
     return made[layer]
 
 
-def _relation_number(minibatch: SampledMinibatch, relation: Relation | None) -> int:
-    if not isinstance(minibatch, SampledMinibatch):
-        raise TypeError(
-            f"expected a minibatch, got {type(minibatch).__name__}; a loader with export='native' yields "
-            "minibatches"
-        )
-    if relation is not None:
-        return minibatch.schema.relation_number(relation)
-    if not minibatch.has_one_type:
-        raise TypeError(
-            f"the minibatch has the relations {list(minibatch.schema.relations)}, but the layer takes "
-            "one; use pyg_batchgnn.nn.HeteroConv"
-        )
-    return 0
-
-
 def _stamp(values: Tensor) -> tuple[int, int]:
-    """Returns a mark that changes when the tensor is replaced, or when torch writes to it."""
+    """Returns a mark that changes when a tensor is replaced or torch writes to it."""
     return id(values), 0 if values.is_inference() else values._version
 
 
@@ -223,8 +207,8 @@ def _layer_graph(
 
 
 def layer_rows(minibatch: SampledMinibatch, layer: int, name: str) -> LayerRows:
-    """Returns the nodes of a type that a layer of a minibatch computes. ``layer``: the number of
-    the layer, from 1. 0 is the layer below the lowest sampled one, which computes all nodes."""
+    """Returns the nodes of a type that a layer of a minibatch computes. ``layer``: from 1 on; 0 is
+    the layer below the lowest sampled one, which computes all nodes."""
     nodes = minibatch.nodes_of(name)
     count = sources = nodes.node.numel()
     if layer != 0:
@@ -235,8 +219,7 @@ def layer_rows(minibatch: SampledMinibatch, layer: int, name: str) -> LayerRows:
 
 
 def all_nodes(minibatch: SampledMinibatch) -> LayerGraph:
-    """Returns the layer below the lowest sampled one: every node is a target, and there are no
-    edges."""
+    """Returns the layer below the lowest sampled one: all nodes are targets, without edges."""
     nodes = minibatch.node.numel()
     return LayerGraph(
         ops.InEdges(torch.zeros(nodes + 1, dtype=torch.int64), minibatch.indices[:0]),
@@ -252,8 +235,8 @@ def dropout_node(node: Tensor, example: Tensor | None, rows: int | None = None) 
 
 
 def _dropout_key(minibatch: SampledMinibatch, layer: int, names: tuple[str, ...] | None) -> int:
-    """Returns the key of the dropout of a layer, of the type or the relation with these names.
-    Names are no part of the key where there is one node type and one relation."""
+    """Returns the key of the dropout of a layer, of the type or relation with these names, which
+    are no part of it in a plain graph."""
     key = ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, layer)
     return key if names is None or minibatch.schema.is_plain else named_key(key, names)
 
@@ -269,16 +252,14 @@ _digest = functools.lru_cache(maxsize=4096)(ops.names_key)
 
 # Whole graphs #####################################################################################
 
-#: For each edge_index: its version and sizes when it was sorted, the sums of its contents, and the
-#: graph.
+#: By edge_index: its version and sizes when it was sorted, the sums of its contents, the graph.
 _whole: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> LayerGraph:
-    """Returns a whole graph from edges in any order.
-
-    The edges of a tensor are sorted once, as long as the tensor is not modified. Its contents are
-    compared by sums, because writes through ``.data``, NumPy or DLPack do not change its version.
+    """Returns a whole graph from edges in any order, sorted once for as long as the tensor is not
+    modified. Contents are compared by sums, because writes through ``.data``, NumPy or DLPack do
+    not change the version.
 
     Args:
         edge_index: [2, E] int64 (or int32), sources above targets, checked here.
@@ -287,7 +268,16 @@ def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> Layer
         TypeError: ``edge_index`` is not a dense integer tensor.
         ValueError, IndexError: it has another shape, or it names nodes that do not exist.
     """
-    edge_index = _dense_edges(edge_index)
+    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+        kind = edge_index.layout if isinstance(edge_index, Tensor) else type(edge_index).__name__
+        raise TypeError(
+            f"edges must be a [2, E] tensor or a minibatch, got {kind}; for a sparse matrix use "
+            f"torch_geometric.utils.to_edge_index(adj_t), for a SparseTensor torch.stack(adj_t.t().coo()[:2])"
+        )
+    if type(edge_index) is not Tensor:  # PyG's EdgeIndex
+        edge_index = edge_index.as_subclass(Tensor)
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"edge_index must have shape [2, num_edges], got {list(edge_index.shape)}")
     stamp = (None if edge_index.is_inference() else edge_index._version, num_sources, num_targets)
     if stamp[0] is not None and edge_index in _whole:
         known, sums, graph = _whole[edge_index]
@@ -303,17 +293,3 @@ def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> Layer
     if stamp[0] is not None:
         _whole[edge_index] = (stamp, ops.content_sums(edge_index), graph)
     return graph
-
-
-def _dense_edges(edge_index: Tensor) -> Tensor:
-    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
-        kind = edge_index.layout if isinstance(edge_index, Tensor) else type(edge_index).__name__
-        raise TypeError(
-            f"edges must be a [2, E] tensor or a minibatch, got {kind}; for a sparse matrix use "
-            f"torch_geometric.utils.to_edge_index(adj_t), for a SparseTensor torch.stack(adj_t.t().coo()[:2])"
-        )
-    if type(edge_index) is not Tensor:  # PyG's EdgeIndex
-        edge_index = edge_index.as_subclass(Tensor)
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ValueError(f"edge_index must have shape [2, num_edges], got {list(edge_index.shape)}")
-    return edge_index

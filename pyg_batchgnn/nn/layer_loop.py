@@ -1,8 +1,4 @@
-"""The loop over the layers of a model, and what follows a convolution, fused where possible.
-
-Native models, typed ones and the models of PyG that were accelerated compute convolutions in ways
-of their own. The loop, the end of a layer and the result are the same, and stand here.
-"""
+"""The loop over the layers of a native model, and what follows a convolution."""
 
 from __future__ import annotations
 
@@ -19,12 +15,11 @@ from pyg_batchgnn.nn.inputs import Rows, head
 from pyg_batchgnn.nn.linear import is_watched
 from pyg_batchgnn.nn.norm import BatchNorm, fused_norm, row_norm
 from pyg_batchgnn.nn.terms import Update
+from pyg_batchgnn.types import Relation
 
 
 class ModelOutput(NamedTuple):
-    """The result of a forward pass. Its rows are the seed nodes of a minibatch or all nodes of a
-    graph.
-    """
+    """The result of a model for the seed nodes of a minibatch, or for all nodes."""
 
     logits: Tensor  # [S, out_channels] float32, or float64 from float64 weights
     # [S, C], the input of the last layer, which is the last linear layer if there is jumping
@@ -53,25 +48,40 @@ def run_layers(
     return before, results
 
 
+def module_key(names: str | Relation) -> str:
+    """Returns the name of the module of a type or relation, as PyG's `to_hetero` forms it."""
+    text = names if isinstance(names, str) else "__".join(names)
+    return text.replace(" ", "_").replace("-", "_").replace(":", "_")
+
+
+def end_of(model: torch.nn.Module, node_type: str) -> list[Any]:
+    """Returns the jumping knowledge and the linear layer behind the layers, or None. A typed model
+    has one of each type."""
+    parts: list[Any] = [model._modules.get(name) for name in ("jk", "lin")]
+    key = module_key(node_type)
+    return [one[key] if isinstance(one, torch.nn.ModuleDict) else one for one in parts]
+
+
 def last_rows(results: Sequence[Any], rows: int, knowledge: torch.nn.Module | None) -> Tensor:
     """Returns the first rows of the last layer, or of the jumping knowledge over all layers."""
     if knowledge is not None:
         joined: Tensor = knowledge([one[:rows] for one in results])
         return joined
-    return values(results[-1], rows)
+    return _values(results[-1], rows)
 
 
 def model_output(
-    before: Any, results: Sequence[Any], rows: int, knowledge: torch.nn.Module | None, last: Any
+    model: torch.nn.Module, before: Any, results: Sequence[Any], rows: int, node_type: str = ""
 ) -> ModelOutput:
-    """Returns the output of a model for its first rows."""
+    """Returns the output of a model for its first rows, or the first rows of a type."""
+    knowledge, last = end_of(model, node_type)
     out = last_rows(results, rows, knowledge)
     if last is not None:
         return ModelOutput(wide(last(out)), out)
-    return ModelOutput(wide(out), out[:, :0] if before is None else values(before, rows))
+    return ModelOutput(wide(out), out[:, :0] if before is None else _values(before, rows))
 
 
-def values(x: Rows, rows: int) -> Tensor:
+def _values(x: Rows, rows: int) -> Tensor:
     first = head(x, rows)
     return first if isinstance(first, Tensor) else first.gather()
 
@@ -87,8 +97,8 @@ def fuses_relu(act: Any) -> bool:
 
 
 def is_row_wise_norm(norm: torch.nn.Module) -> bool:
-    """Returns whether a normalisation is known to compute each row by itself, and to keep no result
-    for its gradient."""
+    """Returns whether a normalisation computes each row by itself, and keeps no result for its
+    gradient."""
     if type(norm) is torch.nn.LayerNorm:
         return len(norm.normalized_shape) == 1
     if type(norm) is torch_geometric.nn.LayerNorm:
@@ -130,7 +140,10 @@ class LayerEnd:
             if by_row is not None:
                 key, node = dropout() if self.drop > 0.0 else (0, None)
                 return ops.layer_norm(x, *by_row, relu=relu, drop=self.drop, key=key, node=node)
-            out = self._by_modules(x, None if relu_is_left else self.act)
+            steps: list[Any] = [self.norm] if relu_is_left or self.act is None else [self.norm, self.act]
+            for step in reversed(steps) if self.act_first else steps:
+                x = step(x)
+            out = x
         if self.drop == 0.0 and not relu_is_left:
             return out
         key, node = dropout() if self.drop > 0.0 else (0, None)
@@ -142,9 +155,3 @@ class LayerEnd:
         """Returns whether no gradient needs the result of the normalisation."""
         inside = self.norm.module if type(self.norm) is torch_geometric.nn.BatchNorm else None
         return isinstance(inside, BatchNorm) or is_row_wise_norm(self.norm)
-
-    def _by_modules(self, x: Tensor, act: Callable[[Tensor], Tensor] | None) -> Tensor:
-        steps: list[Callable[[Tensor], Tensor]] = [self.norm] if act is None else [self.norm, act]
-        for step in reversed(steps) if self.act_first else steps:
-            x = step(x)
-        return x

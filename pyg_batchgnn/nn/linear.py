@@ -16,11 +16,12 @@ from pyg_batchgnn.nn.inputs import Rows, check_input
 
 
 class Linear(torch.nn.Linear):
-    """A ``torch.nn.Linear`` with the same constructor, initialisation and ``state_dict``.
+    """A ``torch.nn.Linear`` with the same constructor, initialisation and ``state_dict``, computed
+    by `ops.linear`.
 
-    `ops.linear` computes it. The bits of the result do not depend on the number of threads. Under
-    ``torch.autocast("cpu", torch.bfloat16)`` products and results are bfloat16, with float32 sums.
-    Otherwise they have the dtype of the weights; the input may be float32, bfloat16 or float16.
+    Its bits do not depend on the number of threads. Under ``torch.autocast("cpu",
+    torch.bfloat16)`` products and results are bfloat16, with float32 sums. Otherwise they have the
+    dtype of the weights; the input may be float32, bfloat16 or float16.
     """
 
     @classmethod
@@ -38,8 +39,7 @@ class Linear(torch.nn.Linear):
         return self(input).relu() if is_watched(self) else self._product(input, relu=True)
 
     def after_relu(self, input: Tensor) -> Tensor:
-        """Returns ``self(input)`` for the result of a ReLU. Gradients that the ReLU drops are not
-        computed."""
+        """Returns ``self(input)`` for the result of a ReLU, without gradients that it drops."""
         result: Tensor = self(input) if is_watched(self) else self._product(input, after_relu=True)
         return result
 
@@ -49,21 +49,15 @@ class Linear(torch.nn.Linear):
                 f"the input has {input.size(-1)} columns (shape {list(input.shape)}), the layer takes "
                 f"{self.in_features}"
             )
-        y = ops.linear(
-            [input if input.dim() == 2 else input.reshape(-1, self.in_features)],
-            [self.weight],
-            self.bias,
-            num_rows=math.prod(input.shape[:-1]),
-            relu=relu,
-            after_relu=after_relu,
-        )
+        matrix = input if input.dim() == 2 else input.reshape(-1, self.in_features)
+        rows = math.prod(input.shape[:-1])
+        y = ops.linear([matrix], [self.weight], self.bias, num_rows=rows, relu=relu, after_relu=after_relu)
         return y.view(*input.shape[:-1], self.out_features)
 
 
 def is_watched(module: torch.nn.Module) -> bool:
-    """Returns whether a module must be called itself: it has hooks (or torch has global ones), a
-    ``forward`` of its own, or was compiled. Fused computations call no modules, so they leave such
-    modules out."""
+    """Returns whether a module must be called itself, not fused: it has hooks (or torch has global
+    ones), a ``forward`` of its own, or was compiled."""
     hooks = (
         torch.nn.modules.module._has_any_global_hook(),
         "forward" in vars(module),
@@ -77,8 +71,7 @@ def is_watched(module: torch.nn.Module) -> bool:
 
 
 class LazyLinear(torch.nn.LazyLinear, Linear):
-    """A `Linear` that takes its number of input columns from the first call. It is a `Linear` from
-    then on."""
+    """A `Linear` from the first call on, which says the number of input columns."""
 
     cls_to_become = Linear
 
@@ -88,10 +81,12 @@ def linear_of(in_features: int, out_features: int) -> Linear:
     return LazyLinear(out_features) if in_features == -1 else Linear(in_features, out_features)
 
 
-def set_width(linear: torch.nn.Module | None, rows: Rows | None) -> None:
-    """Initialises a linear layer of PyG whose width was unknown, as PyG does at the first call."""
-    if linear is not None and rows is not None and is_uninitialized_parameter(linear.weight):
-        linear.initialize_parameters(linear, (rows,))  # type: ignore[operator]
+def set_width(rows: Rows | None, *linears: Any) -> None:
+    """Initialises linear layers of PyG, where their width was unknown, for rows that all of them
+    read, as PyG does at the first call."""
+    for linear in linears:
+        if linear is not None and rows is not None and is_uninitialized_parameter(linear.weight):
+            linear.initialize_parameters(linear, (rows,))
 
 
 def widest(module: torch.nn.Module) -> int:
@@ -110,27 +105,21 @@ class HeteroDictLinear(torch_geometric.nn.HeteroDictLinear):
     """PyG's `HeteroDictLinear` with the same arguments, initialisation and ``state_dict``; rows are
     read in place.
 
-    ``project(features_by_type(minibatch))`` brings the features of all types to one width. Nothing
-    is gathered before the products.
+    ``project(features_by_type(minibatch))`` brings the features of all types to one width.
 
     Args:
-        in_channels: the number of columns of all types, or of each; -1 takes it from the first
-            call.
-        out_channels: the number of columns of the results.
+        in_channels: columns of all types, or of each; -1 takes them from the first call.
+        out_channels: columns of the results.
         types: the names of the types, if ``in_channels`` is a number.
         **kwargs: the other arguments of PyG's `Linear`: ``bias``, ``weight_initializer`` and
             ``bias_initializer``.
     """
 
     def forward(self, x_dict: Mapping[str, Rows], *, relu: bool = False) -> dict[str, Tensor]:
-        """Returns [N, out_channels] by type; types without a layer are left out.
-
-        Args:
-            x_dict: [N, F] by type, tensors or `RowView`.
-        """
-        return {
-            name: self._product(lin, x_dict[name], relu) for name, lin in self.lins.items() if name in x_dict
-        }
+        """Returns [N, out_channels] by type, of [N, F] tensors or `RowView`; types without a layer
+        are left out."""
+        lins = self.lins.items()
+        return {name: self._product(lin, x_dict[name], relu) for name, lin in lins if name in x_dict}
 
     def _product(self, lin: Any, x: Rows, relu: bool) -> Tensor:
         if is_watched(lin):

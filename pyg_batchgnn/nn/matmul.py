@@ -6,8 +6,8 @@ takes those that were faster just now, is for whoever asks for it.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+import timeit
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -29,28 +29,22 @@ class ProductChoice:
     """The chosen matrix products, and the measured rates."""
 
     name: ProductsName  # "native" or "torch"
-    # native_rate, torch_rate: 10^9 floating-point operations per second, dense, with bias, ReLU and
-    # dropout.
+    # Rates: 10^9 floating-point operations per second, dense, with bias, ReLU and dropout.
     native_rate: float
     torch_rate: float
-    threads: int  # the number of threads of the measurement
-    # True if the results of torch had the same bits on one and on ``threads`` threads.
-    torch_same_bits: bool
+    threads: int  # of the measurement
+    torch_same_bits: bool  # whether torch's results had the same bits on one and all threads
 
     def __str__(self) -> str:
-        rates = {"native": self.native_rate, "torch": self.torch_rate}
-        chosen, other = (
-            f"{rates.pop(self.name):.3g}",
-            *(f"{name} {rate:.3g} GF/s" for name, rate in rates.items()),
-        )
+        rates = {"native": f"{self.native_rate:.3g} GF/s", "torch": f"{self.torch_rate:.3g} GF/s"}
+        chosen, ((name, rate),) = rates.pop(self.name), rates.items()
         threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
         depends = "" if self.torch_same_bits else "; torch's bits depend on the number of threads"
-        return f"matrix products: {self.name}, {chosen} GF/s ({other}), {threads}{depends}"
+        return f"matrix products: {self.name}, {chosen} ({name} {rate}), {threads}{depends}"
 
 
 class use_products:  # noqa: N801 (called like a function)
-    """Sets the products of `ops.linear`, "native" or "torch"; in a ``with`` statement until its
-    end."""
+    """Sets the products of `ops.linear`, "native" or "torch"; to the end of a ``with`` block."""
 
     def __init__(self, choice: ProductsName | ProductChoice) -> None:
         self._before = set_products(choice.name if isinstance(choice, ProductChoice) else choice)
@@ -72,12 +66,12 @@ def default_products() -> ProductsName:
 def probe_products(
     shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype = torch.float32, threads: int | None = None
 ) -> ProductChoice:
-    """Times both kinds of products on the shapes of the layers of a model, for about a second.
+    """Times both kinds of products on the shapes of the layers of a model, for about a second. The
+    products in use do not change: see `use_products`.
 
-    The result depends on the clock: on a busy machine it may differ from one call to the next. The
-    products of torch are chosen if they are faster by `MARGIN` and if results and gradients
-    have the same bits on one thread and on ``threads``. The products in use do not change: see
-    `use_products`.
+    Those of torch are chosen if they are faster by `MARGIN` and if results and gradients have the
+    same bits on one thread and on ``threads``. On a busy machine the choice may differ from one
+    call to the next.
 
     Args:
         shapes: (rows, columns of the input, columns of the output) of each product.
@@ -117,18 +111,10 @@ class _Case:
 
 def _rate(cases: Sequence[_Case], name: ProductsName) -> float:
     with use_products(name), torch.no_grad():
-        seconds = sum(_best(case.run) for case in cases)
+        for case in cases:
+            case.run()
+        seconds = sum(max(1e-9, min(timeit.repeat(case.run, repeat=3, number=1))) for case in cases)
     return sum(case.operations for case in cases) / seconds / 1e9
-
-
-def _best(run: Callable[[], Tensor]) -> float:
-    run()
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return max(min(times), 1e-9)
 
 
 def _same_bits(cases: Sequence[_Case], threads: int) -> bool:

@@ -2,8 +2,8 @@
 
 A native layer reads attributes and weights, and calls no method of message passing, no aggregation
 and no linear layer. So it is right as long as nobody replaced, hooked or patched what it does not
-call. `NativeConv.check` looks at everything, which takes more than ten microseconds. `as_made`
-remembers what was looked at and compares, which takes one.
+call. `NativeConv.check` looks at everything, in more than ten microseconds. `as_made` compares with
+what was looked at, in one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,8 @@ from pyg_batchgnn import ops
 
 
 def layer_name(module: torch.nn.Module) -> str:
-    """Returns the name of the class that the user wrote.
-
-    A module that `pyg_batchgnn.accelerate` made native has the attribute ``stands_for``, the class
-    of PyG or torch.
-    """
+    """Returns the name of the class that the user wrote: of PyG or torch for a module that
+    `pyg_batchgnn.accelerate` made native."""
     kind: type = getattr(module, "stands_for", type(module))
     return kind.__name__
 
@@ -55,12 +52,8 @@ _HELD = ("_modules", "_parameters", "_buffers")
 
 
 class AsMade:
-    """The findings of `NativeConv.check` about a convolution that it found as PyG made it.
-
-    It is an attribute of the convolution until another attribute is set.
-
-    Attributes:
-        first: the first parameter of the convolution, or None.
+    """The findings of `NativeConv.check` about a convolution that it found as PyG made it: an
+    attribute of the convolution, until another one is set. ``first``: its first parameter, or None.
     """
 
     def __init__(self, conv: NativeConv) -> None:
@@ -76,13 +69,9 @@ class AsMade:
         self.first = next(conv.parameters(), None)
 
     def fits(self, conv: MessagePassing) -> bool:
-        """Returns whether nothing changed since of what could change a result, except by setting
-        attributes.
-
-        This is what one can do to a layer without that: to fill its dicts of hooks, of modules, of
-        parameters and of buffers, to patch its class, and to change its parts. Of a part's
-        attributes PyG's forward reads parameters alone.
-        """
+        """Returns whether nothing changed since that could change a result, but by setting
+        attributes: dicts of hooks, modules, parameters and buffers, methods of the class, and
+        parts, of whose attributes PyG's forward reads parameters alone."""
         own = conv.__dict__
         try:
             if (
@@ -110,12 +99,9 @@ class AsMade:
 
 
 class NativeConv(MessagePassing):
-    """The base of the native convolutions, which never send messages.
-
-    Each stands before PyG's class among the bases of a layer, whose attributes it reads. The method
-    ``terms`` of each returns the terms of a layer's result (`Terms`), from a `ConvInput` and values
-    of edges.
-    """
+    """The base of the native convolutions, which never send messages. It stands before PyG's class,
+    whose attributes are read. The method ``terms`` of each returns the terms of a layer's result
+    (`Terms`), from a `ConvInput` and values of edges."""
 
     edge_values: ClassVar[str | None]  # the argument that takes values of edges
     read_parts: ClassVar[Mapping[str, bool]] = {}  # linear layers read, not called: may it have a bias
@@ -150,13 +136,13 @@ class NativeConv(MessagePassing):
             known = " or ".join(repr(name) for name in cls.aggregations.values())
             what = f"aggr={conv.aggr!r} with the aggregation {conv.aggr_module}"
             raise refuse(conv, what, f"give {known}, or {use_pyg}")
-        if parametrize.is_parametrized(conv) and not cls._is_users(conv):
+        is_users = type(conv) is cls and not hasattr(conv, "stands_for")
+        if parametrize.is_parametrized(conv) and not is_users:
             raise refuse(conv, "parametrisations, which it may read several times", use_pyg)
         reasons = [_reason_of(conv.aggr_module, "aggr_module"), _reason_of_bias(conv)]
-        reasons += [cls._reason_against(conv, name) for name in cls.read_parts]
-        for reason in reasons:
-            if reason is not None:
-                raise refuse(conv, f"a part that must be called: {reason}", use_pyg)
+        reasons += [cls._reason_against(conv, name, is_users) for name in cls.read_parts]
+        for reason in filter(None, reasons):
+            raise refuse(conv, f"a part that must be called: {reason}", use_pyg)
 
     @classmethod
     def _patched(cls, conv: MessagePassing) -> str | None:
@@ -173,18 +159,14 @@ class NativeConv(MessagePassing):
         return None
 
     @classmethod
-    def _is_users(cls, conv: MessagePassing) -> bool:
-        return type(conv) is cls and not hasattr(conv, "stands_for")
-
-    @classmethod
-    def _reason_against(cls, conv: MessagePassing, name: str) -> str | None:
+    def _reason_against(cls, conv: MessagePassing, name: str, is_users: bool) -> str | None:
         """Returns why a linear layer must be called, or None if reading its weights is the same."""
         part = getattr(conv, name, None)
         if part is None:
             return f"{name} was taken away" if name in conv._modules else None
         kind = type(part)
         if parametrize.is_parametrized(part):
-            if not cls._is_users(conv):
+            if not is_users:
                 return f"{name} has parametrisations"
             kind = parametrize.type_before_parametrizations(part)
         if kind is not Linear:
@@ -196,16 +178,13 @@ class NativeConv(MessagePassing):
         return _reason_of(part, name)
 
     def check_call(self) -> None:
-        """Raises ValueError for a call that only PyG's code computes.
-
-        A class whose callers look before needs no second look.
-        """
+        """Raises ValueError for a call that only PyG's code computes. A class whose callers look
+        before needs no second look."""
         check_called(self)
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
-        """Generates no code for messages. PyG generates it from the calls that it finds in the
-        source of a class, and stores it with the class. What it would generate here would hide what
-        it generated for its own class, which `pyg_batchgnn.accelerate` falls back to."""
+        """Generates no code for messages, which would hide what PyG generated for its own class:
+        `pyg_batchgnn.accelerate` falls back to that."""
         del raise_on_error
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -227,10 +206,8 @@ class NativeConv(MessagePassing):
 
 def as_made(conv: NativeConv) -> AsMade | None:
     """Returns what was seen of a convolution if it is as PyG made it and its parameters are of one
-    dtype on the CPU, else None.
-
-    Hooks on the convolution itself do not matter: whoever has them calls it (`is_watched`).
-    """
+    dtype on the CPU, else None. Its own hooks do not matter: those who have them call it
+    (`is_watched`)."""
     known: AsMade | None = conv.__dict__.get(_KEY)
     if known is not None and known.fits(conv):
         return known
@@ -246,7 +223,7 @@ def as_made(conv: NativeConv) -> AsMade | None:
 
 
 def check_called(conv: NativeConv) -> None:
-    """Raises ValueError if a convolution is not as PyG made it, or if torch.func transforms the
+    """Raises ValueError if a convolution is not as PyG made it, or torch.func transforms the
     call."""
     if ops.is_transforming():
         what = "transforms of torch.func and differentiation in forward mode"
@@ -262,11 +239,9 @@ def fits_bias(linear: Linear) -> bool:
 
 
 def _reason_of_bias(conv: MessagePassing) -> str | None:
-    bias = getattr(conv, "bias", None)
-    columns = getattr(conv, "out_channels", 1)
-    widths = columns, getattr(conv, "heads", 1) * columns
-    is_row = isinstance(bias, torch.Tensor) and bias.dim() == 1
-    usual = bias is None or (is_row and bias.numel() in widths)
+    bias, columns = getattr(conv, "bias", None), getattr(conv, "out_channels", 1)
+    widths = [(columns,), (getattr(conv, "heads", 1) * columns,)]
+    usual = bias is None or (isinstance(bias, torch.Tensor) and bias.shape in widths)
     return None if usual else "its bias has another shape than PyG's"
 
 
@@ -288,8 +263,8 @@ def positive(name: str, value: Any) -> int:
 
 
 def input_columns(name: str, value: Any) -> Any:
-    """Returns a number of input columns, or a pair of them for sources and targets. -1 leaves a
-    number to the first call."""
+    """Returns a number of input columns, or a pair for sources and targets. -1 leaves one to the
+    first call."""
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise ValueError(f"{name}={value!r}, but it must be a number or (of sources, of targets)")

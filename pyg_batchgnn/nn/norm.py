@@ -21,7 +21,7 @@ class BatchNorm(torch.nn.BatchNorm1d):
     """A ``torch.nn.BatchNorm1d`` (Ioffe and Szegedy 2015) with the same arguments and
     ``state_dict``.
 
-    A minibatch with fewer than two rows has no deviation. It is normalised by the running
+    A minibatch with fewer than two rows has no deviation: it is normalised by the running
     statistics and does not change them. A recomputed forward pass (``torch.utils.checkpoint``)
     counts twice in them, as in torch.
 
@@ -75,44 +75,24 @@ class BatchNorm(torch.nn.BatchNorm1d):
                 "use track_running_stats=True"
             )
         mean, variance = (None, None) if own else (self.running_mean, self.running_var)
-        out, mean, variance = ops.batch_norm(
-            input, self.weight, self.bias, mean, variance, self.eps, self.relu
-        )
+        found = ops.batch_norm(input, self.weight, self.bias, mean, variance, self.eps, self.relu)
         if own:
-            self._track(mean, variance, input.size(0))
-        return out
+            self._track(found.mean, found.variance, input.size(0))
+        return found.y
 
     def of_product(self, linear: Linear, input: Tensor, *, after_relu: bool = False) -> Tensor:
-        """Returns ``self(linear(input))``, in fewer passes (`ops.linear_norm`) if there are many
-        rows.
-
-        Args:
-            input: [D, K].
-            after_relu: the input is the result of a ReLU, as in `Linear.after_relu`.
-        """
-        if not self._takes_product(linear, input):
-            out: Tensor = self(linear.after_relu(input) if after_relu else linear(input))
-            return out
-        out, mean, variance = ops.linear_norm(
-            input,
-            linear.weight,
-            linear.bias,
-            self.weight,
-            self.bias,
-            eps=self.eps,
-            relu=self.relu,
-            after_relu=after_relu,
-        )
-        self._track(mean, variance, input.size(0))
-        return out
-
-    def _takes_product(self, linear: Linear, input: Tensor) -> bool:
-        """Returns whether the product is computed together with its statistics, not by
-        ``linear``."""
+        """Returns ``self(linear(input))`` for [D, K] rows, in fewer passes (`ops.linear_norm`) if
+        there are many. ``after_relu``: the input is the result of a ReLU (`Linear.after_relu`)."""
         watched = is_watched(linear) or is_watched(self)
         fitting = input.dim() == 2 and input.size(1) == linear.in_features
         many = fitting and input.size(0) >= MANY_ROWS and self._takes_own(input)
-        return many and not watched and ops.current_products() == "native"
+        if not many or watched or ops.current_products() != "native":
+            out: Tensor = self(linear.after_relu(input) if after_relu else linear(input))
+            return out
+        parameters = linear.weight, linear.bias, self.weight, self.bias
+        found = ops.linear_norm(input, *parameters, eps=self.eps, relu=self.relu, after_relu=after_relu)
+        self._track(found.mean, found.variance, input.size(0))
+        return found.y
 
     def _takes_own(self, input: Tensor) -> bool:
         return (self.training or self.running_mean is None) and input.size(0) > 1
@@ -135,12 +115,8 @@ class BatchNorm(torch.nn.BatchNorm1d):
 
 
 class ReLU(torch.nn.ReLU):
-    """A ``torch.nn.ReLU`` that keeps one bit per element for the backward pass.
-
-    Args:
-        inplace: overwrites the input. No other backward pass may need it then; torch raises an
-            error if one does.
-    """
+    """A ``torch.nn.ReLU`` that keeps one bit per element for the backward pass. ``inplace``:
+    overwrites the input; torch raises an error if another backward pass needs it."""
 
     def __init__(self, inplace: bool = True) -> None:
         super().__init__(inplace)
@@ -151,11 +127,8 @@ class ReLU(torch.nn.ReLU):
 
 
 class Dropout(torch.nn.Dropout):
-    """A ``torch.nn.Dropout`` (Srivastava et al. 2014) with a key.
-
-    The decision to drop an element is a function of (key, node, column). So a forward pass can be
-    repeated from its key, on any number of threads. One bit per element is kept for the backward
-    pass.
+    """A ``torch.nn.Dropout`` (Srivastava et al. 2014) with a key: the decision to drop an element
+    is a function of (key, node, column). One bit per element is kept for the backward pass.
 
     Args:
         p: the probability of zeroing an element, in [0, 1), rounded to a multiple of 2^-16.
@@ -192,8 +165,7 @@ def native_norm(norm: torch.nn.Module, relu: bool) -> torch.nn.Module:
 
 
 def fused_norm(norm: torch.nn.Module) -> BatchNorm | None:
-    """Returns the native batch normalisation with ReLU inside a module that nobody watches, else
-    None."""
+    """Returns the native batch normalisation with ReLU inside an unwatched module, or None."""
     inside = norm.module if type(norm) is PygBatchNorm and not is_watched(norm) else None
     return inside if isinstance(inside, BatchNorm) and inside.relu else None
 
@@ -210,12 +182,9 @@ class RowNorm(NamedTuple):
 
 
 def row_norm(norm: torch.nn.Module, x: Tensor) -> RowNorm | None:
-    """Returns what `ops.layer_norm` takes to compute ``norm(x)``, or None if the module must be
-    called.
-
-    It must be if it is no layer normalisation of each row, if it is watched, or if `row_norm_of`
-    leaves x to torch.
-    """
+    """Returns what `ops.layer_norm` takes to compute ``norm(x)``. None if the module must be
+    called: it is no layer normalisation of each row, or watched, or `row_norm_of` leaves x to
+    torch."""
     one: Any = norm
     if type(norm) is torch.nn.LayerNorm and not is_watched(norm):
         return row_norm_of(x, one.normalized_shape, one.weight, one.bias, one.eps)
@@ -233,11 +202,8 @@ def row_norm_of(
     cudnn_enable: bool = True,
 ) -> RowNorm | None:
     """Returns what `ops.layer_norm` takes to compute ``torch.layer_norm``, whose arguments these
-    are.
-
-    None leaves it to torch: the input is no dense matrix of a dtype that operators take, or it is
-    transformed, or autocast would change its dtype, or torch would refuse the arguments.
-    """
+    are. None leaves it to torch: the input is no dense matrix of a dtype that operators take, it is
+    transformed, autocast would change its dtype, or torch would refuse the arguments."""
     del cudnn_enable
     columns = [one for one in (weight, bias) if one is not None]
     if not all(type(one) in (Tensor, torch.nn.Parameter) for one in (input, *columns)):

@@ -26,14 +26,12 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
     graph. Neighbours are aggregated before the product. Both products, bias, ReLU and dropout are
     one pass.
 
-    >>> conv = SAGEConv(data.num_features, 16)
-    >>> conv(data.x, data.edge_index).shape
+    >>> SAGEConv(data.num_features, 16)(data.x, data.edge_index).shape
     torch.Size([100, 16])
 
     Args:
-        in_channels: the number of columns of x, or (of sources, of targets); -1 takes it from the
-            first call.
-        out_channels: the number of columns of the result.
+        in_channels: columns of x, or (of sources, of targets); -1 takes them from the first call.
+        out_channels: columns of the result.
         aggr: "mean", "sum" (or "add") or "max", or one of PyG's modules for these.
         normalize: scales the rows of the result to length 1.
         root_weight: adds a product of the root nodes' features.
@@ -91,8 +89,7 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         """
         self.check_call()
         if isinstance(x, Aggregated):
-            graph = x.nodes(edge_index)
-            neighbours, own = self._known(x)
+            graph, (neighbours, own) = x.nodes(edge_index), self._known(x)
             return total([self._terms(neighbours, own, graph)], own, graph, update, self.training)
         if layer is not None and not isinstance(layer, int):
             layer, size = None, layer
@@ -101,24 +98,25 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         return total([terms], given.own_rows(), given.graph, update, self.training)
 
     def terms(self, given: ConvInput) -> Terms:
-        self._initialise(given)
-        check_input(given.x, self.lin_l.weight.size(1), ops.compute_dtype(self.lin_l.weight))
-        neighbours = self._aggregate(given)
-        return self._terms(neighbours, given.own_rows() if self.root_weight else None, given.graph)
+        own = given.own_rows() if self.root_weight else None
+        self._check(given.x, own, "x")
+        return self._terms(self._aggregate(given), own, given.graph)
 
     def _terms(self, neighbours: Rows, own: Rows | None, targets: Targets) -> Terms:
-        if own is not None:
-            dtype = ops.compute_dtype(self.lin_l.weight)
-            check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
         root = self.lin_r.weight if self.root_weight else None
         terms = Terms((RowProduct(neighbours, self.lin_l.weight),), root, self.lin_l.bias)
         if not self.normalize:
             return terms
         return Terms(values=F.normalize(total([terms], own, targets), p=2.0, dim=-1))
 
-    def _initialise(self, given: ConvInput) -> None:
-        set_width(self.lin_l, given.x)
-        set_width(self.lin_r if self.root_weight else None, given.own_rows())
+    def _check(self, rows: Rows, own: Rows | None, name: str) -> None:
+        """Checks what is multiplied, or aggregated first, and initialises lazy layers."""
+        set_width(rows, self.lin_l)
+        set_width(own, self.lin_r if self.root_weight else None)
+        dtype = ops.compute_dtype(self.lin_l.weight)
+        check_input(rows, self.lin_l.weight.size(1), dtype, name)
+        if own is not None:
+            check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
 
     def _known(self, x: Aggregated) -> tuple[Rows, Rows | None]:
         reduce = self._reduction()
@@ -127,9 +125,7 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
             raise refuse_aggregated(self, f"it aggregates by {of}")
         neighbours = x.of(self, reduce)
         own = x.own_of(self) if self.root_weight else None
-        set_width(self.lin_l, neighbours)
-        set_width(self.lin_r if self.root_weight else None, own)
-        check_input(neighbours, self.lin_l.weight.size(1), ops.compute_dtype(self.lin_l.weight), "aggregates")
+        self._check(neighbours, own, "aggregates")
         return neighbours, own
 
     def _reduction(self) -> str:
@@ -142,7 +138,7 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         if not (self.project and hasattr(self, "lin")):
             return given.source.aggregate(graph, reduce, dtype)
         source = ops.linear([given.x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)
-        by_source = graph.by_source if source.requires_grad else ()
+        by_source = graph.by_source_for(source)
         return ops.aggregate(
             source, graph.indptr, graph.indices, by_source=by_source, reduce=reduce, out_dtype=dtype
         )

@@ -1,7 +1,7 @@
 """The terms of a layer's result, which are added up in as few passes as possible.
 
-A layer of one relation is a sum of products. What several relations give one node type is the sum
-of all their products: one pass, in which no result of a single relation is written.
+What several relations give one node type is the sum of all their products: one pass, in which no
+result of a single relation is written.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,12 +23,8 @@ from pyg_batchgnn.nn.layer_edges import Targets
 @dataclass(frozen=True)
 class Update:
     """ReLU and dropout in the last pass of a product, after the bias (the fused update of
-    DistGNN-MB).
-
-    ``conv(x, minibatch, layer, update=Update(relu=True, drop=0.5))`` returns
-    ``dropout(relu(conv(...)))``. Dropout is active in training mode, keyed as
-    docs/reference/layers.md says.
-    """
+    DistGNN-MB): ``conv(x, minibatch, layer, update=Update(relu=True, drop=0.5))``. Dropout is
+    active in training mode, keyed as docs/reference/layers.md says."""
 
     relu: bool = False  # sets negative values to zero
     drop: float = 0.0  # the probability of dropping an element, in [0, 1)
@@ -37,27 +33,13 @@ class Update:
         ops.check_drop(self.drop)
 
 
-class UpdateArguments(TypedDict):
-    """The arguments of an update for `ops.linear` and `ops.activate`."""
-
-    relu: bool
-    drop: float
-    key: int
-    node: Tensor | None
-
-
-def update_arguments(update: Update | None, targets: Targets, training: bool) -> UpdateArguments:
-    """Returns the arguments of an update of the rows of a layer, without dropout unless
-    ``training``."""
+def update_arguments(update: Update | None, targets: Targets, training: bool) -> dict[str, Any]:
+    """Returns the arguments of `ops.linear` and `ops.activate` for an update of a layer's rows."""
     if update is None:
-        return {"relu": False, "drop": 0.0, "key": 0, "node": None}
+        return {}
     drop = update.drop if training else 0.0
-    return {
-        "relu": update.relu,
-        "drop": drop,
-        "key": targets.dropout_key() if drop > 0 else 0,
-        "node": targets.node,
-    }
+    key = targets.dropout_key() if drop > 0 else 0
+    return {"relu": update.relu, "drop": drop, "key": key, "node": targets.node}
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +57,9 @@ class Terms:
     """The terms that the result of a layer is the sum of."""
 
     products: tuple[RowProduct, ...] = ()
-    # [O, K], the weight of the root nodes' features; None if these are not read.
-    root: Tensor | None = None
-    bias: Tensor | None = None  # [O], or None
-    # [D, O], a term that is no product, of the dtype of the result; or None.
-    values: Tensor | None = None
+    root: Tensor | None = None  # [O, K], the weight of the root nodes' features, if these are read
+    bias: Tensor | None = None  # [O]
+    values: Tensor | None = None  # [D, O] of the dtype of the result, a term that is no product
 
     def divided(self, by: int) -> Terms:
         if by == 1:
@@ -117,7 +97,8 @@ def total(
         sums.append(_multiplied(together, bias, targets.num_targets))
         bias = None
     sums += values if bias is None else [values[0] + bias, *values[1:]]
-    return _sum(sums) if update is None else ops.activate(_sum(sums), **arguments)
+    summed: Tensor = sums[0] if len(sums) == 1 else _Sum.apply(*sums)
+    return summed if update is None else ops.activate(summed, **arguments)
 
 
 def _multiplied(products: Sequence[RowProduct], bias: Tensor | None, rows: int, **arguments: Any) -> Tensor:
@@ -130,13 +111,6 @@ def _multiplied(products: Sequence[RowProduct], bias: Tensor | None, rows: int, 
         after_relu=all(one.after_relu for one in products),
         **arguments,
     )
-
-
-def _sum(values: Sequence[Tensor]) -> Tensor:
-    if len(values) == 1:
-        return values[0]
-    result: Tensor = _Sum.apply(*values)
-    return result
 
 
 class _Sum(torch.autograd.Function):

@@ -96,23 +96,28 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         call = self._call(x, edge_index, layer, edge_attr)
         terms, coefficient = self._attended(call)
         own = call.given.own_rows()
-        result = total([terms], own, call.given.graph, update, self.training)
+        result = total([terms], own, call.graph, update, self.training)
         if return_attention_weights is None:
             return result
-        return result, call.slots.pyg_form(coefficient.abs())
+        return result, call.pyg_form(coefficient.abs())
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
         return self._attended(self._call_of(given, edge_attr))[0]
 
     def _attended(self, call: AttentionCall) -> tuple[Terms, Tensor]:
         """Returns the terms of the result, and the weights before dropout with signs, [E, H]."""
-        given, graph = call.given, call.given.graph
+        given, graph = call.given, call.graph
         own = given.own_rows()
         if own is None:
             raise ValueError("TransformerConv needs the rows of the targets; give x as (sources, targets)")
-        self._initialise(given.x, own, call.edge_attr)
+        set_width(own, self.lin_query)
+        set_width(given.x, self.lin_key, self.lin_value)
         dtype = ops.compute_dtype(self.lin_value.weight)
-        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        wide = ops.wide_dtype(dtype)
+        features = self._edge_features(call, wide)
+        if features is None and self.lin_edge is not None:
+            raise ValueError("the layer was constructed with edge_dim, but edge_attr is not given")
+        set_width(own, self.lin_skip if self.root_weight else None)
         check_input(given.x, self.lin_key.weight.size(1), dtype)
         check_input(own, self.lin_query.weight.size(1), dtype, "rows of the targets")
         by_head = self._multiplies_sources(graph)
@@ -122,15 +127,13 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
             graph.indptr,
             graph.indices,
             self._score_weights(own, graph.num_targets, wide, by_head),
-            edge_rows=self._edge_rows(call, wide),
+            edge_rows=None if features is None else features[0].contiguous(),
             row=row,
-            node=graph.node,
-            by_source=graph.by_source if table.requires_grad and torch.is_grad_enabled() else (),
+            by_source=graph.by_source_for(table),
             by_head=by_head,
             negative_slope=1.0,
-            drop=call.drop,
-            key=call.key,
             out_dtype=dtype,
+            **call.options(),
         )
         terms = self._joined(attended.out) if by_head else self._transform(attended)
         if not self.root_weight:
@@ -140,14 +143,6 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         else:
             terms = replace(terms, root=self.lin_skip.weight, bias=self.lin_skip.bias)
         return terms, attended.coefficient
-
-    def _initialise(self, x: Rows, own: Rows, edge_attr: Tensor | None) -> None:
-        features = edge_attr.unsqueeze(1) if edge_attr is not None and edge_attr.dim() == 1 else edge_attr
-        skip = self.lin_skip if self.root_weight else None
-        for linear, rows in ((self.lin_query, own), (self.lin_key, x), (self.lin_value, x)):
-            set_width(linear, rows)
-        set_width(self.lin_edge, features)
-        set_width(skip, own)
 
     def _multiplies_sources(self, graph: LayerGraph) -> bool:
         """Returns whether every source is multiplied first, so that each head reads C columns of an
@@ -164,24 +159,10 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         )
         return multiplied < _LEAST_GAIN * raw
 
-    def _multiplies_weights(self) -> bool:
-        """Returns whether the weights of queries and keys are multiplied first, and then the rows
-        of the targets, once."""
-        own, width, _ = self._columns()
-        return own * width < self.out_channels * (own + width)
-
     def _columns(self) -> tuple[int, int, int]:
         """Returns the columns of the rows of targets, of a source with its edge, and of an edge."""
         of_edge = 0 if self.lin_edge is None else self.lin_edge.weight.size(1)
         return self.lin_query.weight.size(1), self.lin_key.weight.size(1) + of_edge, of_edge
-
-    def _edge_rows(self, call: AttentionCall, dtype: torch.dtype) -> Tensor | None:
-        features = self._edge_features(call, dtype)
-        if features is not None:
-            return features.edges.contiguous()
-        if self.lin_edge is not None:
-            raise ValueError("the layer was constructed with edge_dim, but edge_attr is not given")
-        return None
 
     def _score_weights(self, own: Rows, targets: int, dtype: torch.dtype, by_head: bool) -> Tensor:
         """Returns what the scores of each target and head multiply, [D, H, columns]. These are W^T
@@ -190,7 +171,9 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         query, bias = self.lin_query.weight.to(dtype) * scale, self.lin_query.bias
         bias = None if bias is None else bias.to(dtype) * scale
         options: dict[str, Any] = {"num_rows": targets, "out_dtype": dtype}
-        if not by_head and self._multiplies_weights():
+        columns, width, _ = self._columns()
+        # The weights of queries and keys are multiplied first where that is less work.
+        if not by_head and columns * width < self.out_channels * (columns + width):
             rows = query.t() if bias is None else torch.cat([query.t(), bias.unsqueeze(0)])
             both = ops.linear([rows], [self._key_weight(dtype)], groups=self.heads, out_dtype=dtype)
             weight, bias = both[: query.size(1)].t(), None if bias is None else both[-1]

@@ -3,10 +3,7 @@
 Kernels trust their arguments. A wrong shape, dtype, stride or range could make a kernel read or
 write out of bounds, so all that users may give is checked here. The entries of an array are read
 once: what was found is remembered until torch writes to the array, and arrays that kernels made are
-known. Rooms that make all arrays of an operator themselves, such as the multilevel partitioner, are
-trusted.
-
-Operators use torch's number of threads, or within `thread_limit` that number. Those that layers and
+known. Rooms that make all arrays of an operator themselves are trusted. Operators that layers and
 samplers of one process do not call are imported when they are first used.
 """
 
@@ -34,6 +31,7 @@ from pyg_batchgnn.ops.checks import (
     is_transforming,
     prefix,
     too_many_nodes,
+    wide_dtype,
     with_article,
 )
 from pyg_batchgnn.ops.graph import (
@@ -84,7 +82,6 @@ from pyg_batchgnn.ops.memory import (
     memory_stats,
     number_of_bytes,
     parse_bytes,
-    populate,
     reset_peak,
 )
 from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, layer_norm
@@ -288,7 +285,6 @@ __all__ = [
     "parse_bytes",
     "part_key",
     "place_edges",
-    "populate",
     "prefix",
     "put_lines",
     "put_rows",
@@ -310,5 +306,6 @@ __all__ = [
     "transpose",
     "unique_nodes",
     "update_rows",
+    "wide_dtype",
     "with_article",
 ]

@@ -17,6 +17,7 @@ from pyg_batchgnn.ops.checks import (
     check_vector,
     id_dtype,
     remember,
+    wide_dtype,
 )
 from pyg_batchgnn.ops.library import fake, first_order, gradient, kernels, thread_count
 from pyg_batchgnn.ops.memory import empty
@@ -46,9 +47,8 @@ def aggregate(
 
     over the in-edges e of target i, with s = indices[e]. A missing factor counts as one, and a
     missing ``row`` as the identity. Without ``self_scale`` there is no self part. Sums are taken in
-    the order of the edges, in float32, or in float64 if ``out_dtype`` is. The result has the same
-    bits on any number of threads. "mean" divides the sum by the number of in-edges. Targets without
-    in-edges get 0 in every reduction.
+    the order of the edges, in float32, or float64 if ``out_dtype`` is: bitwise identical on any
+    number of threads. "mean" divides by the number of in-edges. Targets without any get 0.
 
     Args:
         x: [>= N, F] float32, float64, bfloat16 or float16; columns contiguous. Codes of a
@@ -57,8 +57,7 @@ def aggregate(
         indices: [E] int32 or int64 in [0, N).
         row: [>= N] int32 or int64 rows of ``x``. With it ``x`` gets no gradient.
         edge_weight: [E]. "max" takes neither this nor the arguments from here to ``self_scale``.
-        source_scale: [>= N]; constant.
-        target_scale: [D]; constant.
+        source_scale, target_scale: [>= N] and [D]; constant.
         self_scale: [D], or [1] for all.
         by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
         reduce: "sum", "mean" or "max".
@@ -76,22 +75,14 @@ def aggregate(
         "target_scale": target_scale,
         "self_scale": self_scale,
     }
-    given = {name: scale for name, scale in scales.items() if scale is not None}
-    if given:
-        _check_factors(given, reduce, *sizes)
+    _check_factors({name: one for name, one in scales.items() if one is not None}, reduce, *sizes)
     if by_source:
         check_by_source(by_source, x.size(0), indptr, indices)
     elif torch.is_grad_enabled() and x.requires_grad:
         by_source = transposed(indptr, indices, x.size(0))
+    rows = x if x.stride(-1) == 1 else x.contiguous()
     return _launch(
-        x if x.stride(-1) == 1 else x.contiguous(),
-        indptr,
-        indices,
-        row=row,
-        by_source=by_source,
-        reduce=reduce,
-        out_dtype=dtype,
-        **scales,
+        rows, indptr, indices, row=row, by_source=by_source, reduce=reduce, out_dtype=dtype, **scales
     )
 
 
@@ -112,29 +103,15 @@ def _launch(
     out_dtype: torch.dtype,
 ) -> Tensor:
     # Trusts its arguments: `aggregate` has checked them, or kernels made them.
-    wide = torch.float64 if out_dtype == torch.float64 else torch.float32
-
-    def widened(scale: Tensor | None) -> Tensor | None:
-        return None if scale is None else scale.to(wide).contiguous()
-
+    edge_weight, source_scale, target_scale, self_scale = (
+        None if one is None else one.to(wide_dtype(out_dtype)).contiguous()
+        for one in (edge_weight, source_scale, target_scale, self_scale)
+    )
     x, decoding = stored(rows)
     return kernels.aggregate(
-        x,
-        decoding,
-        indptr,
-        indices,
-        row,
-        widened(edge_weight),
-        edge,
-        widened(source_scale),
-        widened(target_scale),
-        None if self_input is None else stored(self_input)[0],
-        widened(self_scale),
-        list(by_source),
-        indptr.numel() - 1,
-        reduce,
-        out_dtype,
-        thread_count(),
+        *(x, decoding, indptr, indices, row, edge_weight, edge, source_scale, target_scale),
+        *(None if self_input is None else stored(self_input)[0], self_scale, list(by_source)),
+        *(indptr.numel() - 1, reduce, out_dtype, thread_count()),
     )
 
 
@@ -193,11 +170,9 @@ def aggregate_with_targets(
     out_dtype: torch.dtype | None = None,
     targets: int | None = None,
 ) -> WithTargets:
-    """Computes `aggregate` of the in-edges and returns the first rows ``x[:T]`` with it.
-
-    The results are those of `aggregate` and of slicing ``x``. The two gradients of ``x`` are added
-    in the pass that writes them. The gradient of a slice would be padded with zeros and added in
-    two more passes. The other arguments are those of `aggregate`.
+    """Computes `aggregate` of the in-edges and returns the first rows ``x[:T]`` with it. The two
+    gradients of ``x`` are added in the pass that writes them, where that of a slice would be padded
+    and added in two more passes.
 
     Args:
         targets: T, the number of rows; that of the targets where None. With all rows of ``x`` the
@@ -263,8 +238,7 @@ class BySource(NamedTuple):
 
 
 def transpose(indptr: Tensor, indices: Tensor, num_sources: int) -> BySource:
-    """Sorts the edges of a CSC graph by source. ``indptr``: [D + 1] int64, from 0 to E.
-    ``indices``: [E] int32 or int64 in [0, num_sources)."""
+    """Sorts the edges of a CSC graph, [D + 1] int64 and [E] int32 or int64, by source."""
     check_indptr("indptr", indptr, indices.numel())
     check_ids("indices", indices, num_sources, "sources")
     return transposed(indptr, indices, num_sources)
@@ -346,7 +320,7 @@ def _check_edges(indptr: Tensor, indices: Tensor, row: Tensor | None, rows: int)
 
 
 def _check_factors(scales: Mapping[str, Tensor], reduce: str, edges: int, sources: int, targets: int) -> None:
-    if reduce == "max":
+    if scales and reduce == "max":
         raise ValueError(f"a maximum takes no weights, got {', '.join(scales)}")
     least = {
         "edge_weight": edges,
@@ -368,8 +342,6 @@ def _check_factors(scales: Mapping[str, Tensor], reduce: str, edges: int, source
 
 # Gradients and shapes #############################################################################
 
-# The shapes of aggregation's results, and the gradients of `aggregate`.
-#
 # The gradient of the rows is an aggregation again, along the edges sorted by source.
 
 
@@ -386,13 +358,11 @@ def source_gradient(
     self_scale: Tensor | None = None,
     mean: bool = False,
 ) -> Tensor:
-    """Returns the gradient of x, [N, F]; every row is written once. The factors of sources and
-    targets change roles. ``self_input`` is added to the rows below its number of rows: the gradient
-    that arrives there in other ways."""
+    """Returns the gradient of x, [N, F]. The factors of sources and targets change roles.
+    ``self_input``: the gradient that arrives at the first rows in other ways, and is added."""
     ptr, targets, place = by_source
-    double = grad.dtype == torch.float64
+    wide = wide_dtype(grad.dtype)
     if mean:
-        wide = torch.float64 if double else torch.float32
         degree = kernels.degree_scale(indptr, indptr.numel() - 1, 0, False, wide)
         target_scale = degree if target_scale is None else degree * target_scale
     # In a graph of two node types a target that is not a source has no row for its own part.
@@ -406,7 +376,7 @@ def source_gradient(
         target_scale=source_scale,
         self_input=self_input,
         self_scale=self_scale,
-        out_dtype=torch.float32 if out_dtype == torch.float16 else torch.float64 if double else out_dtype,
+        out_dtype=wide if torch.float16 == out_dtype or wide == torch.float64 else out_dtype,
     )
     return result if result.dtype == out_dtype else result.to(out_dtype)
 
@@ -444,17 +414,11 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
                 grad, out, x, indptr, indices, by_source[0], by_source[1], thread_count()
             )
         else:
+            scales = {"source_scale": source_scale, "target_scale": target_scale, "self_scale": self_scale}
             grad_x = source_gradient(
-                grad,
-                indptr,
-                by_source,
-                ctx.x_dtype,
-                edge_weight=edge_weight,
-                source_scale=source_scale,
-                target_scale=target_scale,
-                self_scale=self_scale,
-                mean=ctx.reduce == "mean",
-            )
+                grad, indptr, by_source, ctx.x_dtype,
+                edge_weight=edge_weight, mean=ctx.reduce == "mean", **scales,
+            )  # fmt: skip
     if any(ctx.need_weights):
         need_edge, need_self = ctx.need_weights
         grad_edge, grad_self = kernels.aggregate_weight_grads(
@@ -476,9 +440,8 @@ def _fake_aggregate(x: Tensor, *rest: Any) -> Tensor:
 def _fake_weight_grads(grad: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     indices: Tensor = rest[3]
     need_edge, self_size, _threads = rest[-3:]
-    dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
-    edges = indices.numel() if need_edge else 0
-    return grad.new_empty((edges,), dtype=dtype), grad.new_empty((self_size,), dtype=dtype)
+    sizes, dtype = (indices.numel() if need_edge else 0, self_size), wide_dtype(grad.dtype)
+    return grad.new_empty(sizes[0], dtype=dtype), grad.new_empty(sizes[1], dtype=dtype)
 
 
 @fake("aggregate_max_grads")
@@ -491,11 +454,8 @@ def _fake_transpose(
     indptr: Tensor, indices: Tensor, _num_targets: int, num_sources: int, _threads: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     edges = indices.numel()
-    return (
-        indptr.new_empty((num_sources + 1,)),
-        indices.new_empty((edges,), dtype=torch.int32),
-        indices.new_empty((edges,), dtype=id_dtype(edges)),
-    )
+    ptr, targets = indptr.new_empty(num_sources + 1), indices.new_empty(edges, dtype=torch.int32)
+    return ptr, targets, indices.new_empty(edges, dtype=id_dtype(edges))
 
 
 @fake("degree_scale")

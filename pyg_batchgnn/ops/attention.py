@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, check_saved
-from pyg_batchgnn.ops.checks import check_dense, check_indptr, check_vector
+from pyg_batchgnn.ops.checks import check_dense, check_indptr, check_vector, wide_dtype
 from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 from pyg_batchgnn.ops.norm import check_drop, dropout_scale
@@ -20,11 +20,10 @@ class Attention(NamedTuple):
     """The result of `attention`."""
 
     out: Tensor  # [D, heads * (K + L)], head by head
-    # [slots, heads], the softmax before dropout. It is negative where the argument of the leaky
-    # ReLU was not positive.
+    # [slots, heads], the softmax before dropout, negative where the leaky ReLU's argument was not
+    # positive.
     coefficient: Tensor
-    # [D, heads], the sums of the softmax after dropout: 1 without dropout, and 0 for targets
-    # without edges.
+    # [D, heads], the sums of the softmax after dropout: 1 without it, 0 without edges.
     total: Tensor
 
 
@@ -60,10 +59,9 @@ def attention(
         logit[e, h] = leaky_relu(z[e, h])
         out[i, h] = sum over e of dropout(softmax(logit))[e, h] * v[e]
 
-    Source i and target i are the same node. A missing term counts as zero, and missing rows of
-    edges have no columns. Values of edges lie in slots: the edges of each target in order and, if
-    ``loops`` are added, its loop after them. Sums are float32, or float64 if ``x`` is. Results are
-    bitwise identical on any number of threads.
+    Source i and target i are the same node. A missing term counts as zero. Values of edges lie in
+    slots: the edges of each target in order and, if ``loops`` are added, its loop after them. Sums
+    are float32, or float64 if ``x`` is. Results are bitwise identical on any number of threads.
 
     Args:
         x: [>= N, K] float32, float64, bfloat16 or float16, columns contiguous. Codes of a
@@ -92,12 +90,16 @@ def attention(
         out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
     """
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
-    targets = indptr.numel() - 1
+    targets, sources = indptr.numel() - 1, (x if row is None else row).size(0)
     _check_input(x, indptr, indices, row, node, by_source, dtype)
-    _check_loops(loops, targets, x if row is None else row)
+    if loops is not None and not 0 <= loops <= min(targets, sources):
+        raise ValueError(
+            f"loops must be in [0, {min(targets, sources)}], the nodes that are sources and targets, got "
+            f"{loops}"
+        )
     check_drop(drop)
-    if target_weight is not None and targets > (x if row is None else row).size(0):
-        raise ValueError(f"x has {(x if row is None else row).size(0)} rows, but there are {targets} targets")
+    if target_weight is not None and targets > sources:
+        raise ValueError(f"x has {sources} rows, but there are {targets} targets")
     slots = indices.numel() + (loops or 0)
     by_target = source_weight.dim() == 3
     heads = source_weight.size(-2) if source_weight.dim() > 1 else 0
@@ -119,7 +121,7 @@ def attention(
         "edge_rows": (edge_rows, (slots, edge_columns)),
     }
     for name, (tensor, shape) in shapes.items():
-        _check_numbers(name, tensor, shape, torch.float64 if x.dtype == torch.float64 else torch.float32)
+        _check_numbers(name, tensor, shape, wide_dtype(x.dtype))
     if isinstance(x, QuantizedTensor) and by_head:
         x, row = decode(x.codes, x.decoding, x.dtype, row), None
     if isinstance(x, QuantizedTensor):
@@ -127,31 +129,12 @@ def attention(
             source_weight, target_weight, target_logits = _weights_of_codes(
                 x.decoding, source_weight, target_weight, target_logits, targets
             )
-    table, decoding = stored(x)
-    return Attention(
-        *kernels.attention(
-            table,
-            decoding,
-            row,
-            indptr,
-            indices,
-            source_weight,
-            target_weight,
-            target_logits,
-            edge_logits,
-            edge_rows,
-            node,
-            list(by_source),
-            by_head,
-            targets,
-            -1 if loops is None else loops,
-            negative_slope,
-            drop,
-            key,
-            dtype,
-            thread_count(),
-        )
+    terms = source_weight, target_weight, target_logits, edge_logits, edge_rows
+    found = kernels.attention(
+        *(*stored(x), row, indptr, indices, *terms, node, list(by_source), by_head, targets),
+        *(-1 if loops is None else loops, negative_slope, drop, key, dtype, thread_count()),
     )
+    return Attention(*found)
 
 
 def _weights_of_codes(
@@ -249,14 +232,6 @@ def _check_node(node: Tensor | None, targets: int) -> None:
         raise ValueError(f"node has {node.numel()} ids for {targets} targets")
 
 
-def _check_loops(loops: int | None, targets: int, sources: Tensor) -> None:
-    if loops is not None and not 0 <= loops <= min(targets, sources.size(0)):
-        raise ValueError(
-            f"loops must be in [0, {min(targets, sources.size(0))}], the nodes that are sources and targets, "
-            f"got {loops}"
-        )
-
-
 def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     if tensor is None:
         return
@@ -335,42 +310,17 @@ def _backward(
         grad = x.new_zeros((targets, heads * width), dtype=out_dtype)
     # As the source weight, [heads, K], [D, heads], [slots, heads], [slots, L], [N, K]; without rows
     # where they are not wanted.
-    d_source_weight, d_target_weight, d_target_logits, d_edge_logits, d_edge_rows, d_x = (
-        kernels.attention_grads(
-            grad.contiguous(),
-            None if grad_coefficient is None else grad_coefficient.contiguous(),
-            None if grad_total is None else grad_total.contiguous(),
-            coefficient,
-            x,
-            decoding,
-            row,
-            indptr,
-            indices,
-            source_weight,
-            target_weight,
-            edge_rows,
-            node,
-            by_source if needs[0] else [],
-            by_head,
-            targets,
-            loops,
-            negative_slope,
-            drop,
-            key,
-            needs[8],
-            needs[9],
-            threads,
-        )
+    grads = (None if one is None else one.contiguous() for one in (grad, grad_coefficient, grad_total))
+    *d_terms, d_x = kernels.attention_grads(
+        *(*grads, coefficient, x, decoding, row, indptr, indices, source_weight, target_weight, edge_rows),
+        *(node, by_source if needs[0] else [], by_head, targets, loops, negative_slope, drop, key),
+        *(needs[8], needs[9], threads),
     )
     return (
         d_x if needs[0] else None,
-        *(None, None, None, None),
-        d_source_weight if needs[5] else None,
-        d_target_weight if needs[6] else None,
-        d_target_logits if needs[7] else None,
-        d_edge_logits if needs[8] else None,
-        d_edge_rows if needs[9] else None,
+        *[None] * 4,
+        *(found if need else None for found, need in zip(d_terms, needs[5:10], strict=True)),
         None,
         [None] * len(by_source),
-        *([None] * len(ctx.numbers)),
+        *[None] * len(ctx.numbers),
     )

@@ -37,6 +37,11 @@ def fits_int32(count: int) -> bool:
     return count <= 1 << 31
 
 
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Returns the dtype of the sums of numbers: float64 for float64, else float32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
 def id_dtype(count: int) -> torch.dtype:
     """The narrower of int32 and int64 that the ids 0 to ``count`` - 1 fit."""
     return torch.int32 if fits_int32(count) else torch.int64
@@ -69,8 +74,7 @@ def check_dense(name: str, tensor: Tensor) -> None:
 
 
 def check_on_cpu(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is dense and on the CPU, or on the device "meta" for its shape
-    alone."""
+    """Raises unless ``tensor`` is dense and on the CPU, or on "meta" for its shape alone."""
     if not isinstance(tensor, Tensor) or tensor.device.type != "meta":
         check_dense(name, tensor)
 
@@ -124,10 +128,8 @@ def check_ids(
     name: str, values: Tensor, size: int, what: str = "node ids", *, of_graph: bool = False
 ) -> None:
     """Raises unless ``values`` is an integer vector (`check_vector`) with entries in [0, size).
-
-    The entries are read on every call, unless a kernel made the tensor and torch did not write to
-    it. ``of_graph``: a graph that is sampled holds the tensor, and its entries are read once.
-    """
+    They are read on every call, unless a kernel made the tensor and torch did not write to it.
+    ``of_graph``: a graph that is sampled holds the tensor, and its entries are read once."""
     record = _record(values, of_graph)
     if record is not None and record.bound <= size:
         return
@@ -138,8 +140,7 @@ def check_ids(
 
 
 def check_indptr(name: str, indptr: Tensor, entries: int, *, of_graph: bool = False) -> None:
-    """Raises unless an int64 vector ascends from 0 to ``entries``, as in a CSC graph. The entries
-    are read as `check_ids` reads them."""
+    """Raises unless an int64 vector ascends from 0 to ``entries``. It is read as by `check_ids`."""
     if is_known_indptr(indptr, entries, of_graph):
         return
     check_vector(name, indptr, (torch.int64,))
@@ -186,17 +187,15 @@ def with_article(kind: type) -> str:
 # What is known of entries #########################################################################
 
 # The vectors whose entries are known to be in range: those that kernels made, and those that a
-# graph holds for its sampler.
-#
-# What is known holds for the very tensor and its version counter. A write through torch voids it.
-# A write through ``.data`` or NumPy is not seen. So an operator reads the vectors of a user on
-# every call. `content_sums` sees such writes, too.
+# graph holds for its sampler. A write through torch voids what is known. One through ``.data`` or
+# NumPy is not seen, so an operator reads the vectors of a user on every call. `content_sums` sees
+# such writes, too.
 
 
 class _Record(NamedTuple):
     """The knowledge of the entries of a tensor."""
 
-    tensor: weakref.ref[Tensor]  # the tensor, held weakly
+    tensor: weakref.ref[Tensor]
     version: int  # its version counter when its entries were known
     bound: int  # its entries are at least 0 and below this
     # True if no entry is below the one before it, the first is 0 and the last is ``bound`` - 1.
@@ -209,8 +208,8 @@ _records: dict[int, _Record] = {}
 
 
 def remember(values: Tensor, bound: int, *, ascends: bool = False, of_graph: bool = False) -> None:
-    """Remembers that the entries of a vector are in [0, bound), and whether they ascend to the
-    end of it. ``of_graph``: for graphs alone."""
+    """Remembers that the entries of a vector are in [0, bound), and whether they ascend to the end
+    of it."""
     if values.is_inference():  # has no version counter
         return
     key = id(values)
@@ -219,8 +218,7 @@ def remember(values: Tensor, bound: int, *, ascends: bool = False, of_graph: boo
 
 
 def known_bound(values: Tensor) -> int | None:
-    """Returns a number that all entries are known to be below, none being negative; None if
-    nothing is known."""
+    """Returns a number that all entries are known to be below, from 0 on; None if unknown."""
     record = _record(values)
     return None if record is None else record.bound
 
@@ -247,18 +245,11 @@ _COLUMNS = 1024
 
 
 def content_sums(values: Tensor) -> Tensor:
-    """Returns sums by which a change of the contents of an integer tensor is noticed, however it
-    was made.
+    """Returns [sums] int64, by which a change of an integer tensor is noticed, however it was made.
 
     The entries (of 32 bits: pairs of them) are folded into a table, whose sums of rows and of
-    columns are returned. A change of one, two or three entries changes one of them for certain.
-    Others escape only if they cancel out in every row and column.
-
-    Args:
-        values: integers of any shape.
-
-    Returns:
-        [sums] int64.
+    columns these are. A change of one, two or three entries changes one of them for certain. Others
+    escape only if they cancel out in every row and column.
     """
     flat = values.reshape(-1)
     odd = flat.new_empty(0)
@@ -281,10 +272,8 @@ def _record(values: Tensor, of_graph: bool = False) -> _Record | None:
 
 
 def is_transforming() -> bool:
-    """Returns whether a transform or forward-mode differentiation is under way.
-
-    False where torch compiles the call: its compiler follows transforms itself.
-    """
+    """Returns whether a transform or forward-mode differentiation is under way; False where torch
+    compiles the call, whose compiler follows transforms itself."""
     if is_compiling():
         return False
     return _are_functorch_transforms_active() or forward_ad._current_level >= 0
@@ -295,8 +284,7 @@ def refuse_transformed(name: str, tensor: Tensor) -> None:
     without a rule for it as a constant."""
     if not is_transforming():
         return
-    wrapped = _is_wrapped(tensor)
-    if wrapped or forward_ad.unpack_dual(tensor).tangent is not None:
+    if _is_wrapped(tensor) or forward_ad.unpack_dual(tensor).tangent is not None:
         raise RuntimeError(
             f"{name} is transformed by torch.func or differentiated in forward mode, which native layers do "
             f"not support; use PyG's layers there, or torch.autograd for first derivatives"

@@ -39,11 +39,9 @@ class RowFile:
 class RunRule:
     """The rule by which rows are read together."""
 
-    # Operations are whole blocks; a power of two, at least 512. The file is opened for direct reads
-    # only if they may be aligned so.
+    # Operations are whole blocks; a power of two, at least 512, as direct reads are aligned.
     block: int = 4096
-    # Rows are read together where at most this number of bytes, of whole blocks, lies between them.
-    gap: int = 0
+    gap: int = 0  # rows with at most these bytes, of whole blocks, between them are read together
     largest: int = 1 << 18  # bytes of the largest operation, a multiple of ``block``
     depth: int = 32  # the most operations under way
 
@@ -81,10 +79,8 @@ def read_rows(
     rule: RunRule,
     requests: Requests = Requests.ANY,
 ) -> ReadRows:
-    """Reads rows of an open file into rows of a tensor.
-
-    The calling thread waits, mostly asleep, and other threads of Python run. A thread that computes
-    should not call it.
+    """Reads rows of an open file into rows of a tensor. The calling thread waits, mostly asleep,
+    and other threads of Python run.
 
     Args:
         file: the descriptor.
@@ -158,8 +154,7 @@ def _check_rows(place_in_file: RowFile, row: Tensor) -> None:
 
 # Rows that stay in memory #########################################################################
 
-# Their arguments come from the fetcher alone, whose rows were checked when they were sampled. So
-# they are not checked again.
+# Their arguments come from the fetcher alone, whose rows were checked when they were sampled.
 
 
 #: The next use of a row that is not needed again.
@@ -191,13 +186,8 @@ def _looked_up(rows: int) -> Tensor:
 
 
 def note_use(next_use: Tensor, rows: Tensor, number: int) -> Tensor:
-    """Sets the next use of some rows to a unit, and returns what it was, [n] int32.
-
-    Args:
-        next_use: as of `next_uses`.
-        rows: [n] int32 or int64, distinct rows that the unit needs.
-        number: the number of the unit.
-    """
+    """Sets the next use (`next_uses`) of distinct rows, [n] int32 or int64, to the number of a
+    unit, and returns what it was, [n] int32."""
     return kernels.note_use_(next_use, rows, number)
 
 
@@ -216,19 +206,6 @@ class RowStates:
         self.slot = _looked_up(rows).fill_(NO_SLOT)
         self._state = kernels.sweep_new(capacity)
 
-    def note_first_use(self, rows: Tensor, number: int) -> None:
-        """Notes that a unit needs rows, [n] int64, before `begin`. Units are noted in order."""
-        kernels.note_first_use_(self._next, rows, number)
-
-    def admit(self, first: int, last: int, until: int) -> tuple[Tensor, Tensor]:
-        """Finds what is to be read of the rows from ``first`` to ``last``, before `begin`.
-
-        Returns:
-            The rows that are noted to be needed before unit ``until``, as far as there is room,
-            [n] int64, ascending; and where they go, [n] int64.
-        """
-        return kernels.sweep_admit_(self._state, self._next, self.slot, first, last, until)
-
     def begin(self, first: Tensor, number: int, period: int, in_use: Sequence[Tensor]) -> None:
         """Begins a sequence of units.
 
@@ -243,54 +220,32 @@ class RowStates:
         kernels.sweep_begin_(self._state, first, self.slot, number, period, list(in_use))
 
     def extend(self, first: Tensor, last: int, in_use: Sequence[Tensor]) -> None:
-        """Appends a sequence of units to those that are known.
-
-        Args:
-            first: [rows] int32, the number of the unit of the sequence that needs each row first,
-                or `NEVER`.
-            last: the latest unit that was prepared.
-            in_use: for each unit in use its rows, [n] int64.
-        """
+        """Appends a sequence of units to those that are known. ``last``: the latest unit that was
+        prepared. The other arguments are those of `begin`."""
         kernels.sweep_extend_(self._state, self._next, self.slot, first, last, list(in_use))
 
     def retire(self, rows: Tensor, following: Tensor, last: int) -> None:
-        """Lets go of the rows of a unit that is not in use any more.
-
-        Args:
-            rows, following: as `prepare` got them.
-            last: the latest unit that was prepared; rows that it or one before it uses after this
-                unit stay.
-        """
+        """Lets go of the rows of a unit that is not in use any more, given as to `prepare`. Rows
+        stay that a unit up to ``last``, the latest that was prepared, uses after it."""
         kernels.sweep_retire_(self._state, rows, following, last)
 
     def prepare(self, rows: Tensor, following: Tensor, number: int) -> SweepReading:
-        """Finds what is to be read before a unit, and notes its uses.
-
-        Args:
-            rows: [n] int64, its rows, ascending.
-            following: [n] int32, the next use of each after the unit, or `NEVER`.
-        """
+        """Finds what is to be read before a unit, and notes its uses. ``rows``: [n] int64, its
+        rows, ascending. ``following``: [n] int32, the next use of each after the unit, or
+        `NEVER`."""
         state = self._state, self._next, self.slot
         read, slots, unit, fits, evicts = kernels.sweep_prepare_(*state, rows, following, number)
         return SweepReading(read, slots, unit if fits else None, evicts)
 
 
 def move_rows(source: Tensor, row: Tensor, out: Tensor, place: Tensor) -> None:
-    """Sets ``out[place[i]] = source[row[i]]``.
-
-    Args:
-        source, out: [n, ...] and [m, ...] of one type and row shape, contiguous.
-        row, place: [k] int64 in [0, n) and in [0, m). No place comes twice.
-    """
+    """Sets ``out[place[i]] = source[row[i]]``, for [n, ...] and [m, ...] of one type and row shape,
+    contiguous, and [k] int64 rows. No place comes twice."""
     kernels.move_rows(source, row, out, place, thread_count())
 
 
 def lease_rows(table: Tensor, first: int, outstanding: Tensor) -> Tensor:
-    """Returns ``table[first:]`` as a tensor that counts how long it lives.
-
-    Args:
-        table: [n, ...], contiguous; it lives as long as the lease.
-        first: below n. Leases that live at the same time have different ones.
-        outstanding: [1] int32, which is one more while the result or any view of it lives.
-    """
+    """Returns ``table[first:]`` of a contiguous table, which lives as long, as a tensor that counts
+    how long it lives: ``outstanding``, [1] int32, is one more while it or any view of it does.
+    Leases that live at the same time have different ``first``."""
     return kernels.lease_rows(table, first, outstanding)

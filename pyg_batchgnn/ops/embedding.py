@@ -44,8 +44,8 @@ class RowTable:
     """The rows of a rank, and the state of the optimizer that lies with each row."""
 
     weight: Tensor  # [n, F] float32 or float64
-    # What the rule keeps, [n, F] each: nothing for SGD, the sum of squares for Adagrad, the
-    # averages of gradients and of squares for Adam.
+    # What the rule keeps, [n, F] each: the sum of squares for Adagrad, the averages of gradients
+    # and of squares for Adam.
     state: Sequence[Tensor] = ()
     frozen: Tensor | None = None  # [n] bool, the rows that stay as they are; None if there are none
 
@@ -56,9 +56,8 @@ class RowChanges:
 
     row: Tensor  # [t] int64, the rows, ascending, each once
     ptr: Tensor  # [t + 1] int64, where the sources of each row begin
-    # [e] int64, the gradients of each row in the order in which they are added. A source i >= 0 is
-    # the gradient of node i of this rank's minibatch, and ~i is row i of those that came from other
-    # ranks.
+    # [e] int64, the gradients of each row in the order in which they are added: i for node i of
+    # this rank's minibatch, ~i for row i of those that came from other ranks.
     source: Tensor
 
 
@@ -75,35 +74,30 @@ class RowGradients:
 
 
 def fill_uniform(rows: Tensor, node: Tensor, key: int, bound: float) -> None:
-    """Writes keyed numbers in [-bound, bound), a function of (key, node, column) each. ``rows``:
-    [n, F] float32 or float64, written to. ``node``: [n] int64, the original ids of the nodes."""
+    """Writes keyed numbers in [-bound, bound), a function of (key, node, column) each, to [n, F]
+    float32 or float64 rows. ``node``: [n] int64, original ids."""
     increment_version(rows)
     kernels.fill_uniform_(rows, node, to_signed(key), bound, thread_count())
 
 
 def gather_either(near: Tensor, far: Tensor, source: Tensor) -> Tensor:
-    """Returns rows of two tables, in memory that is reused.
-
-    Args:
-        near: [n, F] float32 or float64.
-        far: [m, F] of the same type.
-        source: [N] int64, i for row i of ``near`` and ~i for row i of ``far``.
-
-    Returns:
-        [N, F].
-    """
+    """Returns rows [N, F] of two tables of one type, float32 or float64, in memory that is reused.
+    ``source``: [N] int64, i for row i of ``near`` and ~i for row i of ``far``."""
     out = empty((source.numel(), near.size(1)), near.dtype)
     kernels.gather_either(near.detach(), far.detach(), source, out, thread_count())
     return out
 
 
 def update_rows(table: RowTable, changes: RowChanges, gradients: RowGradients, step: RowStep) -> None:
-    """Updates rows and the state that lies with them, bitwise identical on any number of threads.
-
-    A row stays as it is if all its gradients are left out.
-    """
+    """Updates rows and their state, bitwise identical on any number of threads. A row stays as it
+    is if all its gradients are left out."""
     weight, near = table.weight, gradients.near
-    _check_gradient(near, weight)
+    check_dense("gradients", near)
+    if near.dim() != 2 or not near.is_contiguous():
+        raise ValueError(f"gradients must be a contiguous matrix, got shape {list(near.shape)}")
+    (own, dtype), (columns, wanted) = ((one.size(1), one.dtype) for one in (near, weight))
+    if (own, dtype) != (columns, wanted):
+        raise ValueError(f"gradients have rows of {own} {dtype}, the table has {columns} {wanted}")
     first, second = [*table.state, *[weight] * 2][:2]  # unused ones are any tensor
     increment_version((weight, *table.state))
     kernels.update_rows_(
@@ -115,14 +109,3 @@ def update_rows(table: RowTable, changes: RowChanges, gradients: RowGradients, s
         torch.tensor([step.rate, step.eps, step.first, step.second], dtype=torch.float64),
         thread_count(),
     )
-
-
-def _check_gradient(rows: Tensor, table: Tensor) -> None:
-    """Raises unless gradients, which autograd made, are like the rows of a table."""
-    check_dense("gradients", rows)
-    if rows.dim() != 2 or not rows.is_contiguous():
-        raise ValueError(f"gradients must be a contiguous matrix, got shape {list(rows.shape)}")
-    if rows.dtype != table.dtype or rows.size(1) != table.size(1):
-        raise ValueError(
-            f"gradients have rows of {rows.size(1)} {rows.dtype}, the table has {table.size(1)} {table.dtype}"
-        )

@@ -39,9 +39,8 @@ def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None
         num_sources: the number of nodes that they may come from; N if None.
 
     Returns:
-        The in-edges of all N nodes. ``indices`` and ``edge_ids`` are int32 where that holds their
-        values (`id_dtype`). ``edge_ids`` is None where the edges were sorted by destination
-        already.
+        The in-edges of all N nodes, int32 where that holds the values (`id_dtype`). ``edge_ids`` is
+        None where the edges were sorted already.
     """
     check_dense("edge_index", edge_index)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
@@ -56,14 +55,10 @@ def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None
     # The number of targets decides how wide the indices of the sources are.
     same_width = fits_int32(sizes[0]) == fits_int32(num_nodes)
     indptr, indices, edge_ids = kernels.build_csc(edge_index, num_nodes if same_width else max(sizes))
-    found = InEdges(indptr[: num_nodes + 1], indices.to(id_dtype(max(sizes))), edge_ids)
-    remember(found.indptr, found.num_edges + 1, ascends=True)
-    remember(found.indices, sizes[0])
     # The operator returns no ids where the edges were in order.
-    if found.edge_ids is not None and found.edge_ids.numel() == 0:
-        found = InEdges(found.indptr, found.indices)
-    if found.edge_ids is not None:
-        remember(found.edge_ids, found.num_edges)
+    ids = edge_ids if edge_ids.numel() else None
+    found = InEdges(indptr[: num_nodes + 1], indices.to(id_dtype(max(sizes))), ids)
+    found.note_checked(sizes[0], of_graph=False)
     return found
 
 
@@ -82,15 +77,11 @@ def _check_sizes(edge_index: Tensor, sizes: tuple[int, int]) -> None:
 
 
 def gather_rows(table: Tensor, index: Tensor) -> Tensor:
-    """Returns ``table[index]`` for a vector of row numbers, in memory that is reused.
+    """Returns ``table[index]`` without a gradient, in memory that is reused.
 
     Args:
-        table: [N, ...] any dtype, on the CPU; rows must be contiguous, the table need not be.
-            Rows of a `QuantizedTensor` are decoded.
+        table: [N, ...] any dtype, on the CPU. Rows of a `QuantizedTensor` are decoded.
         index: [M] int32 or int64 in [0, N).
-
-    Returns:
-        [M, ...] of the table's dtype, without a gradient.
     """
     check_dense("table", table)
     if table.dim() == 0:
@@ -109,11 +100,9 @@ def gather_rows(table: Tensor, index: Tensor) -> Tensor:
 def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None) -> None:
     """Sets ``out[i] = table[index[i]]``, or ``out[i] = table[i]`` without an index.
 
-    ``out`` may be a part of a block or a column of packed rows.
-
     Args:
-        out: [M, ...] on the CPU, of the table's dtype and row shape; rows must be contiguous,
-            ``out`` need not be.
+        out: [M, ...] on the CPU, of the table's dtype and row shape; rows must be contiguous, but
+            ``out`` may be a part of a block or a column of packed rows.
         table: [N, ...]; rows must be contiguous. Those of a `QuantizedTensor` are decoded.
         index: [M] int32 or int64 in [0, N). None copies the first M rows in order.
     """
@@ -148,22 +137,15 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None) -> None:
 
 
 def sum_lists(indptr: Tensor, values: Tensor) -> Tensor:
-    """Returns the inclusive sums of values, added one by one from the begin of each list.
-
-    Args:
-        indptr: [n + 1] int64, where each list begins; from 0 to e, ascending; trusted.
-        values: [e] float64.
-    """
+    """Returns the inclusive sums of values [e] float64, added one by one from the begin of each
+    list. ``indptr``: [n + 1] int64, where lists begin; trusted."""
     check_vector("values", values, (torch.float64,))
     return kernels.sum_lists(indptr, values)
 
 
 def unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> tuple[Tensor, list[Tensor]]:
-    """Returns the distinct entries of int64 vectors of node ids, in ascending order.
-
-    The second result is, for each vector, the position of each of its entries among the distinct
-    ones.
-    """
+    """Returns the distinct entries of int64 vectors of node ids, ascending, and for each vector the
+    positions of its entries among them."""
     _check_nodes(nodes, num_nodes)
     unique, places = kernels.unique_nodes(list(nodes), num_nodes)
     remember(unique, num_nodes)
@@ -198,19 +180,13 @@ def _check_nodes(nodes: Sequence[Tensor], num_nodes: int) -> None:
 def degree_scale(
     indptr: Tensor, num_nodes: int, *, loops: int, root: bool, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Returns 1 / d for each node, or 1 / sqrt(d) with ``root``; 0 where d is 0.
-
-    d is the number of the node's in-edges plus ``loops``.
+    """Returns 1 / d for each of N nodes, or 1 / sqrt(d) with ``root``; 0 where d is 0.
 
     Args:
         indptr: [D + 1] int64; nodes from D on have no in-edges.
         num_nodes: N >= D.
-        loops: added to every degree, as self loops would be.
-        root: returns the square root of the reciprocal.
+        loops: d is the number of in-edges and this number.
         dtype: float32 or float64.
-
-    Returns:
-        [N].
     """
     check_indptr("indptr", indptr, int(indptr[-1]) if indptr.numel() else 0)
     if num_nodes < indptr.numel() - 1:

@@ -22,10 +22,8 @@ _SMALLEST = 8
 
 
 class LineTable:
-    """The lines of a cache, and which node each of them has.
-
-    The oldest line makes room for a new node where all lines are in use.
-    """
+    """The lines of a cache, and which node each of them has. Where all are in use, the oldest makes
+    room for a new node."""
 
     def __init__(self, lines: int) -> None:
         if not 0 <= lines < 1 << 30:
@@ -47,22 +45,14 @@ class LineTable:
         return sum(array.nbytes for array in self._arrays)
 
     def search(self, node: Tensor, since: int) -> Tensor:
-        """Returns the line of each node, [n] int32. It is `NO_LINE` for a node that has no line or
-        was stored before the step ``since``. ``node``: [n] int64."""
+        """Returns the line of each node [n] int64, [n] int32. It is `NO_LINE` for one that has
+        none, or was stored before the step ``since``."""
         return kernels.history_search(*self._arrays, node, since, thread_count())
 
     def store(self, node: Tensor, step: Tensor) -> Tensor:
-        """Gives lines to nodes, one after the other.
-
-        Args:
-            node: [n] int64.
-            step: [n] int64, the step in which each is stored; ascending, and not before those of
-                earlier calls.
-
-        Returns:
-            [n] int32, the line of each node. It is `NO_LINE` for a node that the same call stores
-            again or throws out.
-        """
+        """Gives lines to nodes [n] int64, one after the other, and returns them, [n] int32:
+        `NO_LINE` for a node that the same call stores again or throws out. ``step``: [n] int64, the
+        step in which each is stored; ascending, and not before those of earlier calls."""
         check_vector("node", node, (torch.int64,))
         check_vector("step", step, (torch.int64,))
         if node.numel() != step.numel():
@@ -84,13 +74,8 @@ class LineTable:
 
 
 def put_lines(table: Tensor, line: Tensor, rows: Tensor) -> None:
-    """Sets ``table[line[i]] = rows[i]``; rows of `NO_LINE` are left out.
-
-    Args:
-        table: [lines, F] contiguous.
-        line: [n] int32; no line comes twice.
-        rows: [n, F] contiguous, of the dtype of the table.
-    """
+    """Sets ``table[line[i]] = rows[i]``, [lines, F] and [n, F] contiguous; rows of `NO_LINE` are
+    left out. ``line``: [n] int32; no line comes twice."""
     if (table.dtype, table.size(1)) != (rows.dtype, rows.size(1)):
         raise ValueError(
             f"rows of {rows.dtype} [{rows.size(1)}] do not fit lines of {table.dtype} [{table.size(1)}]"
@@ -151,10 +136,9 @@ class PushedNodes:
 
 
 def choose_pushed(halo: HaloPeers, row: Tensor, name: Tensor, most: int | None, key: int) -> PushedNodes:
-    """Chooses, among some nodes of a part, the nodes in each peer's halo.
-
-    Where there are more than ``most``, they are drawn without replacement in proportion to degree.
-    The draw of a node depends on the key, the peer and the node's name alone.
+    """Chooses, among some nodes of a part, the nodes in each peer's halo: where there are more than
+    ``most``, without replacement in proportion to degree. The draw of a node depends on the key,
+    the peer and the node's name alone.
 
     Args:
         halo: the peers of the nodes of the part.

@@ -12,10 +12,8 @@ from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_vector, fits_
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InEdges:
-    """The in-edges of some nodes, the targets, in compressed sparse columns (CSC).
-
-    The constructor takes any arrays. `checked` checks them, and so does every operator before it
-    reads them. Nothing is copied.
+    """The in-edges of some nodes, the targets, in compressed sparse columns (CSC). The constructor
+    takes any arrays; `checked` checks them, as does every operator before it reads them.
 
     Attributes:
         indptr: [n + 1] int64, where each target's in-edges begin; from 0 to e, ascending.
@@ -36,23 +34,21 @@ class InEdges:
         *,
         num_sources: int | None = None,
     ) -> InEdges:
-        """Wraps arrays after checking that they fit together.
+        """Wraps contiguous arrays on the CPU that fit together.
 
         Args:
-            indptr, indices, edge_ids: see the attributes; contiguous, on the CPU.
             num_sources: sources are in [0, num_sources); None: as many as there are targets.
 
         Raises:
-            TypeError, ValueError, IndexError: the arrays do not fit together; the message names the
-                entry.
+            TypeError, ValueError, IndexError: they do not; the message names the entry.
         """
         found = cls(indptr, indices, edge_ids)
         found.check(num_sources=num_sources)
         return found
 
     def check(self, *, num_sources: int | None = None) -> None:
-        """Raises what `checked` raises. Arrays that were checked, and that torch has not
-        written to since, take no time."""
+        """Raises what `checked` raises; in no time until torch writes to arrays that were
+        checked."""
         indptr, indices, edge_ids = self.indptr, self.indices, self.edge_ids
         check_vector("indptr", indptr, (torch.int64,))
         check_vector("indices", indices)
@@ -71,8 +67,8 @@ class InEdges:
             check_ids("edge_ids", edge_ids, edges, "edge ids", of_graph=True)
 
     def note_checked(self, num_sources: int, *, of_graph: bool = True) -> None:
-        """Notes that `check` need not read the arrays: their entries were checked elsewhere.
-        Operators need not either if the arrays are the sampler's own, not ``of_graph``."""
+        """Notes that the entries were checked elsewhere: for `check`, and for operators too if the
+        arrays are the sampler's own, not ``of_graph``."""
         remember(self.indptr, self.indices.numel() + 1, ascends=True, of_graph=of_graph)
         remember(self.indices, num_sources, of_graph=of_graph)
         if self.edge_ids is not None:
@@ -80,7 +76,6 @@ class InEdges:
 
     @property
     def num_targets(self) -> int:
-        """The number of nodes whose in-edges these are."""
         return self.indptr.numel() - 1
 
     @property

@@ -20,17 +20,13 @@ def keyed_permutation(n: int, seed: int, epoch: int) -> Tensor:
 
 
 def minibatch_key(seeds: Tensor) -> int:
-    """Returns the digest of the seed nodes of a minibatch in their order, in [0, 2**64). ``seeds``:
-    [S] int64."""
+    """Returns the digest of seed nodes [S] int64 in their order, in [0, 2**64)."""
     check_vector("seeds", seeds, (torch.int64,))
     return kernels.minibatch_key(seeds) & MASK64
 
 
 def digest_text(value: int) -> str:
-    """A digest of 64 bits, signed or unsigned, as 16 hexadecimal digits.
-
-    Longer values are taken modulo 2**64.
-    """
+    """Returns the 16 hexadecimal digits of a digest, modulo 2**64."""
     return f"{value & MASK64:016x}"
 
 
@@ -44,16 +40,8 @@ _DROPOUT = int.from_bytes(b"dropout", "little")
 
 
 def fold_key(key: Word, value: Word) -> Word:
-    """Folds one more component into a key: the same function as in csrc/kernels/random.h
-    (SplitMix64).
-
-    Args:
-        key, value: words of 64 bits, as unsigned integers or as int64 tensors whose shapes
-            broadcast.
-
-    Returns:
-        The new key, in the form of the arguments.
-    """
+    """Folds one more component into a key, as in csrc/kernels/random.h (SplitMix64): words of 64
+    bits, as unsigned integers or as int64 tensors whose shapes broadcast."""
     z = _wrapped((key ^ value) + _GAMMA)
     z = _wrapped((z ^ _shifted(z, 30)) * _MULTIPLIERS[0])
     z = _wrapped((z ^ _shifted(z, 27)) * _MULTIPLIERS[1])
@@ -70,14 +58,9 @@ def _shifted(word: Word, bits: int) -> Word:
 
 
 def names_key(names: Sequence[str]) -> int:
-    """Returns the digest of a node type or of a relation, in [0, 2**64).
-
-    Each name adds the number of its UTF-8 bytes and then the bytes, eight at a time, as words in
-    little-endian order. The last word is filled with zeros.
-
-    Args:
-        names: the name of the type, or the three names of the relation.
-    """
+    """Returns the digest of the name of a node type or the names of a relation, in [0, 2**64). Each
+    name adds the number of its UTF-8 bytes and then the bytes, eight at a time, as little-endian
+    words, the last one filled with zeros."""
     key = 0
     for name in names:
         data = name.encode()
@@ -88,11 +71,9 @@ def names_key(names: Sequence[str]) -> int:
 
 
 def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
-    """Returns the key of the dropout of one layer, as operators take it (signed 64 bits).
-
-    The decision to drop an element is a function of this key, the original id of the node and the
-    column (docs/design.md, section 5). It does not depend on the number of ranks or threads, nor on
-    other random numbers.
+    """Returns the key of the dropout of one layer, as operators take it (signed 64 bits). With it,
+    the original id of the node and the column decide whether an element is dropped (docs/design.md,
+    section 5).
 
     Args:
         minibatch: the digest of the seed nodes (`minibatch_key`).
@@ -123,14 +104,9 @@ _LOW = 0xFFFFFFFF
 
 
 class WordStreams:
-    """Streams of random words of 64 bits, one per key.
-
-    Word t of a stream is ``word(t)`` of the sampling contract. Every method takes the positions of
-    the streams that it draws from, each at most once, and moves only those on.
-
-    Args:
-        keys: [n] int64, the keys, whose 64 bits count.
-    """
+    """Streams of random words of 64 bits, one per key [n] int64: word t is ``word(t)`` of the
+    sampling contract. Methods take the positions [w] int64 of the streams that they draw from, each
+    at most once, and move only those on."""
 
     def __init__(self, keys: Tensor) -> None:
         self._counter = keys.clone()
@@ -141,32 +117,26 @@ class WordStreams:
         return self._counter
 
     def next(self, which: Tensor) -> Tensor:
-        """Returns the next word of some streams, as [w] int64 whose bits count. ``which``: [w]
-        int64, positions of the streams."""
+        """Returns the next words, as [w] int64 whose bits count."""
         counter = self._counter[which]
         self._counter[which] = counter + _GAMMA
         return fold_key(counter, torch.zeros_like(counter))
 
     def bounded(self, bound: Tensor, which: Tensor) -> Tensor:
-        """Returns uniform integers below ``bound``, as ``bounded`` of the sampling contract.
-        ``bound``: [w] int64, at least 1. ``which``: [w] int64, positions of the streams."""
+        """Returns uniform integers below ``bound``, [w] int64 of at least 1, as ``bounded`` of the
+        sampling contract."""
         word = self.next(which)
         drawn, low = multiply_high(word, bound), word * bound
         suspects = ((low >= 0) & (low < bound)).nonzero().view(-1)  # about one in 2**64 / bound
         for at in suspects.tolist():
-            drawn[at] = self._redrawn(int(drawn[at]), int(low[at]), int(bound[at]), which[at : at + 1])
+            below, rest = int(bound[at]), int(low[at])
+            while rest < (2**64 - below) % below:
+                drawn[at], rest = divmod(int(self.next(which[at : at + 1])) % 2**64 * below, 2**64)
         return drawn
 
     def uniform(self, which: Tensor) -> Tensor:
-        """Returns numbers in [0, 1), [w] float64: the upper 53 bits of the next words. ``which``:
-        [w] int64, positions of the streams."""
+        """Returns numbers in [0, 1), [w] float64: the upper 53 bits of the next words."""
         return ((self.next(which) >> 11) & (2**53 - 1)).double() * 2.0**-53
-
-    def _redrawn(self, drawn: int, low: int, bound: int, which: Tensor) -> int:
-        while low < (2**64 - bound) % bound:
-            word = int(self.next(which)) % 2**64
-            drawn, low = divmod(word * bound, 2**64)
-        return drawn
 
 
 def multiply_high(word: Tensor, factor: Tensor) -> Tensor:

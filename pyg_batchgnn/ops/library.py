@@ -1,8 +1,7 @@
 """The compiled operators, as torch knows them, and the number of threads that they use.
 
 The files of csrc/bindings list their names and schemas. Each is called by a wrapper in a module of
-this package, which checks the arguments and names the results. The same module registers with torch
-the shapes of the results and the gradients.
+this package, which checks the arguments, names the results, and registers shapes and gradients.
 """
 
 from __future__ import annotations
@@ -57,9 +56,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def fake(name: str) -> Callable[[_Function], _Function]:
-    """Registers the decorated function as the fake kernel of an operator. A fake kernel takes the
-    operator's arguments and returns tensors of the right shapes and dtypes, without computing them.
-    torch.compile traces with it."""
+    """Registers the decorated function as the fake kernel of an operator, which returns tensors of
+    the right shapes and dtypes without computing them: torch.compile traces with it."""
 
     def register(function: _Function) -> _Function:
         torch.library.register_fake(f"pyg_batchgnn::{name}", function)
@@ -69,8 +67,7 @@ def fake(name: str) -> Callable[[_Function], _Function]:
 
 
 def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Function]:
-    """Registers the decorated function as the backward pass of an operator. The results of the pass
-    cannot be differentiated: see `first_order`."""
+    """Registers the decorated function as the backward pass of an operator, of `first_order`."""
 
     def register(function: _Function) -> _Function:
         once = first_order(function)
@@ -81,8 +78,7 @@ def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Fun
 
 
 def to_signed(value: int) -> int:
-    """Returns the signed 64-bit integer with the bits of ``value`` modulo 2**64, as operators take
-    it."""
+    """Returns the signed 64-bit integer with the bits of ``value``, as operators take it."""
     value &= MASK64
     return value - (1 << 64) if value >> 63 else value
 
@@ -100,10 +96,7 @@ def memory_errors(message: str) -> Iterator[None]:
 
 def simd_level() -> int:
     """Returns the width of the vector instructions in use, in bits: 512, 256, or 0 for the
-    baseline.
-
-    The environment variable PYG_BATCHGNN_SIMD=avx2|baseline lowers it.
-    """
+    baseline. The environment variable PYG_BATCHGNN_SIMD=avx2|baseline lowers it."""
     return kernels.simd_level()
 
 
@@ -113,11 +106,11 @@ def simd_level() -> int:
 def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Makes a backward pass whose results raise an error if they are differentiated.
 
-    Kernels compute gradients outside autograd. Without the error, ``create_graph=True`` would leave
-    terms out of a second derivative. Torch's ``once_differentiable`` leaves results alone whose
-    arriving gradient is a constant; here every result is guarded. A result hangs on all that it
-    depends on: the arriving gradients, the saved tensors, and ``ctx.leaves`` if there are any.
-    Otherwise ``torch.autograd.grad`` would find no path to its inputs, and no error.
+    Kernels compute gradients outside autograd: ``create_graph=True`` would leave terms out of a
+    second derivative. Torch's ``once_differentiable`` leaves results alone whose arriving gradient
+    is a constant; here every result is guarded. It hangs on all that it depends on: the arriving
+    gradients, the saved tensors, and ``ctx.leaves`` if there are any. Otherwise
+    ``torch.autograd.grad`` would find no path to its inputs, and no error.
     """
 
     @functools.wraps(backward)
@@ -170,17 +163,15 @@ _setting = _Setting()
 
 
 def thread_count() -> int:
-    """Returns the largest number of threads of an operator that this thread calls now. It is
-    torch's number, or instead the least `thread_limit` around the call."""
+    """Returns the most threads of an operator that this thread calls now: the least `thread_limit`
+    around the call, or torch's number."""
     return _setting.count or torch.get_num_threads()
 
 
 @contextlib.contextmanager
 def thread_limit(count: int | None) -> Iterator[None]:
-    """Lets operators that this thread calls in the block use at most `count` threads.
-
-    None changes nothing, nor does a limit above that of a block around it.
-    """
+    """Lets operators that this thread calls in the block use at most `count` threads. None changes
+    nothing, nor does a limit above that of a block around it."""
     before = _setting.count
     _setting.count = min(filter(None, (before, count)), default=None)
     try:

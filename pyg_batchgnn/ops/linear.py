@@ -42,10 +42,7 @@ def linear(
     after_relu: bool = False,
 ) -> Tensor:
     """Computes ``dropout(relu(sum(x @ w.t() for x, w in zip(inputs, weights)) + bias))`` in one
-    pass.
-
-    The order of each sum does not depend on the number of threads, nor do the bits of the result
-    and of its gradients.
+    pass, bitwise identical on any number of threads, as are its gradients.
 
     Args:
         inputs: [>= num_rows, groups * K] tensors, or views (`RowsOfTable`) of rows of a table. They
@@ -63,9 +60,8 @@ def linear(
         key: the key of dropout (`dropout_key`).
         node: [num_rows] int64, the ids of the rows for dropout; row numbers where None.
         out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weights where None.
-        after_relu: the inputs are results of a ReLU. The ReLU passes on no gradient where its
-            result is zero. The gradient of such an element may then be returned as zero, which is
-            less work.
+        after_relu: the inputs are results of a ReLU, which passes on no gradient where it is zero.
+            The gradient of such an element may be returned as zero, which is less work.
 
     Returns:
         [num_rows, O] of ``out_dtype``, with gradients for weights, bias and the inputs that are
@@ -94,16 +90,9 @@ def linear(
         return linear_by_torch(checked, rows, weights, bias, *arguments)
     own = [weight.contiguous() for weight in weights]
     read = [stored(table) for table in checked]
-    y, _ = kernels.linear(
-        [table for table, _ in read],
-        rows,
-        [decoding for _, decoding in read],
-        own,
-        None if bias is None else bias.contiguous(),
-        *arguments,
-        after_relu,
-        thread_count(),
-    )
+    given = [table for table, _ in read], rows, [decoding for _, decoding in read]
+    bias = None if bias is None else bias.contiguous()
+    y, _ = kernels.linear(*given, own, bias, *arguments, after_relu, thread_count())
     return y
 
 
@@ -183,16 +172,13 @@ def compute_dtype(weight: Tensor) -> torch.dtype:
 
 # Products #########################################################################################
 
-# The choice of the matrix products of `ops.linear`, and their computation by torch.
-#
 # The kernels of the package are the default. The products of torch serve processors that have
 # matrix units (AMX) or vector instructions that the kernels do not know.
 
 
 ProductsName = Literal["native", "torch"]
 
-#: The rows of one product of torch. The number is fixed, so the order of sums depends on nothing
-#: else.
+#: The rows of one product of torch, fixed, so that the order of sums depends on nothing else.
 BLOCK_ROWS = 8192
 
 _current: ProductsName = "native"
@@ -220,20 +206,16 @@ _LEVELS: tuple[BFloat16Level, ...] = get_args(BFloat16Level)
 
 
 def bfloat16_levels() -> tuple[BFloat16Level, ...]:
-    """Returns the levels of bfloat16 products that this processor has, from the lowest on.
-
-    "widened" are float32 products of widened numbers, which every processor has. "pairs" are those
-    of the instruction vdpbf16ps. "tiles" are those of Intel's matrix unit (AMX).
-    """
+    """Returns the levels of bfloat16 products that this processor has, from the lowest on:
+    "widened" to float32, which every processor has, "pairs" of the instruction vdpbf16ps, "tiles"
+    of Intel's matrix unit (AMX)."""
     return _LEVELS[: kernels.most_bfloat16_level() + 1]
 
 
 def bfloat16_level() -> BFloat16Level:
-    """Returns the level of bfloat16 products in use.
-
-    Unless another one is set the processor decides: "tiles" where it and the system give a matrix
-    unit, else "widened" on Intel's, and "pairs" on others that have them. The environment variable
-    PYG_BATCHGNN_BFLOAT16=widened|pairs|tiles names another one.
+    """Returns the level of bfloat16 products in use. Unless one is set, here or by the environment
+    variable PYG_BATCHGNN_BFLOAT16=widened|pairs|tiles, the processor decides: "tiles" where it and
+    the system give a matrix unit, else "widened" on Intel's, and "pairs" on others that have them.
     """
     return _LEVELS[kernels.bfloat16_level()]
 
@@ -367,21 +349,10 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
             check_ids("row", row, table.size(0), "rows of the table")
     # The kernel sums the gradient of the bias while it computes those of the weights.
     with_weights = any(need_weight) or bool(need_bias)
+    decodings = [next(rest) if coded else None for coded in ctx.coded]
     d_inputs, d_weights, d_bias = kernels.linear_grads(
-        grad.contiguous(),
-        mask,
-        ctx.scale,
-        tables,
-        rows,
-        [next(rest) if coded else None for coded in ctx.coded],
-        weights,
-        None,
-        ctx.groups,
-        ctx.after_relu,
-        need_input,
-        with_weights,
-        bool(need_bias),
-        ctx.threads,
+        *(grad.contiguous(), mask, ctx.scale, tables, rows, decodings, weights, None, ctx.groups),
+        *(ctx.after_relu, need_input, with_weights, bool(need_bias), ctx.threads),
     )
     return (
         [d if need else None for d, need in zip(d_inputs, need_input, strict=True)],

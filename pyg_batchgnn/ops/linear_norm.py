@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_dense, check_float
+from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_dense, check_float, wide_dtype
 from pyg_batchgnn.ops.library import fake, first_order, kernels, thread_count
 from pyg_batchgnn.ops.linear import compute_dtype
 from pyg_batchgnn.ops.quantized import stored
@@ -38,8 +38,7 @@ def linear_norm(
 
     The normalisation is folded into the weight if x requires no gradient and has at most half as
     many columns as the result. The gradient of ``bias`` is exactly zero, because a bias shifts only
-    the mean. The result has the same bits on any number of threads. There are first derivatives
-    only.
+    the mean. Bitwise identical on any number of threads. There are first derivatives only.
 
     Args:
         x: [D, K] float32, float16 (without a gradient) or bfloat16, or float64 if the weight is.
@@ -53,17 +52,6 @@ def linear_norm(
     """
     dtype = out_dtype or compute_dtype(weight)
     _check(x, weight, dtype)
-    bias, scale, shift = _columns(weight, bias, scale, shift)
-    rows, decoding = stored(x if x.stride(1) == 1 else x.contiguous())
-    layer = (rows, decoding, weight, bias, scale, shift, eps, relu)
-    if not x.requires_grad and 2 * weight.size(1) <= weight.size(0):
-        return LinearNorm(*_FoldedNorm.apply(*layer, dtype))
-    return LinearNorm(*_NormedLinear.apply(*layer, after_relu, dtype))
-
-
-def _columns(
-    weight: Tensor, bias: Tensor | None, scale: Tensor | None, shift: Tensor | None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     for name, column in (("bias", bias), ("scale", scale), ("shift", shift)):
         if column is not None:
             check_float(name, column)
@@ -71,11 +59,12 @@ def _columns(
                 raise ValueError(f"{name} must be [{weight.size(0)}], got {list(column.shape)}")
     if bias is not None and bias.dtype is not weight.dtype:
         raise TypeError(f"bias must have the weight's type, {weight.dtype}, got {bias.dtype}")
-    return _contiguous(bias), _contiguous(scale), _contiguous(shift)
-
-
-def _contiguous(column: Tensor | None) -> Tensor | None:
-    return None if column is None else column.contiguous()
+    bias, scale, shift = (None if one is None else one.contiguous() for one in (bias, scale, shift))
+    rows, decoding = stored(x if x.stride(1) == 1 else x.contiguous())
+    layer = (rows, decoding, weight, bias, scale, shift, eps, relu)
+    if not x.requires_grad and 2 * weight.size(1) <= weight.size(0):
+        return LinearNorm(*_FoldedNorm.apply(*layer, dtype))
+    return LinearNorm(*_NormedLinear.apply(*layer, after_relu, dtype))
 
 
 def _check(x: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
@@ -101,7 +90,7 @@ def _check(x: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
 
 
 class _NormedLinear(torch.autograd.Function):
-    """`linear_norm` of rows with a gradient or with many columns."""
+    """Of rows with a gradient or with many columns."""
 
     @staticmethod
     def forward(
@@ -178,15 +167,13 @@ def _product(
 
 # Normalisation folded into the weight #############################################################
 
-# Products whose normalisation is folded into the weight: `linear_norm` of rows without a gradient.
-#
 # The statistics of the result follow from the mean and covariance of the columns of the rows. So
 # the product before the normalisation is never written, neither here nor for the gradients. The
 # covariance costs K / 2 multiplications per element of the [D, K] rows.
 
 
 class _FoldedNorm(torch.autograd.Function):
-    """`linear_norm` of rows without a gradient."""
+    """Of rows without a gradient."""
 
     @staticmethod
     def forward(
@@ -257,23 +244,13 @@ def _fake_moments(
 @fake("batch_norm_grad_columns")
 def _fake_columns(grad: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     count = grad.size(1)
-    wide = torch.float64 if grad.dtype == torch.float64 else torch.float32
     column = grad.new_empty((count,), dtype=torch.float64)
-    return grad.new_empty((5, count), dtype=wide), column, torch.empty_like(column)
+    return grad.new_empty((5, count), dtype=wide_dtype(grad.dtype)), column, torch.empty_like(column)
 
 
 @fake("linear_grads_normed")
-def _fake_grads(
-    _grad: Tensor,
-    _normed: Tensor,
-    _columns: Tensor,
-    _relu: bool,
-    x: Tensor,
-    _: Any,
-    weight: Tensor,
-    *rest: Any,
-) -> tuple[Tensor, Tensor]:
-    _after_relu, need_input, _threads = rest
+def _fake_grads(*arguments: Any) -> tuple[Tensor, Tensor]:
+    _grad, _normed, _columns, _relu, x, _decoding, weight, _after_relu, need_input, _threads = arguments
     rows = x.size(0) if need_input else 0
     return x.new_empty((rows, x.size(1))), weight.new_empty(weight.shape)
 
@@ -285,15 +262,8 @@ def _fake_fold(x: Tensor, _decoding: Tensor | None, weight: Tensor, *_: Any) -> 
     def wide(*shape: int) -> Tensor:
         return x.new_empty(shape, dtype=torch.float64)
 
-    constant = weight.new_empty((outputs,))
-    return (
-        torch.empty_like(weight),
-        constant,
-        wide(outputs),
-        wide(outputs),
-        wide(columns),
-        wide(outputs, columns),
-    )
+    folded, constant = torch.empty_like(weight), weight.new_empty((outputs,))
+    return folded, constant, wide(outputs), wide(outputs), wide(columns), wide(outputs, columns)
 
 
 @fake("fold_norm_grads")

@@ -16,28 +16,15 @@ from pyg_batchgnn.ops.library import kernels
 
 
 def advise_huge_pages(tensor: Tensor) -> None:
-    """Asks the system to use huge pages for the memory of a CPU tensor. Contents and address do not
-    change."""
-    _check_whole(tensor)
-    kernels.advise_huge_pages(tensor.detach())
-
-
-def populate(tensor: Tensor) -> None:
-    """Lets the system give the memory of a CPU tensor now, before it is first used. Contents
-    stay."""
-    _check_whole(tensor)
-    kernels.populate(tensor.detach())
-
-
-def _check_whole(tensor: Tensor) -> None:
+    """Asks the system to use huge pages for the memory of a CPU tensor, which does not change."""
     check_dense("tensor", tensor)
     if not tensor.is_contiguous():
         raise ValueError(f"tensor is not contiguous (strides {tensor.stride()}); call .contiguous()")
+    kernels.advise_huge_pages(tensor.detach())
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Returns an uninitialised tensor over memory that is reused, which avoids the page faults of
-    fresh memory."""
+    """Returns an uninitialised tensor over memory that is reused, without page faults."""
     if any(size < 0 for size in shape):
         raise ValueError(f"sizes must not be negative, got {list(shape)}")
     view = kernels.empty_bytes(math.prod(shape) * dtype.itemsize).view(dtype).view(tuple(shape))
@@ -48,26 +35,17 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True)
 class MemoryStats:
-    """The memory of the package's operators.
+    """The memory of the package's operators."""
 
-    Attributes:
-        live: bytes of blocks in use.
-        cached: bytes of blocks that are kept for reuse.
-        peak: the largest sum of both, in bytes, since `reset_peak`.
-        system_calls: how often the system was asked for a block since the process began.
-    """
-
-    live: int
-    cached: int
-    peak: int
-    system_calls: int
+    live: int  # bytes of blocks in use
+    cached: int  # bytes of blocks that are kept for reuse
+    peak: int  # the largest sum of both, in bytes, since `reset_peak`
+    system_calls: int  # how often the system was asked for a block since the process began
 
 
 def memory_stats() -> MemoryStats:
-    """Returns the memory of the tensors that operators returned and of their scratch space.
-
-    The memory of torch is not part of it.
-    """
+    """Returns the memory of the tensors that operators returned and of their scratch space, not of
+    torch."""
     return MemoryStats(*kernels.memory_stats())
 
 
@@ -77,8 +55,7 @@ def reset_peak() -> None:
 
 
 def empty_cache() -> None:
-    """Returns cached blocks and scratch memory to the system. Tensors that are in use stay
-    valid."""
+    """Returns cached blocks and scratch memory to the system. Tensors in use stay valid."""
     kernels.empty_cache()
 
 
@@ -95,32 +72,23 @@ class Turns:
 
     def __init__(self, own: Tensor, others: Sequence[Tensor]) -> None:
         for word in (own, *others):
-            _check_word(word)
+            check_vector("word", word, (torch.int32,))
+            if len(word) != 1 or word.data_ptr() % word.itemsize:
+                raise ValueError(
+                    f"word must be one aligned int32, not {len(word)} numbers at {word.data_ptr():#x}"
+                )
         self._own, self._others = own, list(others)
 
     def announce(self, turn: int) -> None:
-        """Announces a turn of this process. Whoever sees it also sees all that was written before.
-        ``turn``: any number that ascends. The word holds its lowest 32 bits."""
+        """Announces a turn, any number that ascends. Those who see it see all that was written
+        before. The word holds its lowest 32 bits."""
         kernels.announce_turn_(self._own, turn)
 
     def wait(self, turn: int, seconds: float) -> bool:
-        """Waits until every other process has announced a turn or a later one.
-
-        The wait takes no processor time, lets other threads run, and ends early if a signal comes.
-
-        Args:
-            turn: as in `announce`. No process may be 2^31 turns from it.
-
-        Returns:
-            Whether all have announced it.
-        """
+        """Waits until every other process has announced a turn or a later one, and returns whether
+        all have. The wait takes no processor time, lets other threads run, and ends early if a
+        signal comes. No process may be 2^31 turns from ``turn``."""
         return bool(kernels.wait_for_turns(self._others, turn, seconds))
-
-
-def _check_word(word: Tensor) -> None:
-    check_vector("word", word, (torch.int32,))
-    if len(word) != 1 or word.data_ptr() % word.itemsize:
-        raise ValueError(f"word must be one aligned int32, not {len(word)} numbers at {word.data_ptr():#x}")
 
 
 # Amounts ##########################################################################################
@@ -131,8 +99,8 @@ _BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 def parse_bytes(text: str) -> int:
-    """Returns the bytes that a text like 2GiB, 500MB or 100B stands for. Only 0 needs no unit.
-    Raises ValueError if the text is no number of bytes, or has no unit."""
+    """Returns the bytes that a text like 2GiB, 500MB or 100B stands for. Raises ValueError for
+    another text, or a number but 0 without a unit."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(([kmgt]i?)?b?)\s*", text.lower())
     if match is None:
         raise ValueError(f"{text!r} is not a number of bytes; write it like 2GiB, 500MB or 100B")

@@ -76,13 +76,12 @@ def cluster_nodes(
 def contract_clusters(
     graph: WeightedGraph, label: Tensor, start: Tensor, member: Tensor | None, clusters: range
 ) -> Tensor:
-    """Returns the edges between clusters, [x, 3] int32: cluster, other cluster, weight.
+    """Returns the edges between ``clusters``, [x, 3] int32: cluster, other cluster, weight.
 
     Args:
         label: [n + ghosts] int32, the cluster of each node.
         start: [clusters + 1] int64, where the own nodes of each cluster begin in ``member``.
         member: [n] int32, the own nodes by cluster; None where they are in that order.
-        clusters: the clusters whose edges are wanted.
     """
     return kernels.contract_clusters(*graph.arrays(), label, start, member, clusters.start, clusters.stop)
 
@@ -155,13 +154,8 @@ def merge_neighbours(
 
 
 def number_ghosts(ids: Tensor, own: range, total: int) -> tuple[Tensor, Tensor]:
-    """Numbers nodes: own nodes first, then the others, the ghosts, in ascending order.
-
-    Args:
-        ids: [e] int32 or int64 ids in [0, total).
-
-    Returns:
-        The ids of the ghosts, ascending; and [e] int32, the number of each entry.
+    """Numbers nodes: own nodes first, then the others, the ghosts, in ascending order. Returns the
+    ids of the ghosts, and [e] int32, the number of each of [e] int32 or int64 ids below ``total``.
     """
     check_range("ids", ids, max(total, 1))
     local = torch.empty(ids.numel(), dtype=torch.int32)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_float, check_matrix, check_vector
+from pyg_batchgnn.ops.checks import check_float, check_matrix, check_vector, wide_dtype
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 
 
@@ -31,9 +32,9 @@ def batch_norm(
     """Computes ``(x - mean) / sqrt(variance + eps) * weight + bias``, or its ReLU.
 
     This is batch normalisation (Ioffe and Szegedy 2015). Statistics are taken in one pass, in
-    blocks of rows. Each block is centred by the mean of a neighbouring block, so a column loses no
-    digits if its mean is much larger than its deviation. Sums over blocks are float64. The result
-    is bitwise identical on any number of threads. There are first derivatives only.
+    blocks of rows that are centred by the mean of a neighbouring block, so that a column loses no
+    digits if its mean is much larger than its deviation. Sums over blocks are float64. Bitwise
+    identical on any number of threads. There are first derivatives only.
 
     Args:
         x: [D, C] float32, float64 or bfloat16; computed in float32 (float64 where x is).
@@ -91,16 +92,21 @@ def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor
     if grad is None:
         return None, None, None, *nothing
     x, weight, bias, mean, variance = ctx.saved_tensors
-    d_x, d_weight, d_bias = kernels.batch_norm_grads(  # [D, C], and [C] float64 twice
+    found = kernels.batch_norm_grads(
         *(grad.contiguous(), x, weight, bias, mean, variance, ctx.eps, ctx.relu, ctx.own_statistics),
         ctx.threads,
     )
-    return (
-        d_x,
-        None if weight is None else d_weight.to(weight.dtype),
-        None if bias is None else d_bias.to(bias.dtype),
-        *nothing,
-    )
+    return *_as_given(found, weight, bias), *nothing
+
+
+def _as_given(
+    grads: Sequence[Tensor], weight: Tensor | None, bias: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    """Returns the gradients of rows [D, C], and of columns [C], float64, as those of the
+    columns."""
+    d_x, *columns = grads
+    pairs = zip((weight, bias), columns, strict=True)
+    return d_x, *(None if one is None else found.to(one.dtype) for one, found in pairs)
 
 
 # Activation #######################################################################################
@@ -137,11 +143,9 @@ def _check_nodes(node: Tensor | None, rows: int) -> None:
 def activate(
     x: Tensor, *, relu: bool = False, drop: float = 0.0, key: int = 0, node: Tensor | None = None
 ) -> Tensor:
-    """Computes ``dropout(relu(x))`` in the memory of x.
-
-    The decision to keep an element is a function of the key, the node of its row and its column.
-    The backward pass needs one bit per element and no value of x, so the result may be overwritten
-    in turn.
+    """Computes ``dropout(relu(x))`` in the memory of x. The decision to keep an element is a
+    function of the key, the node of its row and its column. The backward pass needs one bit per
+    element and no value of x, so the result may be overwritten in turn.
 
     Args:
         x: [..., C] float32, float64 or bfloat16; overwritten if it is contiguous, else copied.
@@ -229,9 +233,9 @@ def layer_norm(
 
     This is layer normalisation (Ba, Kiros and Hinton 2016), followed by `activate`, whose decisions
     it takes. A row loses no digits if its mean is much larger than its deviation. The backward pass
-    keeps x, three numbers per row and, with a ReLU or dropout, one bit per element. So the result
-    may be overwritten. Gradients are bitwise identical on any number of threads. There are
-    first derivatives only.
+    keeps x, three numbers per row and, with a ReLU or dropout, one bit per element, so the result
+    may be overwritten. Gradients are bitwise identical on any number of threads. There are first
+    derivatives only.
 
     Args:
         x: [D, C] float32, float64 or bfloat16; computed in float32 (float64 where x is).
@@ -256,13 +260,8 @@ def _fake_rows(
     x: Tensor, _: Tensor | None, __: Tensor | None, ___: float, relu: bool, drop: float, *____: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows, columns = x.shape
-    wide = torch.float64 if x.dtype is torch.float64 else torch.float32
-    masked = rows if relu or drop > 0.0 else 0
-    return (
-        torch.empty_like(x),
-        x.new_empty(rows, 3, dtype=wide),
-        x.new_empty(masked, (columns + 7) // 8, dtype=torch.uint8),
-    )
+    masked, norms = rows if relu or drop > 0.0 else 0, x.new_empty(rows, 3, dtype=wide_dtype(x.dtype))
+    return torch.empty_like(x), norms, x.new_empty(masked, (columns + 7) // 8, dtype=torch.uint8)
 
 
 @fake("layer_norm_grads")
@@ -284,12 +283,5 @@ def _row_gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Te
     if grad is None:
         return None, None, None, *nothing
     x, weight, bias, norms, mask = ctx.saved_tensors
-    d_x, d_weight, d_bias = kernels.layer_norm_grads(  # [D, C], and [C] float64 twice
-        grad.contiguous(), x, weight, norms, mask, ctx.scale, ctx.threads
-    )
-    return (
-        d_x,
-        None if weight is None else d_weight.to(weight.dtype),
-        None if bias is None else d_bias.to(bias.dtype),
-        *nothing,
-    )
+    found = kernels.layer_norm_grads(grad.contiguous(), x, weight, norms, mask, ctx.scale, ctx.threads)
+    return *_as_given(found, weight, bias), *nothing

@@ -20,15 +20,9 @@ UNASSIGNED = -1
 
 
 def group_by_owner(owner: Tensor, groups: int) -> tuple[Tensor | None, Tensor]:
-    """Sorts rows by group, in a stable order, by counting.
-
-    Args:
-        owner: [n] int32 or int64, the group of each row, in [0, groups).
-
-    Returns:
-        order [n] int32, the rows by group, or None if they are in that order; counts [groups]
-        int64, the rows of each group.
-    """
+    """Sorts rows by group, in a stable order, by counting. ``owner``: [n] int32 or int64, the group
+    of each row, in [0, groups). Returns [n] int32, the rows by group, or None if they are in that
+    order; and [groups] int64, the rows of each group."""
     if groups < 0:
         raise ValueError(f"the number of groups must not be negative, got {groups}")
     check_vector("owner", owner)
@@ -38,14 +32,11 @@ def group_by_owner(owner: Tensor, groups: int) -> tuple[Tensor | None, Tensor]:
 
 
 def group_by_range(values: Tensor, bounds: Tensor) -> tuple[Tensor | None, Tensor]:
-    """Sorts rows by the range of their value, in a stable order.
+    """Sorts rows by the range of their value, as `group_by_owner`.
 
     Args:
         values: [n] int32 or int64. Values outside all ranges belong to the first or the last.
         bounds: [ranges + 1] int64, ascending. Range g is [bounds[g], bounds[g + 1]).
-
-    Returns:
-        The results of `group_by_owner`.
     """
     check_vector("values", values)
     check_vector("bounds", bounds, (torch.int64,))

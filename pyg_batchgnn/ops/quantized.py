@@ -24,16 +24,14 @@ _CONSTANT = (
 
 
 class QuantizedTensor(Tensor):
-    """A table whose rows lie in memory as int8 codes.
+    """A table whose rows lie in memory as int8 codes. It cannot be written to.
 
     The value of a column is ``code * scale + offset``, computed in float32 with one rounding (a
-    fused multiply-add). To torch and to PyG it is a constant of ``dtype``: shapes and
-    ``data.num_features`` are those of the decoded table. A selection of rows (``x[index]``,
-    ``index_select``, ``F.embedding``) decodes these rows alone. A range of rows (``x[a:b]``) or of
-    columns and ``detach()`` are views that stay narrow. Every other operation decodes the whole
-    table first. Kernels of this package read the codes in place.
-
-    It cannot be written to.
+    fused multiply-add). To torch and to PyG it is a constant of ``dtype``, of the shapes of the
+    decoded table. A selection of rows (``x[index]``, ``index_select``, ``F.embedding``) decodes
+    these rows alone. A range of rows (``x[a:b]``) or of columns and ``detach()`` are views that
+    stay narrow. Every other operation decodes the whole table first. Kernels of this package read
+    the codes in place.
 
     Attributes:
         codes: [N, F] or [N] int8.
@@ -155,16 +153,16 @@ def decoded(table: Any) -> Any:
 
 
 def stored(rows: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Returns the rows that kernels read, and their decoding; None for numbers that need none.
-    Columns of codes are contiguous."""
+    """Returns the rows that kernels read, columns of codes contiguous, and their decoding or
+    None."""
     if isinstance(rows, QuantizedTensor):
         return _dense_rows(rows.codes), rows.decoding
     return rows, None
 
 
 def check_decoding(codes: Tensor, decoding: Tensor) -> None:
-    """Raises unless ``codes`` are int8 rows and ``decoding`` are their scales, which are positive,
-    and their offsets."""
+    """Raises unless ``codes`` are int8 rows, and ``decoding`` positive scales and finite
+    offsets."""
     if codes.dtype != torch.int8 or codes.dim() not in (1, 2):
         raise TypeError(f"codes must be int8 [N, F] or [N], got {codes.dtype} {list(codes.shape)}")
     columns = 1 if codes.dim() == 1 else codes.size(1)
@@ -193,8 +191,7 @@ def decode(codes: Tensor, decoding: Tensor, dtype: torch.dtype, index: Tensor | 
 
 
 def decode_into(out: Tensor, codes: Tensor, decoding: Tensor, index: Tensor | None = None) -> None:
-    """Sets the rows of ``out`` to decoded rows on the CPU, those in order where no index is given.
-    The other arguments are those of `decode`."""
+    """Sets the rows of ``out`` to decoded rows on the CPU, given as to `decode`."""
     kernels.put_decoded(_dense_rows(codes), decoding, index, out, thread_count())
 
 
@@ -203,9 +200,9 @@ def _dense_rows(codes: Tensor) -> Tensor:
 
 
 def _decode_by_torch(codes: Tensor, decoding: Tensor) -> Tensor:
-    """Returns decoded codes in float32, with the bits of a fused multiply-add. The product of 8 and
-    24 bits is exact in float64. The sum is rounded to odd, so that rounding it again to float32
-    rounds the exact sum (Boldo and Melquiond 2008)."""
+    """Returns decoded codes in float32, as a fused multiply-add does. The product of 8 and 24 bits
+    is exact in float64. The sum is rounded to odd, so that rounding it again to float32 rounds the
+    exact sum (Boldo and Melquiond 2008)."""
     scale, offset = decoding.double()
     product = codes.double() * scale
     total = product + offset

@@ -1,8 +1,7 @@
 """The steps of a relay: sampling a hop whose nodes' in-edges may be held by other ranks.
 
-The arrays of a graph and rules are checked here; seeds are checked where they are gathered. The
-words of messages come from this file and from exchanges, which agree on their dtype and lengths.
-The kernels check their contents.
+The arrays of a graph and rules are checked here, seeds where they are gathered. The dtype and
+lengths of messages are agreed by exchanges; kernels check their contents.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_vector
+from pyg_batchgnn.ops.checks import check_ids, check_vector
 from pyg_batchgnn.ops.library import kernels, thread_count, to_signed
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules
 
@@ -41,9 +40,8 @@ class RelayBook:
 class OwnedGraph:
     """The in-edges of the nodes that a rank owns, by relation."""
 
-    # The in-edges. ``num_nodes`` holds the rank's own nodes of each type. Row i of a relation is
-    # its i-th node of the target type, and sources are internal ids. Edge ids are not empty where
-    # there are edges.
+    # The in-edges. ``num_nodes`` are the rank's own nodes of each type. Row i of a relation is its
+    # i-th node of the target type, and sources are internal ids. Every edge has an id.
     arrays: SampledGraph
     node: Tensor  # [n] int64, the original id of each owned node, by type
     first: int  # the internal id of the first owned node
@@ -51,14 +49,17 @@ class OwnedGraph:
     num_edges: list[int]  # by relation, the edges of the whole graph
 
     def held(self) -> Tensor:
-        """Returns the arrays in the form that the kernel takes, checked once for as long as torch
-        does not write to them."""
+        """Returns the arrays as the kernel takes them, checked once until torch writes to them."""
         return self.arrays.held(self._check)
 
     def _check(self) -> None:
         arrays = self.arrays
-        own = sum(arrays.num_nodes)
-        _check_relations(arrays.source, arrays.target, self.num_edges, len(arrays.num_nodes))
+        own, types = sum(arrays.num_nodes), len(arrays.num_nodes)
+        if len(self.num_edges) != len(arrays.target):
+            raise ValueError(f"every relation needs its number of edges, got {self.num_edges}")
+        for named in (*arrays.source, *arrays.target):
+            if not 0 <= named < types:
+                raise ValueError(f"a relation names the node type {named}, but there are {types}")
         check_vector("node", self.node, (torch.int64,))
         if self.node.numel() != own:
             raise ValueError(f"{self.node.numel()} original ids came with {own} nodes")
@@ -66,38 +67,14 @@ class OwnedGraph:
             raise ValueError(
                 f"{own} nodes from {self.first} on are not all among the {self.all_nodes} of the graph"
             )
-        if not len(arrays.indptr) == len(arrays.indices) == len(arrays.edge_ids) == len(arrays.target):
-            raise ValueError("every relation needs one indptr, indices, edge_ids, source and target")
-        for number, target in enumerate(arrays.target):
-            self._check_edges(number, arrays.num_nodes[target])
-
-    def _check_edges(self, number: int, rows: int) -> None:
-        arrays = self.arrays
-        indptr, indices, ids = arrays.indptr[number], arrays.indices[number], arrays.edge_ids[number]
-        check_indptr("indptr", indptr, indices.numel(), of_graph=True)
-        check_ids("indices", indices, self.all_nodes, of_graph=True)
-        check_ids("edge_ids", ids, self.num_edges[number], "edge ids", of_graph=True)
-        if indices.dtype != arrays.indices[0].dtype:
-            raise TypeError(
-                f"indices of all relations must be {arrays.indices[0].dtype}, got {indices.dtype}"
-            )
-        if indptr.numel() != rows + 1:
-            raise ValueError(f"indptr of relation {number} is of {indptr.numel() - 1} nodes, not of {rows}")
-        if ids.numel() != indices.numel():
-            raise ValueError(
-                f"relation {number} has {ids.numel()} edge ids for {indices.numel()} edges; over ranks every "
-                "edge needs its own"
-            )
-
-
-def _check_relations(
-    source: Sequence[int], target: Sequence[int], num_edges: Sequence[int], types: int
-) -> None:
-    if not len(source) == len(target) == len(num_edges):
-        raise ValueError("every relation needs one source, target and number of edges")
-    for number in (*source, *target):
-        if not 0 <= number < types:
-            raise ValueError(f"a relation names the node type {number}, but there are {types}")
+        arrays.check_relations(self.all_nodes)
+        for number, (ids, indices) in enumerate(zip(arrays.edge_ids, arrays.indices, strict=True)):
+            check_ids("edge_ids", ids, self.num_edges[number], "edge ids", of_graph=True)
+            if ids.numel() != indices.numel():
+                raise ValueError(
+                    f"relation {number} has {ids.numel()} edge ids for {indices.numel()} edges; over ranks "
+                    "every edge needs its own"
+                )
 
 
 # The steps ########################################################################################
@@ -181,7 +158,10 @@ class Relay:
     ) -> None:
         check_vector("seeds", seeds.node, (torch.int64,))
         plan = rules.held(len(book.target))
-        _check_form(seeds, form)
+        excluding = form.excluding or seeds.excluded is not None
+        found = QuestionForm(seeds.example is not None, seeds.time is not None, excluding)
+        if found != form:
+            raise ValueError(f"questions are to have the form {form}, but the seeds have {found}")
         self._state = kernels.relay_begin(
             *(seeds.node, seeds.ptr, seeds.keys, seeds.example, seeds.time, seeds.excluded),
             *(book.offsets, book.num_types, book.rank, book.source, book.target, book.num_edges),
@@ -194,15 +174,13 @@ class Relay:
         return RelayQuestions(*kernels.relay_ask(self._state, thread_count()))
 
     def merge(self, own: Tensor, words: Tensor, counts: Sequence[int]) -> RelayFault | None:
-        """Adds the answers to the minibatches.
+        """Adds the answers to the minibatches. Returns the first fault in them, after which the
+        relay cannot go on, or None.
 
         Args:
             own: [n] int64, this rank's answers to itself.
             words: [sum(counts)] int64, the other ranks' answers, by rank.
             counts: words of each rank.
-
-        Returns:
-            The first fault in the answers, after which the relay cannot go on, or None.
         """
         return _fault(kernels.relay_merge(self._state, own, words, list(counts), thread_count()))
 
@@ -210,14 +188,6 @@ class Relay:
         """Returns the minibatches, as `sample` does; their node ids are internal ones."""
         arrays, counts = kernels.relay_take(self._state)
         return arrays, counts
-
-
-def _check_form(seeds: SampledSeeds, form: QuestionForm) -> None:
-    found = QuestionForm(
-        seeds.example is not None, seeds.time is not None, form.excluding or seeds.excluded is not None
-    )
-    if found != form:
-        raise ValueError(f"questions are to have the form {form}, but the seeds have {found}")
 
 
 def relay_answer(
@@ -228,14 +198,11 @@ def relay_answer(
     form: QuestionForm,
     hop: int,
 ) -> RelayAnswers | RelayFault:
-    """Answers the questions of one hop.
+    """Returns the answers to the questions of one hop, or the first fault in these.
 
     Args:
         words: [sum(counts)] of the type of node ids, the questions by rank.
         hop: the number of the hop; that after the last one is of an induced subgraph.
-
-    Returns:
-        The answers, or the first fault in the questions.
     """
     arrays = owned.arrays
     plan = rules.held(len(arrays.target))
@@ -275,9 +242,8 @@ class OpenAnswers:
 def relay_answer_open(
     graph: SampledGraph, book: RelayBook, question: Tensor, rules: SamplingRules, form: QuestionForm, hop: int
 ) -> OpenAnswers:
-    """Picks the edges of one hop of a whole graph, and leaves reading them to the caller.
-
-    Sources and edge ids are not read, but for the lists of nodes with excluded pairs.
+    """Picks the edges of one hop of a whole graph, and leaves reading sources and edge ids to the
+    caller, but for the lists of nodes with excluded pairs.
 
     Args:
         graph: the graph. The ids of a type follow those of the types before it in the questions.

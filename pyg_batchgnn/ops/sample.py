@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,19 +18,9 @@ from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_range, check_
 from pyg_batchgnn.ops.library import kernels, memory_errors, thread_count, to_signed
 
 
-class _Held(NamedTuple):
-    """The kernel's form of a graph."""
-
-    state: Tensor  # the graph, as the kernel takes it
-    writes: int | None  # the writes to its arrays when they were checked; None if nobody counts them
-
-
 @dataclass(frozen=True, eq=False)
 class SampledGraph:
-    """The arrays of a graph that is sampled.
-
-    They are checked once for as long as torch does not write to them.
-    """
+    """The arrays of a graph that is sampled, checked once until torch writes to them."""
 
     num_nodes: list[int]
     indptr: list[Tensor]  # by relation, [N_target + 1] int64
@@ -41,30 +31,25 @@ class SampledGraph:
     target: list[int]
     digest: list[int]  # by relation, the digest of its names, signed
     source_digest: list[int]  # by relation, the digest of the name of its source type, signed
-    # Empty, or two vectors per relation: times [E_r] int64 in ascending order within each adjacency
-    # list, and the positions in ``indices`` in that order; empty vectors where a relation has no
-    # times.
+    # Empty, or two vectors per relation: times [E_r] int64, ascending within each adjacency list,
+    # and the positions in ``indices`` in that order; empty where a relation has no times.
     order: list[Tensor]
-    # Empty, or three vectors per relation, in the order of ``order`` if it has times: sums [E_r]
-    # and weights [E_r] float64, and the number of positive weights before each edge [E_r + 1]
-    # int64; an empty vector of sums where a relation has no weights, and of numbers where all
-    # weights are positive.
+    # Empty, or three vectors per relation, in the order of times: sums [E_r] and weights [E_r]
+    # float64, and the number of positive weights before each edge [E_r + 1] int64; sums are empty
+    # without weights, and numbers where all weights are positive.
     weights: list[Tensor]
     # Empty where ``indices`` holds original ids, or by relation the original ids of the sources
     # [E_r], of the dtype of ``indices``; read where destinations share the words of sources.
     source_ids: list[Tensor] = field(default_factory=list)
 
     def held(self, check: Callable[[], None] | None = None) -> Tensor:
-        """Returns the graph in the form that the kernel takes, checked. ``check``: checks the
-        arrays of a part of a graph; None for a whole graph."""
-        known: _Held | None = self.__dict__.get("_held")
+        """Returns the graph as the kernel takes it, checked; a part of a graph by ``check``."""
+        # The graph as the kernel takes it, and the writes to its arrays when they were checked.
+        known: tuple[Tensor, int | None] | None = self.__dict__.get("_held")
         now = _writes(self._arrays)
-        if known is None or now is None or known.writes != now:
+        if known is None or now is None or known[1] != now:
             edges = (self.indptr, self.indices, self.edge_ids, self.source, self.target)
-            if check is None:
-                check_relations(self.num_nodes, *edges)
-            else:
-                check()
+            (check or self.check_relations)()
             check_orders(self.order, self.weights, self.indices)
             if not len(self.digest) == len(self.source_digest) == len(self.indptr):
                 raise ValueError(f"{len(self.digest)} digests came for {len(self.indptr)} relations")
@@ -76,9 +61,32 @@ class SampledGraph:
             state = kernels.sampled_graph(
                 self.num_nodes, *edges, *digests, self.order, self.weights, self.source_ids
             )
-            known = _Held(state, now)
+            known = state, now
             object.__setattr__(self, "_held", known)
-        return known.state
+        return known[0]
+
+    def check_relations(self, num_sources: int | None = None) -> None:
+        """Raises unless the in-edges of each relation fit its types. ``num_sources``: ids of
+        sources are below it, of a part of a graph; below the nodes of their type where None."""
+        lists = (self.indptr, self.indices, self.edge_ids)
+        if {*map(len, lists), len(self.source)} != {len(self.target)}:
+            raise ValueError("every relation needs one indptr, indices, edge_ids, source and target")
+        for number, (rows, sources, ids) in enumerate(zip(*lists, strict=True)):
+            check_indptr("indptr", rows, sources.numel(), of_graph=True)
+            targets = self.num_nodes[self.target[number]]
+            if rows.numel() != targets + 1:
+                raise ValueError(
+                    f"indptr of relation {number} is of {rows.numel() - 1} nodes, but its target type has "
+                    f"{targets}"
+                )
+            most = self.num_nodes[self.source[number]] if num_sources is None else num_sources
+            check_ids("indices", sources, most, of_graph=True)
+            if sources.dtype != self.indices[0].dtype:
+                raise TypeError(
+                    f"indices of all relations must be {self.indices[0].dtype}, got {sources.dtype}"
+                )
+            check_vector("edge_ids", ids)
+            _check_length("edge_ids", ids, sources.numel())
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_held"}
@@ -176,14 +184,10 @@ def sample(
 
 # Sampling by budgets ##############################################################################
 
-# Sampling minibatches by budgets, as the Heterogeneous Graph Transformer does.
-#
-# The kernel trusts its arguments, which are checked here.
-
 
 @dataclass(frozen=True, eq=False)
 class BudgetRules:
-    """The rules of sampling by budgets."""
+    """The rules of sampling by budgets, as the Heterogeneous Graph Transformer does."""
 
     hops: int
     samples: list[int]  # [types * hops] nodes to sample, hops of type 0 first; -1 for all
@@ -207,10 +211,8 @@ class BudgetRules:
 def sample_by_budgets(
     graph: SampledGraph, seeds: SampledSeeds, rules: BudgetRules, seed: int, epoch: int
 ) -> tuple[Sequence[Tensor], Tensor]:
-    """Samples one minibatch for each list of seeds; see `sample` for what is returned.
-
-    Edges have no hops, so that their counts are zero.
-    """
+    """Samples one minibatch for each list of seeds, as `sample` does. Edges have no hops: their
+    counts are zero."""
     types = len(graph.num_nodes)
     held = graph.held()
     check_seeds(seeds, graph.num_nodes)
@@ -233,35 +235,6 @@ def sample_by_budgets(
 
 
 # Checks ###########################################################################################
-
-# The checks of what the sampling kernel reads.
-#
-# The arrays of a graph are read once for as long as torch does not write to them.
-
-
-def check_relations(
-    num_nodes: Sequence[int],
-    indptr: Sequence[Tensor],
-    indices: Sequence[Tensor],
-    edge_ids: Sequence[Tensor],
-    source: Sequence[int],
-    target: Sequence[int],
-) -> None:
-    """Raises unless the in-edges of each relation fit its types."""
-    if not len(indptr) == len(indices) == len(edge_ids) == len(source) == len(target):
-        raise ValueError("every relation needs one indptr, indices, edge_ids, source and target")
-    for number, (rows, sources, ids) in enumerate(zip(indptr, indices, edge_ids, strict=True)):
-        check_indptr("indptr", rows, sources.numel(), of_graph=True)
-        if rows.numel() != num_nodes[target[number]] + 1:
-            raise ValueError(
-                f"indptr of relation {number} is of {rows.numel() - 1} nodes, but its target type has "
-                f"{num_nodes[target[number]]}"
-            )
-        check_ids("indices", sources, num_nodes[source[number]], of_graph=True)
-        if sources.dtype != indices[0].dtype:
-            raise TypeError(f"indices of all relations must be {indices[0].dtype}, got {sources.dtype}")
-        check_vector("edge_ids", ids)
-        _check_length("edge_ids", ids, sources.numel())
 
 
 def check_orders(order: Sequence[Tensor], weights: Sequence[Tensor], indices: Sequence[Tensor]) -> None:
@@ -291,8 +264,7 @@ def check_orders(order: Sequence[Tensor], weights: Sequence[Tensor], indices: Se
 
 
 def check_seeds(seeds: SampledSeeds, num_nodes: Sequence[int]) -> None:
-    """Raises unless the seeds of each minibatch and type are nodes of the type. Whoever gathered
-    them has checked all else."""
+    """Raises unless seeds are nodes of their type. Those who gathered them checked all else."""
     check_vector("seeds", seeds.node, (torch.int64,))
     if len(num_nodes) == 1:
         return check_range("seeds", seeds.node, num_nodes[0])
@@ -317,8 +289,7 @@ def check_rules(fanouts: Sequence[int], shares: Tensor | None, count: int) -> No
 
 
 def _check_positive(positive: Tensor, weight: Tensor) -> None:
-    """Raises unless ``positive`` counts the positive weights before each place, once as long as
-    nothing is written to it."""
+    """Raises unless ``positive`` counts the positive weights before each place."""
     total = int(positive[-1])
     if is_known_indptr(positive, total, True):
         return

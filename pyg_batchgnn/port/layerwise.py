@@ -57,8 +57,7 @@ def inference(
     """Returns the output of a model for all nodes, layer by layer, each node once from all its
     neighbours. Collective over ranks.
 
-    >>> model = accelerate(model)
-    >>> inference(model, loader).shape  # a row for each node of the graph
+    >>> inference(accelerate(model), loader).shape  # a row for each node of the graph
     torch.Size([100, 3])
 
     Args:
@@ -101,8 +100,6 @@ def inference(
 def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
     """Returns a call with a few nodes and edges: the first nodes of each type, twice as sources."""
     plain = schema.is_plain
-    tables = {name: of_type[nodes.rank] for name, of_type in nodes.features.items()}
-    rows = {name: nodes.read(table, range(min(1, len(table)))) for name, table in tables.items()}
     by_hop = {None if plain else name: NodesByHop([2, 2]) for name in schema.node_types}
     edge_index = torch.tensor([[2, 3], [0, 1]])
     relations: dict[RelationName, Any] = {}
@@ -112,10 +109,10 @@ def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
         relations[None if plain else relation] = made
     structure = SampledBatch(relations, by_hop, 1, None, DrawnKey())
     x: dict[TypeName, Any] = {}
-    for name, one in rows.items():
-        key = None if plain else name
-        some = one if len(one) else one.new_zeros(1, one.size(1))
-        x[key] = ArgumentTensor(_four(some), Nodes(key, 1))
+    for name, of_type in nodes.features.items():
+        key, table = None if plain else name, of_type[nodes.rank]
+        row = nodes.read(table, range(1)) if len(table) else table.new_zeros(1, table.size(1))
+        x[key] = ArgumentTensor(_four(row), Nodes(key, 1))
     edges = {one: ArgumentTensor(edge_index.clone(), BatchEdges(one, 1)) for one in relations}
     arguments = _arguments(model, x, edges)
     if any(is_uninitialized_parameter(one) for one in model.parameters()):
@@ -181,7 +178,7 @@ _NO_FEATURES = ("n_id", "n_id_dict", "input_id", "batch", "batch_dict", "y", "y_
 @dataclass
 class _Value:
     level: int  # the layer that makes it; 0 for what follows from the features row by row
-    #: its place in the table of each layer whose result later sources are, by layer
+    #: its columns in the table of sources, by the layer that makes the table
     columns: dict[int, tuple[int, int]] = field(default_factory=dict)
     #: [n, ...], if a later layer reads the rows of its own targets, or they are returned
     made: NewRows | None = None
@@ -226,25 +223,17 @@ class _Layers:
                 of_type += [] if one in of_type else [one]
         self.last = max(self._levels, default=0)
         if self.last < 1:
-            raise LayerwiseError(
-                f"inference goes from convolution to convolution, but {type(self._model).__name__} has none; "
-                f"call the model on the whole graph"
-            )
+            raise LayerwiseError(_GOES_BY_CONVOLUTIONS.format(f"{type(self._model).__name__} has none"))
         for one in refs(self._recording.output):
             self._last_use[one] = self.last + 1
-        self._check_types()
-
-    def _check_types(self) -> None:
-        """Refuses a model whose layers read types that the layer before leaves as they are."""
+        # Layers that read types which the layer before leaves as they are
         wanted = {level: {self._type(name) for name in of_type} for level, of_type in self._sources.items()}
         wanted[self.last] = set(self.node_types)
         for level, names in wanted.items():
             left = sorted(names - {target for _, _, target in self.convs(level)}) if level else []
             if left:
-                raise LayerwiseError(
-                    f"inference goes from convolution to convolution, but no edges lead to {left[0]} in "
-                    f"layer {level} of {type(self._model).__name__}; call the model on the whole graph"
-                )
+                where = f"layer {level} of {type(self._model).__name__}"
+                raise LayerwiseError(_GOES_BY_CONVOLUTIONS.format(f"no edges lead to {left[0]} in {where}"))
 
     def _check(self, step: ProgramStep) -> None:
         values = dict(zip(self._recording.inputs, self._inputs, strict=True))
@@ -280,6 +269,9 @@ class _Layers:
     def _type(self, name: TypeName) -> str:
         return self._schema.node_types[0] if name is None else name
 
+    def _key(self, node_type: str) -> TypeName:
+        return None if self._schema.is_plain else node_type
+
     @property
     def node_types(self) -> list[str]:
         axes = [self._program.axes[one] for one in refs(self._recording.output)]
@@ -294,21 +286,18 @@ class _Layers:
                     continue
                 assert isinstance(part.call.target, ModuleCall)
                 module: Any = self._model.get_submodule(part.call.target.path)
+                axes = (self._program.axes[one] for one in part.reads)
+                only = next(one.relation for one in axes if isinstance(one, BatchEdges))
                 several = hasattr(module, "convs")
-                by_relation = module.convs if several else {self._relation(part): module}
+                by_relation = module.convs if several else {only or self._schema.relations[0]: module}
                 for relation, conv in by_relation.items():
                     if relation not in found or isinstance(conv, nn.GCNConv):
                         found[relation] = conv
         return found
 
-    def _relation(self, step: ProgramStep) -> Relation:
-        axes = (self._program.axes[one] for one in step.reads)
-        name = next(one.relation for one in axes if isinstance(one, BatchEdges))
-        return self._schema.relations[0] if name is None else name
-
     def inputs(self, chunk: Mapping[str, Tensor]) -> dict[str, Tensor]:
         ((name, rows),) = chunk.items()
-        key = None if self._schema.is_plain else name
+        key = self._key(name)
         frame = self._frame(_Rows({key: len(rows)}))
         self._give_inputs(frame, {key: rows})
         self._run(frame, 0, {key})
@@ -365,27 +354,25 @@ class _Layers:
                 axis = self._program.axes[number]
                 if isinstance(axis, BatchEdges):
                     frame.values[number] = lambda relation=axis.relation: structure.edge_index(relation)
-            types = {None} if self._schema.is_plain else set(own)
+            types = set(map(self._key, own))
             of_features = (number for number, value in self._values.items() if value.level == 0)
             if level == 1 or any(self._last_use.get(number, 0) >= level for number in of_features):
                 self._run(frame, 0, types)
             self._give_sources(frame, x, level)
             self._run(frame, level, types)
             self._keep(frame, own, level)
-            result = {}
-            for name, span in own.items():
-                key = None if self._schema.is_plain else name
-                result[name] = self._table(frame, level, key, torch.empty(len(span), 0))
-            return result
+            return {
+                name: self._table(frame, level, self._key(name), torch.empty(len(span), 0))
+                for name, span in own.items()
+            }
 
         return compute
 
     def _give_own(self, frame: Frame, own: Mapping[str, range], level: int) -> None:
         for name, span in own.items():
-            key = None if self._schema.is_plain else name
             if name in self._nodes.features:
                 own_rows = self._nodes.features[name][self._nodes.rank]
-                self._give_inputs(frame, {key: partial(self._nodes.read, own_rows, span)})
+                self._give_inputs(frame, {self._key(name): partial(self._nodes.read, own_rows, span)})
         for number, value in self._values.items():
             rows = value.finished(self._nodes.rank) if 0 < value.level < level else None
             if rows is not None:
@@ -395,8 +382,7 @@ class _Layers:
 
     def _give_sources(self, frame: Frame, x: Mapping[str, nn.Rows], level: int) -> None:
         for name, rows in x.items():
-            key = None if self._schema.is_plain else name
-            for number in self._sources.get(level - 1, {}).get(key, []):
+            for number in self._sources.get(level - 1, {}).get(self._key(name), []):
                 first, last = self._values[number].columns[level - 1]
                 if isinstance(rows, nn.RowView):
                     frame.values[number] = nn.RowView(rows.table[:, first:last], rows.row)
@@ -410,8 +396,7 @@ class _Layers:
             of_features = level == 1 and value.level == 0 and number in returned
             if not (used or of_features) or not self._is_rows(number):
                 continue
-            name = self._type(self._name(number))
-            if name not in own:
+            if (name := self._type(self._name(number))) not in own:
                 continue
             rows = take(frame, Ref(number), 0)
             if value.made is None:
@@ -431,6 +416,9 @@ class _Layers:
         return [value(one) for one in self._recording.output]
 
 
+_GOES_BY_CONVOLUTIONS = (
+    "inference goes from convolution to convolution, but {}; call the model on the whole graph"
+)
 _USES_SIZES = (
     "inference computes nodes in pieces, but forward uses numbers of nodes or edges{}; call the model on "
     "the whole graph"

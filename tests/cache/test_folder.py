@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from pyg_batchgnn.cache import AggregationCache, is_aggregation_cache, verify_aggregation_cache
-from pyg_batchgnn.cache.cuts import OwnedTargets, PieceLimits, cut_pieces
+from pyg_batchgnn.cache.pieces import OwnedTargets, PieceLimits, cut_pieces
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.ops import InEdges, OwnedEdges
 from tests.support.partitioned_graphs import CASES, whole

@@ -24,7 +24,7 @@ from pyg_batchgnn import (
     PygNeighborSampler,
 )
 from pyg_batchgnn.cache import AggregationCache, AllNodes
-from pyg_batchgnn.cache.pieces import Renumbered
+from pyg_batchgnn.cache.pieces import number_sources
 from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
 from pyg_batchgnn.data import NODES, DatasetError
 from pyg_batchgnn.nn import SAGE
@@ -240,12 +240,15 @@ PLAIN = ("node", "to", "node")
 )
 def test_targets_are_numbered_first(sources: list[list[int]], begin: int, count: int) -> None:
     targets = range(min(begin, 20), min(begin + count, 20))
-    found = Renumbered.of([torch.tensor(one, dtype=torch.int32) for one in sources], targets, 20)
-    ids = found.ids[found.order]
-    assert found.ids.tolist() == sorted({*targets}.union(*sources))
+    distinct, numbers, order = number_sources(
+        [torch.tensor(one, dtype=torch.int32) for one in sources], targets, 20
+    )
+    assert order is not None
+    ids = distinct[order]
+    assert distinct.tolist() == sorted({*targets}.union(*sources))
     assert ids[: len(targets)].tolist() == list(targets)
-    assert sorted(ids.tolist()) == found.ids.tolist()
-    assert [ids[one].tolist() for one in found.indices] == sources
+    assert sorted(ids.tolist()) == distinct.tolist()
+    assert [ids[one].tolist() for one in numbers] == sources
 
 
 @pytest.mark.parametrize("budget", [2_000, 20_000, None])

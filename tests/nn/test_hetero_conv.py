@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,6 @@ from tests.support.typed_layers import (
     WIDTHS,
     WRITES,
     WROTE,
-    joined,
     pyg_layer,
     rows_of,
     tables,
@@ -259,25 +257,6 @@ def test_bfloat16_is_what_rounding_explains(name: str) -> None:
         found = ours(x, minibatch, 1)
     for key in wanted:
         assert found[key].dtype is torch.bfloat16 and distance(found[key], wanted[key]) < 2e-2
-
-
-@pytest.mark.parametrize("name", ["sage", "gat", "mixed"])
-def test_the_same_bits_on_any_number_of_threads(name: str) -> None:
-    start, _ = pair(name, dtype=torch.float32)
-    minibatch = typed_minibatch(list(range(60)) * 40, list(range(40)) * 40, fanouts=(10, 10))
-
-    def run(threads: int) -> list[Tensor]:
-        torch.set_num_threads(threads)
-        ours = copy.deepcopy(start)
-        x = rows_of(minibatch, 1, torch.float32)
-        out = ours(x, minibatch, 1, update=nn.Update(relu=True, drop=0.5))
-        leaves = [*ours.parameters(), *x.values()]
-        grads = torch.autograd.grad(joined(out).sum(), leaves, allow_unused=True, materialize_grads=True)
-        return [*out.values(), *grads]
-
-    once = run(1)
-    for threads in (2, 3, 8):
-        assert all(torch.equal(one, two) for one, two in zip(once, run(threads), strict=True))
 
 
 def test_who_watches_a_layer_sees_it() -> None:

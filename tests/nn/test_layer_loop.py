@@ -10,7 +10,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.nn.models import LayerEnd, last_rows, run_layers, wrong_hops
+from pyg_batchgnn.nn.layer_loop import LayerEnd, last_rows, run_layers, wrong_hops
 
 ROWS, COLUMNS, KEY = 50, 6, 7
 NORMS = {

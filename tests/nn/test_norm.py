@@ -113,19 +113,13 @@ def test_bfloat16_with_statistics_in_float32() -> None:
     assert lower(x).dtype is torch.bfloat16 and lower.running_mean.dtype is torch.bfloat16
 
 
-def test_the_input_is_left_as_it_is() -> None:
-    ours, _ = both()
-    x = batch(20, 0)
+def test_compiles_without_a_break_and_leaves_its_input() -> None:
+    (ours, _), x = both(), batch(20, 0)
     kept = x.clone()
     ours(x)
     ours.eval()(x)
     assert torch.equal(x, kept)
-
-
-def test_compiles_without_a_break() -> None:
-    ours, _ = both()
-    explained = torch._dynamo.explain(ours.eval())(batch(20, 0))
-    assert explained.graph_break_count == 0
+    assert torch._dynamo.explain(ours)(x).graph_break_count == 0
 
 
 @pytest.mark.parametrize("case", ["folded", "few rows", "hook", "wide", "gradient", "evaluation"])
@@ -190,17 +184,13 @@ def test_dropout_trains_and_evaluates() -> None:
     assert Dropout(0.3)(x) is x and not torch.equal(x, start)
 
 
-def test_dropout_without_a_key_follows_torchs_generator() -> None:
+def test_dropout_follows_its_key_or_torchs_generator() -> None:
     dropout, x = Dropout(0.5, inplace=False), torch.ones(100, 10)
     torch.manual_seed(3)
     first, second = dropout(x), dropout(x)
     torch.manual_seed(3)
     assert torch.equal(dropout(x), first) and torch.equal(dropout(x), second)
     assert not torch.equal(first, second)
-
-
-def test_dropout_with_a_key_is_a_function_of_it() -> None:
-    dropout, x = Dropout(0.5, inplace=False), torch.ones(100, 10)
     node = torch.randperm(100)
     key = ops.dropout_key(1, 2, 3, 4)
     out = dropout(x, key)

@@ -24,14 +24,9 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 @every_level
 @fixed(60)
 @given(
-    targets=st.integers(0, 20),
-    extra=st.integers(0, 20),
-    degree=st.sampled_from([0, 1, 5, 60]),
-    columns=st.sampled_from([0, 1, 7, 16, 33, 100, 104, 256, 300]),
-    reduce=st.sampled_from(["sum", "mean", "max"]),
-    weighted=st.booleans(),
-    dtype=st.sampled_from([torch.float32, torch.float64]),
-    seed=st.integers(0, 1000),
+    *(st.integers(0, 20), st.integers(0, 20), st.sampled_from([0, 1, 5, 60])),
+    *(st.sampled_from([0, 1, 7, 16, 33, 100, 104, 256, 300]), st.sampled_from(["sum", "mean", "max"])),
+    *(st.booleans(), st.sampled_from([torch.float32, torch.float64]), st.integers(0, 1000)),
 )
 def test_equals_the_obvious(
     targets: int,
@@ -182,35 +177,22 @@ def test_opcheck() -> None:
     by_source = list(ops.transpose(indptr, indices, 9))
     namespace = torch.ops.pyg_batchgnn
     tail = (2, "sum", torch.float32, 1)
-    torch.library.opcheck(
-        namespace.aggregate.default,
-        (x, None, indptr, indices, None, weight, None, None, None, None, own, by_source, *tail),
-    )
-    torch.library.opcheck(
-        namespace.aggregate.default,
-        (x, None, indptr, indices, None, None, None, None, None, None, None, [], 2, "max", torch.float32, 1),
-    )
-    table = drawn_table(9, 5, seed=0)
-    torch.library.opcheck(
-        namespace.aggregate.default,
-        (table.codes, table.decoding, indptr, indices, None, weight, None, None, None, None, own, [], *tail),
-    )
-    torch.library.opcheck(namespace.transpose.default, (indptr, indices, 2, 9, 1))
-    torch.library.opcheck(namespace.degree_scale.default, (indptr, 9, 1, True, torch.float32))
-    grad, plain = torch.randn(2, 5), x.detach()
-    torch.library.opcheck(
-        namespace.aggregate_weight_grads.default,
-        (grad, plain, None, indptr, indices, None, None, None, True, True, 2, 1),
-    )
-    torch.library.opcheck(
-        namespace.aggregate_weight_grads.default,
-        (grad, table.codes, table.decoding, indptr, indices, None, None, None, True, True, 2, 1),
-    )
+    table, grad, plain = drawn_table(9, 5, seed=0), torch.randn(2, 5), x.detach()
     out = ops.aggregate(plain, indptr, indices, reduce="max")
-    torch.library.opcheck(
-        namespace.aggregate_max_grads.default,
-        (grad, out, plain, indptr, indices, by_source[0], by_source[1], 1),
-    )
+    given_none = (indptr, indices, *[None] * 7)
+    weighted = (indptr, indices, None, weight, *[None] * 4, own)
+    of_weights = (indptr, indices, None, None, None, True, True, 2, 1)
+    for operator, arguments in (
+        (namespace.aggregate, (x, None, *weighted, by_source, *tail)),
+        (namespace.aggregate, (x, None, *given_none, [], 2, "max", torch.float32, 1)),
+        (namespace.aggregate, (table.codes, table.decoding, *weighted, [], *tail)),
+        (namespace.transpose, (indptr, indices, 2, 9, 1)),
+        (namespace.degree_scale, (indptr, 9, 1, True, torch.float32)),
+        (namespace.aggregate_weight_grads, (grad, plain, None, *of_weights)),
+        (namespace.aggregate_weight_grads, (grad, table.codes, table.decoding, *of_weights)),
+        (namespace.aggregate_max_grads, (grad, out, plain, indptr, indices, *by_source[:2], 1)),
+    ):
+        torch.library.opcheck(operator.default, arguments)
 
 
 INDPTR, INDICES = torch.tensor([0, 1]), torch.tensor([0])

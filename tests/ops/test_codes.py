@@ -27,6 +27,9 @@ from tests.support.reference_attention import gradients, make_case
 from tests.support.tiers import every_level, fixed
 
 EPS = 2.0**-24
+DTYPES = [torch.float32, torch.float64, torch.bfloat16]
+#: Of a graph: targets, sources that are none, in-edges of a target.
+SIZES = st.tuples(st.integers(0, 20), st.integers(0, 20), st.sampled_from([0, 1, 5, 60]))
 
 
 def magnitudes(table: QuantizedTensor) -> Tensor:
@@ -49,31 +52,19 @@ def assert_rounded(found: Tensor, wanted: Tensor, terms: Tensor, degree: int, ep
 
 @fixed(80)
 @given(
-    targets=st.integers(0, 20),
-    extra=st.integers(0, 20),
-    degree=st.sampled_from([0, 1, 5, 60]),
-    columns=st.integers(1, 300),
-    margin=st.integers(0, 3),
-    reduce=st.sampled_from(["sum", "mean", "max"]),
-    weighted=st.booleans(),
-    own=st.booleans(),
-    viewed=st.booleans(),
-    dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
-    seed=st.integers(0, 1000),
+    *(SIZES, st.integers(1, 300), st.integers(0, 3), st.sampled_from(["sum", "mean", "max"])),
+    *(st.tuples(*[st.booleans()] * 3), st.sampled_from(DTYPES), st.integers(0, 1000)),
 )
 def test_aggregate(
-    targets: int,
-    extra: int,
-    degree: int,
+    sizes: tuple[int, int, int],
     columns: int,
     margin: int,
     reduce: str,
-    weighted: bool,
-    own: bool,
-    viewed: bool,
+    flags: tuple[bool, bool, bool],
     dtype: torch.dtype,
     seed: int,
 ) -> None:
+    (targets, extra, degree), (weighted, own, viewed) = sizes, flags
     sources = targets + extra
     indptr, indices = graph(targets, sources, degree if sources else 0, seed)
     torch.manual_seed(seed)
@@ -147,14 +138,9 @@ def test_gradients_of_weights(dtype: torch.dtype) -> None:
 
 @fixed(60)
 @given(
-    rows=st.sampled_from([0, 1, 5, 64, 193, 1100]),
-    outputs=st.sampled_from([1, 3, 16, 47, 130]),
-    columns=st.integers(1, 120),
-    groups=st.sampled_from([1, 1, 2, 3]),
-    viewed=st.booleans(),
-    sparse=st.booleans(),
-    dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
-    seed=st.integers(0, 1000),
+    *(st.sampled_from([0, 1, 5, 64, 193, 1100]), st.sampled_from([1, 3, 16, 47, 130]), st.integers(1, 120)),
+    *(st.sampled_from([1, 1, 2, 3]), st.booleans(), st.booleans(), st.sampled_from(DTYPES)),
+    st.integers(0, 1000),
 )
 def test_linear(
     rows: int,
@@ -224,17 +210,9 @@ def test_linear_norm(outputs: int, dtype: torch.dtype) -> None:
 
 @fixed(40)
 @given(
-    targets=st.integers(1, 12),
-    edges=st.sampled_from([0, 5, 60]),
-    columns=st.sampled_from([1, 3, 16, 33, 100]),
-    heads=st.sampled_from([1, 2, 3, 4]),
-    edge_columns=st.sampled_from([0, 3]),
-    by_target=st.booleans(),
-    loops=st.booleans(),
-    viewed=st.booleans(),
-    drop=st.sampled_from([0.0, 0.4]),
-    bfloat16=st.booleans(),
-    seed=st.integers(0, 1000),
+    st.integers(1, 12),
+    *(st.sampled_from(one) for one in ([0, 5, 60], [1, 3, 16, 33, 100], [1, 2, 3, 4], [0, 3], [0.0, 0.4])),
+    *(st.tuples(*[st.booleans()] * 4), st.integers(0, 1000)),
 )
 def test_attention(
     targets: int,
@@ -242,26 +220,15 @@ def test_attention(
     columns: int,
     heads: int,
     edge_columns: int,
-    by_target: bool,
-    loops: bool,
-    viewed: bool,
     drop: float,
-    bfloat16: bool,
+    flags: tuple[bool, ...],
     seed: int,
 ) -> None:
+    by_target, loops, viewed, bfloat16 = flags
     case = make_case(
-        targets,
-        targets + 4,
-        edges,
-        columns,
-        heads,
-        targets if loops else None,
-        seed=seed,
-        dtype=torch.float32,
-        rows=viewed,
-        edge_columns=edge_columns,
-        by_target=by_target,
-    )
+        *(targets, targets + 4, edges, columns, heads, targets if loops else None),
+        seed=seed, dtype=torch.float32, rows=viewed, edge_columns=edge_columns, by_target=by_target,
+    )  # fmt: skip
     table = drawn_table(targets + 4, columns, seed, extreme=False)
     table.decoding[0] /= 60
     weights = list(case.weights.values())

@@ -76,31 +76,26 @@ def test_equals_one_after_the_other(
     assert max(errors) < TOLERANCE[dtype] * (1 + level), errors
 
 
-def check_covariance(rows: int, columns: int, dtype: torch.dtype, level: float = 0.0) -> None:
-    """`fold_norm` with one column per row of the weight: the mean and the covariance itself."""
-    x, _, _ = example(rows, columns, 1, dtype, level)
-    if columns > 2:
-        x[:, 2] = 7.25
-    weight = torch.eye(columns, dtype=dtype)
-    _, _, mean, variance, center, spread = kernels.fold_norm(x, None, weight, None, None, 1e-5, dtype, 2)
-    wide = x.double()
-    wanted = torch.cov(wide.t(), correction=0).reshape(columns, columns)
-    tolerance = TOLERANCE[dtype] / 10
-    assert distance(mean, wide.mean(0)) < tolerance and torch.equal(mean, center)
-    assert distance(spread, wanted) < tolerance * (1 + level) or (not wanted.any() and not spread.any())
-    assert torch.equal(spread, spread.t()) and torch.equal(variance, spread.diagonal())
-    if columns > 2:
-        assert not spread[2].any() and center[2] == 7.25
-
-
 @every_level
 # Whole vectors have 2 to 16 columns, tiles 6 rows; slabs have 64 rows, chunks 512.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("columns", [1, 2, 5, 6, 7, 15, 16, 17, 31, 32, 33, 48, 100])
 @pytest.mark.parametrize("rows", [1, 2, 5, 63, 65, 511, 513, 1100])
 def test_covariance(rows: int, columns: int, dtype: torch.dtype) -> None:
-    check_covariance(rows, columns, dtype, 1.0)
-    check_covariance(rows, columns, dtype, 10.0)
+    """`fold_norm` with one column per row of the weight: the mean and the covariance itself."""
+    for level in (1.0, 10.0):
+        x, _, _ = example(rows, columns, 1, dtype, level)
+        if columns > 2:
+            x[:, 2] = 7.25
+        weight = torch.eye(columns, dtype=dtype)
+        _, _, mean, variance, center, spread = kernels.fold_norm(x, None, weight, None, None, 1e-5, dtype, 2)
+        wide = x.double()
+        wanted = torch.cov(wide.t(), correction=0).reshape(columns, columns)
+        tolerance = TOLERANCE[dtype] / 10
+        assert distance(mean, wide.mean(0)) < tolerance and torch.equal(mean, center)
+        assert distance(spread, wanted) < tolerance * (1 + level) or (not wanted.any() and not spread.any())
+        assert torch.equal(spread, spread.t()) and torch.equal(variance, spread.diagonal())
+        assert columns <= 2 or (not spread[2].any() and center[2] == 7.25)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -168,6 +163,7 @@ def test_what_is_not_a_number_stays_visible() -> None:
     x = torch.randn(200, 3)
     x[77, 1] = torch.nan
     assert ops.linear_norm(x, torch.randn(6, 3), relu=True)[0].isnan().all()
+    assert kernels.linear_moments(x, None, torch.randn(5, 3), None, torch.float32, 1)[1].isnan().all()
 
 
 @pytest.mark.parametrize("shape", [(0, 4, 3), (5, 4, 0)])
@@ -194,6 +190,7 @@ def test_opcheck() -> None:
     for needed in (False, True):
         rest = (x, None, weight, False, needed, 1)
         torch.library.opcheck(kernels.linear_grads_normed, (grad, normed, columns, True, *rest))
+    torch.library.opcheck(kernels.linear_moments, (x, None, weight, scale, torch.float32, 1))
 
 
 @pytest.mark.parametrize(
@@ -283,23 +280,11 @@ def test_linear_moments_columns_that_do_not_vary(level: float) -> None:
 
 
 def test_empty_and_no_columns() -> None:
-    y, mean, variance = kernels.linear_moments(
-        torch.ones(0, 3), None, torch.ones(5, 3), None, torch.float32, 2
-    )
+    def moments(*given: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        return kernels.linear_moments(given[0], None, *given[1:], torch.float32, 2)
+
+    y, mean, variance = moments(torch.ones(0, 3), torch.ones(5, 3), None)
     assert y.shape == (0, 5) and not mean.any() and not variance.any()
-    y, mean, variance = kernels.linear_moments(
-        torch.ones(200, 0), None, torch.ones(5, 0), torch.arange(5.0), torch.float32, 2
-    )
+    y, mean, variance = moments(torch.ones(200, 0), torch.ones(5, 0), torch.arange(5.0))
     assert torch.equal(y, torch.arange(5.0).expand(200, 5))
     assert torch.equal(mean, torch.arange(5.0).double()) and not variance.any()
-
-
-def test_linear_moments_what_is_not_a_number_stays_visible() -> None:
-    x, weight, bias = moments_example(300, 5, torch.float32)
-    x[200, 3] = torch.nan
-    assert kernels.linear_moments(x, None, weight, bias, torch.float32, 1)[1].isnan().all()
-
-
-def test_linear_moments_opcheck() -> None:
-    x, weight, bias = moments_example(50, 9, torch.float32)
-    torch.library.opcheck(kernels.linear_moments, (x, None, weight, bias, torch.float32, 1))

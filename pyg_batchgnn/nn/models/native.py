@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,23 +22,17 @@ from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv, Perceptron
 from pyg_batchgnn.nn.halo import HaloPass
-from pyg_batchgnn.nn.inference import HasNodes, check_cpu, infer_model, nodes_of
+from pyg_batchgnn.nn.hetero import TypedEdges
+from pyg_batchgnn.nn.inference import HasNodes, LayerStep, check_cpu, infer_model, nodes_of
 from pyg_batchgnn.nn.inputs import Edges, Rows, features_of
-from pyg_batchgnn.nn.layer_edges import (
-    LayerGraph,
-    all_nodes,
-    has_halo,
-    is_sampled,
-    layer_graph,
-    num_sampled_layers,
-)
+from pyg_batchgnn.nn.layer_edges import LayerGraph, all_nodes, has_halo, is_sampled, layer_graph
 from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, fuses_relu, model_output, run_layers, wrong_hops
 from pyg_batchgnn.nn.linear import Linear
 from pyg_batchgnn.nn.native_conv import input_columns, positive, probability
 from pyg_batchgnn.nn.norm import BatchNorm, native_norm
 from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.nn.terms import Update
-from pyg_batchgnn.types import OwnedNodes, SampledMinibatch
+from pyg_batchgnn.types import OwnedNodes, Relation, SampledMinibatch
 
 _JK_MODES = ("last", "cat", "max", "lstm")
 
@@ -48,21 +42,14 @@ class LayerEdges:
     """The edges of one layer of a model, as its convolution takes them."""
 
     edges: Edges  # a minibatch, a `LayerGraph`, or [2, E] int64 with sources above targets
-    # The number of the layer in the minibatch, 0 if its input is `Aggregated`; None without a
-    # minibatch.
+    # The number of the layer in a minibatch, 0 if its input is `Aggregated`; else None.
     layer: int | None
     # The convolution's arguments of one value per edge.
     values: Mapping[str, Tensor] = field(default_factory=dict)
-    # The pass that the rows of halo nodes come from, or None without halo nodes.
-    halo: HaloPass | None = None
 
-    def apply(self, conv: torch.nn.Module, x: Any, **options: Any) -> Any:
-        layer = None if isinstance(self.edges, LayerGraph) else self.layer
-        return conv(x, self.edges, layer, **self.values, **options)
-
-    def inputs(self, x: Any) -> Any:
-        """Returns the input of the layer: the result of the one before, with rows of halo nodes."""
-        return x if self.halo is None or self.layer is None else self.halo.inputs(self.layer, x)
+    def apply(self, conv: torch.nn.Module, x: Any, **options: Any) -> Tensor:
+        rows: Tensor = conv(x, self.edges, self.layer, **self.values, **options)
+        return rows
 
     def dropout(self) -> tuple[int, Tensor | None]:
         """Returns the key of the layer's dropout, and the original ids of its targets (None: row
@@ -85,17 +72,16 @@ class NativeModel(BasicGNN):
     it carries the aggregates of the first layer (`Aggregated`).
 
     Args:
-        in_channels: the number of columns of the features; -1 takes it from the first call.
-        hidden_channels: the number of columns between layers.
+        in_channels: columns of the features; -1 takes them from the first call.
+        hidden_channels: columns between layers.
         num_layers: the number of convolutions.
-        out_channels: the number of columns of the result; `hidden_channels` where None.
+        out_channels: columns of the result; `hidden_channels` where None.
         dropout: the probability of zeroing an element after a layer in training mode, in [0, 1).
         act: the activation after a layer: a name of ``torch.nn``, a module, or None.
         act_first: applies the activation before the normalisation, not after it.
         norm: the normalisation after a layer: a name of ``torch_geometric.nn.norm``, a module of
             `hidden_channels` columns, or None.
-        jk: jumping knowledge, from the results of all layers to a linear layer: "last", "cat",
-            "max" or "lstm"; None has neither.
+        jk: jumping knowledge of all layers into a linear layer: "last", "cat", "max" or "lstm".
         **kwargs: the other arguments of the convolutions.
 
     Raises:
@@ -123,21 +109,15 @@ class NativeModel(BasicGNN):
         **kwargs: Any,
     ) -> None:
         _check_modules(act, norm, jk)
-        with _unknown_names_refused(type(self).__name__, kwargs):
+        columns = input_columns("in_channels", in_channels), positive("hidden_channels", hidden_channels)
+        layers, drop = positive("num_layers", num_layers), probability("dropout", dropout)
+        out = None if out_channels is None else positive("out_channels", out_channels)
+        try:
             super().__init__(
-                input_columns("in_channels", in_channels),
-                positive("hidden_channels", hidden_channels),
-                positive("num_layers", num_layers),
-                None if out_channels is None else positive("out_channels", out_channels),
-                probability("dropout", dropout),
-                act,
-                act_first,
-                act_kwargs,
-                norm,
-                norm_kwargs,
-                jk,
-                **kwargs,
+                *(*columns, layers, out, drop, act, act_first, act_kwargs, norm, norm_kwargs, jk), **kwargs
             )
+        except TypeError as error:
+            raise _unknown_name(type(self).__name__, kwargs, error) from None
         for normalisation in self.norms:
             native_norm(normalisation, relu=fuses_relu(self.act) and not self.act_first)
         if self.jk_mode is not None:
@@ -156,16 +136,13 @@ class NativeModel(BasicGNN):
         follow it."""
         conv = self.convs[index]
         if not self.is_followed(index):
-            plain: Tensor = edges.apply(conv, x)
-            return plain
+            return edges.apply(conv, x)
 
         def convolve(update: Update | None) -> Tensor:
-            result: Tensor = edges.apply(conv, x, **({} if update is None else {"update": update}))
-            return result
+            return edges.apply(conv, x, **({} if update is None else {"update": update}))
 
         def normed(norm: BatchNorm) -> Tensor:
-            result: Tensor = edges.apply(conv, x, norm=norm)
-            return result
+            return edges.apply(conv, x, norm=norm)
 
         drop = self.dropout.p if self.training else 0.0
         end = LayerEnd(self.norms[index], self.act, self.act_first, drop, conv.training)
@@ -184,37 +161,22 @@ class NativeModel(BasicGNN):
         """Returns the logits and the last hidden layer, from the arguments of `forward`."""
         rows, edges = self._arguments(source, edge_index, x)
         values = self._edge_values(edge_weight=edge_weight, edge_attr=edge_attr)
-        if has_halo(edges):
-            return self._run_with_halo(rows, edges, values)
         first = 0 if isinstance(rows, Aggregated) else 1
-        is_whole = isinstance(edges, Tensor)
-        return self._run(
-            rows,
-            [
-                LayerEdges(edges, None if is_whole else first + index, values)
-                for index in range(len(self.convs))
-            ],
-            None if isinstance(edges, Tensor) else edges.nodes_per_hop[0],
-        )
+        halo = HaloPass(edges) if not isinstance(edges, Tensor) and has_halo(edges) else None
 
-    def _run(self, x: Any, edges: Sequence[LayerEdges], rows: int | None = None) -> ModelOutput:
-        # edges: of each layer, the one next to the input first; rows: all of the last layer if None
+        def compute(index: int, before: Any) -> Tensor:
+            if halo is None:
+                layer = None if isinstance(edges, Tensor) else first + index
+                return self.compute(index, before, LayerEdges(edges, layer, values))
+            graph = halo.graph(1 + index)
+            return self.compute(index, halo.inputs(1 + index, before), LayerEdges(graph, None, values))
 
-        def compute(index: int, before: Any) -> Any:
-            return self.compute(index, edges[index].inputs(before), edges[index])
-
-        before, results = run_layers(compute, len(edges), x, keep_all=hasattr(self, "jk"))
-        rows = results[-1].size(0) if rows is None else rows
-        return model_output(before, results, rows, *(self._modules.get(name) for name in ("jk", "lin")))
-
-    def _run_with_halo(self, rows: Any, edges: Any, values: Mapping[str, Tensor]) -> ModelOutput:
-        halo, layers = HaloPass(edges), range(1, len(self.convs) + 1)
-        graphs = [halo.graph(layer) for layer in layers]
-        of_layers = [
-            LayerEdges(graph, layer, values, halo) for layer, graph in zip(layers, graphs, strict=True)
-        ]
-        output = self._run(rows, of_layers)
-        halo.finish()
+        before, results = run_layers(compute, len(self.convs), rows, keep_all=hasattr(self, "jk"))
+        is_whole = halo is not None or isinstance(edges, Tensor)
+        seeds = len(results[-1]) if is_whole else edges.nodes_per_hop[0]  # type: ignore[union-attr]
+        output = model_output(self, before, results, seeds)
+        if halo is not None:
+            halo.finish()
         return output
 
     def forward(
@@ -229,18 +191,16 @@ class NativeModel(BasicGNN):
         """Returns the logits of the seed nodes of a minibatch, or of all nodes of a whole graph.
 
         Calls are ``model(minibatch)``, ``model(minibatch, x=features)`` or ``model(features,
-        edge_index)``. Weights and features of edges that a minibatch holds are used only if they
-        are given.
+        edge_index)``. Weights and features of edges that a minibatch holds are used only if given.
 
         Args:
             source: a minibatch with one hop per layer, or an induced subgraph; or the features [N,
                 F] of a whole graph.
             edge_index: [2, E] int64, sources above targets, if the first argument is features.
-            edge_weight: [E], the weights of the edges of the minibatch or of ``edge_index``, for
-                GCN.
-            edge_attr: [E, edge_dim], the features of the edges likewise, for GAT.
+            edge_weight: [E] of the edges of the minibatch or of ``edge_index``, for GCN.
+            edge_attr: [E, edge_dim] likewise, for GAT.
             x: [>= N, F], the features of the nodes of the minibatch in their order, or a `RowView`.
-                Where None, the features that the minibatch carries; aggregates if it has one hop
+                Where None, what the minibatch carries: features, or aggregates if it has one hop
                 less than the model has layers.
 
         Returns:
@@ -267,18 +227,16 @@ class NativeModel(BasicGNN):
         """Returns the logits of all nodes, each from all its in-neighbours, layer by layer.
 
         This is the whole graph's forward pass in evaluation mode, with memory bounded by pieces of
-        the nodes. Collective over ranks: each rank computes the nodes that it owns, and fetches the
-        rows of its halo nodes once per layer and piece. Weights and features of edges that the
-        data holds are not used.
+        the nodes. Collective over ranks: each computes the nodes that it owns, and fetches the rows
+        of its halo nodes once per layer and piece. Weights and features of edges are not used.
 
         Args:
             loader: a `MacrobatchNeighborLoader`; its fanouts and seed nodes do not matter.
-            device, embedding_device: the CPU; arguments of PyG's ``inference``.
+            device, embedding_device, cache: PyG's; devices are the CPU, and ``cache`` is ignored.
             progress_bar: shows a progress bar for each layer.
-            cache: ignored; an argument of PyG's ``inference``.
             memory_budget: bytes (or a text like "2GiB") that pieces and the rows of layers take,
-                about; over ranks pieces alone. None: an eighth of the free memory of the host that
-                has least, divided by its ranks, for a piece; half of it for the rows of a layer.
+                about; over ranks pieces alone. None: of the free memory of the host that has least
+                an eighth, divided by its ranks, for a piece, and half for the rows of a layer.
             scratch: the folder of rows that do not fit; see `AllNodes`.
 
         Returns:
@@ -295,10 +253,26 @@ class NativeModel(BasicGNN):
 
     def infer(self, nodes: OwnedNodes) -> ModelOutput:
         """Returns logits and the last hidden layer of the nodes that a process owns."""
-        return ModelOutput(*infer_model(self, nodes, self._step))
+        schema = nodes.schema
+        if not schema.is_plain:
+            raise ValueError(
+                f"the model is for one node type and one relation, but the graph has the node types "
+                f"{list(schema.node_types)} and the relations {list(schema.relations)}; use "
+                f"pyg_batchgnn.nn.to_hetero(model, metadata)"
+            )
+        (relation,) = schema.relations
+        steps = [
+            LayerStep({relation: conv}, partial(self._infer_layer, index, relation))
+            for index, conv in enumerate(self.convs)
+        ]
+        return infer_model(self, steps, nodes)[relation[0]]
 
-    def _step(self, index: int, x: Rows, graph: LayerGraph) -> Tensor:
-        return self.compute(index, x, LayerEdges(graph, None))
+    def _infer_layer(
+        self, index: int, relation: Relation, x: Mapping[str, Rows], edges: TypedEdges
+    ) -> dict[str, Tensor]:
+        graph, name = edges.graph(relation), relation[0]
+        assert graph is not None, "a piece has the edges of its relations"
+        return {name: self.compute(index, x[name], LayerEdges(graph, None))}
 
     def _edge_values(self, **values: Tensor | None) -> dict[str, Tensor]:
         given = {name: value for name, value in values.items() if value is not None}
@@ -323,7 +297,7 @@ class NativeModel(BasicGNN):
             raise TypeError(
                 "a minibatch has its own edges; give its features as model(minibatch, x=features)"
             )
-        hops, layers = num_sampled_layers(source), len(self.convs)
+        hops, layers = source.num_layers, len(self.convs)
         if hops == layers - 1:
             x = aggregated_of(source) if x is None else x
             if isinstance(x, Aggregated):
@@ -334,32 +308,24 @@ class NativeModel(BasicGNN):
                 "give the features of its nodes as x"
             )
         if hops is not None and (hops != layers or isinstance(x, Aggregated)):
-            raise wrong_hops(layers, hops, self._order_hint(hops))
+            order = (
+                f", or exchange num_layers={layers} and out_channels={hops}: the order is PyG's, "
+                f"{type(self).__name__}(in_channels, hidden_channels, num_layers, out_channels)"
+            )
+            raise wrong_hops(layers, hops, order if self.out_channels == hops != layers else "")
         return features_of(source) if x is None else x, source
 
-    def _order_hint(self, hops: int) -> str:
-        if self.out_channels != hops or hops == len(self.convs):
-            return ""
-        name = type(self).__name__
-        return (
-            f", or exchange num_layers={self.num_layers} and out_channels={hops}: the order is PyG's, "
-            f"{name}(in_channels, hidden_channels, num_layers, out_channels)"
-        )
 
-
-@contextlib.contextmanager
-def _unknown_names_refused(model: str, given: Mapping[str, Any]) -> Iterator[None]:
-    """Says that a model has no such argument where the base class of PyG's layers complains."""
-    try:
-        yield
-    except TypeError as error:
-        found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        if found is None or found[1] not in given:
-            raise
-        raise TypeError(
-            f"{model} has no argument {found[1]!r}; its arguments are PyG's: "
-            f"{model}(in_channels, hidden_channels, num_layers, out_channels, ...)"
-        ) from None
+def _unknown_name(model: str, given: Mapping[str, Any], error: TypeError) -> TypeError:
+    """Returns the error for an argument that PyG's class of layers does not know; others as they
+    are."""
+    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if found is None or found[1] not in given:
+        return error
+    return TypeError(
+        f"{model} has no argument {found[1]!r}; its arguments are PyG's: "
+        f"{model}(in_channels, hidden_channels, num_layers, out_channels, ...)"
+    )
 
 
 def _check_modules(act: Any, norm: Any, jk: Any) -> None:
@@ -404,22 +370,17 @@ class GAT(NativeModel):
     ) -> MessagePassing:
         heads = positive("heads", heads)
         concat = concat and not getattr(self, "_is_conv_to_out", False)
-        columns = head_channels(out_channels, heads) if concat else out_channels
+        if concat and out_channels % heads:
+            raise ValueError(
+                f"the columns of a layer ({out_channels}) must be a multiple of heads ({heads}), "
+                f"because heads are concatenated"
+            )
+        columns = out_channels // heads if concat else out_channels
         drop = self.dropout.p
         if attention_dropout is not None:
             drop = probability("attention_dropout", attention_dropout)
         conv = GATv2Conv if v2 else type(self).conv
         return conv(in_channels, columns, heads=heads, concat=concat, dropout=drop, **kwargs)
-
-
-def head_channels(columns: int, heads: int) -> int:
-    """Returns the columns of each attention head; a layer concatenates its heads."""
-    if columns % heads:
-        raise ValueError(
-            f"the columns of a layer ({columns}) must be a multiple of heads ({heads}), "
-            f"because heads are concatenated"
-        )
-    return columns // heads
 
 
 class ActivatedGAT(GAT):

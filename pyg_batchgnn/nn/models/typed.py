@@ -19,15 +19,20 @@ from pyg_batchgnn.nn.inference import (
     HasNodes,
     LayerStep,
     evaluating,
-    finished,
     infer_last_inputs,
-    infer_layers,
+    infer_model,
     nodes_of,
-    states_kept,
 )
 from pyg_batchgnn.nn.inputs import Rows, features_by_type
-from pyg_batchgnn.nn.layer_edges import is_typed, num_sampled_layers
-from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, model_output, run_layers, wrong_hops
+from pyg_batchgnn.nn.layer_edges import is_typed
+from pyg_batchgnn.nn.layer_loop import (
+    LayerEnd,
+    ModelOutput,
+    model_output,
+    module_key,
+    run_layers,
+    wrong_hops,
+)
 from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.native_conv import layer_name
 from pyg_batchgnn.nn.terms import Update
@@ -51,9 +56,8 @@ def typed_inputs(
         return source, {one: edge_index[one] for one in relations if one in edge_index}
     if edge_index is not None:
         raise TypeError("a minibatch has its own edges; give its features as model(minibatch, x=x_dict)")
-    hops = num_sampled_layers(source)
-    if hops not in (None, num_layers):
-        raise wrong_hops(num_layers, hops)
+    if source.num_layers not in (None, num_layers):
+        raise wrong_hops(num_layers, source.num_layers)
     return features_by_type(source) if x is None else x, source
 
 
@@ -69,12 +73,6 @@ def copies(module: torch.nn.Module, keys: Iterable[str | Relation]) -> torch.nn.
     return torch.nn.ModuleDict(made)
 
 
-def module_key(names: str | Relation) -> str:
-    """Returns the name of the module of a type or relation, as PyG's `to_hetero` forms it."""
-    text = names if isinstance(names, str) else "__".join(names)
-    return text.replace(" ", "_").replace("-", "_").replace(":", "_")
-
-
 #: What joins the results of two relations, for aggregations that are no sums.
 _JOINED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "min": torch.min,
@@ -86,7 +84,7 @@ AGGREGATIONS = ("sum", "mean", *_JOINED)
 
 
 def _reduced(relations: Sequence[Tensor], function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Joins the results of relations by two, as PyG's `to_hetero` does."""
+    """Joins the results of relations by two, as PyG does."""
     queue = list(relations)
     while len(queue) > 1:
         first, second, *rest = queue
@@ -163,13 +161,7 @@ class TypedModel(torch.nn.Module):
         if is_typed(edges):
             wanted = {name: edges.nodes_of(name).nodes_per_hop[0] for name in wanted}
         return {
-            name: model_output(
-                before.get(name),
-                [one[name] for one in results],
-                wanted[name],
-                self._optional("jk", name),
-                self._optional("lin", name),
-            )
+            name: model_output(self, before.get(name), [one[name] for one in results], wanted[name], name)
             for name in self.node_types
             if name in wanted
         }
@@ -185,18 +177,13 @@ class TypedModel(torch.nn.Module):
         scratch: str | Path | None = None,
     ) -> dict[str, Tensor]:
         """Returns the logits of all nodes by node type, each from all its in-neighbours, layer by
-        layer.
-
-        It is `NativeModel.inference` for several types, with its other arguments. Halo rows of all
-        types travel in one exchange.
+        layer. It is `NativeModel.inference` for several types, with its other arguments.
 
         Args:
             node_types: the types whose logits are wanted; all where None. Types that these do not
                 depend on are not computed.
-            inputs: computes the input of the first layer from features, each row by itself, such as
-                a `HeteroDictLinear`. It is called with rows of one type at a time. None: the
-                features ``x``. `Embedding.as_features` makes a graph whose features are learned
-                rows.
+            inputs: as of `infer_layers`; the features ``x`` where None. `Embedding.as_features`
+                makes a graph whose features are learned rows.
 
         Returns:
             [N, out_channels] by node type, float32, or float64 from float64 weights, by node id;
@@ -215,16 +202,9 @@ class TypedModel(torch.nn.Module):
         node_types: Collection[str] | None = None,
         inputs: ComputeInputs | None = None,
     ) -> dict[str, ModelOutput]:
-        """Returns logits and the last hidden layer of the nodes that a process owns, by type.
-
-        It takes the arguments of `inference`. If the layer before computes no rows of a
-        type, its hidden rows have no columns.
-        """
-        keep = states_kept(self.num_layers, self._modules.get("jk"))
-        with evaluating(self):
-            kept = infer_layers(self._steps(), nodes, keep, node_types=node_types, inputs=inputs)
-            names = kept[-1] if node_types is None else node_types
-            return {name: self._finished(nodes, name, kept) for name in names}
+        """Returns logits and the last hidden layer of the nodes that a process owns, by type, from
+        the arguments of `inference`."""
+        return infer_model(self, self._steps(), nodes, node_types, inputs)
 
     def infer_hidden(
         self,
@@ -236,13 +216,9 @@ class TypedModel(torch.nn.Module):
     ) -> dict[str, Tensor]:
         """Returns the input of the last layer of the nodes that a process owns, by type.
 
-        The last layer itself is not computed.
-
         Args:
             node_types: the types that the last layer would compute; all where None.
-            inputs: as in `inference`.
-            hidden_types: the types whose rows are wanted. All that the last layer reads for
-                ``node_types`` where None.
+            hidden_types: the types whose rows are wanted; all that it reads for these where None.
 
         Raises:
             ValueError: the model has jumping knowledge, behind which there is another last layer.
@@ -263,12 +239,6 @@ class TypedModel(torch.nn.Module):
     def _step(self, index: int, x: Mapping[str, Rows], edges: Any) -> dict[str, Tensor]:
         return self._layer(index, x, edges, None, {})
 
-    def _finished(self, nodes: OwnedNodes, name: str, kept: Sequence[Mapping[str, Tensor]]) -> ModelOutput:
-        out = kept[-1][name]
-        layers = [rows.get(name, out[:, :0]) for rows in kept]
-        knowledge, last = self._optional("jk", name), self._optional("lin", name)
-        return ModelOutput(*finished(nodes, name, layers, knowledge, last))
-
     def _layer(
         self, index: int, x: Mapping[Any, Any], edges: Any, layer: int | None, values: EdgeValues
     ) -> dict[str, Tensor]:
@@ -285,7 +255,8 @@ class TypedModel(torch.nn.Module):
         if index == self.num_layers - 1 and self.jk_mode is None:
             return convolve(None)
         norm, drop = self._part(f"norms.{index}", name), self._part("dropout", name).p
-        end = LayerEnd(norm, self._optional("act", name), self.act_first, drop if self.training else 0.0)
+        act = self._part("act", name) if hasattr(self, "act") else None
+        end = LayerEnd(norm, act, self.act_first, drop if self.training else 0.0)
         return end.apply(convolve, lambda: (terms.rows.dropout_key(), terms.rows.node))
 
     def conv(self, index: int, relation: Relation) -> torch.nn.Module:
@@ -303,9 +274,6 @@ class TypedModel(torch.nn.Module):
     def _part(self, path: str, names: str | Relation) -> Any:
         parts: Any = self.get_submodule(path)
         return parts[module_key(names)]
-
-    def _optional(self, path: str, name: str) -> Any:
-        return self._part(path, name) if hasattr(self, path) else None
 
 
 Metadata = tuple[Sequence[str], Sequence[Relation]]
