@@ -10,8 +10,9 @@ import griffe
 
 class Exports(griffe.Extension):
     def on_module_members(self, *, mod: griffe.Module, **kwargs: Any) -> None:
-        """Exports what a room imports from its own files."""
+        """Exports what a room imports from files of the package."""
         del kwargs
         if mod.exports is None and mod.is_init_module:
-            homes = {name: one for name, one in mod.members.items() if one.is_alias}
-            mod.exports = [name for name, one in homes.items() if one.target_path.startswith(f"{mod.path}.")]
+            homes = {name: one.target_path for name, one in mod.members.items() if one.is_alias}
+            own = (name for name, home in homes.items() if home.startswith("pyg_batchgnn."))
+            mod.exports = [name for name in own if name != "late_names"]

@@ -11,16 +11,16 @@ from typing import Any
 
 
 def late_names(module: str) -> Callable[[str], Any]:
-    """Returns the ``__getattr__`` of a module, by its ``__name__``, whose imports stand under ``if
-    TYPE_CHECKING``.
-
-    Editors and type checkers see plain imports, ``from file import name as name``. A name is
-    imported when it is first used. ``dir`` and ``__all__`` list all names.
-    """
+    """Returns the ``__getattr__`` of a module, by its ``__name__``. Editors see plain imports under
+    ``if TYPE_CHECKING``, ``from file import name as name``. A name is imported when it is first
+    used. ``dir`` and ``__all__`` list all names."""
     here = sys.modules[module]
     homes: dict[str, str] = {}
+    names: list[str] = []
     for node in ast.parse(Path(str(here.__file__)).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.ImportFrom):
+            names += [one.name for one in node.names if one.asname == one.name]
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             for line in node.body:
                 if isinstance(line, ast.ImportFrom):
                     homes |= {one.name: str(line.module) for one in line.names}
@@ -32,6 +32,6 @@ def late_names(module: str) -> Callable[[str], Any]:
         setattr(here, name, value)
         return value
 
-    here.__dict__.setdefault("__all__", list(homes))
+    here.__dict__.setdefault("__all__", [*names, *homes])
     here.__dict__.setdefault("__dir__", lambda: sorted({*vars(here), *homes}))
     return import_name

@@ -4,130 +4,75 @@ They reuse memory, work in place where the backward pass allows it, and read fea
 What PyG's layers support and these do not raises a ValueError.
 """
 
-from pyg_batchgnn.nn.aggregated import Aggregated
-from pyg_batchgnn.nn.decoders import DotProductDecoder, MLPDecoder
-from pyg_batchgnn.nn.gat import ActivatedGATConv, GATConv
-from pyg_batchgnn.nn.gatv2 import GATv2Conv
-from pyg_batchgnn.nn.gcn import GCNConv
-from pyg_batchgnn.nn.gin import GINConv
-from pyg_batchgnn.nn.halo import HaloPass
-from pyg_batchgnn.nn.hetero import HeteroConv, TypedEdges
-from pyg_batchgnn.nn.inference import (
-    ComputeInputs,
-    HasNodes,
-    LayerStep,
-    check_cpu,
-    check_row_wise,
-    evaluating,
-    infer_layers,
-    nodes_of,
-)
-from pyg_batchgnn.nn.inputs import ConvInput, Rows, RowView, conv_input, features_by_type
-from pyg_batchgnn.nn.layer_edges import (
-    LayerGraph,
-    LayerRows,
-    dropout_node,
-    has_halo,
-    is_sampled,
-    is_typed,
-    layer_graph,
-    layer_rows,
-    named_key,
-    whole_graph,
-)
-from pyg_batchgnn.nn.linear import HeteroDictLinear, Linear, is_watched
-from pyg_batchgnn.nn.matmul import ProductChoice, default_products, probe_products, use_products
-from pyg_batchgnn.nn.models import (
-    GAT,
-    GCN,
-    GIN,
-    SAGE,
-    ActivatedGAT,
-    ModelOutput,
-    NativeModel,
-    TypedModel,
-    to_hetero,
-)
-from pyg_batchgnn.nn.native_conv import AsMade, NativeConv, as_made, fits_bias, layer_name
-from pyg_batchgnn.nn.norm import BatchNorm, Dropout, ReLU, row_norm, row_norm_of
-from pyg_batchgnn.nn.sage import SAGEConv
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
-from pyg_batchgnn.nn.transformer import TransformerConv
-from pyg_batchgnn.ops import current_products
-from pyg_batchgnn.types import OwnedNodes, SampledMinibatch
+from pyg_batchgnn.nn.aggregated import Aggregated as Aggregated
+from pyg_batchgnn.nn.decoders import DotProductDecoder as DotProductDecoder
+from pyg_batchgnn.nn.decoders import MLPDecoder as MLPDecoder
+from pyg_batchgnn.nn.gat import ActivatedGATConv as ActivatedGATConv
+from pyg_batchgnn.nn.gat import GATConv as GATConv
+from pyg_batchgnn.nn.gatv2 import GATv2Conv as GATv2Conv
+from pyg_batchgnn.nn.gcn import GCNConv as GCNConv
+from pyg_batchgnn.nn.gin import GINConv as GINConv
+from pyg_batchgnn.nn.halo import HaloPass as HaloPass
+from pyg_batchgnn.nn.hetero import HeteroConv as HeteroConv
+from pyg_batchgnn.nn.hetero import TypedEdges as TypedEdges
+from pyg_batchgnn.nn.inference import ComputeInputs as ComputeInputs
+from pyg_batchgnn.nn.inference import HasNodes as HasNodes
+from pyg_batchgnn.nn.inference import LayerStep as LayerStep
+from pyg_batchgnn.nn.inference import check_cpu as check_cpu
+from pyg_batchgnn.nn.inference import check_row_wise as check_row_wise
+from pyg_batchgnn.nn.inference import evaluating as evaluating
+from pyg_batchgnn.nn.inference import infer_layers as infer_layers
+from pyg_batchgnn.nn.inference import nodes_of as nodes_of
+from pyg_batchgnn.nn.inputs import ConvInput as ConvInput
+from pyg_batchgnn.nn.inputs import Rows as Rows
+from pyg_batchgnn.nn.inputs import RowView as RowView
+from pyg_batchgnn.nn.inputs import conv_input as conv_input
+from pyg_batchgnn.nn.inputs import features_by_type as features_by_type
+from pyg_batchgnn.nn.layer_edges import LayerGraph as LayerGraph
+from pyg_batchgnn.nn.layer_edges import LayerRows as LayerRows
+from pyg_batchgnn.nn.layer_edges import dropout_node as dropout_node
+from pyg_batchgnn.nn.layer_edges import has_halo as has_halo
+from pyg_batchgnn.nn.layer_edges import is_sampled as is_sampled
+from pyg_batchgnn.nn.layer_edges import is_typed as is_typed
+from pyg_batchgnn.nn.layer_edges import layer_graph as layer_graph
+from pyg_batchgnn.nn.layer_edges import layer_rows as layer_rows
+from pyg_batchgnn.nn.layer_edges import named_key as named_key
+from pyg_batchgnn.nn.layer_edges import whole_graph as whole_graph
+from pyg_batchgnn.nn.linear import HeteroDictLinear as HeteroDictLinear
+from pyg_batchgnn.nn.linear import Linear as Linear
+from pyg_batchgnn.nn.linear import is_watched as is_watched
+from pyg_batchgnn.nn.matmul import ProductChoice as ProductChoice
+from pyg_batchgnn.nn.matmul import default_products as default_products
+from pyg_batchgnn.nn.matmul import probe_products as probe_products
+from pyg_batchgnn.nn.matmul import use_products as use_products
+from pyg_batchgnn.nn.models import GAT as GAT
+from pyg_batchgnn.nn.models import GCN as GCN
+from pyg_batchgnn.nn.models import GIN as GIN
+from pyg_batchgnn.nn.models import SAGE as SAGE
+from pyg_batchgnn.nn.models import ActivatedGAT as ActivatedGAT
+from pyg_batchgnn.nn.models import ModelOutput as ModelOutput
+from pyg_batchgnn.nn.models import NativeModel as NativeModel
+from pyg_batchgnn.nn.models import TypedModel as TypedModel
+from pyg_batchgnn.nn.models import to_hetero as to_hetero
+from pyg_batchgnn.nn.native_conv import AsMade as AsMade
+from pyg_batchgnn.nn.native_conv import NativeConv as NativeConv
+from pyg_batchgnn.nn.native_conv import as_made as as_made
+from pyg_batchgnn.nn.native_conv import fits_bias as fits_bias
+from pyg_batchgnn.nn.native_conv import layer_name as layer_name
+from pyg_batchgnn.nn.norm import BatchNorm as BatchNorm
+from pyg_batchgnn.nn.norm import Dropout as Dropout
+from pyg_batchgnn.nn.norm import ReLU as ReLU
+from pyg_batchgnn.nn.norm import row_norm as row_norm
+from pyg_batchgnn.nn.norm import row_norm_of as row_norm_of
+from pyg_batchgnn.nn.sage import SAGEConv as SAGEConv
+from pyg_batchgnn.nn.terms import RowProduct as RowProduct
+from pyg_batchgnn.nn.terms import Terms as Terms
+from pyg_batchgnn.nn.terms import Update as Update
+from pyg_batchgnn.nn.terms import total as total
+from pyg_batchgnn.nn.transformer import TransformerConv as TransformerConv
+from pyg_batchgnn.ops import current_products as current_products
+from pyg_batchgnn.types import OwnedNodes as OwnedNodes
+from pyg_batchgnn.types import SampledMinibatch as SampledMinibatch
 
 #: Other names of a minibatch.
 SampledBatch = TypedBatch = SampledMinibatch
-
-__all__ = [
-    "GAT",
-    "GCN",
-    "GIN",
-    "SAGE",
-    "ActivatedGAT",
-    "ActivatedGATConv",
-    "Aggregated",
-    "AsMade",
-    "BatchNorm",
-    "ComputeInputs",
-    "ConvInput",
-    "DotProductDecoder",
-    "Dropout",
-    "GATConv",
-    "GATv2Conv",
-    "GCNConv",
-    "GINConv",
-    "HaloPass",
-    "HasNodes",
-    "HeteroConv",
-    "HeteroDictLinear",
-    "LayerGraph",
-    "LayerRows",
-    "LayerStep",
-    "Linear",
-    "MLPDecoder",
-    "ModelOutput",
-    "NativeConv",
-    "NativeModel",
-    "OwnedNodes",
-    "ProductChoice",
-    "ReLU",
-    "RowProduct",
-    "RowView",
-    "Rows",
-    "SAGEConv",
-    "SampledBatch",
-    "Terms",
-    "TransformerConv",
-    "TypedBatch",
-    "TypedEdges",
-    "TypedModel",
-    "Update",
-    "as_made",
-    "check_cpu",
-    "check_row_wise",
-    "conv_input",
-    "current_products",
-    "default_products",
-    "dropout_node",
-    "evaluating",
-    "features_by_type",
-    "fits_bias",
-    "has_halo",
-    "infer_layers",
-    "is_sampled",
-    "is_typed",
-    "is_watched",
-    "layer_graph",
-    "layer_name",
-    "layer_rows",
-    "named_key",
-    "nodes_of",
-    "probe_products",
-    "row_norm",
-    "row_norm_of",
-    "to_hetero",
-    "total",
-    "use_products",
-    "whole_graph",
-]

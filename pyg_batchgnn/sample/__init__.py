@@ -5,159 +5,79 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.ops import keyed_permutation, minibatch_key
-    from pyg_batchgnn.sample.attribute_rows import AttributeRows, Placement
-    from pyg_batchgnn.sample.batch_edges import HandedOut, handed_out, remember
-    from pyg_batchgnn.sample.link_seeds import (
-        LinkFinder,
-        Links,
-        LinkSeeder,
-        LinkStart,
-        LocalFinder,
-        SeedEdges,
-        links_key,
-        named_relation,
-    )
-    from pyg_batchgnn.sample.macrobatch import (
-        HGTSampler,
-        MacrobatchSampler,
-        MacrobatchSeeds,
-        MinibatchPlan,
-        Sampler,
-    )
-    from pyg_batchgnn.sample.minibatch import Minibatch, MinibatchLayer
-    from pyg_batchgnn.sample.negatives import (
-        GivenNegatives,
-        LateNegatives,
-        NegativeMode,
-        NegativePlan,
-        Negatives,
-        check_early_links,
-        draw_negatives,
-        negative_key,
-        negative_plan,
-    )
-    from pyg_batchgnn.sample.node_pool import ExistingPairs, NodePool
-    from pyg_batchgnn.sample.on_disk import DiskSampler
-    from pyg_batchgnn.sample.partitioned import PartitionedSampler, RelayPart
-    from pyg_batchgnn.sample.plan import (
-        LABOR,
-        NEIGHBOR_CAP,
-        Direction,
-        HGTPlan,
-        NeighborChoice,
-        Replacement,
-        SamplingPlan,
-        Subgraph,
-        TemporalStrategy,
-        as_integer,
-        fanouts_by_relation,
-        subgraph_of,
-        taken_probability,
-    )
-    from pyg_batchgnn.sample.pyg_output import (
-        LinkInfo,
-        Names,
-        PygForm,
-        PygOutput,
-        SampleInfo,
-        SeedInfo,
-        put_entry,
-    )
-    from pyg_batchgnn.sample.pyg_samplers import (
-        LinkRules,
-        PygHGTSampler,
-        PygLinkSampler,
-        PygNeighborSampler,
-        PygNodeSampler,
-    )
-    from pyg_batchgnn.sample.rank_finder import RankFinder, RankPlan, RankPlanner
-    from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
-    from pyg_batchgnn.types import (
-        LabelledLinks,
-        Layout,
-        SampledEdges,
-        SampledLinks,
-        SampledMinibatch,
-        SampledNodes,
-        TripletLinks,
-    )
+    from pyg_batchgnn.ops import keyed_permutation as keyed_permutation
+    from pyg_batchgnn.ops import minibatch_key as minibatch_key
+    from pyg_batchgnn.sample.attribute_rows import AttributeRows as AttributeRows
+    from pyg_batchgnn.sample.attribute_rows import Placement as Placement
+    from pyg_batchgnn.sample.batch_edges import HandedOut as HandedOut
+    from pyg_batchgnn.sample.batch_edges import handed_out as handed_out
+    from pyg_batchgnn.sample.batch_edges import remember as remember
+    from pyg_batchgnn.sample.link_seeds import LinkFinder as LinkFinder
+    from pyg_batchgnn.sample.link_seeds import Links as Links
+    from pyg_batchgnn.sample.link_seeds import LinkSeeder as LinkSeeder
+    from pyg_batchgnn.sample.link_seeds import LinkStart as LinkStart
+    from pyg_batchgnn.sample.link_seeds import LocalFinder as LocalFinder
+    from pyg_batchgnn.sample.link_seeds import SeedEdges as SeedEdges
+    from pyg_batchgnn.sample.link_seeds import links_key as links_key
+    from pyg_batchgnn.sample.link_seeds import named_relation as named_relation
+    from pyg_batchgnn.sample.macrobatch import HGTSampler as HGTSampler
+    from pyg_batchgnn.sample.macrobatch import MacrobatchSampler as MacrobatchSampler
+    from pyg_batchgnn.sample.macrobatch import MacrobatchSeeds as MacrobatchSeeds
+    from pyg_batchgnn.sample.macrobatch import MinibatchPlan as MinibatchPlan
+    from pyg_batchgnn.sample.macrobatch import Sampler as Sampler
+    from pyg_batchgnn.sample.minibatch import Minibatch as Minibatch
+    from pyg_batchgnn.sample.minibatch import MinibatchLayer as MinibatchLayer
+    from pyg_batchgnn.sample.negatives import GivenNegatives as GivenNegatives
+    from pyg_batchgnn.sample.negatives import LateNegatives as LateNegatives
+    from pyg_batchgnn.sample.negatives import NegativeMode as NegativeMode
+    from pyg_batchgnn.sample.negatives import NegativePlan as NegativePlan
+    from pyg_batchgnn.sample.negatives import Negatives as Negatives
+    from pyg_batchgnn.sample.negatives import check_early_links as check_early_links
+    from pyg_batchgnn.sample.negatives import draw_negatives as draw_negatives
+    from pyg_batchgnn.sample.negatives import negative_key as negative_key
+    from pyg_batchgnn.sample.negatives import negative_plan as negative_plan
+    from pyg_batchgnn.sample.node_pool import ExistingPairs as ExistingPairs
+    from pyg_batchgnn.sample.node_pool import NodePool as NodePool
+    from pyg_batchgnn.sample.on_disk import DiskSampler as DiskSampler
+    from pyg_batchgnn.sample.partitioned import PartitionedSampler as PartitionedSampler
+    from pyg_batchgnn.sample.partitioned import RelayPart as RelayPart
+    from pyg_batchgnn.sample.plan import LABOR as LABOR
+    from pyg_batchgnn.sample.plan import NEIGHBOR_CAP as NEIGHBOR_CAP
+    from pyg_batchgnn.sample.plan import Direction as Direction
+    from pyg_batchgnn.sample.plan import HGTPlan as HGTPlan
+    from pyg_batchgnn.sample.plan import NeighborChoice as NeighborChoice
+    from pyg_batchgnn.sample.plan import Replacement as Replacement
+    from pyg_batchgnn.sample.plan import SamplingPlan as SamplingPlan
+    from pyg_batchgnn.sample.plan import Subgraph as Subgraph
+    from pyg_batchgnn.sample.plan import TemporalStrategy as TemporalStrategy
+    from pyg_batchgnn.sample.plan import as_integer as as_integer
+    from pyg_batchgnn.sample.plan import fanouts_by_relation as fanouts_by_relation
+    from pyg_batchgnn.sample.plan import subgraph_of as subgraph_of
+    from pyg_batchgnn.sample.plan import taken_probability as taken_probability
+    from pyg_batchgnn.sample.pyg_output import LinkInfo as LinkInfo
+    from pyg_batchgnn.sample.pyg_output import Names as Names
+    from pyg_batchgnn.sample.pyg_output import PygForm as PygForm
+    from pyg_batchgnn.sample.pyg_output import PygOutput as PygOutput
+    from pyg_batchgnn.sample.pyg_output import SampleInfo as SampleInfo
+    from pyg_batchgnn.sample.pyg_output import SeedInfo as SeedInfo
+    from pyg_batchgnn.sample.pyg_output import put_entry as put_entry
+    from pyg_batchgnn.sample.pyg_samplers import LinkRules as LinkRules
+    from pyg_batchgnn.sample.pyg_samplers import PygHGTSampler as PygHGTSampler
+    from pyg_batchgnn.sample.pyg_samplers import PygLinkSampler as PygLinkSampler
+    from pyg_batchgnn.sample.pyg_samplers import PygNeighborSampler as PygNeighborSampler
+    from pyg_batchgnn.sample.pyg_samplers import PygNodeSampler as PygNodeSampler
+    from pyg_batchgnn.sample.rank_finder import RankFinder as RankFinder
+    from pyg_batchgnn.sample.rank_finder import RankPlan as RankPlan
+    from pyg_batchgnn.sample.rank_finder import RankPlanner as RankPlanner
+    from pyg_batchgnn.sample.seeds import ExcludedPairs as ExcludedPairs
+    from pyg_batchgnn.sample.seeds import Seeds as Seeds
+    from pyg_batchgnn.sample.seeds import seeds_key as seeds_key
+    from pyg_batchgnn.types import LabelledLinks as LabelledLinks
+    from pyg_batchgnn.types import Layout as Layout
+    from pyg_batchgnn.types import SampledEdges as SampledEdges
+    from pyg_batchgnn.types import SampledLinks as SampledLinks
+    from pyg_batchgnn.types import SampledMinibatch as SampledMinibatch
+    from pyg_batchgnn.types import SampledNodes as SampledNodes
+    from pyg_batchgnn.types import TripletLinks as TripletLinks
 else:
     __getattr__ = late_names(__name__)
-
-__all__ = [
-    "LABOR",
-    "NEIGHBOR_CAP",
-    "AttributeRows",
-    "Direction",
-    "DiskSampler",
-    "ExcludedPairs",
-    "ExistingPairs",
-    "GivenNegatives",
-    "HGTPlan",
-    "HGTSampler",
-    "HandedOut",
-    "LabelledLinks",
-    "LateNegatives",
-    "Layout",
-    "LinkFinder",
-    "LinkInfo",
-    "LinkRules",
-    "LinkSeeder",
-    "LinkStart",
-    "Links",
-    "LocalFinder",
-    "MacrobatchSampler",
-    "MacrobatchSeeds",
-    "Minibatch",
-    "MinibatchLayer",
-    "MinibatchPlan",
-    "Names",
-    "NegativeMode",
-    "NegativePlan",
-    "Negatives",
-    "NeighborChoice",
-    "NodePool",
-    "PartitionedSampler",
-    "Placement",
-    "PygForm",
-    "PygHGTSampler",
-    "PygLinkSampler",
-    "PygNeighborSampler",
-    "PygNodeSampler",
-    "PygOutput",
-    "RankFinder",
-    "RankPlan",
-    "RankPlanner",
-    "RelayPart",
-    "Replacement",
-    "SampleInfo",
-    "SampledEdges",
-    "SampledLinks",
-    "SampledMinibatch",
-    "SampledNodes",
-    "Sampler",
-    "SamplingPlan",
-    "SeedEdges",
-    "SeedInfo",
-    "Seeds",
-    "Subgraph",
-    "TemporalStrategy",
-    "TripletLinks",
-    "as_integer",
-    "check_early_links",
-    "draw_negatives",
-    "fanouts_by_relation",
-    "handed_out",
-    "keyed_permutation",
-    "links_key",
-    "minibatch_key",
-    "named_relation",
-    "negative_key",
-    "negative_plan",
-    "put_entry",
-    "remember",
-    "seeds_key",
-    "subgraph_of",
-    "taken_probability",
-]

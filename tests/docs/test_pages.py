@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import griffe
 import pytest
 import torch
 import torch._dynamo
@@ -52,6 +53,15 @@ def run(commands: list[list[str]]) -> list[str]:
             runpy.run_path(str(SCRIPT), run_name="__main__")
         printed.append(out.getvalue())
     return printed
+
+
+def test_api_pages_show_the_names_of_a_room() -> None:
+    """A room exports what it imports as itself."""
+    extensions = griffe.load_extensions(ROOT / "build_tools" / "griffe_exports.py")
+    package = griffe.load("pyg_batchgnn", search_paths=[ROOT], extensions=extensions)
+    for room in ("embed", "ops", "store"):
+        names = importlib.import_module(f"pyg_batchgnn.{room}").__all__
+        assert set(package[room].exports or ()) == set(names) and len(names) > 5
 
 
 GROUP: Any = typer.main.get_command(app)

@@ -1,5 +1,5 @@
-// Layer-neighbour sampling (LABOR, Balin and Catalyurek 2023): the destinations of a minibatch share
-// one random word for each source, and take the in-edges with the smallest words.
+// Layer-neighbour sampling (LABOR, Balin and Catalyurek 2023): the destinations of a minibatch
+// share one random word for each source, and take the in-edges with the smallest words.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace pyg_batchgnn {
 
-// Returns -log(u) for u = ((word >> 11) + 1/2) / 2^53, rounded to float64. The arithmetic is written
-// down to the last rounding, so that all processors agree. With u = f 2^e, f around 1 and
+// Returns -log(u) for u = ((word >> 11) + 1/2) / 2^53, rounded to float64. The arithmetic is
+// written down to the last rounding, so that all processors agree. With u = f 2^e, f around 1 and
 // s = (f - 1) / (f + 1), log(f) = 2 (s + s^3 / 3 + ... + s^21 / 21).
 inline double exponential(uint64_t word) {
   constexpr double kLog2 = 0x1.62e42fefa39efp-1, kRoot = 0x1.6a09e667f3bcdp-1;  // log(2), sqrt(1/2)
@@ -72,8 +72,8 @@ class LaborChooser {
     for (int64_t p = 0; p < picks; ++p) out[p] += begin;
   }
 
-  // Writes those of places that are listed. Where there are weights, those of zero are left out, and
-  // the smallest -log(u) / weight are taken: successive draws in proportion to weights.
+  // Writes those of places that are listed. Where there are weights, those of zero are left out,
+  // and the smallest -log(u) / weight are taken: successive draws in proportion to weights.
   void listed(const int64_t* place, int64_t count, int64_t picks, int64_t* out) {
     int64_t* entry = scratch_.entry.reserve(count);
     uint64_t* word = scratch_.word.reserve(count);

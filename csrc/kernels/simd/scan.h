@@ -23,8 +23,8 @@ int64_t words_below(const int32_t* sources, int64_t count, uint64_t key, uint64_
 int64_t words_below(const int64_t* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word,
                     int64_t* place);
 
-// Writes the places of the `picks` smallest of at most kFewWords words in their order. Returns false
-// if equal words do not fit, so that `out` is of no use. `word` has room for kWordGroup more.
+// Writes the places of the `picks` smallest of at most kFewWords words in their order. Returns
+// false if equal words do not fit, so that `out` is of no use. `word` has room for kWordGroup more.
 bool least_words(uint64_t* word, int64_t count, int64_t picks, const int64_t* place, int64_t* out);
 
 // Returns whether no entry is smaller than the one before it.

@@ -1,19 +1,13 @@
 """The models SAGE, GCN, GIN and GAT of their papers, built from native layers."""
 
-from pyg_batchgnn.nn.layer_loop import ModelOutput, is_row_wise_norm
-from pyg_batchgnn.nn.models.native import GAT, GCN, GIN, SAGE, ActivatedGAT, LayerEdges, NativeModel
-from pyg_batchgnn.nn.models.typed import TypedModel, to_hetero
-
-__all__ = [
-    "GAT",
-    "GCN",
-    "GIN",
-    "SAGE",
-    "ActivatedGAT",
-    "LayerEdges",
-    "ModelOutput",
-    "NativeModel",
-    "TypedModel",
-    "is_row_wise_norm",
-    "to_hetero",
-]
+from pyg_batchgnn.nn.layer_loop import ModelOutput as ModelOutput
+from pyg_batchgnn.nn.layer_loop import is_row_wise_norm as is_row_wise_norm
+from pyg_batchgnn.nn.models.native import GAT as GAT
+from pyg_batchgnn.nn.models.native import GCN as GCN
+from pyg_batchgnn.nn.models.native import GIN as GIN
+from pyg_batchgnn.nn.models.native import SAGE as SAGE
+from pyg_batchgnn.nn.models.native import ActivatedGAT as ActivatedGAT
+from pyg_batchgnn.nn.models.native import LayerEdges as LayerEdges
+from pyg_batchgnn.nn.models.native import NativeModel as NativeModel
+from pyg_batchgnn.nn.models.typed import TypedModel as TypedModel
+from pyg_batchgnn.nn.models.typed import to_hetero as to_hetero
