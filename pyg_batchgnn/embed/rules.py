@@ -25,9 +25,9 @@ class UpdateRule(Protocol):
 
 @dataclass(frozen=True)
 class SGD:
-    """The rule of ``torch.optim.SGD`` without momentum."""
+    """The rule of ``torch.optim.SGD`` without momentum, with the learning rate ``lr``."""
 
-    lr: float = 1e-3  # the learning rate
+    lr: float = 1e-3
 
     kind: ClassVar[RowRule] = RowRule.SGD
 
@@ -46,12 +46,19 @@ class SGD:
 
 @dataclass(frozen=True)
 class Adagrad:
-    """The rule of ``torch.optim.Adagrad``."""
+    """The rule of ``torch.optim.Adagrad``.
 
-    lr: float = 1e-2  # the learning rate
-    lr_decay: float = 0.0  # step t has the learning rate lr / (1 + (t - 1) lr_decay)
-    initial_accumulator_value: float = 0.0  # the initial sum of squares
-    eps: float = 1e-10  # is added to the root of the sum of squares
+    Attributes:
+        lr: the learning rate.
+        lr_decay: step t has the learning rate lr / (1 + (t - 1) lr_decay).
+        initial_accumulator_value: the initial sum of squares.
+        eps: is added to the root of the sum of squares.
+    """
+
+    lr: float = 1e-2
+    lr_decay: float = 0.0
+    initial_accumulator_value: float = 0.0
+    eps: float = 1e-10
 
     kind: ClassVar[RowRule] = RowRule.ADAGRAD
 
@@ -71,12 +78,17 @@ class Adagrad:
 
 @dataclass(frozen=True)
 class SparseAdam:
-    """The rule of ``torch.optim.SparseAdam``: the averages of rows without a gradient stay."""
+    """The rule of ``torch.optim.SparseAdam``: the averages of rows without a gradient stay.
 
-    lr: float = 1e-3  # the learning rate
-    #: the shares of the old averages of gradients and of squares, in [0, 1)
+    Attributes:
+        lr: the learning rate.
+        betas: the shares of the old averages of gradients and of squares, in [0, 1).
+        eps: is added to the root of the average of squares.
+    """
+
+    lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8  # is added to the root of the average of squares
+    eps: float = 1e-8
 
     kind: ClassVar[RowRule] = RowRule.ADAM
 

@@ -21,16 +21,21 @@ from pyg_batchgnn.store import DistGraphStore
 class HistoricalSettings:
     """The sizes of the caches and of the pushes (DistGNN-MB, section 3.2). The defaults come from
     the paper's section 4.4. A step is one minibatch of every rank. Raises TypeError or ValueError
-    if a number is wrong."""
+    if a number is wrong.
 
-    lines: int | None = 1_000_000  # the lines of each layer's cache (cs); None: one for each halo node
-    #: a line can be read for this many steps after the one in which it was stored (ls); None:
-    #: without end
+    Attributes:
+        lines: the lines of each layer's cache (cs); None: one for each halo node.
+        life_span: a line can be read for this many steps after the one in which it was stored (ls);
+            None: without end.
+        push: a rank pushes at most this many rows per step, layer and peer (nc); None: all that the
+            peer has in its halo.
+        delay: what is pushed in a step is received this many steps later (d).
+    """
+
+    lines: int | None = 1_000_000
     life_span: int | None = 2
-    #: a rank pushes at most this many rows per step, layer and peer (nc); None: all that the peer
-    #: has in its halo
     push: int | None = 2000
-    delay: int = 1  # what is pushed in a step is received this many steps later (d)
+    delay: int = 1
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
