@@ -8,7 +8,7 @@ import inspect
 import sys
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -229,7 +229,8 @@ class TracedModel(torch.nn.Module):
     def _tell_of_call(self, forward: Callable[..., Any], given: Sequence[Any]) -> None:
         """Warns, once, of calls that are always plain."""
         kinds = [one.kind for one in inspect.signature(forward).parameters.values()]
-        sparse = next((one for one in given if _is_sparse(one)), None)
+        tensors = (one for one in given if type(one).__name__ == "SparseTensor" or isinstance(one, Tensor))
+        sparse = next((one for one in tensors if getattr(one, "layout", None) is not torch.strided), None)
         name = type(self).__name__
         if inspect.Parameter.VAR_POSITIONAL in kinds:
             text = "it takes *args, whose names are not known; write its parameters out"
@@ -262,11 +263,6 @@ def _is_cut(result: Any) -> bool:
     if type(result) in (dict, OrderedDict):
         return all(map(_is_cut, result.values()))
     return isinstance(result, (Tensor, *_SCALARS))
-
-
-def _is_sparse(one: Any) -> bool:
-    sparse = isinstance(one, Tensor) and one.layout is not torch.strided
-    return sparse or type(one).__name__ == "SparseTensor"
 
 
 @functools.lru_cache(maxsize=64)
@@ -432,7 +428,9 @@ class Call:
             name: one.batch.attributes() if isinstance(one, BatchArgument) else one
             for name, one in bound.arguments.items()
         }
-        self.leaves = list(_leaves(self._trees))
+        self.leaves: list[ArgumentTensor] = []
+        add = self.leaves.append
+        mapped(self._trees, lambda leaf: add(leaf) if isinstance(leaf, ArgumentTensor) else None)
 
     def arguments(self) -> dict[str, Any]:
         """Returns the arguments for Dynamo, with stand-ins for rows that are read in place."""
@@ -700,12 +698,6 @@ def _materialised(tree: Any) -> Any:
         return int(leaf) if isinstance(leaf, Count) else leaf
 
     return mapped(tree, make)
-
-
-def _leaves(tree: Any) -> Iterator[ArgumentTensor]:
-    found: list[ArgumentTensor] = []
-    mapped(tree, lambda leaf: found.append(leaf) if isinstance(leaf, ArgumentTensor) else None)
-    yield from found
 
 
 def _pattern(model: torch.nn.Module, bound: Bound) -> Any:
