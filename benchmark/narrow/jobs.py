@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from benchmark.accuracy import TASKS, SeedOrder
 from benchmark.networks.recipe import DROPOUT, HEADS, StepTrainer
 from benchmark.support.cli import add_line
 from benchmark.support.graphs import GraphFolder
+from benchmark.support.meters import in_turns
+from benchmark.support.ranks import Answer
 from pyg_batchgnn import MacrobatchNeighborLoader, quantize
 from pyg_batchgnn.nn import GAT, GCN, SAGE
 
@@ -50,18 +51,11 @@ def _rounds(
     order: dict[str, Any], names: Iterable[str], work: Callable[[str], object]
 ) -> dict[str, list[float]]:
     """Returns the seconds of a minibatch by name and round."""
-    names, found = list(names), dict[str, list[float]]()
-    for number in range(order["rounds"] + 1):
-        for at in range(len(names)):
-            name = names[(at + number) % len(names)]
-            begin = time.perf_counter()
-            work(name)
-            if number:
-                found.setdefault(name, []).append((time.perf_counter() - begin) / order["batches"])
-    return found
+    found = in_turns({name: partial(work, name) for name in names}, order["rounds"])
+    return {name: [one / order["batches"] for one in seconds] for name, seconds in found.items()}
 
 
-def loading(order: dict[str, Any]) -> None:
+def loading(order: dict[str, Any]) -> Answer:
     """Makes PyG batches of one sample with features of several forms."""
     torch.set_num_threads(order["threads"])
     graph = GraphFolder.open(order["graph"])
@@ -86,10 +80,10 @@ def loading(order: dict[str, Any]) -> None:
             assert name not in tables or batch.x.shape[0] == batch.n_id.numel()
 
     seconds = _rounds(order, ["none", *tables, *written], epoch)
-    answer(order, {"seconds": seconds, "bytes": _sizes(tables)})
+    return {"seconds": seconds, "bytes": _sizes(tables)}
 
 
-def steps(order: dict[str, Any]) -> None:
+def steps(order: dict[str, Any]) -> Answer:
     """Does native steps on the same minibatches with features of several forms."""
     torch.set_num_threads(order["threads"])
     graph = GraphFolder.open(order["graph"])
@@ -111,7 +105,7 @@ def steps(order: dict[str, Any]) -> None:
                 logits = trainer.model(batch)
             trainer.step(logits, batch.attribute("y", batch.batch_size).long())
 
-    answer(order, {"seconds": _rounds(order, FORMS, epoch), "bytes": _sizes(tables)})
+    return {"seconds": _rounds(order, FORMS, epoch), "bytes": _sizes(tables)}
 
 
 def _sizes(tables: dict[str, Tensor]) -> dict[str, int]:
@@ -145,7 +139,3 @@ def train(order: dict[str, Any]) -> None:
             best = max(best, (shares[0], shares[1]), key=lambda found: found[0])
         record = {"seed": seed, "val": best[0], "test": best[1], "task": asdict(task)}
         add_line(Path(order["output"]), record)
-
-
-def answer(order: dict[str, Any], found: dict[str, Any]) -> None:
-    Path(order["answer"]).write_text(json.dumps(found))

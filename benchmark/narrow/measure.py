@@ -15,9 +15,6 @@ Parts:
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -41,11 +38,8 @@ COMPARED, PAIR = ("sage", "gat"), ("int8", "float32")
 
 
 def _in_process(job: str, order: dict[str, Any], threads: int) -> Answer:
-    with tempfile.TemporaryDirectory() as work:
-        told = {**order, "threads": threads, "answer": f"{work}/answer.json"}
-        environment = ProcessSetting(threads=threads, malloc="kept").environment()
-        in_process(JOBS, job, told, python=sys.executable, environment=environment)
-        found: Answer = json.loads(Path(told["answer"]).read_text())
+    environment = ProcessSetting(threads=threads, malloc="kept").environment()
+    found: Answer = in_process(JOBS, job, {**order, "threads": threads}, environment=environment)
     return found
 
 
@@ -99,7 +93,7 @@ def _missing(results: Path, seeds: int, one: tuple[str, str, str]) -> None:
         order = {"task": name, "model": model, "form": form, "seeds": missing, "output": str(output)}
         order["graph"] = str(graph_of(name, TASKS[name]).path)
         environment = ProcessSetting(malloc="kept").environment()
-        in_process(JOBS, "train", order, python=sys.executable, environment=environment)
+        in_process(JOBS, "train", order, environment=environment)
 
 
 def _accuracy(

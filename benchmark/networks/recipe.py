@@ -87,9 +87,9 @@ class TypedStack(Stack):
 class Trainer:
     """Minimises the loss of a model with Adam."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, learning_rate: float = LEARNING_RATE) -> None:
         self.model = model.train()
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
 
     def update(self, loss: Tensor) -> None:
         self.optimizer.zero_grad(set_to_none=True)

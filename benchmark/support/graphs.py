@@ -42,7 +42,7 @@ class ArrayFolder:
         The same object every time, so that jobs that follow each other in a process share its
         arrays.
         """
-        found: Self = _opened(cls, Path(path))
+        found: Self = _opened(cls, Path(path))  # type: ignore[arg-type]  # a class is hashable
         return found
 
     def read(self, name: str) -> Tensor:

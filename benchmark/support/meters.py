@@ -7,6 +7,7 @@ import ctypes
 import os
 import resource
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,20 @@ def lap(phases: dict[str, float], name: str, last: float) -> float:
     now = time.perf_counter()
     phases[name] += now - last
     return now
+
+
+def in_turns(works: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Returns the seconds of some works in each round, in which they take turns, each time another
+    one first. One more round goes before, which is not measured."""
+    names, seconds = list(works), {name: list[float]() for name in works}
+    for number in range(1 + rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            begun = time.perf_counter()
+            works[name]()
+            if number:
+                seconds[name].append(time.perf_counter() - begun)
+    return seconds
 
 
 class AllocationMeter:

@@ -77,8 +77,9 @@ class World:
             **{"MASTER_ADDR": namespaces.address(0) if apart else "127.0.0.1", "MASTER_PORT": str(port)},
             "GLOO_SOCKET_IFNAME": namespaces.DEVICE if apart else "lo",
         }
-        order = [self.worker, job, json.dumps(options), str(folder / f"{rank}.json")]
-        command = [sys.executable, "-m", start.MODULE, *order]
+        order = {"module": self.worker, "job": job, "options": options}
+        words = start.command(WORKER, "answer", order, folder / f"{rank}.json")
+        command = [sys.executable, *words]
         return subprocess.Popen(
             namespaces.command_on(rank, command) if apart else command,
             env=environment,
