@@ -30,6 +30,7 @@ from benchmark.support.cli import (
     Peers,
     add_line,
     add_peer_option,
+    missing_seeds,
     new_parser,
     pieces_folder,
     read_json,
@@ -272,13 +273,8 @@ def train(order: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     task, graph = AccuracyTask(**order["task"]), GraphFolder.open(order["graph"])
     for seed in order["seeds"]:
-        training, started, best = (
-            Training(order["side"], task, graph, seed),
-            time.perf_counter(),
-            (-1.0, -1.0),
-        )
-        for _ in range(task.epochs):
-            best = max(best, training.epoch(), key=lambda found: found[0])
+        training, started = Training(order["side"], task, graph, seed), time.perf_counter()
+        best = max((training.epoch() for _ in range(task.epochs)), key=lambda found: found[0])
         seconds = round(time.perf_counter() - started, 2)
         record = {"seed": seed, "val": best[0], "test": best[1], "seconds": seconds}
         add_line(Path(order["output"]), {**record, "task": asdict(task)})
@@ -288,7 +284,7 @@ def train_missing(
     graph: GraphFolder, task: AccuracyTask, side: str, seeds: int, peers: Peers, output: Path
 ) -> str | None:
     """Trains what is missing under the side's interpreter; returns why a side is absent."""
-    missing = sorted(set(range(seeds)) - set(seeds_done(output, asdict(task))))
+    missing = missing_seeds(output, asdict(task), seeds)
     if not missing:
         return None
     order = {"task": asdict(task), "side": side, "seeds": missing, "output": str(output)}
@@ -351,22 +347,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time, of one thread each")
     parsed = parser.parse_args(arguments)
     peers = Peers(dict(parsed.peer))
-    for name in parsed.tasks:  # written here once, before processes look for them
-        graph_of(name, TASKS[name])
+    # Written here once, before processes look for them.
+    graphs = {name: graph_of(name, TASKS[name]) for name in parsed.tasks}
     pairs = [(name, side) for name in parsed.tasks for side in SIDES if side in parsed.sides]
     with ThreadPoolExecutor(parsed.jobs) as pool:
         pieces = pieces_folder(parsed.results, "accuracy")
-        reasons = pool.map(
-            lambda pair: train_missing(
-                graph_of(pair[0], TASKS[pair[0]]),
-                TASKS[pair[0]],
-                pair[1],
-                parsed.seeds,
-                peers,
-                pieces / f"{pair[0]}-{pair[1]}.jsonl",
-            ),
-            pairs,
-        )
+        orders = [
+            (graphs[name], TASKS[name], side, parsed.seeds, peers, pieces / f"{name}-{side}.jsonl")
+            for name, side in pairs
+        ]
+        reasons = pool.map(lambda order: train_missing(*order), orders)
         absent = {" ".join(pair): why for pair, why in zip(pairs, reasons, strict=True) if why}
     for what, why in absent.items():
         print(f"without {what}: {why}", flush=True)

@@ -209,7 +209,7 @@ def alternate(order: Order) -> dict[str, Any]:
     empty_page_cache(order.features)
     sides = {"tensor": held, "mapped": mapped}
     loaders = {name: new_loader(data, nodes, order, order.budget) for name, data in sides.items()}
-    if loaders["mapped"]._parts.pipeline.look_ahead is not None:
+    if loaders["mapped"].disk_forecast() is not None:
         raise ValueError("features do not fit --memory-budget; give a larger one, or a smaller --tenth")
     trainer = new_trainer(held)
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmark.accuracy import TASKS, compare, graph_of
 from benchmark.narrow.jobs import MODELS
-from benchmark.support.cli import pieces_folder, seeds_done
+from benchmark.support.cli import missing_seeds, pieces_folder, seeds_done
 from benchmark.support.harness import ProcessSetting
 from benchmark.support.ranks import Answer, Measured, RankWorkload, measure_parts, workload_parser
 from benchmark.support.start import in_process
@@ -87,8 +87,7 @@ def _missing(results: Path, seeds: int, one: tuple[str, str, str]) -> None:
     """Trains the seeds of a task that are missing. ``one``: task, model and form."""
     name, model, form = one
     output = pieces_folder(results, "narrow") / f"{name}-{model}-{form}.jsonl"
-    missing = sorted(set(range(seeds)) - set(seeds_done(output, asdict(TASKS[name]))))
-    if missing:
+    if missing := missing_seeds(output, asdict(TASKS[name]), seeds):
         print(f"{name}, {model}, {form}: {len(missing)} seeds to train", flush=True)
         order = {"task": name, "model": model, "form": form, "seeds": missing, "output": str(output)}
         order["graph"] = str(graph_of(name, TASKS[name]).path)
