@@ -90,10 +90,16 @@ class ReferenceBatch:
 class ReferenceSampler:
     """A neighbour sampler in NumPy with PyG's rules, which shares nothing with the package."""
 
-    def __init__(self, graph: GraphFolder, fanouts: tuple[int, ...], seed: int) -> None:
-        self.graph, self.fanouts = graph, fanouts
+    def __init__(
+        self, graph: GraphFolder, train: Tensor, order: SeedOrder, fanouts: tuple[int, ...], seed: int
+    ) -> None:
+        self.graph, self.fanouts, self.train, self.order = graph, fanouts, train.numpy(), order
         self.colptr, self.row = graph.colptr.numpy(), graph.row.numpy()
         self.random = np.random.default_rng(seed)
+
+    def __iter__(self) -> Iterator[ReferenceBatch]:
+        """Yields the minibatches of an epoch, in the order that all sides have."""
+        return (self.minibatch(self.train[positions]) for positions in self.order)
 
     def chosen_edges(self, nodes: np.ndarray, fanout: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the edges chosen for ``nodes``: (ascending position of the destination, edge)."""
@@ -160,22 +166,12 @@ class SeedOrder:
         return -(-self.count // self.batch_size)
 
 
-class ReferenceLoader:
-    """Minibatches of the reference sampler in the common order."""
-
-    def __init__(self, graph: GraphFolder, train: Tensor, order: SeedOrder, **options: Any) -> None:
-        self.sampler, self.train, self.order = ReferenceSampler(graph, **options), train.numpy(), order
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self.sampler.minibatch(self.train[positions]) for positions in self.order)
-
-
 def batches(
     side: str, graph: GraphFolder, train: Tensor, order: SeedOrder, task: AccuracyTask, seed: int
 ) -> Any:
     """An iterable of minibatches, one epoch an iteration."""
     if side == "reference":
-        return ReferenceLoader(graph, train, order, fanouts=task.fanouts, seed=seed)
+        return ReferenceSampler(graph, train, order, task.fanouts, seed)
     data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y)
     common: dict[str, Any] = {
         "num_neighbors": list(task.fanouts),

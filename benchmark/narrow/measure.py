@@ -30,6 +30,7 @@ from benchmark.support.cli import missing_seeds, pieces_folder, seeds_done
 from benchmark.support.harness import ProcessSetting
 from benchmark.support.ranks import Answer, Measured, RankWorkload, measure_parts, workload_parser
 from benchmark.support.start import in_process
+from benchmark.support.tables import threads_in_words
 from pyg_batchgnn.partition import quantize_partition
 
 JOBS, RANKS = "benchmark.narrow.jobs", 4
@@ -56,16 +57,14 @@ def _order(bench: RankWorkload, batches: int) -> dict[str, Any]:
 
 def _loading(batches: int, threads: Sequence[int], bench: RankWorkload) -> Iterator[Answer]:
     for count in threads:
-        setting = f"{count} thread{'s' if count > 1 else ''}"
-        yield {"setting": setting, **_in_process("loading", _order(bench, batches), count)}
+        yield {"setting": threads_in_words(count), **_in_process("loading", _order(bench, batches), count)}
 
 
 def _steps(batches: int, threads: Sequence[int], bench: RankWorkload) -> Iterator[Answer]:
     for count in threads:
-        setting = f"{count} thread{'s' if count > 1 else ''}"
         for model in MODELS:
-            order = {**_order(bench, batches), "model": model}
-            yield {"setting": setting, "model": model, **_in_process("steps", order, count)}
+            about = {"setting": threads_in_words(count), "model": model}
+            yield {**about, **_in_process("steps", {**_order(bench, batches), "model": model}, count)}
 
 
 def _wire(bench: RankWorkload) -> Iterator[Answer]:

@@ -8,7 +8,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -80,34 +80,16 @@ class AllocationMeter:
         return {name: int(counter()) for name, counter in self.counters}
 
 
-@dataclass(frozen=True)
-class MemoryReading:
-    """All clocks and counters at one moment; seconds, or counts since the process began."""
-
-    wall: float
-    cpu: float
-    faults: int
-    allocations: dict[str, int]
-
-    @classmethod
-    def now(cls, meter: AllocationMeter) -> MemoryReading:
-        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        return cls(time.perf_counter(), time.process_time(), faults, meter.read())
-
-    def since(self, before: MemoryReading) -> dict[str, float]:
-        """Returns the differences between ``before`` and this reading."""
-        counts = {name: count - before.allocations[name] for name, count in self.allocations.items()}
-        return {
-            "wall": self.wall - before.wall,
-            "cpu": self.cpu - before.cpu,
-            "faults": self.faults - before.faults,
-            **counts,
-        }
+def _reading(meter: AllocationMeter) -> dict[str, float]:
+    """Returns all clocks and counters now: seconds, or counts since the process began."""
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    clocks = {"wall": time.perf_counter(), "cpu": time.process_time()}
+    return {**clocks, "faults": faults, **meter.read()}
 
 
 def measure(job: Job, number: int, meter: AllocationMeter) -> dict[str, Any]:
     """Does one round between two readings."""
-    before = MemoryReading.now(meter)
+    before = _reading(meter)
     work = job(number)
-    passed = MemoryReading.now(meter).since(before)
+    passed = {name: now - before[name] for name, now in _reading(meter).items()}
     return {**asdict(work), **passed, "resident": resident_bytes()}
