@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from benchmark.accuracy import TASKS, SeedOrder
+from benchmark.accuracy import TASKS, NativeSide, Training
 from benchmark.networks.recipe import DROPOUT, HEADS, StepTrainer
 from benchmark.support.cli import add_line
 from benchmark.support.graphs import GraphFolder
@@ -116,26 +116,10 @@ def train(order: dict[str, Any]) -> None:
     """Trains seeds of a task; each is a line in a file, with the test of the best epoch."""
     torch.set_num_threads(1)
     task, graph = TASKS[order["task"]], GraphFolder.open(order["graph"])
-    x, known = FORMS[order["form"]](graph.x), graph.read("train_idx").long()
-    data = Data(x=x, edge_index=graph.edge_index, y=graph.y)
+    x, shape = FORMS[order["form"]](graph.x), (graph.num_features, task.hidden, len(task.fanouts))
     for seed in order["seeds"]:
         torch.manual_seed(seed)
-        shape = graph.num_features, task.hidden, len(task.fanouts), graph.num_classes
-        trainer, best = StepTrainer(network(order["model"], *shape)), (-1.0, -1.0)
-        loader = MacrobatchNeighborLoader(
-            data, list(task.fanouts), known, seed=seed, threads=1, export="native", is_sorted=True,
-            batch_sampler=SeedOrder(len(known), task.batch_size, seed),
-        )  # fmt: skip
-        for _ in range(task.epochs):
-            trainer.model.train()
-            for batch in loader:
-                trainer.step(trainer.model(batch), batch.attribute("y", batch.batch_size))
-            trainer.model.eval()
-            with torch.no_grad():
-                right = trainer.model(x, graph.edge_index).argmax(dim=1) == graph.y
-            shares = [
-                float(right[graph.read(f"{part}_idx").long()].float().mean()) for part in ("val", "test")
-            ]
-            best = max(best, (shares[0], shares[1]), key=lambda found: found[0])
-        record = {"seed": seed, "val": best[0], "test": best[1], "task": asdict(task)}
+        model = network(order["model"], *shape, graph.num_classes)
+        validation, test = Training(NativeSide(graph, model, x), task, seed).best()
+        record = {"seed": seed, "val": validation, "test": test, "task": asdict(task)}
         add_line(Path(order["output"]), record)
