@@ -318,24 +318,22 @@ def _kernel(stored: Stored) -> Compared:
     )
 
 
-def _seconds(stored: Stored, setting: str) -> float | None:
-    entries = quiet(stored.chosen("papers", "hybrid", setting=setting))
-    return over_rounds(entries, "wall") if entries else None
+def _hybrid_entries(stored: Stored, phase: str) -> list[list[Result]]:
+    """Returns the rounds of a phase in parts, and with the topology on every rank."""
+    return [stored.chosen("papers", "hybrid", setting=f"{one}, {phase}") for one in ("vanilla", "hybrid")]
 
 
-def _hybrid_gain(stored: Stored, phase: str) -> float | None:
-    return ratio(*(_seconds(stored, f"{setting}, {phase}") for setting in ("vanilla", "hybrid")))
+def _hybrid_seconds(stored: Stored, phase: str) -> list[float | None]:
+    known = map(quiet, _hybrid_entries(stored, phase))
+    return [over_rounds(entries, "wall") if entries else None for entries in known]
 
 
 def _hybrid(stored: Stored) -> Compared:
     rows = []
     for phase, theirs in (("sampling and features", DASH), ("training", f"up to {published.HYBRID:.1f}x")):
-        seconds = [_seconds(stored, f"{setting}, {phase}") for setting in ("vanilla", "hybrid")]
-        entries = [
-            stored.chosen("papers", "hybrid", setting=f"{one}, {phase}") for one in ("vanilla", "hybrid")
-        ]
+        seconds, entries = _hybrid_seconds(stored, phase), _hybrid_entries(stored, phase)
         rounds = [shown(one[0]["topology"]["rounds"] if one else None, ".0f") for one in entries]
-        gain = times(_hybrid_gain(stored, phase))
+        gain = times(ratio(*seconds))
         rows.append([f"hybrid, {phase}", theirs, *(shown(one, ".2f") for one in seconds), *rounds, gain])
     both = f"almost {published.HYBRID_FUSED:.0f}x"
     rows.append(["hybrid with the fused kernel, training, 8 machines", both, *[DASH] * 5])
@@ -367,8 +365,8 @@ def _fastsample_panels(stored: Stored) -> Sequence[Panel]:
             "hybrid partitioning",
             "times as fast as vanilla",
             [
-                Bar("training", published.HYBRID, _hybrid_gain(stored, "training")),
-                Bar("sampling, and features", None, _hybrid_gain(stored, "sampling and features")),
+                Bar("training", published.HYBRID, ratio(*_hybrid_seconds(stored, "training"))),
+                Bar("sampling, and features", None, ratio(*_hybrid_seconds(stored, "sampling and features"))),
             ],
         ),
     ]

@@ -95,16 +95,13 @@ class Stored:
     def gain(self, name: str, peer: str, ours: str, **values: Any) -> float | None:
         """Returns how many times as fast a contestant is as a peer, per minibatch."""
 
-        def seconds(series: Result, contestant: str) -> float:
-            found: float = figures_of(series)[contestant][SECONDS]
-            return found
-
-        series = [one for one in self.read(name).get("series", []) if {peer, ours} <= set(one["contestants"])]
-        series = [one for one in series if all(one[key] == value for key, value in values.items())]
-        if not series:
+        series = self.read(name).get("series", [])
+        chosen = [one for one in series if all(one[key] == value for key, value in values.items())]
+        found = [one for one in map(figures_of, chosen) if peer in one and ours in one]
+        if not found:
             return None
-        best = min(series, key=lambda one: seconds(one, ours))
-        return seconds(best, peer) / seconds(best, ours)
+        best = min(found, key=lambda one: one[ours][SECONDS])
+        return best[peer][SECONDS] / best[ours][SECONDS]
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,7 @@ class RankGraph:
 
     def __init__(self, comm: Communicator, options: Answer) -> None:
         self.comm, self.options = comm, options
-        self.part = in_memory(load_partition(options["partition"], comm))
+        self.part: Part = _copied(load_partition(options["partition"], comm))  # in memory
         self.features = DistFeatureStore(self.part, comm)
         self.topology = replicate_topology(self.part, comm) if options.get("hybrid") else None
 
@@ -264,11 +264,6 @@ class LogitsOfType(torch.nn.Module):
         return logits
 
 
-def in_memory(part: Part) -> Part:
-    copied: Part = _copied(part)
-    return copied
-
-
 def _copied(value: Any) -> Any:
     """Returns a value of dataclasses and dicts with copies of its tensors."""
     if isinstance(value, Tensor):
@@ -325,7 +320,10 @@ def preparation(comm: Communicator, options: Answer) -> Answer:
     loader, figures = graph.loader(options["macrobatch"]), Answer()
     for epoch in range(options.get("epochs", 1)):  # the first one fills memory that is kept
         figures = prepared_epoch(graph, loader, epoch)
-    return {**figures, "row_bytes": row_bytes(graph.part)}
+    part, row_bytes = graph.part, None
+    if part.schema.num_types == 1:
+        row_bytes = sum(table[:1].nbytes for table in part.attributes[NODES].values())
+    return {**figures, "row_bytes": row_bytes}
 
 
 def prepared_epoch(graph: RankGraph, loader: MacrobatchNeighborLoader, epoch: int) -> Answer:
@@ -352,12 +350,6 @@ def prepared_epoch(graph: RankGraph, loader: MacrobatchNeighborLoader, epoch: in
         # Remote ones of the epoch: the least that can be fetched.
         "distinct": sum(int(of_type.sum()) for of_type in seen),
     }
-
-
-def row_bytes(part: Part) -> int | None:
-    if part.schema.num_types > 1:
-        return None
-    return sum(table[:1].nbytes for table in part.attributes[NODES].values())
 
 
 def training(comm: Communicator, options: Answer) -> Answer:
