@@ -62,10 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 #: The ways to call a model, the scripts that do so, and what they are compared with.
 WHOLE, TRIMMED = "unchanged", "unchanged, trimmed"
-NAMES = (
-    *(WHOLE, TRIMMED, "import", "import, trimmed", "accelerate", "accelerate, trimmed"),
-    *("model(batch)", "native batches"),
-)
+NAMES = tuple(name for name, *_ in COLUMNS)
 #: A script and the one before the step, called alike.
 STEPS = (
     ("import", WHOLE),

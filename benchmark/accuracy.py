@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from benchmark.support.cli import (
     Peers,
     add_line,
     add_peer_option,
+    missing_seeds,
     new_parser,
     pieces_folder,
     read_json,
@@ -89,10 +90,16 @@ class ReferenceBatch:
 class ReferenceSampler:
     """A neighbour sampler in NumPy with PyG's rules, which shares nothing with the package."""
 
-    def __init__(self, graph: GraphFolder, fanouts: tuple[int, ...], seed: int) -> None:
-        self.graph, self.fanouts = graph, fanouts
+    def __init__(
+        self, graph: GraphFolder, train: Tensor, order: SeedOrder, fanouts: tuple[int, ...], seed: int
+    ) -> None:
+        self.graph, self.fanouts, self.train, self.order = graph, fanouts, train.numpy(), order
         self.colptr, self.row = graph.colptr.numpy(), graph.row.numpy()
         self.random = np.random.default_rng(seed)
+
+    def __iter__(self) -> Iterator[ReferenceBatch]:
+        """Yields the minibatches of an epoch, in the order that all sides have."""
+        return (self.minibatch(self.train[positions]) for positions in self.order)
 
     def chosen_edges(self, nodes: np.ndarray, fanout: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the edges chosen for ``nodes``: (ascending position of the destination, edge)."""
@@ -139,10 +146,6 @@ LABOR = {"labor-hop": "hop", "labor-layers": "layers", "labor-epoch": "epoch"}
 NATIVE = {"native": torch.float32, "native-bfloat16": torch.bfloat16, **dict.fromkeys(LABOR, torch.float32)}
 
 
-def precision(side: str) -> torch.dtype:
-    return NATIVE.get(side, torch.float32)
-
-
 class SeedOrder:
     """The seed nodes of the minibatches, the same on every side, shuffled by (seed, epoch)."""
 
@@ -159,49 +162,33 @@ class SeedOrder:
         return -(-self.count // self.batch_size)
 
 
-class ReferenceLoader:
-    """Minibatches of the reference sampler in the common order."""
-
-    def __init__(self, graph: GraphFolder, train: Tensor, order: SeedOrder, **options: Any) -> None:
-        self.sampler, self.train, self.order = ReferenceSampler(graph, **options), train.numpy(), order
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self.sampler.minibatch(self.train[positions]) for positions in self.order)
-
-
-def batches(
-    side: str, graph: GraphFolder, train: Tensor, order: SeedOrder, task: AccuracyTask, seed: int
-) -> Any:
-    """An iterable of minibatches, one epoch an iteration."""
-    if side == "reference":
-        return ReferenceLoader(graph, train, order, fanouts=task.fanouts, seed=seed)
-    data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y)
-    common: dict[str, Any] = {
-        "num_neighbors": list(task.fanouts),
-        "input_nodes": train,
-        "batch_sampler": order,
-        "is_sorted": True,
-    }
-    if side != "pyg":
-        from pyg_batchgnn import MacrobatchNeighborLoader
-
-        data.x = graph.x.to(precision(side))
-        export: Literal["pyg", "native"] = "native" if side in NATIVE else "pyg"
-        common["labor"] = LABOR.get(side)
-        return MacrobatchNeighborLoader(data, seed=seed, threads=1, export=export, **common)
-    from torch_geometric.loader import NeighborLoader
-
-    return NeighborLoader(data, **common)
+def _loading(task: AccuracyTask, train: Tensor, order: SeedOrder) -> dict[str, Any]:
+    sampling = {"num_neighbors": list(task.fanouts), "is_sorted": True}
+    return {**sampling, "input_nodes": train, "batch_sampler": order}
 
 
 class PygSide:
-    """PyG's layers on minibatches with PyG's attributes."""
+    """PyG's layers on minibatches with PyG's attributes: of PyG, this package or the reference."""
 
-    def __init__(self, graph: GraphFolder, task: AccuracyTask) -> None:
-        self.graph = graph
+    def __init__(self, graph: GraphFolder, task: AccuracyTask, sampler: str) -> None:
+        self.graph, self.sampler = graph, sampler
         self.model: nn.Module = Sliced(
             "sage", graph.num_features, task.hidden, graph.num_classes, len(task.fanouts), Pairs
         )
+
+    def minibatches(self, task: AccuracyTask, train: Tensor, order: SeedOrder, seed: int) -> Any:
+        """An iterable of minibatches, one epoch an iteration."""
+        graph = self.graph
+        if self.sampler == "reference":
+            return ReferenceSampler(graph, train, order, task.fanouts, seed)
+        data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y)
+        if self.sampler == "pyg":
+            from torch_geometric.loader import NeighborLoader
+
+            return NeighborLoader(data, **_loading(task, train, order))
+        from pyg_batchgnn import MacrobatchNeighborLoader
+
+        return MacrobatchNeighborLoader(data, seed=seed, threads=1, **_loading(task, train, order))
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
         return self.model(batch), batch.y[: batch.batch_size]
@@ -212,17 +199,21 @@ class PygSide:
 
 
 class NativeSide:
-    """The native layers on native minibatches."""
+    """The native layers on native minibatches of features ``x`` [N, F], perhaps quantised."""
 
-    def __init__(self, graph: GraphFolder, task: AccuracyTask, dtype: torch.dtype) -> None:
-        from pyg_batchgnn import nn as native
+    def __init__(self, graph: GraphFolder, model: nn.Module, x: Any, labor: str | None = None) -> None:
+        self.graph, self.model, self.x, self.labor = graph, model, x, labor
 
-        shape = (graph.num_features, task.hidden, len(task.fanouts), graph.num_classes)
-        self.graph, self.dtype = graph, dtype
-        self.model: nn.Module = getattr(native, task.model)(*shape, dropout=DROPOUT)
+    def minibatches(self, task: AccuracyTask, train: Tensor, order: SeedOrder, seed: int) -> Any:
+        """An iterable of minibatches, one epoch an iteration."""
+        from pyg_batchgnn import MacrobatchNeighborLoader
+
+        data = Data(x=self.x, edge_index=self.graph.edge_index, y=self.graph.y)
+        sampling = {**_loading(task, train, order), "labor": self.labor}
+        return MacrobatchNeighborLoader(data, seed=seed, threads=1, export="native", **sampling)
 
     def _autocast(self) -> torch.autocast:
-        return torch.autocast("cpu", torch.bfloat16, enabled=self.dtype is torch.bfloat16)
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.x.dtype is torch.bfloat16)
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
         with self._autocast():
@@ -230,25 +221,36 @@ class NativeSide:
 
     def everywhere(self) -> Tensor:
         with self._autocast():
-            return self.model(self.graph.x.to(self.dtype), self.graph.edge_index)
+            return self.model(self.x, self.graph.edge_index)
 
 
 Side = PygSide | NativeSide
 
 
+def side_of(name: str, graph: GraphFolder, task: AccuracyTask, seed: int) -> Side:
+    """Returns a side with the initial weights of a seed."""
+    torch.manual_seed(seed)
+    if name not in NATIVE:
+        return PygSide(graph, task, name)
+    from pyg_batchgnn import nn as native
+
+    shape = (graph.num_features, task.hidden, len(task.fanouts), graph.num_classes)
+    model = getattr(native, task.model)(*shape, dropout=DROPOUT)
+    return NativeSide(graph, model, graph.x.to(NATIVE[name]), LABOR.get(name))
+
+
 class Training:
     """The training of a task on one side."""
 
-    def __init__(self, side: str, task: AccuracyTask, graph: GraphFolder, seed: int) -> None:
-        torch.manual_seed(seed)
-        self._graph = graph
-        self._side: Side = (
-            NativeSide(graph, task, precision(side)) if side in NATIVE else PygSide(graph, task)
-        )
-        self._trainer = StepTrainer(self._side.model)
-        train = graph.read("train_idx").long()
+    def __init__(self, side: Side, task: AccuracyTask, seed: int) -> None:
+        self._side, self._epochs, self._trainer = side, task.epochs, StepTrainer(side.model)
+        train = side.graph.read("train_idx").long()
         order = SeedOrder(len(train), task.batch_size, seed)
-        self._minibatches = batches(side, graph, train, order, task, seed)
+        self._minibatches = side.minibatches(task, train, order, seed)
+
+    def best(self) -> tuple[float, float]:
+        """Trains all epochs; returns the accuracies after the one with the best validation."""
+        return max((self.epoch() for _ in range(self._epochs)), key=lambda found: found[0])
 
     def epoch(self) -> tuple[float, float]:
         """Trains an epoch; returns the validation and the test accuracy after it."""
@@ -257,13 +259,9 @@ class Training:
             self._trainer.step(*self._side.forward(batch))
         self._side.model.eval()
         with torch.no_grad():
-            return self.measure()
-
-    def measure(self) -> tuple[float, float]:
-        """Returns the validation and the test accuracy."""
-        right = self._side.everywhere().argmax(dim=1) == self._graph.y
-        found = (right[self._graph.read(f"{part}_idx").long()] for part in ("val", "test"))
-        validation, test = (float(one.float().mean()) for one in found)
+            right = self._side.everywhere().argmax(dim=1) == self._side.graph.y
+        parts = (self._side.graph.read(f"{part}_idx").long() for part in ("val", "test"))
+        validation, test = (float(right[part].float().mean()) for part in parts)
         return validation, test
 
 
@@ -272,13 +270,9 @@ def train(order: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     task, graph = AccuracyTask(**order["task"]), GraphFolder.open(order["graph"])
     for seed in order["seeds"]:
-        training, started, best = (
-            Training(order["side"], task, graph, seed),
-            time.perf_counter(),
-            (-1.0, -1.0),
-        )
-        for _ in range(task.epochs):
-            best = max(best, training.epoch(), key=lambda found: found[0])
+        training = Training(side_of(order["side"], graph, task, seed), task, seed)
+        started = time.perf_counter()
+        best = training.best()
         seconds = round(time.perf_counter() - started, 2)
         record = {"seed": seed, "val": best[0], "test": best[1], "seconds": seconds}
         add_line(Path(order["output"]), {**record, "task": asdict(task)})
@@ -288,7 +282,7 @@ def train_missing(
     graph: GraphFolder, task: AccuracyTask, side: str, seeds: int, peers: Peers, output: Path
 ) -> str | None:
     """Trains what is missing under the side's interpreter; returns why a side is absent."""
-    missing = sorted(set(range(seeds)) - set(seeds_done(output, asdict(task))))
+    missing = missing_seeds(output, asdict(task), seeds)
     if not missing:
         return None
     order = {"task": asdict(task), "side": side, "seeds": missing, "output": str(output)}
@@ -351,22 +345,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time, of one thread each")
     parsed = parser.parse_args(arguments)
     peers = Peers(dict(parsed.peer))
-    for name in parsed.tasks:  # written here once, before processes look for them
-        graph_of(name, TASKS[name])
+    # Written here once, before processes look for them.
+    graphs = {name: graph_of(name, TASKS[name]) for name in parsed.tasks}
     pairs = [(name, side) for name in parsed.tasks for side in SIDES if side in parsed.sides]
     with ThreadPoolExecutor(parsed.jobs) as pool:
         pieces = pieces_folder(parsed.results, "accuracy")
-        reasons = pool.map(
-            lambda pair: train_missing(
-                graph_of(pair[0], TASKS[pair[0]]),
-                TASKS[pair[0]],
-                pair[1],
-                parsed.seeds,
-                peers,
-                pieces / f"{pair[0]}-{pair[1]}.jsonl",
-            ),
-            pairs,
-        )
+        orders = [
+            (graphs[name], TASKS[name], side, parsed.seeds, peers, pieces / f"{name}-{side}.jsonl")
+            for name, side in pairs
+        ]
+        reasons = pool.map(lambda order: train_missing(*order), orders)
         absent = {" ".join(pair): why for pair, why in zip(pairs, reasons, strict=True) if why}
     for what, why in absent.items():
         print(f"without {what}: {why}", flush=True)

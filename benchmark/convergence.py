@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmark.accuracy import AccuracyTask, Training, graph_of
+from benchmark.accuracy import AccuracyTask, Training, graph_of, side_of
 from benchmark.support.cli import add_line, new_parser, pieces_folder, seeds_done, write_datasets
 from benchmark.support.graphs import GraphFolder
 from benchmark.support.plots import OURS_COLOUR, PEER_COLOUR, subplots
@@ -43,7 +43,8 @@ def train(order: dict[str, Any]) -> None:
     """Trains a seed on one side; its line has accuracies and when they were known."""
     torch.set_num_threads(1)
     task, graph = TASKS[order["dataset"]], GraphFolder.open(order["graph"])
-    training, seconds, found = Training(LAYERS[order["layers"]], task, graph, order["seed"]), [], []
+    side = side_of(LAYERS[order["layers"]], graph, task, order["seed"])
+    training, seconds, found = Training(side, task, order["seed"]), [], []
     begun = time.perf_counter()
     for _ in range(task.epochs):
         found.append(training.epoch())

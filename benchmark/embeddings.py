@@ -64,19 +64,22 @@ class Ours:
             self.embedding.synchronize()
 
 
-class Torchs:
-    """torch's module, of which every rank holds all rows, under DistributedDataParallel."""
+def torchs_step(
+    nodes: list[Tensor], gradients: list[Tensor], num_nodes: int, columns: int, sparse: bool
+) -> MakeStep:
+    """Returns a step of torch's module, of which every rank holds all rows, under
+    DistributedDataParallel."""
+    module = nn.Embedding(num_nodes, columns, sparse=sparse)
+    model = DistributedDataParallel(module, gradient_as_bucket_view=True)
+    rule = torch.optim.SparseAdam if sparse else torch.optim.Adam
+    optimizer: torch.optim.Optimizer = rule(module.parameters(), lr=0.01)
 
-    def __init__(self, nodes: int, columns: int, sparse: bool) -> None:
-        module = nn.Embedding(nodes, columns, sparse=sparse)
-        self.model = DistributedDataParallel(module, gradient_as_bucket_view=True)
-        rule = torch.optim.SparseAdam if sparse else torch.optim.Adam
-        self.optimizer: torch.optim.Optimizer = rule(module.parameters(), lr=0.01)
+    def step(number: int) -> None:
+        optimizer.zero_grad()
+        model(nodes[number]).backward(gradients[number])
+        optimizer.step()
 
-    def step(self, node: Tensor, gradient: Tensor) -> None:
-        self.optimizer.zero_grad()
-        self.model(node).backward(gradient)
-        self.optimizer.step()
+    return step
 
 
 def steps(comm: Communicator, options: Answer) -> Answer:
@@ -104,8 +107,7 @@ def steps(comm: Communicator, options: Answer) -> Answer:
         gradients = [gradient[: len(node)] for node in nodes]
         sides: dict[str, MakeStep] = {"ours": lambda number: ours.step(number, gradients[number])}
         if name := options["side"]:
-            theirs = Torchs(dataset.num_nodes, columns, name == "sparse")
-            sides[name] = lambda number: theirs.step(nodes[number], gradients[number])
+            sides[name] = torchs_step(nodes, gradients, dataset.num_nodes, columns, name == "sparse")
         seconds: dict[str, list[float]] = {name: [] for name in sides}
         for turn in range(1 + options["rounds"]):
             for name, step in sides.items():

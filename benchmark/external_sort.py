@@ -10,14 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmark.support.meters import resident_bytes
+from benchmark.disk.meters import PeakMemory
 from pyg_batchgnn.data import PapersSpec, convert_folder, generate_papers_folder, open_folder
 from pyg_batchgnn.data.files import EdgeAppender
 
@@ -40,10 +39,11 @@ def measure(folder: Path, nodes: int, memory_budget: str) -> dict[str, Any]:
     shutil.copyfile(folder / "list" / "edge_index.npy", folder / "copy.npy")
     copied = time.perf_counter() - begun
     (folder / "copy.npy").unlink()
-    with _Peak() as peak:
-        begun = time.perf_counter()
-        made = convert_folder(folder / "list", folder / "csc", memory_budget=memory_budget)
-        seconds = time.perf_counter() - begun
+    peak = PeakMemory(every=0.05)
+    before, begun = peak.sample(), time.perf_counter()
+    made = convert_folder(folder / "list", folder / "csc", memory_budget=memory_budget)
+    seconds = time.perf_counter() - begun
+    peak.close()
     sorted_edges = made.edges["edges"]
     shutil.rmtree(folder)
     return {
@@ -55,27 +55,8 @@ def measure(folder: Path, nodes: int, memory_budget: str) -> dict[str, Any]:
         "edges per second": sorted_edges.edges / seconds,
         "seconds of a plain copy": copied,
         "memory budget": memory_budget,
-        "memory beside the program": peak.most - peak.before,
+        "memory beside the program": peak.bytes - before,
     }
-
-
-class _Peak:
-    """Samples the resident memory of this process while it is open."""
-
-    def __enter__(self) -> _Peak:
-        self.before = self.most = resident_bytes()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._ended.wait(0.05):
-            self.most = max(self.most, resident_bytes())
 
 
 def main() -> None:

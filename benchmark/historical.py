@@ -21,7 +21,14 @@ from typing import Any
 import numpy as np
 
 from benchmark.accuracy import compare
-from benchmark.support.cli import add_line, new_parser, pieces_folder, seeds_done, write_datasets
+from benchmark.support.cli import (
+    add_line,
+    missing_seeds,
+    new_parser,
+    pieces_folder,
+    seeds_done,
+    write_datasets,
+)
 from benchmark.support.machine import CACHE
 from benchmark.support.start import in_process
 from benchmark.support.tables import Result, markdown
@@ -115,7 +122,7 @@ def train_missing(dataset: str, ranks: int, seeds: int, results: Path) -> None:
     runs = []
     for variant in VARIANTS if ranks > 1 else ("exact",):
         output = lines_of(dataset, ranks, variant, results)
-        missing = sorted(set(range(seeds)) - set(seeds_done(output, asdict(TASKS[dataset]))))
+        missing = missing_seeds(output, asdict(TASKS[dataset]), seeds)
         runs += [(variant, seed, str(output)) for seed in missing]
     if not runs:
         return

@@ -10,7 +10,6 @@ training in each of them are drawn. It needs no graph but amazon_photo, and abou
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, median
 from typing import Any
@@ -20,8 +19,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from benchmark.accuracy import TASKS, graph_of
-from benchmark.networks.recipe import DROPOUT
+from benchmark.networks.recipe import DROPOUT, Trainer
 from benchmark.support.cli import new_parser, stamped, write_json
+from benchmark.support.meters import in_turns
 from benchmark.support.plots import subplots
 from benchmark.support.tables import Result, markdown
 from pyg_batchgnn import MacrobatchNeighborLoader, nn, ops
@@ -37,13 +37,7 @@ MODELS: dict[str, Callable[[], nn.NativeModel]] = {
 
 
 def _seconds(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    found: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(rounds + 1):
-        for name, work in works.items():
-            begin = time.perf_counter()
-            work()
-            found[name].append(time.perf_counter() - begin)
-    return {name: median(seconds[1:]) for name, seconds in found.items()}
+    return {name: median(seconds) for name, seconds in in_turns(works, rounds).items()}
 
 
 def _at(level: str, work: Callable[[], Any]) -> Callable[[], Any]:
@@ -143,7 +137,7 @@ def steps(levels: Sequence[str], nodes: int, rounds: int) -> dict[str, dict[str,
 
 def _step(model: nn.NativeModel, batches: Iterable[Any]) -> Callable[[], float]:
     """Returns a work that goes through batches and returns their mean loss."""
-    optimizer = torch.optim.Adam(model.parameters())
+    trainer = Trainer(model, learning_rate=1e-3)
 
     def step() -> float:
         losses = []
@@ -153,9 +147,7 @@ def _step(model: nn.NativeModel, batches: Iterable[Any]) -> Callable[[], float]:
                 logits = model(batch)
             wanted: Tensor = batch.attribute("y", batch.batch_size)
             loss = torch.nn.functional.cross_entropy(logits.float(), wanted)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            trainer.update(loss)
             losses.append(loss.item())
         return fmean(losses)
 

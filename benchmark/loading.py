@@ -34,9 +34,10 @@ def table(result: Result) -> str:
     for series in result["series"]:
         found = figures_of(series)
         ours = found.pop(OURS, None)
-        if ours and not found:  # no peer is installed: our own figures still stand
-            rows.append([f"{setting(series)}: no peer", *own_figures(ours)])
-        for name, figures in found.items():
+        peers: dict[str, dict[str, float] | None] = {**found}
+        if ours and not found:  # our own figures still stand
+            peers = {"no peer": None}
+        for name, figures in peers.items():
             rows.append(
                 [
                     f"{setting(series)}: {name}",
@@ -51,13 +52,8 @@ def table(result: Result) -> str:
     return markdown(header, rows) + "\n\nAll figures are per minibatch." + absences(result["series"])
 
 
-def times(ours: dict[str, float] | None, other: dict[str, float], seconds: str) -> str:
-    return "-" if ours is None else f"{other[seconds] / ours[seconds]:.1f}x"
-
-
-def own_figures(ours: dict[str, float]) -> list[str]:
-    wall, cpu = milliseconds(ours), milliseconds(ours, "cpu_per_minibatch")
-    return ["-", wall, "-", cpu, "-", f"{ours['edges_per_minibatch']:,.0f}", "-", "-"]
+def times(ours: dict[str, float] | None, other: dict[str, float] | None, seconds: str) -> str:
+    return "-" if ours is None or other is None else f"{other[seconds] / ours[seconds]:.1f}x"
 
 
 plot = series_plot(SECONDS, 1e3, "ms per minibatch")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +158,6 @@ def _median(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 # Tables
 
-#: A figure of a side, or None where there is none.
-Figure = Callable[[Result], float | None]
 _LOADS = ("nodes", "edges", "train")
 #: The nodes of the graphs for which the limit holds, and the ratio to METIS that it allows.
 _LARGE, _FAR = 100_000, 1.2
@@ -192,7 +190,7 @@ def _in_short(cases: list[list[Result]]) -> str:
     """Returns the ratios to METIS of each side on large graphs, and the cases far above it."""
     cases, said, far = [sides for sides in cases if sides[0]["nodes"] >= _LARGE], [], []
     for name in dict.fromkeys(_name(one) for sides in cases for one in sides if one["side"] != "METIS"):
-        found = [(ratio, sides[0]) for sides in cases if (ratio := _ratio(sides, name, _edge_cut))]
+        found = [(ratio, sides[0]) for sides in cases if (ratio := _ratio(sides, name, "edge_cut"))]
         if not found:
             continue
         mean = math.exp(sum(math.log(ratio) for ratio, _ in found) / len(found))
@@ -211,19 +209,12 @@ def _in_short(cases: list[list[Result]]) -> str:
     )
 
 
-def _ratio(sides: list[Result], name: str, figure: Figure) -> float | None:
-    metis = next((figure(one) for one in sides if one["side"] == "METIS"), None)
-    own = next((figure(one) for one in sides if _name(one) == name), None)
+def _ratio(sides: list[Result], name: str, figure: str) -> float | None:
+    """Returns a figure of a side over that of METIS; no seconds of a busy machine."""
+    known = [one for one in sides if not (one["busy"] and figure == "wall")]
+    metis = next((one[figure] for one in known if one["side"] == "METIS"), None)
+    own = next((one[figure] for one in known if _name(one) == name), None)
     return own / metis if own is not None and metis else None
-
-
-def _edge_cut(one: Result) -> float | None:
-    cut: float = one["edge_cut"]
-    return cut
-
-
-def _seconds(one: Result) -> float | None:
-    return None if one["busy"] else one["wall"]
 
 
 def _name(one: Result) -> str:
@@ -236,8 +227,8 @@ def _graph(one: Result) -> str:
 
 
 def _line(one: Result, sides: list[Result]) -> list[str]:
-    balance, seconds = one["balance"], _seconds(one)
-    over_cut, over_seconds = (_ratio(sides, _name(one), figure) for figure in (_edge_cut, _seconds))
+    balance, seconds = one["balance"], None if one["busy"] else one["wall"]
+    over_cut, over_seconds = (_ratio(sides, _name(one), figure) for figure in ("edge_cut", "wall"))
     return [
         _graph(one),
         str(one["parts"]),

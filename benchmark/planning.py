@@ -23,7 +23,7 @@ import torch
 from benchmark.support.cli import new_parser, write_part
 from benchmark.support.graphs import GraphFolder, dataset_folder
 from benchmark.support.ranks import JOBS as SHARED_JOBS
-from benchmark.support.ranks import Answer, Job, Meter, RankGraph, RankWorkload, add_sampling_options
+from benchmark.support.ranks import Answer, Job, RankGraph, RankWorkload, add_sampling_options, prepared_epoch
 from benchmark.support.tables import Result, markdown
 from benchmark.support.world import summary
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader, ops
@@ -62,19 +62,9 @@ def planned(comm: Communicator, options: Answer) -> list[Answer]:
             cache = None  # its memory, before that of another
             cache = graph.aggregates(setting["aggregation"]) if setting["aggregation"] else None
         ops.empty_cache()
-        found.append(_epochs(graph, _loader(graph, setting, cache), options["epochs"]))
+        loader = _loader(graph, setting, cache)
+        found.append([prepared_epoch(graph, loader, epoch) for epoch in range(options["epochs"])][-1])
     return found
-
-
-def _epochs(graph: RankGraph, loader: MacrobatchNeighborLoader, epochs: int) -> Answer:
-    for _ in range(epochs - 1):
-        sum(1 for _ in loader)
-    rows = loader.stats().total.rows_fetched
-    meter = Meter(graph.comm)
-    minibatches = sum(1 for _ in loader)
-    found = meter.stop()
-    fetched = loader.stats().total.rows_fetched - rows
-    return {**found, "minibatches": minibatches, "rows_fetched": fetched}
 
 
 def _loader(

@@ -9,7 +9,6 @@ graph after another. No figure is typed by hand: run this after a measurement.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +21,7 @@ from benchmark.papers.others import DISTDGL, DISTGNN_MB, FASTSAMPLE, KATANA
 from benchmark.support.cli import RESULTS, new_parser, read_json
 from benchmark.support.harness import BENCHMARK
 from benchmark.support.plots import save
-from benchmark.support.tables import Result, in_words, paragraph
+from benchmark.support.tables import Result, filled, in_words, paragraph
 
 PAGES = BENCHMARK / "pages"
 #: The pages outside of this folder that show what each step of porting a script gains.
@@ -92,17 +91,12 @@ def section(name: str, results: Path, folder: Path) -> str:
 
 def render(page: Path, results: Path) -> str:
     """Returns the text of a page with all tables between result comments replaced."""
-
-    def replaced(match: re.Match[str]) -> str:
-        return f"<!-- results:{match[1]} -->\n\n{section(match[1], results, page.parent)}\n\n<!-- end -->"
-
-    return re.sub(r"<!-- results:(\w+) -->.*?<!-- end -->", replaced, page.read_text(), flags=re.DOTALL)
+    return filled(page.read_text(), "results", lambda name: section(name, results, page.parent))
 
 
 def with_gains(page: Path, results: Path) -> str:
     graphs = list(accelerate.GAINS)[: 1 if page.name == "README.md" else None]
-    table = f"<!-- gains -->\n\n{accelerate.gains(results, graphs)}\n\n<!-- end -->"
-    return re.sub(r"<!-- gains -->.*?<!-- end -->", lambda _: table, page.read_text(), flags=re.DOTALL)
+    return filled(page.read_text(), "gains", lambda _: accelerate.gains(results, graphs))
 
 
 def draw(results: Path) -> None:

@@ -8,12 +8,12 @@ The table stands in README.md and docs/benchmarks.md; a test compares it with th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from benchmark.support.cli import RESULTS, read_json
 from benchmark.support.harness import BENCHMARK
 from benchmark.support.plots import save, subplots
-from benchmark.support.tables import OURS
+from benchmark.support.tables import OURS, SECONDS, Line, figures_of
 
 PLOT = BENCHMARK.parent / "docs" / "assets" / "speedup.png"
 HEAD = "| one thread | ours | PyG 2.8 with pyg-lib | DGL 1.1 |\n|---|---:|---:|---:|"
@@ -29,44 +29,41 @@ NAMES = {PYG: "PyG 2.8 with pyg-lib", DGL: "DGL 1.1"}
 MODELS = {"sage": "GraphSAGE", "gcn": "GCN", "gin": "GIN", "gat": "GAT"}
 
 
-@dataclass
-class Line:
-    """One line of the table."""
-
-    name: str  # what is measured
-    figure: str = "wall_per_minibatch"  # the name of the stored figure
-    ours: float | None = None  # the figure of ours, of the run in which ours was fastest
-    theirs: dict[str, float] = field(default_factory=dict)
-    times: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def is_rate(self) -> bool:
-        return self.figure == "edges_per_second"
-
-    def better(self, one: float | None, other: float) -> float:
-        if one is None:
-            return other
-        return max(one, other) if self.is_rate else min(one, other)
-
-    def text(self, value: float) -> str:
-        return f"{value / 1e6:.1f} M edges/s" if self.is_rate else f"{1e3 * value:,.0f} ms"
-
-
 def lines() -> list[Line]:
     """Returns the lines of the table, all on one thread."""
-    sampling = _fill(Line("sampling", "edges_per_second"), "sampling", malloc="default")
-    loading = _fill(Line("sampling and features"), "loading", malloc="kept")
-    steps = [_fill(Line(f"a {MODELS[model]} step"), "training", "kept", model) for model in MODELS]
+    sampling = _line("sampling", "sampling", "default", cost=_seconds_per_edge)
+    loading = _line("sampling and features", "loading", "kept")
+    steps = [_line(f"a {MODELS[model]} step", "training", "kept", model) for model in MODELS]
     return [sampling, loading, *steps]
+
+
+def _seconds_per_edge(figures: dict[str, float]) -> float:
+    return 1 / figures["edges_per_second"]
+
+
+def _line(
+    name: str,
+    experiment: str,
+    malloc: str,
+    model: str | None = None,
+    cost: Callable[[dict[str, float]], float] = lambda figures: figures[SECONDS],
+) -> Line:
+    """Returns the costs of ours and of the peers, by what the table calls them."""
+    line, names = Line(name), {OURS: OURS, **{who: peer for peer, who in PEERS[experiment].items()}}
+    for series in read_json(RESULTS / f"{experiment}-products-like.json")["series"]:
+        if (series["threads"], series["malloc"], series.get("model")) == (1, malloc, model):
+            found = {names[who]: one for who, one in figures_of(series).items() if who in names}
+            if OURS in found:
+                line.add({who: {SECONDS: cost(one)} for who, one in found.items()})
+    return line
 
 
 def table() -> str:
     """Returns the table in Markdown."""
     rows = []
     for line in lines():
-        assert line.ours is not None, f"no stored result has {line.name}"
-        cells = [line.text(line.ours), *(_cell(line, peer) for peer in (PYG, DGL))]
-        rows.append(f"| {line.name} | " + " | ".join(cells) + " |")
+        assert line.seconds, f"no stored result has {line.name}"
+        rows.append(f"| {line.name} | {' | '.join(_cell(line, side) for side in (OURS, PYG, DGL))} |")
     return "\n".join([HEAD, *rows])
 
 
@@ -92,24 +89,12 @@ def plot() -> None:
     save(figure, PLOT)
 
 
-def _fill(line: Line, experiment: str, malloc: str, model: str | None = None) -> Line:
-    for series in read_json(RESULTS / f"{experiment}-products-like.json")["series"]:
-        if (series["threads"], series["malloc"], series.get("model")) != (1, malloc, model):
-            continue
-        found = {who: one["figures"][line.figure] for who, one in series["contestants"].items()}
-        if OURS not in found:
-            continue
-        line.ours = line.better(line.ours, found[OURS])
-        for peer, who in PEERS[experiment].items():
-            if who in found:
-                ratio = found[OURS] / found[who]
-                line.theirs[peer] = line.better(line.theirs.get(peer), found[who])
-                line.times[peer] = ratio if line.is_rate else 1 / ratio
-    return line
-
-
-def _cell(line: Line, peer: str) -> str:
-    return f"{line.text(line.theirs[peer])} ({line.times[peer]:.1f}x)" if peer in line.times else "-"
+def _cell(line: Line, side: str) -> str:
+    if side not in line.seconds:
+        return "-"
+    cost = line.seconds[side]
+    text = f"{1e-6 / cost:.1f} M edges/s" if line.name == "sampling" else f"{1e3 * cost:,.0f} ms"
+    return text if side == OURS else f"{text} ({line.times[side]:.1f}x)"
 
 
 if __name__ == "__main__":

@@ -106,16 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for number in range(chosen.rounds):
             for side in found:
                 out = str(Path(work) / f"{side}-{number}")
-                command = [
-                    sys.executable,
-                    "-c",
-                    JOB,
-                    side,
-                    work,
-                    out,
-                    str(chosen.threads),
-                    str(chosen.memory),
-                ]
+                told = (side, work, out, chosen.threads, chosen.memory)
+                command = [sys.executable, "-c", JOB, *map(str, told)]
                 ran = subprocess.run(command, check=True, capture_output=True, text=True)
                 found[side].append(json.loads(ran.stdout.splitlines()[-1]))
                 print(side, found[side][-1], time.strftime("%H:%M:%S"), flush=True)
@@ -130,18 +122,9 @@ def table(result: Result) -> str:
     medians = {side: np.median(runs, axis=0) for side, runs in result["sides"].items()}
     names = {"ours": "`tables convert`", "duckdb": "DuckDB: two joins, order restored"}
     for side, (seconds, cpu, peak) in medians.items():
-        ratio = seconds / medians["duckdb"][0]
-        rate = said["edges"] / seconds / 1e6
-        rows.append(
-            [
-                names[side],
-                f"{seconds:.1f}",
-                f"{cpu:.1f}",
-                f"{peak / 2**30:.2f}",
-                f"{rate:.2f}",
-                f"{ratio:.2f}x",
-            ]
-        )
+        rate, ratio = said["edges"] / seconds / 1e6, seconds / medians["duckdb"][0]
+        figures = [f"{seconds:.1f}", f"{cpu:.1f}", f"{peak / 2**30:.2f}", f"{rate:.2f}", f"{ratio:.2f}x"]
+        rows.append([names[side], *figures])
     head = f"{said['edges'] / 1e6:,.0f} million edges, {said['nodes'] / 1e6:,.0f} million nodes"
     limit = f"peak, GiB (limit {said['memory'] / 2**30:.0f})"
     return markdown([head, "seconds", "CPU seconds", limit, "million edges per second", "time"], rows)

@@ -53,8 +53,7 @@ def _samples(graph: dgl.DGLGraph, sampler: NeighborSampler, seeds: Iterable[Any]
 def _sampling(fused: bool, dtype: torch.dtype) -> MakeJob:
     def build(options: Options) -> Job:
         folder = GraphFolder.open(options.graph)
-        lists = seed_lists(folder, options.batches, options.batch_size, options.seed)
-        seeds = [batch.to(dtype) for batch in lists]
+        seeds = [batch.to(dtype) for batch in seed_lists(folder, options)]
         return _samples(_graph(folder, dtype), _sampler(options, fused=fused), seeds)
 
     return build
@@ -62,16 +61,15 @@ def _sampling(fused: bool, dtype: torch.dtype) -> MakeJob:
 
 def _typed_sampling(options: Options) -> Job:
     folder = TypedFolder.open(options.typed_graph)
-    papers = folder.seeds(options.seeds, options.seed).split(options.batch_size)
-    return _samples(_typed_graph(folder), _sampler(options), [{SEEDS: ids} for ids in papers])
+    seeds = [{SEEDS: ids} for ids in seed_lists(folder, options)]
+    return _samples(_typed_graph(folder), _sampler(options), seeds)
 
 
 def _weighted(options: Options) -> Job:
     folder = GraphFolder.open(options.graph)
     graph = _graph(folder).clone()
     graph.edata["weight"] = edge_weights(folder, options.seed)
-    lists = seed_lists(folder, options.batches, options.batch_size, options.seed)
-    return _samples(graph, _sampler(options, prob="weight"), lists)
+    return _samples(graph, _sampler(options, prob="weight"), seed_lists(folder, options))
 
 
 def _training(options: Options) -> Job:
@@ -88,7 +86,7 @@ def _training(options: Options) -> Job:
         trainer.step(network(blocks, features), y[batch])
         return nodes.numel(), sum(block.num_edges() for block in blocks), features.nbytes
 
-    return each(seed_lists(folder, options.batches, options.batch_size, options.seed), step)
+    return each(seed_lists(folder, options), step)
 
 
 def _typed_training(options: Options) -> Job:
@@ -106,7 +104,7 @@ def _typed_training(options: Options) -> Job:
         trainer.step(network(blocks, features), y[seeds])
         return sum(map(len, nodes.values())), sum(block.num_edges() for block in blocks)
 
-    return each(folder.seeds(options.seeds, options.seed).split(options.batch_size), step)
+    return each(seed_lists(folder, options), step)
 
 
 JOBS: dict[str, MakeJob] = {

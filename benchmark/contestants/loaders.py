@@ -12,9 +12,12 @@ from typing import Any
 import torch
 from torch_geometric.data import Data, HeteroData
 
+from benchmark.networks.own import TYPED, WITH_EDGES, Call, seed_logits
+from benchmark.networks.pyg import basic_model
+from benchmark.networks.recipe import StepTrainer
 from benchmark.support.graphs import GraphFolder, edge_times, edge_weights, links, seed_times
-from benchmark.support.jobs import Job, MakeJob, Options, each
-from benchmark.support.mag import SEEDS, TypedFolder
+from benchmark.support.jobs import Counts, Job, MakeJob, Options, each
+from benchmark.support.mag import CLASSES, FEATURES, SEEDS, TypedFolder
 
 #: The class of a loader, called as PyG's are.
 Loader = Callable[..., Any]
@@ -101,6 +104,43 @@ def loads(batches: Any) -> Job:
         return batch.num_nodes, edges, batch[SEEDS].x.nbytes
 
     return each(batches, counts)
+
+
+def pyg_labels(batch: Any, count: int, typed: bool) -> torch.Tensor:
+    return (batch[SEEDS] if typed else batch).y[:count]
+
+
+def script_steps(
+    options: Options,
+    batches: Any,
+    call: Call,
+    prepare: Callable[[torch.nn.Module], torch.nn.Module] | None = None,
+    labels: Callable[[Any, int, bool], torch.Tensor] = pyg_labels,
+) -> Job:
+    """Returns the job of a script's steps with a model of PyG's or of the user's own.
+
+    Args:
+        options: the workload.
+        batches: a loader.
+        call: how the script calls its model.
+        prepare: what the script does with its model before it trains.
+        labels: returns [count] labels of the seeds from (batch, count, whether it has types).
+    """
+    typed = options.model == TYPED
+    if typed:
+        relations = typed_data(TypedFolder.open(options.typed_graph), featured=True).edge_types
+        model = basic_model(options, FEATURES, CLASSES, relations)
+    else:
+        graph = GraphFolder.open(options.graph)
+        model = basic_model(options, graph.num_features, graph.num_classes)
+    trainer = StepTrainer(model if prepare is None else prepare(model))
+
+    def step(batch: Any) -> Counts:
+        logits = seed_logits(model, batch, call, options.model == WITH_EDGES)
+        trainer.step(logits, labels(batch, logits.size(0), typed))
+        return batch.num_nodes, batch.num_edges
+
+    return each(batches, step)
 
 
 def loading_jobs(

@@ -17,11 +17,12 @@ from benchmark.contestants.loaders import (
     loading_jobs,
     loads,
     node_loader,
+    pyg_labels,
+    script_steps,
     typed_data,
     typed_loader,
 )
-from benchmark.networks.own import TYPED, WITH_EDGES, Call, seed_logits
-from benchmark.networks.pyg import basic_model
+from benchmark.networks.own import TYPED, Call
 from benchmark.networks.recipe import DROPOUT, HEADS, LinkTrainer, StepTrainer, widths
 from benchmark.support.graphs import GraphFolder, seed_lists
 from benchmark.support.jobs import Counts, Job, MakeJob, Options, by_work, each
@@ -63,8 +64,7 @@ def _sampling(layout: Layout) -> MakeJob:
         folder = GraphFolder.open(options.graph)
         # 4-byte ids where the graph has fewer than 2**31 nodes, as the loader stores them
         graph = CscGraph.from_csc(folder.colptr, folder.row.to(torch.int32)).advise_huge_pages()
-        lists = seed_lists(folder, options.batches, options.batch_size, options.seed)
-        return _samples(graph, layout, options, lists)
+        return _samples(graph, layout, options, seed_lists(folder, options))
 
     return build
 
@@ -73,8 +73,8 @@ def _typed_sampling(layout: Layout) -> MakeJob:
     def build(options: Options) -> Job:
         folder = TypedFolder.open(options.typed_graph)
         graph = typed_graph_from_pyg(typed_data(folder)).advise_huge_pages()
-        papers = folder.seeds(options.seeds, options.seed).split(options.batch_size)
-        return _samples(graph, layout, options, [Seeds.of(graph.schema, {SEEDS: ids}) for ids in papers])
+        seeds = [Seeds.of(graph.schema, {SEEDS: ids}) for ids in seed_lists(folder, options)]
+        return _samples(graph, layout, options, seeds)
 
     return build
 
@@ -187,27 +187,16 @@ def _script(call: Call, accelerated: bool = True, export: Export = "pyg") -> Mak
     def build(options: Options) -> Job:
         if options.model == TYPED:
             batches = _typed_loader(options.without_model(), export)
-            relations = typed_data(TypedFolder.open(options.typed_graph), featured=True).edge_types
-            model = basic_model(options, FEATURES, CLASSES, relations)
         else:
-            graph, batches = GraphFolder.open(options.graph), loader(options, export=export)
-            model = basic_model(options, graph.num_features, graph.num_classes)
-        trainer = StepTrainer(pyg_batchgnn.accelerate(model) if accelerated else model)
-
-        def step(batch: Any) -> Counts:
-            logits = seed_logits(model, batch, call, options.model == WITH_EDGES)
-            trainer.step(logits, _labels(batch, logits.size(0), options.model == TYPED, export))
-            return batch.num_nodes, batch.num_edges
-
-        return each(batches, step)
+            batches = loader(options, export=export)
+        prepare = pyg_batchgnn.accelerate if accelerated else None
+        return script_steps(options, batches, call, prepare, _labels if export == "native" else pyg_labels)
 
     return build
 
 
-def _labels(batch: Any, count: int, typed: bool, export: Export) -> torch.Tensor:
-    if export == "native":
-        return batch.attributes_of(SEEDS).gather("y", count) if typed else batch.attribute("y", count)
-    return (batch[SEEDS] if typed else batch).y[:count]
+def _labels(batch: Any, count: int, typed: bool) -> torch.Tensor:
+    return batch.attributes_of(SEEDS).gather("y", count) if typed else batch.attribute("y", count)
 
 
 def _stock(options: Options) -> Job:

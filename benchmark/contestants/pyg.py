@@ -17,10 +17,11 @@ from benchmark.contestants.loaders import (
     loading_jobs,
     loads,
     node_loader,
+    script_steps,
     typed_data,
     typed_loader,
 )
-from benchmark.networks.own import TYPED, WITH_EDGES, Call, seed_logits
+from benchmark.networks.own import TYPED, Call
 from benchmark.networks.pyg import Sliced, Trimmed, TypedPrefixes, TypedTrimmed, basic_model
 from benchmark.networks.recipe import LinkTrainer, StepTrainer
 from benchmark.support.graphs import GraphFolder, seed_lists
@@ -61,7 +62,6 @@ def _sampling(dtype: torch.dtype) -> MakeJob:
     def build(options: Options) -> Job:
         graph = GraphFolder.open(options.graph)
         colptr, row = graph.colptr.to(dtype), graph.row.to(dtype)
-        lists = seed_lists(graph, options.batches, options.batch_size, options.seed)
         fanouts = list(options.fanouts)
 
         def step(seeds: torch.Tensor) -> Counts:
@@ -73,7 +73,7 @@ def _sampling(dtype: torch.dtype) -> MakeJob:
             )
             return out[2].numel(), out[0].numel()
 
-        return each([seeds.to(dtype) for seeds in lists], step)
+        return each([seeds.to(dtype) for seeds in seed_lists(graph, options)], step)
 
     return build
 
@@ -82,7 +82,6 @@ def _typed_sampling(options: Options) -> Job:
     """Returns a job of ``torch.ops.pyg.hetero_neighbor_sample``."""
     folder = TypedFolder.open(options.typed_graph)
     sampler = NeighborSampler(typed_data(folder), list(options.fanouts))
-    papers = folder.seeds(options.seeds, options.seed)
     fanouts = {"__".join(names): list(options.fanouts) for names in sampler.edge_types}
 
     def step(seeds: torch.Tensor) -> Counts:
@@ -94,7 +93,7 @@ def _typed_sampling(options: Options) -> Job:
         )
         return sum(map(len, node.values())), sum(map(len, row.values()))
 
-    return each(papers.split(options.batch_size), step)
+    return each(seed_lists(folder, options), step)
 
 
 @cache
@@ -130,22 +129,8 @@ def _basic(call: Call) -> MakeJob:
     """Returns the job of an unchanged script with PyG's loader, and PyG's model or one's own."""
 
     def build(options: Options) -> Job:
-        if options.model == TYPED:
-            batches = _typed_loader(options.without_model())
-            relations = typed_data(TypedFolder.open(options.typed_graph), featured=True).edge_types
-            model = basic_model(options, FEATURES, CLASSES, relations)
-        else:
-            graph, batches = GraphFolder.open(options.graph), _loader(options.without_model())
-            model = basic_model(options, graph.num_features, graph.num_classes)
-        trainer = StepTrainer(model)
-
-        def step(batch: Any) -> Counts:
-            logits = seed_logits(model, batch, call, options.model == WITH_EDGES)
-            y = batch[SEEDS].y if options.model == TYPED else batch.y
-            trainer.step(logits, y[: logits.size(0)])
-            return batch.num_nodes, batch.num_edges
-
-        return each(batches, step)
+        load = _typed_loader if options.model == TYPED else _loader
+        return script_steps(options, load(options.without_model()), call)
 
     return build
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from torch import Tensor
 from benchmark import external_sort
 from benchmark.disk.meters import PeakMemory, cached_pages, empty_page_cache, folded_memory, let_go
 from benchmark.networks.recipe import Trainer
+from benchmark.support.meters import in_turns
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.data import load_dataset, open_folder
 from pyg_batchgnn.disk import DiskReader, DiskTable
@@ -208,24 +209,22 @@ def alternate(order: Order) -> dict[str, Any]:
     empty_page_cache(order.features)
     sides = {"tensor": held, "mapped": mapped}
     loaders = {name: new_loader(data, nodes, order, order.budget) for name, data in sides.items()}
-    if loaders["mapped"]._parts.pipeline.look_ahead is not None:
+    if loaders["mapped"].disk_forecast() is not None:
         raise ValueError("features do not fit --memory-budget; give a larger one, or a smaller --tenth")
-    trainer, seconds = new_trainer(held), {name: list[float]() for name in sides}
-    for number in range(1 + ROUNDS):  # the first one is not measured
-        for name in list(sides)[:: 1 if number % 2 else -1]:
-            begin = time.perf_counter()
-            for batch in loaders[name]:
-                step(trainer, batch)
-            seconds[name] += [time.perf_counter() - begin] if number else []
+    trainer = new_trainer(held)
+
+    def epoch(name: str) -> None:
+        for batch in loaders[name]:
+            step(trainer, batch)
+
+    seconds = in_turns({name: partial(epoch, name) for name in sides}, ROUNDS)
     return {"seconds": seconds, "steps": len(loaders["tensor"])}
 
 
-def run(told: dict[str, Any]) -> None:
-    """Does the job that is told and writes what it found to the file ``answer``."""
-    name, answer = told.pop("job"), Path(told.pop("answer"))
+def run(told: dict[str, Any]) -> dict[str, Any]:
+    """Does the job that is told."""
+    name = told.pop("job")
     if name == "sort":
-        found = external_sort.measure(Path(told["folder"]), told["nodes"], told["memory_budget"])
-    else:
-        jobs = {"iterate": iterate, "edges": sample_edges, "count_pages": count_pages, "alternate": alternate}
-        found = jobs[name](Order(**told))
-    answer.write_text(json.dumps(found))
+        return external_sort.measure(Path(told["folder"]), told["nodes"], told["memory_budget"])
+    jobs = {"iterate": iterate, "edges": sample_edges, "count_pages": count_pages, "alternate": alternate}
+    return jobs[name](Order(**told))

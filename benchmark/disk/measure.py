@@ -43,10 +43,9 @@ def _run(job: str, python: str = sys.executable, **order: Any) -> dict[str, Any]
     """Returns what a job found in a process of its own."""
     module = "pyg_loading" if job == "pyg" else "jobs"
     environment = ProcessSetting(threads=THREADS).environment()
-    with tempfile.TemporaryDirectory() as work:
-        told = {"job": job, "answer": f"{work}/answer.json", **order}
-        in_process(f"benchmark.disk.{module}", "run", told, python=python, environment=environment)
-        found: dict[str, Any] = json.loads(Path(told["answer"]).read_text())
+    found: dict[str, Any] = in_process(
+        *(f"benchmark.disk.{module}", "run", {"job": job, **order}), python=python, environment=environment
+    )
     shown = ("seconds", "steps", "waiting", "first_batch", "peak", "forecast")
     for one in found.get("runs", [found]):
         told = {**found, **one}

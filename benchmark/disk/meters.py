@@ -17,10 +17,10 @@ _libc.mmap.restype = ctypes.c_void_p
 
 
 class PeakMemory:
-    """Samples the resident memory of this process each second."""
+    """Samples the resident memory of this process, ``every`` so many seconds."""
 
-    def __init__(self) -> None:
-        self.bytes, self.by_kind = 0, dict[str, int]()
+    def __init__(self, every: float = 1.0) -> None:
+        self.bytes, self.by_kind, self._every = 0, dict[str, int](), every
         self._ended = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -37,7 +37,7 @@ class PeakMemory:
         self._ended.set()
 
     def _watch(self) -> None:
-        while not self._ended.wait(1.0):
+        while not self._ended.wait(self._every):
             self.sample()
 
 

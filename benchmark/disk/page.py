@@ -93,9 +93,9 @@ def _epoch(parts: Result) -> Shown:
         if forecast and _is_whole(reads[0]):
             off = f"{100 * (forecast[name] / stats[seen] - 1):+.0f} %"
             lines.append([f"forecast of the {name} of reading, against those seen", "within 20 %", off])
-    rows = [list(row) for row in zip(*map(_figures, series), strict=True)]
-    figures = [[name, *(value for _, value in row)] for row in rows for name in [row[0][0]]]
-    return lines, markdown(["", *names], figures)
+    figures = [_figures(one) for one in series]
+    rows = [[name, *(one[name] for one in figures)] for name in figures[0]]
+    return lines, markdown(["", *names], rows)
 
 
 def _names(epochs: int) -> list[str]:
@@ -105,32 +105,29 @@ def _names(epochs: int) -> list[str]:
     return ["the first epoch", *middle, "the last epoch"]
 
 
-def _figures(one: Series) -> list[tuple[str, str]]:
+def _figures(one: Series) -> dict[str, str]:
     read, stats, (held, sequential) = one["read"], one["read"]["stats"], bounds(one)
-    return [
-        ("seconds, looking ahead and the first read included", f"{read['seconds']:.1f}"),
-        ("seconds of the same steps with rows held", f"{held:.1f}"),
-        ("seconds of its bytes at the sequential rate", f"{sequential:.1f}"),
-        ("sequential rate before and after, GB/s", ", ".join(f"{rate / _GB:.2f}" for rate in one["rates"])),
-        ("seconds until the first minibatch", f"{read['first_batch']:.1f}"),
-        ("of them looking ahead", f"{stats['ahead_seconds']:.1f}"),
-        ("seconds of waiting, for the first one too", f"{read['waiting']:.1f}"),
-        ("seconds of reading, beside training", f"{stats['disk_seconds']:.1f}"),
-        ("GB read", f"{stats['disk_bytes'] / _GB:.1f}"),
-        ("operations", f"{stats['disk_operations']:,}"),
-        ("million rows read", f"{stats['disk_rows'] / 1e6:.1f}"),
-        ("useful share of the bytes", _useful(read)),
-        ("GiB for the loader", f"{read['loader_budget'] / _GIB:.1f}"),
-        ("B, F, fetch groups of a sweep", _sizes(read)),
-        ("peak, GiB: own, of files, shared", ", ".join(f"{n / _GIB:.1f}" for n in read["kinds"].values())),
-        *(
-            (
-                f"{name}: loss of the first and the last step",
-                ", ".join(f"{loss:.3f}" for loss in side["loss"]),
-            )
+    return {
+        "seconds, looking ahead and the first read included": f"{read['seconds']:.1f}",
+        "seconds of the same steps with rows held": f"{held:.1f}",
+        "seconds of its bytes at the sequential rate": f"{sequential:.1f}",
+        "sequential rate before and after, GB/s": ", ".join(f"{rate / _GB:.2f}" for rate in one["rates"]),
+        "seconds until the first minibatch": f"{read['first_batch']:.1f}",
+        "of them looking ahead": f"{stats['ahead_seconds']:.1f}",
+        "seconds of waiting, for the first one too": f"{read['waiting']:.1f}",
+        "seconds of reading, beside training": f"{stats['disk_seconds']:.1f}",
+        "GB read": f"{stats['disk_bytes'] / _GB:.1f}",
+        "operations": f"{stats['disk_operations']:,}",
+        "million rows read": f"{stats['disk_rows'] / 1e6:.1f}",
+        "useful share of the bytes": _useful(read),
+        "GiB for the loader": f"{read['loader_budget'] / _GIB:.1f}",
+        "B, F, fetch groups of a sweep": _sizes(read),
+        "peak, GiB: own, of files, shared": ", ".join(f"{n / _GIB:.1f}" for n in read["kinds"].values()),
+        **{
+            f"{name}: loss of the first and the last step": ", ".join(f"{loss:.3f}" for loss in side["loss"])
             for name, side in (("read", read), ("held", one["held"]))
-        ),
-    ]
+        },
+    }
 
 
 def _budgets(parts: Result) -> Shown:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 
 
-def run(order: dict[str, Any]) -> None:
+def run(order: dict[str, Any]) -> dict[str, Any]:
     """Makes up to ``steps`` minibatches of a folder for at most ``seconds``, without any step."""
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
@@ -33,4 +32,4 @@ def run(order: dict[str, Any]) -> None:
         steps, seconds = steps + 1, time.perf_counter() - begin
         if seconds > order["seconds"]:
             break
-    Path(order["answer"]).write_text(json.dumps({"seconds": seconds, "steps": steps}))
+    return {"seconds": seconds, "steps": steps}

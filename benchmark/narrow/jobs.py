@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from benchmark.accuracy import TASKS, SeedOrder
+from benchmark.accuracy import TASKS, NativeSide, Training
 from benchmark.networks.recipe import DROPOUT, HEADS, StepTrainer
 from benchmark.support.cli import add_line
 from benchmark.support.graphs import GraphFolder
+from benchmark.support.meters import in_turns
+from benchmark.support.ranks import Answer
 from pyg_batchgnn import MacrobatchNeighborLoader, quantize
 from pyg_batchgnn.nn import GAT, GCN, SAGE
 
@@ -50,18 +51,11 @@ def _rounds(
     order: dict[str, Any], names: Iterable[str], work: Callable[[str], object]
 ) -> dict[str, list[float]]:
     """Returns the seconds of a minibatch by name and round."""
-    names, found = list(names), dict[str, list[float]]()
-    for number in range(order["rounds"] + 1):
-        for at in range(len(names)):
-            name = names[(at + number) % len(names)]
-            begin = time.perf_counter()
-            work(name)
-            if number:
-                found.setdefault(name, []).append((time.perf_counter() - begin) / order["batches"])
-    return found
+    found = in_turns({name: partial(work, name) for name in names}, order["rounds"])
+    return {name: [one / order["batches"] for one in seconds] for name, seconds in found.items()}
 
 
-def loading(order: dict[str, Any]) -> None:
+def loading(order: dict[str, Any]) -> Answer:
     """Makes PyG batches of one sample with features of several forms."""
     torch.set_num_threads(order["threads"])
     graph = GraphFolder.open(order["graph"])
@@ -86,10 +80,10 @@ def loading(order: dict[str, Any]) -> None:
             assert name not in tables or batch.x.shape[0] == batch.n_id.numel()
 
     seconds = _rounds(order, ["none", *tables, *written], epoch)
-    answer(order, {"seconds": seconds, "bytes": _sizes(tables)})
+    return {"seconds": seconds, "bytes": _sizes(tables)}
 
 
-def steps(order: dict[str, Any]) -> None:
+def steps(order: dict[str, Any]) -> Answer:
     """Does native steps on the same minibatches with features of several forms."""
     torch.set_num_threads(order["threads"])
     graph = GraphFolder.open(order["graph"])
@@ -111,7 +105,7 @@ def steps(order: dict[str, Any]) -> None:
                 logits = trainer.model(batch)
             trainer.step(logits, batch.attribute("y", batch.batch_size).long())
 
-    answer(order, {"seconds": _rounds(order, FORMS, epoch), "bytes": _sizes(tables)})
+    return {"seconds": _rounds(order, FORMS, epoch), "bytes": _sizes(tables)}
 
 
 def _sizes(tables: dict[str, Tensor]) -> dict[str, int]:
@@ -122,30 +116,10 @@ def train(order: dict[str, Any]) -> None:
     """Trains seeds of a task; each is a line in a file, with the test of the best epoch."""
     torch.set_num_threads(1)
     task, graph = TASKS[order["task"]], GraphFolder.open(order["graph"])
-    x, known = FORMS[order["form"]](graph.x), graph.read("train_idx").long()
-    data = Data(x=x, edge_index=graph.edge_index, y=graph.y)
+    x, shape = FORMS[order["form"]](graph.x), (graph.num_features, task.hidden, len(task.fanouts))
     for seed in order["seeds"]:
         torch.manual_seed(seed)
-        shape = graph.num_features, task.hidden, len(task.fanouts), graph.num_classes
-        trainer, best = StepTrainer(network(order["model"], *shape)), (-1.0, -1.0)
-        loader = MacrobatchNeighborLoader(
-            data, list(task.fanouts), known, seed=seed, threads=1, export="native", is_sorted=True,
-            batch_sampler=SeedOrder(len(known), task.batch_size, seed),
-        )  # fmt: skip
-        for _ in range(task.epochs):
-            trainer.model.train()
-            for batch in loader:
-                trainer.step(trainer.model(batch), batch.attribute("y", batch.batch_size))
-            trainer.model.eval()
-            with torch.no_grad():
-                right = trainer.model(x, graph.edge_index).argmax(dim=1) == graph.y
-            shares = [
-                float(right[graph.read(f"{part}_idx").long()].float().mean()) for part in ("val", "test")
-            ]
-            best = max(best, (shares[0], shares[1]), key=lambda found: found[0])
-        record = {"seed": seed, "val": best[0], "test": best[1], "task": asdict(task)}
+        model = network(order["model"], *shape, graph.num_classes)
+        validation, test = Training(NativeSide(graph, model, x), task, seed).best()
+        record = {"seed": seed, "val": validation, "test": test, "task": asdict(task)}
         add_line(Path(order["output"]), record)
-
-
-def answer(order: dict[str, Any], found: dict[str, Any]) -> None:
-    Path(order["answer"]).write_text(json.dumps(found))

@@ -15,9 +15,6 @@ Parts:
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -29,10 +26,11 @@ import numpy as np
 
 from benchmark.accuracy import TASKS, compare, graph_of
 from benchmark.narrow.jobs import MODELS
-from benchmark.support.cli import pieces_folder, seeds_done
+from benchmark.support.cli import missing_seeds, pieces_folder, seeds_done
 from benchmark.support.harness import ProcessSetting
 from benchmark.support.ranks import Answer, Measured, RankWorkload, measure_parts, workload_parser
 from benchmark.support.start import in_process
+from benchmark.support.tables import threads_in_words
 from pyg_batchgnn.partition import quantize_partition
 
 JOBS, RANKS = "benchmark.narrow.jobs", 4
@@ -41,11 +39,8 @@ COMPARED, PAIR = ("sage", "gat"), ("int8", "float32")
 
 
 def _in_process(job: str, order: dict[str, Any], threads: int) -> Answer:
-    with tempfile.TemporaryDirectory() as work:
-        told = {**order, "threads": threads, "answer": f"{work}/answer.json"}
-        environment = ProcessSetting(threads=threads, malloc="kept").environment()
-        in_process(JOBS, job, told, python=sys.executable, environment=environment)
-        found: Answer = json.loads(Path(told["answer"]).read_text())
+    environment = ProcessSetting(threads=threads, malloc="kept").environment()
+    found: Answer = in_process(JOBS, job, {**order, "threads": threads}, environment=environment)
     return found
 
 
@@ -62,16 +57,14 @@ def _order(bench: RankWorkload, batches: int) -> dict[str, Any]:
 
 def _loading(batches: int, threads: Sequence[int], bench: RankWorkload) -> Iterator[Answer]:
     for count in threads:
-        setting = f"{count} thread{'s' if count > 1 else ''}"
-        yield {"setting": setting, **_in_process("loading", _order(bench, batches), count)}
+        yield {"setting": threads_in_words(count), **_in_process("loading", _order(bench, batches), count)}
 
 
 def _steps(batches: int, threads: Sequence[int], bench: RankWorkload) -> Iterator[Answer]:
     for count in threads:
-        setting = f"{count} thread{'s' if count > 1 else ''}"
         for model in MODELS:
-            order = {**_order(bench, batches), "model": model}
-            yield {"setting": setting, "model": model, **_in_process("steps", order, count)}
+            about = {"setting": threads_in_words(count), "model": model}
+            yield {**about, **_in_process("steps", {**_order(bench, batches), "model": model}, count)}
 
 
 def _wire(bench: RankWorkload) -> Iterator[Answer]:
@@ -93,13 +86,12 @@ def _missing(results: Path, seeds: int, one: tuple[str, str, str]) -> None:
     """Trains the seeds of a task that are missing. ``one``: task, model and form."""
     name, model, form = one
     output = pieces_folder(results, "narrow") / f"{name}-{model}-{form}.jsonl"
-    missing = sorted(set(range(seeds)) - set(seeds_done(output, asdict(TASKS[name]))))
-    if missing:
+    if missing := missing_seeds(output, asdict(TASKS[name]), seeds):
         print(f"{name}, {model}, {form}: {len(missing)} seeds to train", flush=True)
         order = {"task": name, "model": model, "form": form, "seeds": missing, "output": str(output)}
         order["graph"] = str(graph_of(name, TASKS[name]).path)
         environment = ProcessSetting(malloc="kept").environment()
-        in_process(JOBS, "train", order, python=sys.executable, environment=environment)
+        in_process(JOBS, "train", order, environment=environment)
 
 
 def _accuracy(

@@ -58,7 +58,7 @@ class Stack(nn.Module):
         return self.afters[layer](x) if layer < len(self.afters) else x
 
 
-class TypedStack(nn.Module):
+class TypedStack(Stack):
     """The convolutions of a typed network, and what stands between them by node type."""
 
     def __init__(
@@ -71,13 +71,9 @@ class TypedStack(nn.Module):
         classes: int,
         count: int,
     ) -> None:
-        super().__init__()
-        pairs = widths(features, hidden, classes, count)
-        self.convs = nn.ModuleList(
-            convolution(a, b, place + 1 == count) for place, (a, b) in enumerate(pairs)
-        )
+        super().__init__(model, convolution, features, hidden, classes, count)
         self.afters = nn.ModuleList(
-            nn.ModuleDict({name: after(model, hidden) for name in node_types}) for _ in pairs[1:]
+            nn.ModuleDict({name: after(model, hidden) for name in node_types}) for _ in self.afters
         )
 
     def between_types(self, layer: int, x: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -91,9 +87,9 @@ class TypedStack(nn.Module):
 class Trainer:
     """Minimises the loss of a model with Adam."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, learning_rate: float = LEARNING_RATE) -> None:
         self.model = model.train()
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
 
     def update(self, loss: Tensor) -> None:
         self.optimizer.zero_grad(set_to_none=True)

@@ -11,17 +11,16 @@ from benchmark.papers.page import (
     Bar,
     Compared,
     Panel,
-    Seconds,
     Source,
     Stored,
-    part,
+    epoch_parts,
     quiet,
     ratio,
     shown,
     times,
     where,
 )
-from benchmark.papers.published import BGNN, BGNN_CACHE, DGL, DGL_METIS
+from benchmark.papers.published import BGNN, BGNN_CACHE, DGL, DGL_METIS, PARTS
 from benchmark.support.tables import over_rounds, size_name
 
 #: The ranks of the epochs that are stored.
@@ -29,58 +28,34 @@ RANKS = 2
 MODELS, GRAPHS = ("sage", "gcn", "gin"), ("arxiv", "products")
 
 
-def tables(stored: Stored) -> Sequence[Compared]:
-    """Returns the tables of the paper's section 4 and appendix F."""
-    return [
-        _breakdown(stored),
-        _epochs(stored),
-        _scaling(),
-        _fetched(stored),
-        _sweep(stored),
-        _settings(stored),
-        _cache(stored),
-        _imbalance(stored),
-    ]
-
-
-def _ours(stored: Stored, model: str, graph: str, cached: bool, macrobatch: int = 0) -> Seconds | None:
+def _ours(stored: Stored, model: str, graph: str, cached: bool, macrobatch: int = 0) -> dict[str, float]:
     chosen = {"model": model, "macrobatch": macrobatch, "cached": cached}
-    return Seconds.of(stored.chosen(f"caching-{graph}", "training", **chosen))
+    return epoch_parts(stored.chosen(f"caching-{graph}", "training", **chosen))
 
 
-def _distdgl(stored: Stored, model: str, graph: str) -> Seconds | None:
-    entries = stored.chosen(f"ranks-{graph}", "dist_dgl", setting="DistDGL")
-    return Seconds.of(entries) if model == "sage" else None
+def _distdgl(stored: Stored, graph: str) -> dict[str, float]:
+    return epoch_parts(stored.chosen(f"ranks-{graph}", "dist_dgl", setting="DistDGL"))
 
 
 def _epochs(stored: Stored) -> Compared:
-    rows = []
+    rows, parts = [], PARTS[3:]
     for graph in GRAPHS:
         for model in MODELS:
             theirs = {name: published.EPOCHS[model, graph, RANKS, name] for name in (DGL, BGNN, BGNN_CACHE)}
             ours = {
-                DGL: _distdgl(stored, model, graph),
+                DGL: _distdgl(stored, graph) if model == "sage" else {},
                 BGNN: _ours(stored, model, graph, cached=False),
                 BGNN_CACHE: _ours(stored, model, graph, cached=True),
             }
             for name, one in theirs.items():
                 here, base = ours[name], ours[DGL]
-                figures = (
-                    [DASH] * 4
-                    if here is None
-                    else [
-                        f"{part:.2f}" for part in (here.preparation, here.forward, here.backward, here.epoch)
-                    ]
-                )
-                parts = (one.preparation, one.forward, one.backward, one.epoch)
-                faster = None if base is None or here is None else base.epoch / here.epoch
                 rows.append(
                     [
                         f"{graph}, {model}, {name}",
-                        *(f"{part:.2f}" for part in parts),
-                        times(theirs[DGL].epoch / one.epoch),
-                        *figures,
-                        times(faster),
+                        *(f"{one[part]:.2f}" for part in parts),
+                        times(theirs[DGL]["epoch"] / one["epoch"]),
+                        *(shown(here.get(part), ".2f") for part in parts),
+                        times(ratio(base.get("epoch"), here.get("epoch"))),
                     ]
                 )
     header = ["2 ranks", "published: prep. s", "forward", "backward", "epoch", "against DGL"]
@@ -99,38 +74,36 @@ def _breakdown(stored: Stored) -> Compared:
     rows = []
     for graph, ranks in (("arxiv", 4), ("products", 8), ("papers", 32)):
         for system in (DGL, DGL_METIS, BGNN, BGNN_CACHE):
-            one = published.EPOCHS.get(("sage", graph, ranks, system))
-            if one is not None and one.parts is not None:
-                known = one.preparation, one.forward, one.backward, one.epoch
-                figures: list[float | None] = [*one.parts, *known]
+            if one := published.EPOCHS.get(("sage", graph, ranks, system)):
                 name = f"{graph}, {ranks} ranks, {system}"
-                rows.append([name, *(shown(figure, ".2f") for figure in figures)])
+                rows.append([name, *(shown(one.get(part), ".2f") for part in PARTS)])
     for system, seconds in (
-        ("DistDGL", _distdgl(stored, "sage", "arxiv")),
+        ("DistDGL", _distdgl(stored, "arxiv")),
         ("ours, B = all", _ours(stored, "sage", "arxiv", cached=False)),
         ("ours, B = all, aggregation cache", _ours(stored, "sage", "arxiv", cached=True)),
     ):
-        if seconds is not None:
-            figures = [seconds.sample, seconds.fetch, None, seconds.preparation]
-            figures += [seconds.forward, seconds.backward, seconds.epoch]
-            rows.append([f"arxiv, 2 ranks, {system}, here", *(shown(figure, ".2f") for figure in figures)])
+        if seconds:
+            figures = (shown(seconds.get(part), ".2f") for part in PARTS)
+            rows.append([f"arxiv, 2 ranks, {system}, here", *figures])
     return Compared(
         "Table 4: the parts of an epoch of SAGE",
         "Seconds, means over ranks. Published: machines of 72 cores; the third epoch. Ours: the last three "
         "lines, one core per rank, a generated graph of the size of arxiv, the second epoch; topology and "
         "features are means of two epochs. Ours exports nothing: native layers read what was fetched.",
-        ["", "topology", "features", "export", "preparation", "forward", "backward", "epoch"],
+        ["", *PARTS],
         rows,
     )
 
 
-def _scaling() -> Compared:
+def _scaling(_: Stored) -> Compared:
     rows = []
     for graph in ("arxiv", "products", "papers"):
         for ranks in (1, 2, 4, 8, 16, 32):
             for model in MODELS:
-                found = [published.EPOCHS.get((model, graph, ranks, one)) for one in (DGL, BGNN, BGNN_CACHE)]
-                theirs, plain, cached = (None if one is None else one.epoch for one in found)
+                theirs, plain, cached = (
+                    published.EPOCHS.get((model, graph, ranks, one), {}).get("epoch")
+                    for one in (DGL, BGNN, BGNN_CACHE)
+                )
                 if theirs is not None:
                     seconds = [shown(one, ".2f") for one in (theirs, plain, cached)]
                     gains = [times(ratio(theirs, plain)), times(ratio(theirs, cached))]
@@ -228,7 +201,8 @@ def _settings(stored: Stored) -> Compared:
         ),
     ):
         one, every = (
-            Seconds.of(stored.chosen("papers", run, setting=setting)) for setting in ("B = 1", "B = all")
+            epoch_parts(stored.chosen("papers", run, setting=setting)).get("epoch")
+            for setting in ("B = 1", "B = all")
         )
         told = forecasts(64, aggregation=False)[1].epoch if run == "distdglv2" else None
         rows.append(
@@ -238,9 +212,9 @@ def _settings(stored: Stored) -> Compared:
                 f"{batchgnn:.1f}",
                 f"{theirs / batchgnn:.2f}x",
                 shown(told, ".1f"),
-                shown(part(one, "epoch"), ".2f"),
-                shown(part(every, "epoch"), ".2f"),
-                times(ratio(part(one, "epoch"), part(every, "epoch"))),
+                shown(one, ".2f"),
+                shown(every, ".2f"),
+                times(ratio(one, every)),
             ]
         )
     header = ["", "published: theirs, s", "BatchGNN, s", "times as fast", "planner, s"]
@@ -302,24 +276,22 @@ def panels(stored: Stored) -> Sequence[Panel]:
     """Draws times as fast as DistDGL, times fewer vectors, and the gain of the cache."""
     faster, cache = [], []
     for graph in GRAPHS:
-        theirs = {
-            name: published.EPOCHS["sage", graph, RANKS, name].epoch for name in (DGL, BGNN, BGNN_CACHE)
-        }
-        base, plain = _distdgl(stored, "sage", graph), _ours(stored, "sage", graph, cached=False)
-        here = ratio(part(base, "epoch"), part(plain, "epoch"))
-        faster.append(Bar(f"epoch, {graph}", theirs[DGL] / theirs[BGNN], here))
+        theirs, batchgnn = (published.EPOCHS["sage", graph, RANKS, one]["epoch"] for one in (DGL, BGNN))
+        base, plain = _distdgl(stored, graph), _ours(stored, "sage", graph, cached=False)
+        here = ratio(base.get("epoch"), plain.get("epoch"))
+        faster.append(Bar(f"epoch, {graph}", theirs / batchgnn, here))
     for model in MODELS:
-        theirs = {name: published.EPOCHS[model, "arxiv", RANKS, name].epoch for name in (BGNN, BGNN_CACHE)}
+        one, other = (published.EPOCHS[model, "arxiv", RANKS, name]["epoch"] for name in (BGNN, BGNN_CACHE))
         plain, kept = (_ours(stored, model, "arxiv", cached=cached) for cached in (False, True))
-        here = ratio(part(plain, "epoch"), part(kept, "epoch"))
-        cache.append(Bar(f"{model}, arxiv", theirs[BGNN] / theirs[BGNN_CACHE], here))
+        here = ratio(plain.get("epoch"), kept.get("epoch"))
+        cache.append(Bar(f"{model}, arxiv", one / other, here))
     fewer = [
         Bar(
             f"{graph}, {ranks} ranks",
-            theirs[DGL] / theirs[BGNN],
+            millions[DGL] / millions[BGNN],
             ratio(_rows_fetched(stored, graph, 1), _rows_fetched(stored, graph, 0)),
         )
-        for (graph, ranks), theirs in published.FETCHED.items()
+        for (graph, ranks), millions in published.FETCHED.items()
     ]
     return [
         Panel("an epoch of SAGE on 2 ranks", "times as fast as DistDGL", faster),
@@ -328,4 +300,6 @@ def panels(stored: Stored) -> Sequence[Panel]:
     ]
 
 
-BATCHGNN = Source("batchgnn", "BatchGNN (Hoang et al. 2023)", tables, panels)
+#: Of the paper's section 4 and appendix F.
+TABLES = (_breakdown, _epochs, _scaling, _fetched, _sweep, _settings, _cache, _imbalance)
+BATCHGNN = Source("batchgnn", "BatchGNN (Hoang et al. 2023)", TABLES, panels)

@@ -129,7 +129,7 @@ def compared() -> str:
     lines = []
     for aggregation, ranks in itertools.product((False, True), (2, 4, 8, 16, 32)):
         one = EPOCHS["sage", "papers", ranks, BGNN_CACHE if aggregation else BGNN]
-        preparation, epoch = one.preparation, one.epoch
+        preparation, epoch = one["preparation"], one["epoch"]
         plain, told = forecasts(ranks, aggregation)
         lines.append(
             [

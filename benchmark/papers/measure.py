@@ -15,7 +15,6 @@ benchmarks.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -24,36 +23,17 @@ import torch.nn.functional as F
 
 from benchmark.networks.recipe import DROPOUT
 from benchmark.support.cli import write_part
-from benchmark.support.ranks import JOBS as SHARED_JOBS
-from benchmark.support.ranks import (
-    Answer,
-    Job,
-    Measured,
-    RankGraph,
-    RankWorkload,
-    train_epochs,
-    workload_parser,
-)
+from benchmark.support.meters import in_turns
+from benchmark.support.ranks import Answer, Measured, RankWorkload, workload_parser
 from benchmark.support.tables import typical
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator
 
-WORKER = "benchmark.papers.measure"
 RANKS = 4
 #: Macrobatch sizes by their names; 0 is all minibatches of an epoch.
 SIZES = {"B = 1": 1, "B = all": 0}
 POLICIES = ("random", "ldg", "multilevel")
 #: The rows and columns of the update: those of the second layer of a minibatch of products.
 UPDATE_ROWS, UPDATE_COLUMNS, UPDATE_ROUNDS = 140_000, 256, 9
-
-
-def epoch(comm: Communicator, options: Answer) -> Answer:
-    graph = RankGraph(comm, options)
-    loader = graph.loader(options["macrobatch"], replace=True)
-    return train_epochs(graph, options, loader, graph.sage())
-
-
-JOBS: dict[str, Job] = {**SHARED_JOBS, "epoch": epoch}
 
 
 def p3(bench: RankWorkload) -> Iterator[Answer]:
@@ -69,7 +49,7 @@ def _epochs(bench: RankWorkload) -> Iterator[Answer]:
         with bench.world(RANKS) as world:
             for setting, size in SIZES.items():
                 about = {"round": number, "setting": setting}
-                yield bench.entry(world, "epoch", about, macrobatch=size)
+                yield bench.entry(world, "training", about, macrobatch=size, replace=True)
 
 
 def hybrid(bench: RankWorkload) -> Iterator[Answer]:
@@ -77,9 +57,9 @@ def hybrid(bench: RankWorkload) -> Iterator[Answer]:
     for number in range(bench.rounds):
         with bench.world(RANKS) as world:
             for setting, whole in (("vanilla", False), ("hybrid", True)):
-                for what, job in (("sampling and features", "preparation"), ("training", "epoch")):
+                for what, job in (("sampling and features", "preparation"), ("training", "training")):
                     about = {"round": number, "setting": f"{setting}, {what}"}
-                    yield bench.entry(world, job, about, macrobatch=1, hybrid=whole)
+                    yield bench.entry(world, job, about, macrobatch=1, hybrid=whole, replace=True)
 
 
 def partitions(bench: RankWorkload) -> Iterator[Answer]:
@@ -89,7 +69,8 @@ def partitions(bench: RankWorkload) -> Iterator[Answer]:
         with bench.world(RANKS) as world:
             for policy, folder in folders.items():
                 about = {"round": number, "setting": policy}
-                yield bench.entry(world, "epoch", about, macrobatch=1, partition=folder)
+                chosen = {"macrobatch": 1, "partition": folder, "replace": True}
+                yield bench.entry(world, "training", about, **chosen)
 
 
 def update(bench: RankWorkload) -> Iterator[Answer]:  # noqa: ARG001
@@ -101,14 +82,8 @@ def update(bench: RankWorkload) -> Iterator[Answer]:  # noqa: ARG001
         "ours": lambda: ops.linear([x], [weight], bias, relu=True, drop=DROPOUT, out_dtype=x.dtype),
         "torch": lambda: F.dropout(F.linear(x, weight, bias).relu_(), DROPOUT),
     }
-    taken: dict[str, list[float]] = {name: [] for name in sides}
     with torch.no_grad():
-        for number in range(1 + UPDATE_ROUNDS):
-            for name, run in sides.items():
-                begun = time.perf_counter()
-                run()
-                if number:  # the first is not measured
-                    taken[name].append(time.perf_counter() - begun)
+        taken = in_turns(sides, UPDATE_ROUNDS)
     for name, seconds in taken.items():
         print(f"  {name}: {typical(seconds):.4f} s", flush=True)
         yield {"setting": name, "wall": typical(seconds)}
@@ -123,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     busy = "the machine does other work: counts are shown, seconds are not"
     parser.add_argument("--busy", action="store_true", help=busy)
     options = parser.parse_args(arguments)
-    bench = RankWorkload.parse(options, WORKER)
+    bench = RankWorkload.parse(options)
     about = {"network": bench.network, "graph": bench.graph.describe(), "rounds": bench.rounds}
     for part in options.parts:
         print(part, flush=True)

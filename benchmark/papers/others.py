@@ -11,10 +11,9 @@ from benchmark.papers.page import (
     Bar,
     Compared,
     Panel,
-    Seconds,
     Source,
     Stored,
-    part,
+    epoch_parts,
     quiet,
     ratio,
     shown,
@@ -29,17 +28,13 @@ MODELS = ("sage", "gcn", "gin", "gat")
 def over_dist_dgl(stored: Stored, *parts: str) -> dict[str, float | None]:
     """Returns how many times as fast ours is as DistDGL in parts of an epoch."""
     theirs, ours = (
-        Seconds.of(stored.chosen("ranks-arxiv", "dist_dgl", setting=setting))
+        epoch_parts(stored.chosen("ranks-arxiv", "dist_dgl", setting=setting))
         for setting in ("DistDGL", "B = all")
     )
-    return {name: ratio(part(theirs, name), part(ours, name)) for name in parts}
+    return {name: ratio(theirs.get(name), ours.get(name)) for name in parts}
 
 
 POLICIES = {"random": "random", "ldg": "ldg, one pass", "multilevel": "multilevel, as METIS"}
-
-
-def _distdgl_tables(stored: Stored) -> Sequence[Compared]:
-    return [_euler(stored), _learned_embeddings(stored), _ablation(stored), _cuts(stored)]
 
 
 def _euler(stored: Stored) -> Compared:
@@ -83,8 +78,7 @@ def _learned_embeddings(stored: Stored) -> Compared:
 
 def _of_policy(stored: Stored, policy: str) -> tuple[float | None, float | None]:
     entries = stored.chosen("papers", "partitions", setting=policy)
-    seconds = Seconds.of(entries)
-    return part(seconds, "epoch"), stored.total(entries, "features", "rows")
+    return epoch_parts(entries).get("epoch"), stored.total(entries, "features", "rows")
 
 
 def _ablation(stored: Stored) -> Compared:
@@ -160,11 +154,8 @@ def _distdgl_panels(stored: Stored) -> Sequence[Panel]:
     ]
 
 
-DISTDGL = Source("distdgl", "DistDGL (Zheng et al. 2020)", _distdgl_tables, _distdgl_panels)
-
-
-def _distgnn_tables(stored: Stored) -> Sequence[Compared]:
-    return [_one_socket(stored), _hit_rates(stored), _accuracy(stored), _distgnn_scaling(stored)]
+_DISTDGL_TABLES = (_euler, _learned_embeddings, _ablation, _cuts)
+DISTDGL = Source("distdgl", "DistDGL (Zheng et al. 2020)", _DISTDGL_TABLES, _distdgl_panels)
 
 
 def _step_gain(stored: Stored, model: str) -> float | None:
@@ -293,28 +284,20 @@ def _distgnn_panels(stored: Stored) -> Sequence[Panel]:
     ]
 
 
-DISTGNN_MB = Source("distgnn_mb", "DistGNN-MB (Md et al. 2022)", _distgnn_tables, _distgnn_panels)
-
-
-def _fastsample_tables(stored: Stored) -> Sequence[Compared]:
-    return [_kernel(stored), _hybrid(stored)]
+_DISTGNN_TABLES = (_one_socket, _hit_rates, _accuracy, _distgnn_scaling)
+DISTGNN_MB = Source("distgnn_mb", "DistGNN-MB (Md et al. 2022)", _DISTGNN_TABLES, _distgnn_panels)
 
 
 def _kernel_gains(stored: Stored) -> dict[str, float | None]:
-    sampling = {"threads": 1, "malloc": "default"}
-    step = {"model": "sage", "threads": 1, "malloc": "kept"}
+    def sampling(peer: str, ours: str) -> float | None:
+        return stored.gain("sampling-products-like", peer, ours, threads=1, malloc="default")
+
     unfused, fused = "DGL sample + to_block", "DGL fused"
     return {
-        "sampling: DGL's fused kernel over its unfused one": stored.gain(
-            "sampling-products-like", unfused, fused, **sampling
-        ),
-        "sampling: ours over DGL's unfused one": stored.gain(
-            "sampling-products-like", unfused, "ours", **sampling
-        ),
-        "sampling: ours over DGL's fused one": stored.gain(
-            "sampling-products-like", fused, "ours", **sampling
-        ),
-        "a step of SAGE: ours over DGL's": stored.gain("training-products-like", "DGL", "ours", **step),
+        "sampling: DGL's fused kernel over its unfused one": sampling(unfused, fused),
+        "sampling: ours over DGL's unfused one": sampling(unfused, "ours"),
+        "sampling: ours over DGL's fused one": sampling(fused, "ours"),
+        "a step of SAGE: ours over DGL's": _step_gain(stored, "sage"),
     }
 
 
@@ -335,24 +318,22 @@ def _kernel(stored: Stored) -> Compared:
     )
 
 
-def _seconds(stored: Stored, setting: str) -> float | None:
-    entries = quiet(stored.chosen("papers", "hybrid", setting=setting))
-    return over_rounds(entries, "wall") if entries else None
+def _hybrid_entries(stored: Stored, phase: str) -> list[list[Result]]:
+    """Returns the rounds of a phase in parts, and with the topology on every rank."""
+    return [stored.chosen("papers", "hybrid", setting=f"{one}, {phase}") for one in ("vanilla", "hybrid")]
 
 
-def _hybrid_gain(stored: Stored, phase: str) -> float | None:
-    return ratio(*(_seconds(stored, f"{setting}, {phase}") for setting in ("vanilla", "hybrid")))
+def _hybrid_seconds(stored: Stored, phase: str) -> list[float | None]:
+    known = map(quiet, _hybrid_entries(stored, phase))
+    return [over_rounds(entries, "wall") if entries else None for entries in known]
 
 
 def _hybrid(stored: Stored) -> Compared:
     rows = []
     for phase, theirs in (("sampling and features", DASH), ("training", f"up to {published.HYBRID:.1f}x")):
-        seconds = [_seconds(stored, f"{setting}, {phase}") for setting in ("vanilla", "hybrid")]
-        entries = [
-            stored.chosen("papers", "hybrid", setting=f"{one}, {phase}") for one in ("vanilla", "hybrid")
-        ]
+        seconds, entries = _hybrid_seconds(stored, phase), _hybrid_entries(stored, phase)
         rounds = [shown(one[0]["topology"]["rounds"] if one else None, ".0f") for one in entries]
-        gain = times(_hybrid_gain(stored, phase))
+        gain = times(ratio(*seconds))
         rows.append([f"hybrid, {phase}", theirs, *(shown(one, ".2f") for one in seconds), *rounds, gain])
     both = f"almost {published.HYBRID_FUSED:.0f}x"
     rows.append(["hybrid with the fused kernel, training, 8 machines", both, *[DASH] * 5])
@@ -384,18 +365,14 @@ def _fastsample_panels(stored: Stored) -> Sequence[Panel]:
             "hybrid partitioning",
             "times as fast as vanilla",
             [
-                Bar("training", published.HYBRID, _hybrid_gain(stored, "training")),
-                Bar("sampling, and features", None, _hybrid_gain(stored, "sampling and features")),
+                Bar("training", published.HYBRID, ratio(*_hybrid_seconds(stored, "training"))),
+                Bar("sampling, and features", None, ratio(*_hybrid_seconds(stored, "sampling and features"))),
             ],
         ),
     ]
 
 
-FASTSAMPLE = Source("fastsample", "FastSample (Mostafa et al. 2023)", _fastsample_tables, _fastsample_panels)
-
-
-def _katana_tables(stored: Stored) -> Sequence[Compared]:
-    return [_against_distdgl(stored), _bfloat16(stored), _katana_scaling(stored)]
+FASTSAMPLE = Source("fastsample", "FastSample (Mostafa et al. 2023)", (_kernel, _hybrid), _fastsample_panels)
 
 
 def _against_distdgl(stored: Stored) -> Compared:
@@ -468,4 +445,5 @@ def _katana_panels(stored: Stored) -> Sequence[Panel]:
     ]
 
 
-KATANA = Source("katana", "Katana Graph's article (2023)", _katana_tables, _katana_panels)
+_KATANA_TABLES = (_against_distdgl, _bfloat16, _katana_scaling)
+KATANA = Source("katana", "Katana Graph's article (2023)", _KATANA_TABLES, _katana_panels)

@@ -5,19 +5,19 @@ A figure that was not measured is None and shows as a dash.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmark.support.cli import read_json
 from benchmark.support.plots import OURS_COLOUR, PEER_COLOUR, save, subplots
 from benchmark.support.tables import (
     SECONDS,
     Result,
     figure,
     figures_of,
+    filled,
     markdown,
     over_rounds,
     paragraph,
@@ -39,43 +39,25 @@ def ratio(one: float | None, other: float | None) -> float | None:
     return None if one is None or not other else one / other
 
 
-@dataclass(frozen=True)
-class Seconds:
-    """The seconds of an epoch: the slowest rank's for all, and means over ranks of its parts."""
+def epoch_parts(entries: Sequence[Result]) -> dict[str, float]:
+    """Returns the seconds of an epoch, the slowest rank's, and of its parts, means over ranks, by
+    the names of `published.PARTS`; nothing without entries that a quiet machine measured."""
+    entries = quiet(entries)
+    if not entries:
+        return {}
 
-    preparation: float
-    forward: float
-    backward: float
-    epoch: float
-    sample: float | None = None
-    fetch: float | None = None
+    def phases(*names: str) -> float:
+        return typical(sum(one["phases"][name] for name in names) for one in entries)
 
-    @classmethod
-    def of(cls, entries: Sequence[Result]) -> Seconds | None:
-        """Returns the figures over rounds, None without any that the quiet machine measured."""
-        entries = quiet(entries)
-        if not entries:
-            return None
-        theirs = "sample" in entries[0]["phases"]
-        before = ("sample", "features") if theirs else ("prepare",)
-
-        def phase(*names: str) -> float:
-            return typical(sum(one["phases"][name] for name in names) for one in entries)
-
-        whole = over_rounds(entries, "wall")
-        parts: tuple[float | None, float | None] = (None, None)
-        if theirs:
-            parts = phase("sample"), phase("features")
-        elif "stats" in entries[0]:  # of two epochs
-            sample, fetch = (
-                over_rounds(entries, "stats", name) / 2 for name in ("sample_seconds", "fetch_seconds")
-            )
-            parts = sample, fetch
-        return cls(phase(*before), phase("forward"), phase("backward"), whole, *parts)
-
-
-def part(seconds: Seconds | None, name: str) -> float | None:
-    return None if seconds is None else getattr(seconds, name)
+    found = {name: phases(name) for name in ("forward", "backward")}
+    found["epoch"] = over_rounds(entries, "wall")
+    if "sample" in entries[0]["phases"]:  # DistDGL's
+        found |= {"topology": phases("sample"), "features": phases("features")}
+        return {**found, "preparation": phases("sample", "features")}
+    if "stats" in entries[0]:  # of two epochs
+        for part, name in (("topology", "sample_seconds"), ("features", "fetch_seconds")):
+            found[part] = over_rounds(entries, "stats", name) / 2
+    return {**found, "preparation": phases("prepare")}
 
 
 def quiet(entries: Sequence[Result]) -> list[Result]:
@@ -97,9 +79,7 @@ class Stored:
         self._results = results
 
     def read(self, name: str) -> Result:
-        path = self._results / f"{name}.json"
-        content: Result = json.loads(path.read_text()) if path.is_file() else {}
-        return content
+        return read_json(self._results / f"{name}.json")
 
     def series(self, name: str, part: str) -> list[Result]:
         entries: list[Result] = self.read(name).get("parts", {}).get(part, {}).get("series", [])
@@ -115,16 +95,13 @@ class Stored:
     def gain(self, name: str, peer: str, ours: str, **values: Any) -> float | None:
         """Returns how many times as fast a contestant is as a peer, per minibatch."""
 
-        def seconds(series: Result, contestant: str) -> float:
-            found: float = figures_of(series)[contestant][SECONDS]
-            return found
-
-        series = [one for one in self.read(name).get("series", []) if {peer, ours} <= set(one["contestants"])]
-        series = [one for one in series if all(one[key] == value for key, value in values.items())]
-        if not series:
+        series = self.read(name).get("series", [])
+        chosen = [one for one in series if all(one[key] == value for key, value in values.items())]
+        found = [one for one in map(figures_of, chosen) if peer in one and ours in one]
+        if not found:
             return None
-        best = min(series, key=lambda one: seconds(one, ours))
-        return seconds(best, peer) / seconds(best, ours)
+        best = min(found, key=lambda one: one[ours][SECONDS])
+        return best[peer][SECONDS] / best[ours][SECONDS]
 
 
 @dataclass(frozen=True)
@@ -164,7 +141,7 @@ class Source:
 
     name: str  # of the section's markers and of its picture
     title: str  # its heading
-    tables: Callable[[Stored], Sequence[Compared]]  # makes its tables from the stored results
+    tables: Sequence[Callable[[Stored], Compared]]  # make its tables from the stored results
     panels: Callable[[Stored], Sequence[Panel]]  # makes its picture from them
 
 
@@ -199,10 +176,9 @@ def render(page: Path, results: Path, sources: Mapping[str, Source]) -> str:
     for source in sources.values():
         save(draw(source.panels(stored)), page.parent / "assets" / f"papers-{source.name}.png")
 
-    def replaced(match: re.Match[str]) -> str:
-        source = sources[match[1]]
+    def tables(name: str) -> str:
+        source = sources[name]
         picture = f"![Published figures of {source.title} and ours](assets/papers-{source.name}.png)"
-        tables = "\n\n".join(one.markdown() for one in source.tables(stored))
-        return f"<!-- papers:{match[1]} -->\n\n{picture}\n\n{tables}\n\n<!-- end -->"
+        return "\n\n".join([picture, *(table(stored).markdown() for table in source.tables)])
 
-    return re.sub(r"<!-- papers:(\w+) -->.*?<!-- end -->", replaced, page.read_text(), flags=re.DOTALL)
+    return filled(page.read_text(), "papers", tables)

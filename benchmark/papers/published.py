@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """The mean seconds of an epoch (BatchGNN, tables A1 and A2; table 4 has some of them)."""
-
-    forward: float
-    backward: float
-    epoch: float
-    prepared: float | None = None  # the seconds of preparation, where they are published
-    parts: tuple[float, float, float | None] | None = None
-
-    @property
-    def preparation(self) -> float:
-        return self.epoch - self.forward - self.backward if self.prepared is None else self.prepared
-
 
 DGL, DGL_METIS, BGNN, BGNN_CACHE = "DGL", "DGL, METIS", "BatchGNN", "BatchGNN, aggregation cache"
 
@@ -38,24 +21,24 @@ def _lines(table: str) -> Iterator[tuple[str, int, str, list[float | None]]]:
         yield graph, ranks, _SYSTEMS[first], [None if one == "-" else float(one) for one in figures]
 
 
-def _numbers(figures: Sequence[float | None]) -> tuple[float, float, float]:
-    forward, backward, epoch = (one or 0.0 for one in figures)
-    return forward, backward, epoch
+#: The parts of an epoch, and the whole: the columns of table A1 of BatchGNN, SAGE.
+PARTS = ("topology", "features", "export", "preparation", "forward", "backward", "epoch")
 
 
-def _epochs() -> Iterator[tuple[_Key, Epoch]]:
-    # Table A1 of BatchGNN, SAGE: topology, features, export, all of preparation, forward, backward
-    # and epoch. Table A2: forward, backward and epoch of GCN, then of GIN.
-    for graph, ranks, system, (topology, features, export, prepared, *rest) in _lines("table_a1.txt"):
-        parts = (topology or 0.0, features or 0.0, export)
-        yield ("sage", graph, ranks, system), Epoch(*_numbers(rest), prepared, parts)
+def _epochs() -> Iterator[tuple[_Key, dict[str, float]]]:
+    for graph, ranks, system, figures in _lines("table_a1.txt"):
+        known = {part: one for part, one in zip(PARTS, figures, strict=True) if one is not None}
+        yield ("sage", graph, ranks, system), known
+    # Table A2: forward, backward and epoch of GCN, then of GIN.
     for graph, ranks, system, figures in _lines("table_a2.txt"):
         for model, at in (("gcn", 0), ("gin", 3)):
-            yield (model, graph, ranks, system), Epoch(*_numbers(figures[at : at + 3]))
+            forward, backward, epoch = (one or 0.0 for one in figures[at : at + 3])
+            found = {"forward": forward, "backward": backward, "epoch": epoch}
+            yield (model, graph, ranks, system), {**found, "preparation": epoch - forward - backward}
 
 
-#: By model, graph, ranks and system.
-EPOCHS: dict[_Key, Epoch] = dict(_epochs())
+#: The mean seconds of an epoch and of its parts by model, graph, ranks and system.
+EPOCHS: dict[_Key, dict[str, float]] = dict(_epochs())
 #: Table 5 of BatchGNN: feature vectors that all machines fetch, in millions.
 FETCHED: dict[tuple[str, int], dict[str, float]] = {
     ("arxiv", 4): {DGL: 3.9, BGNN: 0.5, BGNN_CACHE: 0.8},

@@ -52,8 +52,8 @@ class Record:
     calls: int = 0  # the calls in the script that were rewritten to get a batch
     reports: list[str] = field(default_factory=list)  # how an accelerated model is computed
 
-    def see(self, loader: Any, batch: Any) -> None:
-        """Records a batch."""
+    def see(self, loader: Any, batch: Any) -> Any:
+        """Records a batch, and returns it."""
         found = schema_of(batch)
         if not self.batches:
             self.schema = found
@@ -63,9 +63,7 @@ class Record:
         self.different += [
             f"batch {self.batches}, {name}: {found.get(name)}, by PyG {wanted.get(name)}" for name in names
         ]
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return batch
 
 
 def schema_of(batch: Any) -> dict[str, Any]:
@@ -118,17 +116,26 @@ def _links(loader: Any, batch: Any, kind: Any) -> EdgeSamplerInput:
     return EdgeSamplerInput(link.input_id, source.n_id[row], target.n_id[col], label, time, kind)
 
 
-def recorded(loader: type, record: Record) -> type:
-    """Returns a loader that shows a record what it hands out."""
+def changed(loader: type, record: Record | None, workers: int | None, seed: int | None) -> type:
+    """Returns a loader that shows a record what it hands out, has at most so many worker processes,
+    and samples the same in every run; None of each changes nothing."""
 
-    class Recorded(loader):
+    class Changed(loader):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            if workers is not None:
+                count = min(kwargs.get("num_workers", 0), workers)
+                persistent = bool(count) and kwargs.get("persistent_workers", False)
+                kwargs |= {"num_workers": count, "persistent_workers": persistent}
+            if seed is not None:
+                kwargs["seed"] = seed
+            super().__init__(*args, **kwargs)
+
         def __iter__(self) -> Iterator[Any]:
-            for batch in super().__iter__():
-                record.see(self, batch)
-                yield batch
+            batches = super().__iter__()
+            return batches if record is None else (record.see(self, batch) for batch in batches)
 
-    Recorded.__name__ = loader.__name__
-    return Recorded
+    Changed.__name__ = loader.__name__
+    return Changed
 
 
 def record_losses(record: Record, steps: int | None) -> None:
@@ -210,45 +217,20 @@ def main(arguments: list[str] | None = None) -> None:
     except EnoughError:
         print(f"ended after {len(record.losses)} steps")
     if options.record:
-        options.record.write_text(json.dumps(record.as_dict()))
+        options.record.write_text(json.dumps(asdict(record)))
 
 
 def use_stand_ins(side: str, record: Record | None, workers: int | None, seed: int | None = None) -> None:
-    """Replaces data sets and, for "ours", loaders."""
+    """Replaces data sets and loaders; with PyG's loaders nothing is recorded or seeded."""
     install_data_sets()
+    record, seed = (record, seed) if side == "ours" else (None, None)
     for name in ("NeighborLoader", "LinkNeighborLoader", "HGTLoader"):
         loader = getattr(torch_geometric.loader, name)
         if side == "ours":
             import pyg_batchgnn
 
             loader = getattr(pyg_batchgnn, f"Macrobatch{name}", loader)
-            loader = loader if record is None else recorded(loader, record)
-            loader = loader if seed is None else seeded(loader, seed)
-        setattr(torch_geometric.loader, name, loader if workers is None else with_fewer(loader, workers))
-
-
-def with_fewer(loader: type, workers: int) -> type:
-    """Returns a loader with at most this many worker processes."""
-
-    class Fewer(loader):
-        def __init__(self, *args: Any, num_workers: int = 0, **kwargs: Any) -> None:
-            count = min(num_workers, workers)
-            kwargs["persistent_workers"] = bool(count) and kwargs.get("persistent_workers", False)
-            super().__init__(*args, num_workers=count, **kwargs)
-
-    Fewer.__name__ = loader.__name__
-    return Fewer
-
-
-def seeded(loader: type, seed: int) -> type:
-    """Returns a loader whose samples are the same in every run."""
-
-    class Seeded(loader):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, seed=seed, **kwargs)
-
-    Seeded.__name__ = loader.__name__
-    return Seeded
+        setattr(torch_geometric.loader, name, changed(loader, record, workers, seed))
 
 
 def lead_to_checkout(script: Path) -> None:

@@ -182,14 +182,17 @@ def _rounded(value: Any) -> Any:
     return [_rounded(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
+def _with_machines(stored: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Returns the data sets or the parts of a result, each with its machine."""
+    return {
+        name: {**one, "machine": one.get("machine", stored.get("machine"))}
+        for name, one in stored.get(kind, {}).items()
+    }
+
+
 def write_datasets(path: Path, found: dict[str, Any], **others: Any) -> Path:
     """Writes a benchmark's results by data set, beside those of other data sets in the file."""
-    stored = read_json(path)
-    datasets = {
-        name: {**one, "machine": one.get("machine", stored.get("machine"))}
-        for name, one in stored.get("datasets", {}).items()
-    }
-    here = describe()
+    datasets, here = _with_machines(read_json(path), "datasets"), describe()
     for name, one in json.loads(json.dumps(_rounded(found))).items():
         before = datasets.get(name, {})
         is_old = before == {**one, "machine": before.get("machine")}
@@ -201,11 +204,7 @@ def write_part(
     path: Path, part: str, series: Sequence[Series], graph: dict[str, Any] | None, about: dict[str, Any]
 ) -> Path:
     """Writes a part of a benchmark's result beside the parts that are in the file."""
-    stored = read_json(path)
-    parts = {
-        name: {**one, "machine": one.get("machine", stored.get("machine"))}
-        for name, one in stored.get("parts", {}).items()
-    }
+    parts = _with_machines(read_json(path), "parts")
     parts[part] = {"series": series, **about, "when": stamped("")["when"], "machine": describe()}
     content = {"benchmark": path.stem.partition("-")[0], **({"graph": graph} if graph else {})}
     return write_json(path, {**content, "parts": parts})
@@ -230,6 +229,10 @@ def seeds_done(path: Path, task: Any) -> dict[int, dict[str, Any]]:
     records = [json.loads(line) for line in lines]
     wanted = json.loads(json.dumps(task))
     return {record["seed"]: record for record in records if record["task"] == wanted}
+
+
+def missing_seeds(path: Path, task: Any, seeds: int) -> list[int]:
+    return sorted(set(range(seeds)) - set(seeds_done(path, task)))
 
 
 def add_line(path: Path, record: dict[str, Any]) -> None:

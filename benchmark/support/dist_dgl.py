@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from benchmark.support import namespaces
 from benchmark.support.harness import ProcessSetting
 from benchmark.support.machine import CACHE
+from benchmark.support.world import answers_of
 
 WORKER = "benchmark.contestants.dist_dgl"
 PORT = 30_050
@@ -57,18 +57,14 @@ class DistDgl:
             )
             answer = {"answer": str(folder / "{rank}.json")}
             command = [self.python, "-m", WORKER, job, json.dumps({**options, **answer})]
-            started = [
-                self._start(host, role, command, parts, addresses, Path(shared))
+            servers, trainers = (
+                [
+                    self._start(host, role, command, parts, addresses, Path(shared))
+                    for host in range(self.ranks)
+                ]
                 for role in ("server", "client")
-                for host in range(self.ranks)
-            ]
-            try:
-                self._wait(started, folder)
-            finally:
-                for process in started:
-                    process.kill()
-                    process.wait()
-            return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(self.ranks)]
+            )
+            return answers_of(trainers, servers, folder, self.timeout)
 
     def _start(
         self, host: int, role: str, command: list[str], parts: Path, addresses: Path, shared: Path
@@ -92,19 +88,3 @@ class DistDgl:
             stdout=(addresses.parent / f"{role}{host}.log").open("wb"),
             stderr=subprocess.STDOUT,
         )
-
-    def _wait(self, started: list[subprocess.Popen[bytes]], folder: Path) -> None:
-        """Waits until the trainers have ended; servers end by themselves or are killed."""
-        end = time.monotonic() + self.timeout
-        trainers = started[self.ranks :]
-        while any(process.poll() is None for process in trainers):
-            if any(process.poll() for process in started) or time.monotonic() > end:
-                break
-            time.sleep(0.1)
-        if any(process.poll() != 0 for process in trainers):
-            time.sleep(1.0)
-            said = "\n".join(
-                f"{log.name}: {log.read_text(errors='replace')[-2000:]}"
-                for log in sorted(folder.glob("*.log"))
-            )
-            raise RuntimeError(f"DistDGL failed or had not ended after {self.timeout:.0f} s:\n{said}")

@@ -14,22 +14,54 @@ import os
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from benchmark.support.jobs import Options
 from benchmark.support.machine import CACHE
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 REQUIRED = ("colptr", "row", "x", "y", "train_idx")
 
 
 @dataclass(frozen=True, eq=False)
-class GraphFolder:
-    """A graph at rest."""
+class ArrayFolder:
+    """A graph at rest. Arrays are read when first asked for."""
 
     path: Path
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """The graph in a folder; a missing array is a FileNotFoundError that names it.
+
+        The same object every time, so that jobs that follow each other in a process share its
+        arrays.
+        """
+        found: Self = _opened(cls, Path(path))  # type: ignore[arg-type]  # a class is hashable
+        return found
+
+    def read(self, name: str) -> Tensor:
+        return torch.from_numpy(np.load(self.path / f"{name}.npy", allow_pickle=False))
+
+    def seeds(self, count: int, seed: int) -> Tensor:
+        """Returns [count] int64 training nodes in an order of their own for each seed, again and
+        again where there are fewer."""
+        order = np.random.default_rng(seed).permutation(self.read("train_idx").long().numpy())
+        return torch.from_numpy(np.resize(order, count))
+
+
+@cache
+def _opened(kind: type[ArrayFolder], path: Path) -> Any:
+    return kind(path)
+
+
+class GraphFolder(ArrayFolder):
+    """A graph of one node type."""
 
     def __post_init__(self) -> None:
         missing = [name for name in REQUIRED if not (self.path / f"{name}.npy").is_file()]
@@ -38,18 +70,6 @@ class GraphFolder:
                 f"{self.path} lacks {', '.join(f'{name}.npy' for name in missing)}; "
                 "name a graph folder with --graph, or leave --graph out to have one generated"
             )
-
-    @classmethod
-    def open(cls, path: str | Path) -> GraphFolder:
-        """The graph in the folder ``path``; a missing array is a FileNotFoundError that names it.
-
-        The same object every time, so that jobs that follow each other in a process share its
-        arrays.
-        """
-        return _opened(Path(path))
-
-    def read(self, name: str) -> Tensor:
-        return torch.from_numpy(np.load(self.path / f"{name}.npy", allow_pickle=False))
 
     @cached_property
     def colptr(self) -> Tensor:
@@ -99,11 +119,6 @@ class GraphFolder:
     def num_classes(self) -> int:
         return int(self.y.max()) + 1
 
-    def seeds(self, count: int, seed: int) -> Tensor:
-        train = np.load(self.path / "train_idx.npy", allow_pickle=False).astype(np.int64)
-        order = np.random.default_rng(seed).permutation(train)
-        return torch.from_numpy(np.resize(order, count))
-
     def describe(self) -> dict[str, Any]:
         """Returns what result files say about the graph."""
         colptr = np.load(self.path / "colptr.npy", mmap_mode="r", allow_pickle=False)
@@ -120,13 +135,8 @@ class GraphFolder:
         }
 
 
-@cache
-def _opened(path: Path) -> GraphFolder:
-    return GraphFolder(path)
-
-
-def seed_lists(graph: GraphFolder, batches: int, batch_size: int, seed: int) -> list[Tensor]:
-    return list(graph.seeds(batches * batch_size, seed).split(batch_size))
+def seed_lists(graph: ArrayFolder, options: Options) -> list[Tensor]:
+    return list(graph.seeds(options.seeds, options.seed).split(options.batch_size))
 
 
 def by_destination(edge_index: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:

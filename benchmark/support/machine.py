@@ -12,22 +12,19 @@ from typing import Any
 
 from benchmark.support.harness import BENCHMARK
 
+EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
-def _cpu_model() -> str:
-    fields: dict[str, str] = {}
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        key, _, value = line.partition(":")
-        fields.setdefault(key.strip(), value.strip())
-        if not line:
-            break
+
+def _cpu_fields() -> dict[str, str]:
+    """Returns what /proc/cpuinfo says of the first processor."""
+    first, _, _ = Path("/proc/cpuinfo").read_text().partition("\n\n")
+    lines = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in lines}
+
+
+def _cpu_model(fields: dict[str, str]) -> str:
     model = fields.get("model name", platform.processor())
     return f"{model} (family {fields.get('cpu family', '?')}, model {fields.get('model', '?')})"
-
-
-def _cpu_flags() -> list[str]:
-    text = Path("/proc/cpuinfo").read_text()
-    flags = next((line.split(":")[1].split() for line in text.splitlines() if line.startswith("flags")), [])
-    return [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
 
 
 def _caches() -> dict[str, str]:
@@ -54,11 +51,13 @@ def _first_line(command: list[str]) -> str:
 
 def describe() -> dict[str, Any]:
     """Returns CPU, memory, huge pages and compiler of this machine, for result files."""
+    fields = _cpu_fields()
+    flags = fields.get("flags", "").split()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "cpu": _cpu_model(),
+        "cpu": _cpu_model(fields),
         "cores": os.cpu_count(),
-        "vector_extensions": _cpu_flags(),
+        "vector_extensions": [one for one in EXTENSIONS if one in flags],
         "caches": _caches(),
         "memory_gib": round(memory / 2**30, 1),
         "transparent_huge_pages": _huge_pages(),
@@ -95,16 +94,17 @@ def compiled(source: str, *flags: str) -> Path:
 
 def gather_limit(threads: int, mebibytes: int = 1024) -> dict[str, Any]:
     """Measures random 8-byte loads per second on this machine; see ``gather_limit.cpp``."""
-    program = compiled("gather_limit", "-pthread")
-    out = subprocess.run(
-        [str(program), str(threads), str(mebibytes)], check=True, capture_output=True, text=True
-    )
-    return json.loads(out.stdout)
+    found: dict[str, Any] = _found("gather_limit", threads, mebibytes)
+    return found
 
 
 def row_gather_limit(threads: int, tables: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
     """Measures bytes per second from random rows of tables of (rows, bytes per row)."""
-    program = compiled("row_gather_limit", "-pthread")
-    sizes = [f"{rows}:{row_bytes}" for rows, row_bytes in tables]
-    out = subprocess.run([str(program), str(threads), *sizes], check=True, capture_output=True, text=True)
-    return json.loads(out.stdout)
+    sizes = (f"{rows}:{row_bytes}" for rows, row_bytes in tables)
+    found: list[dict[str, Any]] = _found("row_gather_limit", threads, *sizes)
+    return found
+
+
+def _found(program: str, *arguments: object) -> Any:
+    words = [str(compiled(program, "-pthread")), *map(str, arguments)]
+    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)

@@ -9,14 +9,15 @@ This file needs NumPy and torch alone, so that every contestant's interpreter ca
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from benchmark.support.graphs import ArrayFolder
 
 Relation = tuple[str, str, str]
 
@@ -32,19 +33,12 @@ FEATURES, CLASSES, TRAINING_SHARE = 128, 349, 0.855
 _EXPONENT = 1.4  # of the power law of degrees
 
 
-@dataclass(frozen=True, eq=False)
-class TypedFolder:
-    """A typed graph at rest. Arrays are read when first asked for."""
-
-    path: Path
+class TypedFolder(ArrayFolder):
+    """A typed graph at rest."""
 
     def __post_init__(self) -> None:
         if not (self.path / "num_nodes.json").is_file():
             raise FileNotFoundError(f"{self.path} lacks num_nodes.json; name a folder with --typed-graph")
-
-    @classmethod
-    def open(cls, path: str | Path) -> TypedFolder:
-        return _opened(Path(path))
 
     @cached_property
     def num_nodes(self) -> dict[str, int]:
@@ -88,13 +82,6 @@ class TypedFolder:
     def num_classes(self) -> int:
         return CLASSES
 
-    def seeds(self, count: int, seed: int) -> Tensor:
-        order = np.random.default_rng(seed).permutation(self.read("train_idx").numpy())
-        return torch.from_numpy(np.resize(order, count))
-
-    def read(self, name: str) -> Tensor:
-        return torch.from_numpy(np.load(self.path / f"{name}.npy", allow_pickle=False))
-
     def describe(self) -> dict[str, Any]:
         """Returns what result files say about the graph."""
         counts = [np.load(file, mmap_mode="r").shape[1] for file in self.path.glob("edges_*.npy")]
@@ -108,11 +95,6 @@ class TypedFolder:
 
 def is_typed(folder: Path) -> bool:
     return (folder / "num_nodes.json").is_file()
-
-
-@cache
-def _opened(path: Path) -> TypedFolder:
-    return TypedFolder(path)
 
 
 def generate(folder: Path, scale: float, seed: int = 0) -> TypedFolder:

@@ -7,7 +7,8 @@ import ctypes
 import os
 import resource
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,20 @@ def lap(phases: dict[str, float], name: str, last: float) -> float:
     return now
 
 
+def in_turns(works: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Returns the seconds of some works in each round, in which they take turns, each time another
+    one first. One more round goes before, which is not measured."""
+    names, seconds = list(works), {name: list[float]() for name in works}
+    for number in range(1 + rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            begun = time.perf_counter()
+            works[name]()
+            if number:
+                seconds[name].append(time.perf_counter() - begun)
+    return seconds
+
+
 class AllocationMeter:
     """Reads the counters of ``allocation_count.cpp``; zeros if it is not preloaded."""
 
@@ -65,34 +80,16 @@ class AllocationMeter:
         return {name: int(counter()) for name, counter in self.counters}
 
 
-@dataclass(frozen=True)
-class MemoryReading:
-    """All clocks and counters at one moment; seconds, or counts since the process began."""
-
-    wall: float
-    cpu: float
-    faults: int
-    allocations: dict[str, int]
-
-    @classmethod
-    def now(cls, meter: AllocationMeter) -> MemoryReading:
-        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        return cls(time.perf_counter(), time.process_time(), faults, meter.read())
-
-    def since(self, before: MemoryReading) -> dict[str, float]:
-        """Returns the differences between ``before`` and this reading."""
-        counts = {name: count - before.allocations[name] for name, count in self.allocations.items()}
-        return {
-            "wall": self.wall - before.wall,
-            "cpu": self.cpu - before.cpu,
-            "faults": self.faults - before.faults,
-            **counts,
-        }
+def _reading(meter: AllocationMeter) -> dict[str, float]:
+    """Returns all clocks and counters now: seconds, or counts since the process began."""
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    clocks = {"wall": time.perf_counter(), "cpu": time.process_time()}
+    return {**clocks, "faults": faults, **meter.read()}
 
 
 def measure(job: Job, number: int, meter: AllocationMeter) -> dict[str, Any]:
     """Does one round between two readings."""
-    before = MemoryReading.now(meter)
+    before = _reading(meter)
     work = job(number)
-    passed = MemoryReading.now(meter).since(before)
+    passed = {name: now - before[name] for name, now in _reading(meter).items()}
     return {**asdict(work), **passed, "resident": resident_bytes()}

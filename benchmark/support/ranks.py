@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -194,7 +193,7 @@ class RankGraph:
 
     def __init__(self, comm: Communicator, options: Answer) -> None:
         self.comm, self.options = comm, options
-        self.part = in_memory(load_partition(options["partition"], comm))
+        self.part: Part = _copied(load_partition(options["partition"], comm))  # in memory
         self.features = DistFeatureStore(self.part, comm)
         self.topology = replicate_topology(self.part, comm) if options.get("hybrid") else None
 
@@ -265,11 +264,6 @@ class LogitsOfType(torch.nn.Module):
         return logits
 
 
-def in_memory(part: Part) -> Part:
-    copied: Part = _copied(part)
-    return copied
-
-
 def _copied(value: Any) -> Any:
     """Returns a value of dataclasses and dicts with copies of its tensors."""
     if isinstance(value, Tensor):
@@ -326,7 +320,10 @@ def preparation(comm: Communicator, options: Answer) -> Answer:
     loader, figures = graph.loader(options["macrobatch"]), Answer()
     for epoch in range(options.get("epochs", 1)):  # the first one fills memory that is kept
         figures = prepared_epoch(graph, loader, epoch)
-    return {**figures, "row_bytes": row_bytes(graph.part)}
+    part, row_bytes = graph.part, None
+    if part.schema.num_types == 1:
+        row_bytes = sum(table[:1].nbytes for table in part.attributes[NODES].values())
+    return {**figures, "row_bytes": row_bytes}
 
 
 def prepared_epoch(graph: RankGraph, loader: MacrobatchNeighborLoader, epoch: int) -> Answer:
@@ -355,15 +352,9 @@ def prepared_epoch(graph: RankGraph, loader: MacrobatchNeighborLoader, epoch: in
     }
 
 
-def row_bytes(part: Part) -> int | None:
-    if part.schema.num_types > 1:
-        return None
-    return sum(table[:1].nbytes for table in part.attributes[NODES].values())
-
-
 def training(comm: Communicator, options: Answer) -> Answer:
     graph = RankGraph(comm, options)
-    loader = graph.loader(options["macrobatch"], prefetch=options.get("prefetch", 0))
+    loader = graph.loader(options["macrobatch"], replace=options.get("replace", False))
     return train_epochs(graph, options, loader, graph.sage())
 
 
@@ -419,10 +410,10 @@ STATS = ("sample_seconds", "fetch_seconds", "rows_fetched")
 JOBS: dict[str, Job] = {"make_partition": make_partition, "preparation": preparation, "training": training}
 
 
-def answer_with(module: str, job: str, options: str, answer: str) -> None:
-    """Does a job of a module and writes what it returns to the file ``answer``."""
+def answer(order: Answer) -> Any:
+    """Does a job of a module, as one of the ranks; returns its answer."""
     torch.set_num_threads(1)
     with Communicator.create("benchmark", timeout=900) as comm:
-        found = import_module(module).JOBS[job](comm, json.loads(options))
+        found = import_module(order["module"]).JOBS[order["job"]](comm, order["options"])
         comm.barrier()
-    Path(answer).write_text(json.dumps(found))
+    return found

@@ -5,8 +5,9 @@ This file imports only the standard library, so that it loads in every interpret
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -42,6 +43,16 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def paragraph(text: str) -> str:
     return textwrap.fill(text, COLUMNS, break_on_hyphens=False)
+
+
+def filled(page: str, kind: str, text_of: Callable[[str], str]) -> str:
+    """Returns a page with new text between ``<!-- KIND:NAME -->``, or ``<!-- KIND -->``, and
+    ``<!-- end -->``, made from the name."""
+
+    def replaced(match: re.Match[str]) -> str:
+        return f"{match[1]}\n\n{text_of(match[2])}\n\n<!-- end -->"
+
+    return re.sub(rf"(<!-- {kind}:?(\w*) -->).*?<!-- end -->", replaced, page, flags=re.DOTALL)
 
 
 def figures_of(series: Result) -> dict[str, dict[str, float]]:

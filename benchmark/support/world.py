@@ -27,7 +27,37 @@ LOOPBACK = "loopback"
 
 
 class RankError(RuntimeError):
-    """The error of a rank that failed; the text has the end of its output."""
+    """The error of ranks that failed or did not end; the text has the ends of their output."""
+
+
+def answers_of(
+    ranks: Sequence[subprocess.Popen[bytes]],
+    servers: Sequence[subprocess.Popen[bytes]],
+    folder: Path,
+    timeout: float,
+) -> list[Any]:
+    """Waits for ranks, and returns what they wrote to files RANK.json of a folder; then kills all.
+
+    Raises:
+        RankError: a rank or a server failed, or did not end in time; the text has the ends of their
+            logs in the folder.
+    """
+    end, every = time.monotonic() + timeout, [*ranks, *servers]
+    try:
+        while any(one.poll() is None for one in ranks) and time.monotonic() < end:
+            if any(one.poll() for one in every):
+                break
+            time.sleep(0.05)
+        if any(one.poll() != 0 for one in ranks):
+            time.sleep(1.0)  # the others may have something to say
+            logs = sorted(folder.glob("*.log"))
+            said = "\n".join(f"{log.stem}: {log.read_text(errors='replace')[-3000:]}" for log in logs)
+            raise RankError(f"a rank failed or had not ended after {timeout:.0f} s:\n{said}")
+    finally:
+        for process in every:
+            process.kill()
+            process.wait()
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(len(ranks))]
 
 
 @dataclass(frozen=True)
@@ -53,18 +83,12 @@ class World:
         """Returns every rank's answer to a job of the worker's `JOBS`; call it inside `standing`.
 
         Raises:
-            RankError: a rank failed or did not end in time; the others are killed.
+            RankError: a rank failed or did not end in time.
         """
         port = PORT if self.network != LOOPBACK else _free_port()
         with tempfile.TemporaryDirectory() as folder:
             started = [self._start(rank, port, job, options, Path(folder)) for rank in range(self.ranks)]
-            try:
-                self._wait(started, Path(folder))
-            finally:
-                for process in started:
-                    process.kill()
-                    process.wait()
-            return [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(self.ranks)]
+            return answers_of(started, [], Path(folder), self.timeout)
 
     def _start(
         self, rank: int, port: int, job: str, options: dict[str, Any], folder: Path
@@ -77,8 +101,9 @@ class World:
             **{"MASTER_ADDR": namespaces.address(0) if apart else "127.0.0.1", "MASTER_PORT": str(port)},
             "GLOO_SOCKET_IFNAME": namespaces.DEVICE if apart else "lo",
         }
-        order = [self.worker, job, json.dumps(options), str(folder / f"{rank}.json")]
-        command = [sys.executable, "-m", start.MODULE, *order]
+        order = {"module": self.worker, "job": job, "options": options}
+        words = start.command(WORKER, "answer", order, folder / f"{rank}.json")
+        command = [sys.executable, *words]
         return subprocess.Popen(
             namespaces.command_on(rank, command) if apart else command,
             env=environment,
@@ -89,23 +114,6 @@ class World:
     def _place(self, rank: int) -> dict[str, str]:
         host, local, mates = (0, rank, self.ranks) if self.one_host else (rank, 0, 1)
         return {"GROUP_RANK": str(host), "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(mates)}
-
-    def _wait(self, started: list[subprocess.Popen[bytes]], folder: Path) -> None:
-        end = time.monotonic() + self.timeout
-        while any(process.poll() is None for process in started):
-            failed = [rank for rank, process in enumerate(started) if process.poll()]
-            if failed or time.monotonic() > end:
-                rank = failed[0] if failed else 0
-                time.sleep(1.0)  # the others may have something to say
-                said = (folder / f"{rank}.log").read_text(errors="replace")[-3000:]
-                why = "failed" if failed else f"had not ended after {self.timeout:.0f} s"
-                raise RankError(f"rank {rank} {why}:\n{said}")
-            time.sleep(0.05)
-        if codes := [process.returncode for process in started if process.returncode]:
-            said = "\n".join(
-                (folder / f"{rank}.log").read_text(errors="replace")[-1500:] for rank in range(len(started))
-            )
-            raise RankError(f"ranks ended with {codes}:\n{said}")
 
 
 def summary(of_ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:

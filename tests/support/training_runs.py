@@ -20,7 +20,6 @@ from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.job import TrainingJob, build_job
 from pyg_batchgnn.train.ranks import Ranks
 
-PROJECT = Path(__file__).resolve().parents[2]
 SMALL = ["--num-layers", "2", "--fanout", "4,3", "--test-fanout", "5,5", "--hidden", "16", "--threads", "1"]
 SMALL += ["--set", "run.malloc=default"]
 
