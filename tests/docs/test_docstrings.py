@@ -24,7 +24,8 @@ WITHOUT = {
 def names() -> dict[str, Any]:
     """The public names of the rooms, and the data and the model that examples speak of."""
     modules = [importlib.import_module(f"pyg_batchgnn.{room}") for room in ROOMS]
-    found = {name: getattr(module, name) for module in modules for name in module.__all__}
+    shown = ((module, name) for module in modules for name in dir(module) if not name.startswith("_"))
+    found = {name: getattr(module, name) for module, name in shown}
     torch.manual_seed(0)
     ends = torch.randint(50, (2, 200))
     data, typed = Data(x=torch.randn(100, 8), edge_index=torch.randint(100, (2, 600))), HeteroData()
