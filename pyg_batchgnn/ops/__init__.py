@@ -84,7 +84,6 @@ from pyg_batchgnn.ops.memory import (
     memory_stats,
     number_of_bytes,
     parse_bytes,
-    populate,
     reset_peak,
 )
 from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, layer_norm
@@ -288,7 +287,6 @@ __all__ = [
     "parse_bytes",
     "part_key",
     "place_edges",
-    "populate",
     "prefix",
     "put_lines",
     "put_rows",

@@ -22,13 +22,6 @@ def advise_huge_pages(tensor: Tensor) -> None:
     kernels.advise_huge_pages(tensor.detach())
 
 
-def populate(tensor: Tensor) -> None:
-    """Lets the system give the memory of a CPU tensor now, before it is first used. Contents
-    stay."""
-    _check_whole(tensor)
-    kernels.populate(tensor.detach())
-
-
 def _check_whole(tensor: Tensor) -> None:
     check_dense("tensor", tensor)
     if not tensor.is_contiguous():

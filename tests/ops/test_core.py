@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import copy
-import mmap
-import platform
 import random
-import re
-import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -207,18 +203,6 @@ def test_memory_is_counted_and_returns() -> None:
     assert after.live == before.live and after.cached > 0
     ops.empty_cache()
     assert ops.memory_stats().cached == 0
-
-
-def test_populated_memory_is_there_and_keeps_its_contents() -> None:
-    if tuple(map(int, re.findall(r"\d+", platform.release())[:2])) < (5, 14):
-        pytest.skip("this Linux gives memory at first use only")
-    memory = torch.frombuffer(mmap.mmap(-1, 32 << 20), dtype=torch.uint8)
-    memory[5000] = 7
-    ops.populate(memory[1:])
-    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
-    memory[:: mmap.PAGESIZE] = 1
-    assert resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before < 100
-    assert int(memory[5000]) == 7 and int(memory.sum()) == 7 + (32 << 20) // mmap.PAGESIZE
 
 
 def test_sizes_around_the_limit_of_a_class_map_no_memory_again() -> None:

@@ -58,8 +58,7 @@ void keep_soonest(const RowStates& states, std::vector<int64_t>& rows, size_t co
   std::sort(rows.begin(), rows.end());
 }
 
-// Writes the slots of a unit's rows, and notes when each is needed next. Returns the positions of
-// those without a slot.
+// Writes the slots of a unit's rows, and notes their next use. Returns the places without a slot.
 std::vector<int64_t> use_rows(const RowStates& states, const UnitRows& unit, int64_t* slot) {
   std::vector<int64_t> without;
   for (int64_t i = 0; i < unit.count; ++i) {

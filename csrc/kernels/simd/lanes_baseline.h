@@ -1,5 +1,4 @@
-// Vectors of 16 bytes, which the compiler maps to the vectors of the processor. Lanes has at each
-// level:
+// Vectors of 16 bytes, which the compiler maps to the processor's. Lanes has at each level:
 //
 // - Vector, kWidth, kRegisters: the vector, its elements, and how many of them the processor holds.
 // - k...Vectors: how many vectors of a row a kernel keeps in registers.
@@ -12,8 +11,7 @@
 // - sum(v): of the elements; sum4: of four vectors, in the same order. add_lanes where two vectors'
 //   sums are made at once.
 //
-// Outside of Lanes: in_register, read_half, kept_columns (dropout's decisions), stream_lines and
-// fence.
+// Outside of Lanes: in_register, kept_columns (of dropout), stream_lines and fence.
 
 template <class T>
 struct Lanes {
@@ -76,17 +74,6 @@ struct Lanes {
 template <class Vector>
 PYG_BATCHGNN_INLINE Vector in_register(Vector value) {
   return value;
-}
-
-// Scaling by a power of two moves the exponent to its place in 32 bits. It is exact, also for
-// subnormal numbers.
-PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; ++i) {
-    const float magnitude = std::bit_cast<float>(static_cast<uint32_t>(from[i] & 0x7FFF) << 13) * 0x1p112f;
-    const uint32_t special = magnitude >= 65536.0f ? 0x7F800000u : 0;
-    const uint32_t sign = static_cast<uint32_t>(from[i] & 0x8000) << 16;
-    to[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | special | sign);
-  }
 }
 
 // Returns bits of the columns 4 * word to 4 * word + 63 of a row that dropout keeps.
