@@ -28,19 +28,24 @@ struct Lanes {
   PYG_BATCHGNN_INLINE Vector add(Vector a, Vector b) { return a + b; }
   PYG_BATCHGNN_INLINE Vector multiply(Vector a, Vector b) { return a * b; }
   PYG_BATCHGNN_INLINE Vector fma(Vector a, Vector b, Vector c) { return a * b + c; }
-  PYG_BATCHGNN_INLINE uint64_t passing(Vector a) {
+
+  using Bits = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+  typedef Bits Mask __attribute__((vector_size(16)));
+  PYG_BATCHGNN_INLINE Mask lanes() {
+    Mask lane{};
+    for (int i = 0; i < kWidth; ++i) lane[i] = 1 << i;
+    return lane;
+  }
+  PYG_BATCHGNN_INLINE uint64_t bits_of(Mask mask) {
     uint64_t bits = 0;
-    for (int64_t i = 0; i < kWidth; ++i) bits |= static_cast<uint64_t>(!(a[i] <= 0)) << i;
+    mask &= lanes();
+    for (int i = 0; i < kWidth; ++i) bits |= static_cast<uint64_t>(mask[i]);
     return bits;
   }
-  PYG_BATCHGNN_INLINE uint64_t nonzero(Vector a) {
-    uint64_t bits = 0;
-    for (int64_t i = 0; i < kWidth; ++i) bits |= static_cast<uint64_t>(a[i] != 0) << i;
-    return bits;
-  }
+  PYG_BATCHGNN_INLINE uint64_t passing(Vector a) { return bits_of(~(a <= zero())); }
+  PYG_BATCHGNN_INLINE uint64_t nonzero(Vector a) { return bits_of(a != zero()); }
   PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {
-    for (int64_t i = 0; i < kWidth; ++i) a[i] = (bits >> i & 1) != 0 ? a[i] : 0;
-    return a;
+    return (Vector)((Mask)a & (((Mask{} + static_cast<Bits>(bits)) & lanes()) == lanes()));
   }
 
   PYG_BATCHGNN_INLINE Vector load(const T* from) {
