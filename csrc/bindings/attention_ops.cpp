@@ -99,31 +99,26 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> attention_grads(
 Tensor attention_keep(const Tensor& indptr, const OptionalTensor& node, int64_t num_targets,
                       int64_t num_loops, int64_t heads, double drop, int64_t key) {
   const AttentionEdges edges{data<int64_t>(indptr), Integers{}, num_targets, num_loops};
-  Buffer<uint8_t> keep;
-  const int64_t slots = attention_slots(edges);
-  pyg_batchgnn::attention_keep(edges, {drop, static_cast<uint64_t>(key), data_or_null<int64_t>(node)}, heads,
-                               keep.reserve(slots * heads));
-  return adopt(std::move(keep), {slots, heads});
+  Tensor keep = new_array<uint8_t>({attention_slots(edges), heads});
+  pyg_batchgnn::attention_keep(edges, dropout_of(drop, key, node), heads, mutable_data<uint8_t>(keep));
+  return keep;
 }
 
 }  // namespace operators
 constexpr Operator kOperators[] = {
-    OPERATOR(
-        attention,
-        "(Tensor x, Tensor? decoding, Tensor? row, Tensor indptr, Tensor indices, Tensor source_weight, "
-        "Tensor? target_weight, Tensor? target_logits, Tensor? edge_logits, Tensor? edge_rows, Tensor? node, "
-        "Tensor[] by_source, bool by_head, int num_targets, int num_loops, float negative_slope, float "
-        "drop, int key, "
-        "ScalarType out_dtype, int threads) -> (Tensor out, Tensor coefficient, Tensor total)"),
+    OPERATOR(attention,
+             "(Tensor x, Tensor? decoding, Tensor? row, Tensor indptr, Tensor indices, Tensor "
+             "source_weight, Tensor? target_weight, Tensor? target_logits, Tensor? edge_logits, Tensor? "
+             "edge_rows, Tensor? node, Tensor[] by_source, bool by_head, int num_targets, int num_loops, "
+             "float negative_slope, float drop, int key, ScalarType out_dtype, int threads) -> (Tensor out, "
+             "Tensor coefficient, Tensor total)"),
     OPERATOR(attention_grads,
              "(Tensor grad, Tensor? grad_coefficient, Tensor? grad_total, Tensor coefficient, Tensor x, "
              "Tensor? decoding, Tensor? row, Tensor indptr, Tensor indices, Tensor source_weight, Tensor? "
-             "target_weight, "
-             "Tensor? edge_rows, Tensor? node, Tensor[] by_source, bool by_head, int num_targets, int "
-             "num_loops, float "
-             "negative_slope, float drop, int key, bool need_edge_logits, bool need_edge_rows, int threads) "
-             "-> (Tensor source_weight, Tensor target_weight, Tensor target_logits, Tensor edge_logits, "
-             "Tensor edge_rows, Tensor x)"),
+             "target_weight, Tensor? edge_rows, Tensor? node, Tensor[] by_source, bool by_head, int "
+             "num_targets, int num_loops, float negative_slope, float drop, int key, bool need_edge_logits, "
+             "bool need_edge_rows, int threads) -> (Tensor source_weight, Tensor target_weight, Tensor "
+             "target_logits, Tensor edge_logits, Tensor edge_rows, Tensor x)"),
     OPERATOR(attention_keep,
              "(Tensor indptr, Tensor? node, int num_targets, int num_loops, int heads, float drop, int key) "
              "-> Tensor"),

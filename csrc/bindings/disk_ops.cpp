@@ -54,12 +54,11 @@ std::tuple<int64_t, int64_t, int64_t, int64_t> disk_read_rows_(int64_t file, int
 
 Tensor disk_count_operations(int64_t offset, int64_t row_bytes, const Tensor& row, const Tensor& gap,
                              int64_t block, int64_t largest) {
-  const int64_t sizes = largest / block + 1, entries = gap.numel() * sizes;
-  Buffer<int64_t> counts;
-  std::fill_n(counts.reserve(entries + 1), entries, 0);
+  Tensor counts = new_array<int64_t>({gap.numel(), largest / block + 1});
+  std::fill_n(mutable_data<int64_t>(counts), counts.numel(), 0);
   count_operations(rows_of(offset, row_bytes, row), {block, 0, largest}, data<int64_t>(gap), gap.numel(),
-                   counts.data());
-  return adopt(std::move(counts), {gap.numel(), sizes});
+                   mutable_data<int64_t>(counts));
+  return counts;
 }
 
 int64_t disk_block(int64_t file) { return direct_block(static_cast<int>(file)); }

@@ -3,16 +3,10 @@
 #include "bindings/operators.h"
 #include "bindings/tensors.h"
 #include "kernels/embedding.h"
+#include "kernels/gather.h"
 
 namespace pyg_batchgnn {
 namespace {
-
-// Calls body with a value of the tensor's element type, float or double.
-template <class Body>
-void with_row_element(const Tensor& tensor, const Body& body) {
-  if (tensor.scalar_type() == ScalarType::Double) return body(double{});
-  body(float{});
-}
 
 // Returns the step of a rule. numbers: the rate, eps, and how far Adam's averages move.
 RowStep step_of(int64_t rule, const Tensor& numbers) {
@@ -25,7 +19,7 @@ RowStep step_of(int64_t rule, const Tensor& numbers) {
 namespace operators {
 
 void fill_uniform_(const Tensor& rows, const Tensor& node, int64_t key, double bound, int64_t threads) {
-  with_row_element(rows, [&](auto type) {
+  with_wide_float(rows, [&](auto type) {
     fill_uniform(static_cast<uint64_t>(key), data<int64_t>(node), node.numel(), rows.size(1), bound,
                  mutable_data<decltype(type)>(rows), threads);
   });
@@ -34,9 +28,8 @@ void fill_uniform_(const Tensor& rows, const Tensor& node, int64_t key, double b
 void gather_either(const Tensor& near, const Tensor& far, const Tensor& source, const Tensor& out,
                    int64_t threads) {
   const auto row_bytes = static_cast<int64_t>(out.element_size()) * out.size(1);
-  const TwoTables tables{data<char>(near), data<char>(far), row_bytes};
-  pyg_batchgnn::gather_either(tables, data<int64_t>(source), source.numel(), mutable_data<char>(out),
-                              threads);
+  pyg_batchgnn::gather_either({data<char>(near), data<char>(far), row_bytes, data<int64_t>(source)},
+                              source.numel(), mutable_data<char>(out), threads);
 }
 
 void update_rows_(const Tensor& weight, const Tensor& first, const Tensor& second,
@@ -44,7 +37,7 @@ void update_rows_(const Tensor& weight, const Tensor& first, const Tensor& secon
                   const Tensor& near, const std::vector<Tensor>& far, const Tensor& far_ptr,
                   const Tensor& share, int64_t rank, int64_t rule, const Tensor& numbers, int64_t threads) {
   const RowChanges changes{data<int64_t>(row), data<int64_t>(ptr), data<int64_t>(source), row.numel()};
-  with_row_element(weight, [&](auto type) {
+  with_wide_float(weight, [&](auto type) {
     using T = decltype(type);
     const RowTable<T> table{mutable_data<T>(weight), mutable_data<T>(first), mutable_data<T>(second),
                             data_or_null<uint8_t>(frozen), weight.size(1)};

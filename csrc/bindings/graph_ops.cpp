@@ -10,19 +10,15 @@
 namespace pyg_batchgnn {
 namespace {
 
-ObjectPool<NodeSet>& node_sets() { return process_pool<NodeSet>(); }
-
 template <class In, class Index, class EdgeId>
 ThreeTensors build(const In* sources, const In* destinations, int64_t edges, int64_t nodes) {
-  Buffer<int64_t> indptr;
-  Buffer<Index> indices;
-  Buffer<EdgeId> edge_ids;
-  count_destinations(destinations, edges, nodes, indptr.reserve(nodes + 1));
   const bool sorted = scan_ascending(destinations, edges);
-  EdgeId* const ids = sorted ? nullptr : edge_ids.reserve(edges);
-  fill_csc(sources, destinations, edges, nodes, indptr.data(), indices.reserve(edges), ids);
-  return {adopt(std::move(indptr), {nodes + 1}), adopt(std::move(indices), {edges}),
-          adopt(std::move(edge_ids), {sorted ? 0 : edges})};
+  const Tensor indptr = new_array<int64_t>({nodes + 1}), indices = new_array<Index>({edges});
+  const Tensor edge_ids = new_array<EdgeId>({sorted ? 0 : edges});
+  count_destinations(destinations, edges, nodes, mutable_data<int64_t>(indptr));
+  fill_csc(sources, destinations, edges, nodes, data<int64_t>(indptr), mutable_data<Index>(indices),
+           sorted ? nullptr : mutable_data<EdgeId>(edge_ids));
+  return {indptr, indices, edge_ids};
 }
 
 template <class In, class Index>
@@ -40,12 +36,10 @@ int64_t bytes_of_row(const Tensor& table) {
   return std::accumulate(sizes.begin() + 1, sizes.end(), item, std::multiplies<>());
 }
 
-void collect(NodeSet& set, const std::vector<Tensor>& nodes, int64_t num_nodes) {
+// Returns the distinct nodes, and prepares the set for `rank`.
+Tensor list_nodes(NodeSet& set, const std::vector<Tensor>& nodes, int64_t num_nodes) {
   set.begin(num_nodes);
   for (const Tensor& node : nodes) set.add(data<int64_t>(node), node.numel());
-}
-
-Tensor listed(NodeSet& set) {
   const int64_t count = set.size();
   Buffer<int64_t> unique;
   set.list(unique.reserve(count + 2));
@@ -77,11 +71,10 @@ bool is_ascending(const Tensor& values) {
 }
 
 Tensor sum_lists(const Tensor& indptr, const Tensor& values) {
-  const int64_t count = values.numel();
-  Buffer<double> sums;
+  Tensor sums = new_array<double>({values.numel()});
   pyg_batchgnn::sum_lists(data<int64_t>(indptr), indptr.numel() - 1, data<double>(values),
-                          sums.reserve(count + 1));
-  return adopt(std::move(sums), {count});
+                          mutable_data<double>(sums));
+  return sums;
 }
 
 void put_rows(const Tensor& table, const OptionalTensor& index, const Tensor& out, int64_t threads) {
@@ -93,16 +86,13 @@ void put_rows(const Tensor& table, const OptionalTensor& index, const Tensor& ou
   with_integer(*index, [&](auto type) {
     pyg_batchgnn::gather_rows(from, row_bytes, stride, data<decltype(type)>(*index), index->numel(), to,
                               threads);
-    return 0;
   });
 }
 
 Tensor gather_rows(const Tensor& table, const Tensor& index, int64_t threads) {
   std::vector<int64_t> sizes(table.sizes().begin(), table.sizes().end());
   sizes[0] = index.numel();
-  const int64_t bytes = index.numel() * bytes_of_row(table);
-  Tensor out = adopt_block(allocate_block(static_cast<size_t>(std::max<int64_t>(1, bytes))), sizes,
-                           table.scalar_type());
+  Tensor out = new_items(sizes, table.scalar_type(), table.element_size());
   put_rows(table, index, out, threads);
   return out;
 }
@@ -125,30 +115,21 @@ Tensor gather_decoded(const Tensor& codes, const Tensor& decoding, const Optiona
 }
 
 Tensor list_unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) {
-  const auto loan = node_sets().borrow();
-  collect(*loan, nodes, num_nodes);
-  return listed(*loan);
+  const auto loan = process_pool<NodeSet>().borrow();
+  return list_nodes(*loan, nodes, num_nodes);
 }
 
 std::tuple<Tensor, std::vector<Tensor>> unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) {
-  const auto loan = node_sets().borrow();
+  const auto loan = process_pool<NodeSet>().borrow();
   NodeSet& set = *loan;
-  collect(set, nodes, num_nodes);
-  Tensor unique = listed(set);
+  Tensor unique = list_nodes(set, nodes, num_nodes);
   std::vector<Tensor> rows;
   rows.reserve(nodes.size());
   for (const Tensor& node : nodes) {
-    Buffer<int64_t> row;
-    set.rank(data<int64_t>(node), node.numel(), row.reserve(node.numel() + 1));
-    rows.push_back(adopt(std::move(row), {node.numel()}));
+    rows.push_back(new_array<int64_t>({node.numel()}));
+    set.rank(data<int64_t>(node), node.numel(), mutable_data<int64_t>(rows.back()));
   }
   return {std::move(unique), std::move(rows)};
-}
-
-int64_t count_unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) {
-  const auto loan = node_sets().borrow();
-  collect(*loan, nodes, num_nodes);
-  return (*loan).size();
 }
 
 }  // namespace operators
@@ -167,7 +148,6 @@ constexpr Operator kOperators[] = {
              "(Tensor codes, Tensor decoding, Tensor? index, Tensor(a!) out, int threads) -> ()"),
     OPERATOR(unique_nodes, "(Tensor[] nodes, int num_nodes) -> (Tensor unique, Tensor[] rows)"),
     OPERATOR(list_unique_nodes, "(Tensor[] nodes, int num_nodes) -> Tensor"),
-    OPERATOR(count_unique_nodes, "(Tensor[] nodes, int num_nodes) -> int"),
 };
 
 PYG_BATCHGNN_REGISTER(kOperators)

@@ -1,4 +1,5 @@
 #include "bindings/operators.h"
+#include "bindings/tensors.h"
 #include "kernels/history.h"
 
 namespace pyg_batchgnn {
@@ -18,25 +19,24 @@ namespace operators {
 
 Tensor history_search(const Tensor& slot, const Tensor& named, const Tensor& links, const Tensor& ends,
                       const Tensor& node, int64_t since, int64_t threads) {
-  Buffer<int32_t> line;
+  Tensor line = new_array<int32_t>({node.numel()});
   search_lines(cache_of(slot, named, links, ends), data<int64_t>(node), node.numel(), since,
-               line.reserve(node.numel() + 1), threads);
-  return adopt(std::move(line), {node.numel()});
+               mutable_data<int32_t>(line), threads);
+  return line;
 }
 
 Tensor history_store_(const Tensor& slot, const Tensor& named, const Tensor& links, const Tensor& ends,
                       const Tensor& node, const Tensor& step) {
-  Buffer<int32_t> line;
+  Tensor line = new_array<int32_t>({node.numel()});
   CacheLines cache = cache_of(slot, named, links, ends);
-  store_lines(cache, data<int64_t>(node), data<int64_t>(step), node.numel(), line.reserve(node.numel() + 1));
-  return adopt(std::move(line), {node.numel()});
+  store_lines(cache, data<int64_t>(node), data<int64_t>(step), node.numel(), mutable_data<int32_t>(line));
+  return line;
 }
 
 Tensor history_lines(const Tensor& slot, const Tensor& named, const Tensor& links, const Tensor& ends) {
-  Buffer<int32_t> line;
-  const int64_t used = data<int64_t>(ends)[2];
-  list_lines(cache_of(slot, named, links, ends), line.reserve(used + 1));
-  return adopt(std::move(line), {used});
+  Tensor line = new_array<int32_t>({data<int64_t>(ends)[2]});
+  list_lines(cache_of(slot, named, links, ends), mutable_data<int32_t>(line));
+  return line;
 }
 
 void history_put_(const Tensor& table, const Tensor& line, const Tensor& rows, int64_t threads) {
@@ -49,16 +49,15 @@ ThreeTensors history_layer(const Tensor& indptr, const Tensor& source, const Ten
                            int64_t own_nodes, int64_t own_rows, int64_t threads) {
   const HaloLayer layer{data<int64_t>(indptr), data<int32_t>(source), targets, own_nodes, own_rows,
                         data<int32_t>(cached), cached.numel()};
-  Buffer<int64_t> begins, place;
-  Buffer<int32_t> rows;
-  const bool fits = count_rows_of_halo(layer, begins.reserve(targets + 1), threads);
+  const Tensor begins = new_array<int64_t>({targets + 1});
+  const bool fits = count_rows_of_halo(layer, mutable_data<int64_t>(begins), threads);
+  const int64_t edges = fits ? data<int64_t>(begins)[targets] : 0;
+  const Tensor rows = new_array<int32_t>({edges}), place = new_array<int64_t>({edges});
   // No list of edges that begin anywhere says that a source is none of the layer.
-  if (!fits)
-    return {adopt(std::move(begins), {0}), adopt(std::move(rows), {0}), adopt(std::move(place), {0})};
-  const int64_t edges = begins.data()[targets];
-  fill_rows_of_halo(layer, begins.data(), rows.reserve(edges + 1), place.reserve(edges + 1), threads);
-  return {adopt(std::move(begins), {targets + 1}), adopt(std::move(rows), {edges}),
-          adopt(std::move(place), {edges})};
+  if (!fits) return {new_array<int64_t>({0}), rows, place};
+  fill_rows_of_halo(layer, data<int64_t>(begins), mutable_data<int32_t>(rows), mutable_data<int64_t>(place),
+                    threads);
+  return {begins, rows, place};
 }
 
 std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>> history_choose(
@@ -67,16 +66,14 @@ std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>> history_choose(
   const HaloPeers halo{data<int64_t>(ptr), data<int32_t>(peer), data<int32_t>(degree), ptr.numel() - 1};
   const PushRules rules{peers, most, static_cast<uint64_t>(key)};
   Pushed pushed = choose_pushed(halo, data<int64_t>(row), data<int64_t>(name), row.numel(), rules, threads);
-  int64_t total = 0;
-  for (const int64_t count : pushed.counts) total += count;
-  return {adopt(std::move(pushed.place), {total}), std::move(pushed.counts), std::move(pushed.candidates)};
+  return {adopt(std::move(pushed.place), {sum_of(pushed.counts)}), pushed.counts, pushed.candidates};
 }
 
 }  // namespace operators
 constexpr Operator kOperators[] = {
     OPERATOR(history_search,
-             "(Tensor slot, Tensor named, Tensor links, Tensor ends, Tensor node, int since, int threads) -> "
-             "Tensor"),
+             "(Tensor slot, Tensor named, Tensor links, Tensor ends, Tensor node, int since, int threads) "
+             "-> Tensor"),
     OPERATOR(history_store_,
              "(Tensor(a!) slot, Tensor(b!) named, Tensor(c!) links, Tensor(d!) ends, Tensor node, Tensor "
              "step) -> Tensor"),

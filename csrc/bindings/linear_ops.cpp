@@ -13,11 +13,7 @@ std::vector<LinearInput> inputs_of(const std::vector<Tensor>& tensors,
                                    const std::vector<OptionalTensor>& decodings) {
   std::vector<LinearInput> inputs;
   for (size_t t = 0; t < tensors.size(); ++t) {
-    const bool placed = rows[t].has_value();
-    inputs.push_back({tensors[t].const_data_ptr(), element_of(tensors[t].scalar_type()), tensors[t].stride(0),
-                      placed ? rows[t]->const_data_ptr() : nullptr, placed && is_wide(*rows[t]),
-                      tensors[t].size(1)});
-    inputs.back().decoding = decoding_of(decodings[t]);
+    inputs.push_back({matrix(tensors[t], decodings[t]), integers(rows[t]), tensors[t].size(1)});
   }
   return inputs;
 }
@@ -42,18 +38,15 @@ TwoTensors linear(const std::vector<Tensor>& inputs, const std::vector<OptionalT
   const LinearShape shape{num_rows, weights[0].size(0), groups, element_of(out_dtype)};
   const bool masked = relu || drop > 0;
   Tensor y = new_tensor({num_rows, shape.outputs}, out_dtype);
-  const std::vector<int64_t> mask_sizes{masked ? num_rows : 0, masked ? (shape.outputs + 7) / 8 : 0};
-  auto* const bits = static_cast<uint8_t*>(
-      allocate_block(std::max<size_t>(1, static_cast<size_t>(mask_sizes[0] * mask_sizes[1]))));
-  Tensor mask = adopt_block(bits, mask_sizes, ScalarType::Byte);
+  Tensor mask = new_array<uint8_t>({masked ? num_rows : 0, masked ? (shape.outputs + 7) / 8 : 0});
   const LinearUpdate update{pointer(bias),
                             bias ? element_of(bias->scalar_type()) : Element::kFloat32,
                             relu,
                             drop,
                             static_cast<uint64_t>(key),
                             data_or_null<int64_t>(node)};
-  const LinearOutput output{y.mutable_data_ptr(), masked ? bits : nullptr};
-  pyg_batchgnn::linear(shape, inputs_of(inputs, rows, decodings), weights_of(weights), update, output,
+  const LinearOutput output{y.mutable_data_ptr(), masked ? mutable_data<uint8_t>(mask) : nullptr};
+  pyg_batchgnn::linear({shape, inputs_of(inputs, rows, decodings), weights_of(weights), update, output},
                        threads);
   return {std::move(y), std::move(mask)};
 }
@@ -67,7 +60,7 @@ ThreeTensors linear_moments(const Tensor& x, const OptionalTensor& decoding, con
       pointer(bias), bias ? element_of(bias->scalar_type()) : Element::kFloat32, false, 0.0, 0, nullptr};
   const LinearOutput output{y.mutable_data_ptr(), nullptr, {mean.data(), variance.data()}};
   const std::vector<LinearInput> inputs = inputs_of({x}, {std::nullopt}, {decoding});
-  pyg_batchgnn::linear(shape, inputs, weights_of({weight}), update, output, threads);
+  pyg_batchgnn::linear({shape, inputs, weights_of({weight}), update, output}, threads);
   const double rows = static_cast<double>(std::max<int64_t>(1, shape.rows));
   for (int64_t o = 0; o < shape.outputs; ++o) variance.data()[o] /= rows;
   return {std::move(y), std::move(mean).tensor(), std::move(variance).tensor()};
@@ -97,7 +90,7 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> gradients_of(
   }
   Tensor bias_grad = new_tensor({need_bias ? shape.outputs : 0}, weights[0].scalar_type());
   if (need_bias) wanted.bias = bias_grad.mutable_data_ptr();
-  pyg_batchgnn::linear_grads(shape, from, weights_of(weights), gradient, wanted, threads);
+  pyg_batchgnn::linear_grads({shape, from, weights_of(weights), gradient, wanted}, threads);
   return {std::move(input_grads), std::move(weight_grads), std::move(bias_grad)};
 }
 
@@ -134,20 +127,19 @@ TwoTensors linear_grads_normed(const Tensor& grad, const Tensor& normed, const T
 constexpr Operator kOperators[] = {
     OPERATOR(linear,
              "(Tensor[] inputs, Tensor?[] rows, Tensor?[] decodings, Tensor[] weights, Tensor? bias, int "
-             "num_rows, int groups, ScalarType out_dtype, bool relu, float drop, int key, Tensor? node, bool "
-             "after_relu, int "
-             "threads) -> (Tensor y, Tensor mask)"),
+             "num_rows, int groups, ScalarType out_dtype, bool relu, float drop, int key, Tensor? node, "
+             "bool after_relu, int threads) -> (Tensor y, Tensor mask)"),
     OPERATOR(linear_moments,
              "(Tensor x, Tensor? decoding, Tensor weight, Tensor? bias, ScalarType out_dtype, int threads) "
              "-> (Tensor y, Tensor mean, Tensor variance)"),
     OPERATOR(linear_grads,
              "(Tensor grad, Tensor mask, float scale, Tensor[] inputs, Tensor?[] rows, Tensor?[] decodings, "
              "Tensor[] weights, Tensor? center, int groups, bool after_relu, bool[] need_input, bool "
-             "need_weight, bool "
-             "need_bias, int threads) -> (Tensor[] inputs, Tensor[] weights, Tensor bias)"),
+             "need_weight, bool need_bias, int threads) -> (Tensor[] inputs, Tensor[] weights, Tensor bias)"),
     OPERATOR(linear_grads_normed,
-             "(Tensor grad, Tensor normed, Tensor columns, bool relu, Tensor input, Tensor? decoding, Tensor "
-             "weight, bool after_relu, bool need_input, int threads) -> (Tensor input, Tensor weight)"),
+             "(Tensor grad, Tensor normed, Tensor columns, bool relu, Tensor input, Tensor? decoding, "
+             "Tensor weight, bool after_relu, bool need_input, int threads) -> (Tensor input, Tensor "
+             "weight)"),
 };
 
 PYG_BATCHGNN_REGISTER(kOperators)

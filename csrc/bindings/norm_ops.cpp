@@ -86,11 +86,29 @@ Buffer<A> columns_of(const OptionalTensor& values, int64_t columns, A otherwise)
   return copy;
 }
 
+// The mask that an activation of the rows of x writes, which has no rows unless it is wanted.
+struct RowMask {
+  const bool relu;
+  const Dropout dropout;
+  const int64_t* const node;
+  const Tensor mask;
+
+  RowMask(const Tensor& x, bool wanted, bool relu, double drop, int64_t key, const OptionalTensor& node)
+      : relu(relu),
+        dropout(static_cast<uint64_t>(key), drop),
+        node(data_or_null<int64_t>(node)),
+        mask(new_array<uint8_t>({wanted ? x.size(0) : 0, (x.size(1) + 7) / 8})) {}
+
+  Activation activation() const {
+    return {relu, dropout.kept_levels < kDropoutLevels ? &dropout : nullptr, node,
+            mask.numel() > 0 ? mutable_data<uint8_t>(mask) : nullptr};
+  }
+};
+
 template <class A>
 constexpr int64_t kNormNumbers = sizeof(RowNorm<A>) / sizeof(A);
 
-// Returns shift - folded * mean. The constant removes the contribution of the mean to the product
-// with the rounded weight.
+// Returns shift - folded * mean, which removes the mean's part of the product with the rounded weight.
 Tensor constant_of(const Tensor& folded, const std::optional<Column>& shift, const double* mean) {
   const int64_t outputs = folded.size(0), columns = folded.size(1);
   const Column rounded = copy_of(folded);
@@ -149,45 +167,36 @@ ThreeTensors batch_norm_grad_columns(const Tensor& grad, const Tensor& x, const 
   with_float(x, [&](auto type) {
     using T = decltype(type);
     using A = Wide<T>;
-    Buffer<A> values;
-    const GradientColumns<A> out{values.reserve(GradientColumns<A>::kRows * columns + 1), columns};
+    of = new_array<A>({GradientColumns<A>::kRows, columns});
     pyg_batchgnn::batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), by.get(), epilogue_of(relu),
-                                          Statistics::kOwn, threads, out, d_weight.data(), d_bias.data());
-    of = adopt(std::move(values), {GradientColumns<A>::kRows, columns});
+                                          Statistics::kOwn, threads, {mutable_data<A>(*of), columns},
+                                          d_weight.data(), d_bias.data());
   });
   return {std::move(*of), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
 }
 
 ThreeTensors layer_norm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias, double eps,
                         bool relu, double drop, int64_t key, const OptionalTensor& node, int64_t threads) {
-  const int64_t rows = x.size(0), columns = x.size(1), mask_bytes = (columns + 7) / 8;
-  const Dropout dropout(static_cast<uint64_t>(key), drop);
-  const int64_t masked = relu || drop > 0.0 ? rows : 0;
-  Buffer<uint8_t> mask;
-  mask.reserve(masked * mask_bytes + 1);
+  const int64_t rows = x.size(0), columns = x.size(1);
+  const RowMask own(x, relu || drop > 0.0, relu, drop, key, node);
   Tensor y = new_tensor_like(x);
   OptionalTensor norms;
   with_float(x, [&](auto type) {
     using T = decltype(type);
     using A = Wide<T>;
     const Buffer<A> scale = columns_of(weight, columns, A(1)), shift = columns_of(bias, columns, A(0));
-    Buffer<A> numbers;
-    numbers.reserve(rows * kNormNumbers<A> + 1);
+    norms = new_array<A>({rows, kNormNumbers<A>});
     const LayerNorm<T> job{columns,
                            data<T>(x),
                            scale.data(),
                            shift.data(),
                            eps,
-                           relu,
-                           dropout.kept_levels < kDropoutLevels ? &dropout : nullptr,
-                           data_or_null<int64_t>(node),
-                           masked > 0 ? mask.data() : nullptr,
-                           reinterpret_cast<RowNorm<A>*>(numbers.data()),
-                           mutable_data<T>(y)};
+                           mutable_data<RowNorm<A>>(*norms),
+                           mutable_data<T>(y),
+                           own.activation()};
     pyg_batchgnn::layer_norm(job, rows, threads);
-    norms = adopt(std::move(numbers), {rows, kNormNumbers<A>});
   });
-  return {std::move(y), std::move(*norms), adopt(std::move(mask), {masked, mask_bytes})};
+  return {std::move(y), std::move(*norms), own.mask};
 }
 
 ThreeTensors layer_norm_grads(const Tensor& grad, const Tensor& x, const OptionalTensor& weight,
@@ -203,7 +212,7 @@ ThreeTensors layer_norm_grads(const Tensor& grad, const Tensor& x, const Optiona
                                 data<T>(x),
                                 data<T>(grad),
                                 by_column.data(),
-                                reinterpret_cast<const RowNorm<A>*>(data<A>(norms)),
+                                data<RowNorm<A>>(norms),
                                 mask.size(0) > 0 ? data<uint8_t>(mask) : nullptr,
                                 static_cast<A>(scale),
                                 mutable_data<T>(d_x)};
@@ -214,22 +223,18 @@ ThreeTensors layer_norm_grads(const Tensor& grad, const Tensor& x, const Optiona
 
 Tensor activate_(const Tensor& x, bool relu, double drop, int64_t key, const OptionalTensor& node,
                  int64_t threads) {
-  const MatrixSize size{x.size(0), x.size(1)};
-  const Dropout dropout(static_cast<uint64_t>(key), drop);
-  const Activation activation{relu, drop > 0.0 ? &dropout : nullptr, data_or_null<int64_t>(node)};
-  Buffer<uint8_t> mask;
-  mask.reserve(size.rows * size.mask_bytes() + 1);
+  const RowMask own(x, true, relu, drop, key, node);
   with_float(x, [&](auto type) {
-    pyg_batchgnn::activate(mutable_data<decltype(type)>(x), size, activation, threads, mask.data());
+    activate(mutable_data<decltype(type)>(x), x.size(0), x.size(1), own.activation(), threads);
   });
-  return adopt(std::move(mask), {size.rows, size.mask_bytes()});
+  return own.mask;
 }
 
 Tensor mask_grad(const Tensor& grad, const Tensor& mask, double scale, int64_t threads) {
   Tensor out = new_tensor_like(grad);
   with_float(grad, [&](auto type) {
     using T = decltype(type);
-    mask_gradient(data<T>(grad), data<uint8_t>(mask), {grad.size(0), grad.size(1)}, scale, threads,
+    mask_gradient(data<T>(grad), data<uint8_t>(mask), grad.size(0), grad.size(1), scale, threads,
                   mutable_data<T>(out));
   });
   return out;
@@ -240,22 +245,20 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm(
     const OptionalTensor& shift, double eps, ScalarType compute, int64_t threads) {
   const int64_t outputs = weight.size(0), columns = weight.size(1);
   Column x_mean(columns), mean(outputs), variance(outputs), factor(outputs);
-  Buffer<double> covariance, spread;
-  covariance.reserve(columns * columns + 1);
-  spread.reserve(outputs * columns + 1);
-  LinearInput input{x.const_data_ptr(), element_of(x.scalar_type()), x.stride(0), nullptr, false, columns};
-  input.decoding = decoding_of(decoding);
-  column_covariance(input, x.size(0), threads, x_mean.data(), covariance.data());
+  Buffer<double> covariance;
+  const Tensor spread = new_array<double>({outputs, columns});
+  column_covariance({matrix(x, decoding), {}, columns}, x.size(0), threads, x_mean.data(),
+                    covariance.reserve(columns * columns + 1));
   const Column values = copy_of(weight);
   const auto scales = copy_of(scale), shifts = copy_of(shift);
   const FoldedNorm norm = norm_of(weight, values, scales, eps);
-  pyg_batchgnn::fold_norm(norm, x_mean.data(), covariance.data(), spread.data(), mean.data(), variance.data(),
-                          factor.data());
+  pyg_batchgnn::fold_norm(norm, x_mean.data(), covariance.data(), mutable_data<double>(spread), mean.data(),
+                          variance.data(), factor.data());
   Tensor folded = scaled_rows(norm, factor.data(), weight, compute);
   Tensor constant = constant_of(folded, shifts, x_mean.data());
   return {std::move(folded),          std::move(constant),
           std::move(mean).tensor(),   std::move(variance).tensor(),
-          std::move(x_mean).tensor(), adopt(std::move(spread), {outputs, columns})};
+          std::move(x_mean).tensor(), spread};
 }
 
 TwoTensors fold_norm_grads(const Tensor& d_folded, const Tensor& weight, const OptionalTensor& scale,
@@ -278,30 +281,27 @@ TwoTensors fold_norm_grads(const Tensor& d_folded, const Tensor& weight, const O
 
 constexpr Operator kOperators[] = {
     OPERATOR(batch_norm,
-             "(Tensor x, Tensor? weight, Tensor? bias, Tensor? mean, Tensor? variance, float eps, bool relu, "
-             "int threads) -> (Tensor y, Tensor mean, Tensor variance)"),
+             "(Tensor x, Tensor? weight, Tensor? bias, Tensor? mean, Tensor? variance, float eps, bool "
+             "relu, int threads) -> (Tensor y, Tensor mean, Tensor variance)"),
     OPERATOR(batch_norm_grads,
-             "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float eps, "
-             "bool relu, bool own_statistics, int threads) -> (Tensor x, Tensor weight, Tensor bias)"),
+             "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float "
+             "eps, bool relu, bool own_statistics, int threads) -> (Tensor x, Tensor weight, Tensor bias)"),
     OPERATOR(batch_norm_grad_columns,
-             "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float eps, "
-             "bool relu, int threads) -> (Tensor columns, Tensor weight, Tensor bias)"),
-    OPERATOR(
-        layer_norm,
-        "(Tensor x, Tensor? weight, Tensor? bias, float eps, bool relu, float drop, int key, Tensor? node, "
-        "int threads) -> (Tensor y, Tensor norms, Tensor mask)"),
-    OPERATOR(
-        layer_norm_grads,
-        "(Tensor grad, Tensor x, Tensor? weight, Tensor norms, Tensor mask, float scale, int threads) -> "
-        "(Tensor x, Tensor weight, Tensor bias)"),
+             "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float "
+             "eps, bool relu, int threads) -> (Tensor columns, Tensor weight, Tensor bias)"),
+    OPERATOR(layer_norm,
+             "(Tensor x, Tensor? weight, Tensor? bias, float eps, bool relu, float drop, int key, Tensor? "
+             "node, int threads) -> (Tensor y, Tensor norms, Tensor mask)"),
+    OPERATOR(layer_norm_grads,
+             "(Tensor grad, Tensor x, Tensor? weight, Tensor norms, Tensor mask, float scale, int threads) "
+             "-> (Tensor x, Tensor weight, Tensor bias)"),
     OPERATOR(activate_,
              "(Tensor(a!) x, bool relu, float drop, int key, Tensor? node, int threads) -> Tensor"),
     OPERATOR(mask_grad, "(Tensor grad, Tensor mask, float scale, int threads) -> Tensor"),
-    OPERATOR(
-        fold_norm,
-        "(Tensor x, Tensor? decoding, Tensor weight, Tensor? scale, Tensor? shift, float eps, ScalarType "
-        "compute, int threads) -> (Tensor weight, Tensor constant, Tensor mean, Tensor variance, Tensor "
-        "center, Tensor spread)"),
+    OPERATOR(fold_norm,
+             "(Tensor x, Tensor? decoding, Tensor weight, Tensor? scale, Tensor? shift, float eps, "
+             "ScalarType compute, int threads) -> (Tensor weight, Tensor constant, Tensor mean, Tensor "
+             "variance, Tensor center, Tensor spread)"),
     OPERATOR(fold_norm_grads,
              "(Tensor d_folded, Tensor weight, Tensor? scale, Tensor variance, Tensor spread, float eps) -> "
              "(Tensor weight, Tensor scale)"),

@@ -32,10 +32,10 @@ T* mutable_or_null(const OptionalTensor& tensor) {
 }
 
 template <class T>
-Tensor copied(const T* from, int64_t count, const std::vector<int64_t>& sizes) {
-  Buffer<T> buffer;
-  std::copy(from, from + count, buffer.reserve(count + 1));
-  return adopt(std::move(buffer), sizes);
+Tensor copied(const T* from, const std::vector<int64_t>& sizes) {
+  Tensor copy = new_array<T>(sizes);
+  std::copy_n(from, copy.numel(), mutable_data<T>(copy));
+  return copy;
 }
 
 // Returns the graph of the nodes that `all` [nodes + ghosts] has an entry for.
@@ -65,7 +65,6 @@ TwoTensors group_by_range(const Tensor& values, const Tensor& bounds) {
   Buffer<int32_t> group;
   with_integer(values, [&](auto type) {
     find_groups(data<decltype(type)>(values), rows, data<int64_t>(bounds), groups, group.reserve(rows + 1));
-    return 0;
   });
   return grouped(group.data(), rows, groups);
 }
@@ -110,7 +109,6 @@ void assign_nodes_(const Tensor& indptr, const Tensor& indices, int64_t first, c
                                    data<int32_t>(weight),
                                    mutable_data<int32_t>(owner)};
     pyg_batchgnn::assign_nodes(slice, begin, end, data<int32_t>(found), rules, mutable_data<double>(load));
-    return 0;
   });
 }
 
@@ -130,18 +128,15 @@ std::tuple<Tensor, Tensor, Tensor, int64_t> merge_neighbours(const Tensor& indpt
     using Id = decltype(type);
     const int64_t lists = indptr.numel() - 1;
     auto* const old_weights = mutable_or_null<int32_t>(weights);
-    Buffer<int64_t> begin;
-    Buffer<Id> merged_ids;
-    Buffer<int32_t> merged_weights;
+    Tensor begin = new_array<int64_t>({lists + 1});
     const Merged merged = sort_lists(first, lists, data<int64_t>(indptr), mutable_data<Id>(ids), old_weights,
-                                     begin.reserve(lists + 1));
+                                     mutable_data<int64_t>(begin));
     const bool uniform = merged.uniform != 0;
-    merge_lists(first, lists, data<int64_t>(indptr), data<Id>(ids), old_weights, begin.data(),
-                merged_ids.reserve(merged.edges + 1),
-                uniform ? nullptr : merged_weights.reserve(merged.edges + 1));
-    return std::tuple(adopt(std::move(begin), {lists + 1}), adopt(std::move(merged_ids), {merged.edges}),
-                      adopt(std::move(merged_weights), {uniform ? 0 : merged.edges}),
-                      static_cast<int64_t>(merged.uniform));
+    Tensor merged_ids = new_array<Id>({merged.edges});
+    Tensor merged_weights = new_array<int32_t>({uniform ? 0 : merged.edges});
+    merge_lists(first, lists, data<int64_t>(indptr), data<Id>(ids), old_weights, data<int64_t>(begin),
+                mutable_data<Id>(merged_ids), uniform ? nullptr : mutable_data<int32_t>(merged_weights));
+    return std::tuple(begin, merged_ids, merged_weights, static_cast<int64_t>(merged.uniform));
   });
 }
 
@@ -149,8 +144,7 @@ Tensor number_ghosts_(const Tensor& ids, int64_t first, int64_t nodes, int64_t t
   return with_integer(ids, [&](auto type) {
     const auto ghosts = number_ghosts(data<decltype(type)>(ids), ids.numel(), first, nodes, total,
                                       mutable_data<int32_t>(local));
-    const auto count = static_cast<int64_t>(ghosts.size());
-    return copied(ghosts.data(), count, {count});
+    return copied(ghosts.data(), {static_cast<int64_t>(ghosts.size())});
   });
 }
 
@@ -171,8 +165,7 @@ Tensor contract_clusters(const Tensor& indptr, const Tensor& indices, const Opti
   std::vector<ClusterEdge> edges;
   contract_clusters(graph, {data<int64_t>(start), data_or_null<int32_t>(member)}, data<int32_t>(label),
                     start.numel() - 1, begin, end, edges);
-  const auto count = static_cast<int64_t>(edges.size());
-  return copied(&edges.data()->cluster, 3 * count, {count, 3});
+  return copied(&edges.data()->cluster, {static_cast<int64_t>(edges.size()), 3});
 }
 
 void improve_parts_(const Tensor& indptr, const Tensor& indices, const OptionalTensor& edge_weight,
@@ -191,10 +184,10 @@ std::tuple<Tensor, int64_t, double> solve_partition(const Tensor& indptr, const 
                                                     const Tensor& limit, int64_t key) {
   const int64_t nodes = indptr.numel() - 1;
   const WeightedGraph graph = graph_of(indptr, indices, edge_weight, node_weight, nodes);
-  Buffer<int32_t> part;
+  const Tensor part = new_array<int32_t>({nodes});
   const Solution found =
-      solve(graph, {parts, data<int64_t>(limit), static_cast<uint64_t>(key)}, part.reserve(nodes + 1));
-  return {adopt(std::move(part), {nodes}), found.cut, found.excess};
+      solve(graph, {parts, data<int64_t>(limit), static_cast<uint64_t>(key)}, mutable_data<int32_t>(part));
+  return {part, found.cut, found.excess};
 }
 
 }  // namespace operators

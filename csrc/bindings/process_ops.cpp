@@ -80,11 +80,6 @@ void advise_huge_pages(const Tensor& tensor) {
                                   static_cast<size_t>(tensor.numel()) * tensor.element_size());
 }
 
-void populate(const Tensor& tensor) {
-  pyg_batchgnn::populate(tensor.const_data_ptr(),
-                         static_cast<size_t>(tensor.numel()) * tensor.element_size());
-}
-
 Tensor empty_bytes(int64_t bytes) {
   return adopt_block(allocate_block(static_cast<size_t>(bytes)), {bytes}, ScalarType::Byte);
 }
@@ -124,7 +119,6 @@ constexpr Operator kOperators[] = {
     OPERATOR(memory_stats, "() -> (int live, int cached, int peak, int system_calls)"),
     OPERATOR(reset_memory_peak, "() -> ()"),
     OPERATOR(advise_huge_pages, "(Tensor tensor) -> ()"),
-    OPERATOR(populate, "(Tensor tensor) -> ()"),
     OPERATOR(empty_bytes, "(int bytes) -> Tensor"),
     OPERATOR(simd_level, "() -> int"),
     OPERATOR(most_bfloat16_level, "() -> int"),

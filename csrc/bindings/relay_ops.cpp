@@ -10,6 +10,10 @@
 namespace pyg_batchgnn {
 namespace {
 
+std::vector<int64_t> list_of(const Fault& fault) {
+  return {static_cast<int64_t>(fault.error), fault.peer, fault.value};
+}
+
 // A relay of any types.
 class AnyRelay {
  public:
@@ -27,15 +31,14 @@ class RelayOf : public AnyRelay {
 
   std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, Tensor> ask(int64_t threads) override {
     Questions<Index> asked = relay_.ask(threads);
-    int64_t words = 0;
-    for (const int64_t to : asked.words_to) words += to;
+    const int64_t words = sum_of(asked.words_to);
     return {adopt(std::move(asked.words), {words}), std::move(asked.words_to), std::move(asked.nodes_of),
             adopt(std::move(asked.own), {asked.own_words})};
   }
 
   Fault merge(const Replies& replies, int64_t threads) override {
     threads_ = threads;
-    return relay_.merge(replies, threads, scratches<Index>());
+    return relay_.merge(replies, threads, process_pool<Scratch<Index>>());
   }
 
   Minibatches take() override {
@@ -93,13 +96,9 @@ std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64
   return own.with_graph([&]<class Index>(const TypedGraph<Index>& typed) {
     const OwnPart<Index> part{typed, data<int64_t>(node), first, all_nodes, std::move(num_edges)};
     const Requests<Index> asked{data<Index>(requests), std::move(words_of), shape};
-    Answers answers = answer(part, plan, hop, asked, threads, scratches<Index>());
-    int64_t words = 0;
-    for (const int64_t to : answers.words_to) words += to;
-    return std::tuple(adopt(std::move(answers.words), {words}), std::move(answers.words_to),
-                      std::move(answers.picks_for),
-                      std::vector<int64_t>{static_cast<int64_t>(answers.fault.error), answers.fault.peer,
-                                           answers.fault.value});
+    Answers answers = answer(part, plan, hop, asked, threads, process_pool<Scratch<Index>>());
+    return std::tuple(adopt(std::move(answers.words), {sum_of(answers.words_to)}), answers.words_to,
+                      answers.picks_for, list_of(answers.fault));
   });
 }
 
@@ -112,19 +111,17 @@ std::tuple<Tensor, Tensor, std::vector<int64_t>, std::vector<int64_t>> relay_ans
   return whole.with_graph([&]<class Index>(const TypedGraph<Index>& typed) {
     const OwnPart<Index> part{typed, nullptr, 0, all_nodes, std::move(num_edges)};
     const Requests<Index> asked{data<Index>(question), {question.numel()}, shape};
-    OpenAnswers open = answer_open(part, plan, hop, asked, threads, scratches<Index>());
-    int64_t words = 0, picks = 0;
-    for (const int64_t to : open.answers.words_to) words += to;
+    OpenAnswers open = answer_open(part, plan, hop, asked, threads, process_pool<Scratch<Index>>());
+    const int64_t words = sum_of(open.answers.words_to);
+    int64_t picks = 0;
     std::vector<int64_t> sections;
     for (const OpenAnswers::Section& one : open.sections) {
       sections.insert(sections.end(),
                       {one.relation, one.picks, one.edges_at, one.sources_at, one.edge_bytes});
       picks += one.picks;
     }
-    const Fault& fault = open.answers.fault;
     return std::tuple(adopt(std::move(open.answers.words), {words}), adopt(std::move(open.position), {picks}),
-                      std::move(sections),
-                      std::vector<int64_t>{static_cast<int64_t>(fault.error), fault.peer, fault.value});
+                      sections, list_of(open.answers.fault));
   });
 }
 
@@ -140,25 +137,24 @@ Minibatches relay_take(const Tensor& state) { return held<AnyRelay>(state).take(
 
 }  // namespace operators
 constexpr Operator kOperators[] = {
-    OPERATOR(
-        relay_begin,
-        "(Tensor seeds, Tensor seed_ptr, Tensor keys, Tensor? example, Tensor? time, Tensor? excluded, int[] "
-        "offsets, int types, int rank, int[] source, int[] target, int[] num_edges, bool wide, bool "
-        "disjoint, bool timed, bool excluding, Tensor rules, bool coo, int seed, int epoch) -> Tensor"),
+    OPERATOR(relay_begin,
+             "(Tensor seeds, Tensor seed_ptr, Tensor keys, Tensor? example, Tensor? time, Tensor? excluded, "
+             "int[] offsets, int types, int rank, int[] source, int[] target, int[] num_edges, bool wide, "
+             "bool disjoint, bool timed, bool excluding, Tensor rules, bool coo, int seed, int epoch) -> "
+             "Tensor"),
     OPERATOR(relay_ask,
              "(Tensor(a!) state, int threads) -> (Tensor words, int[] counts, int[] nodes, Tensor own)"),
     OPERATOR(relay_answer,
              "(Tensor graph, Tensor node, int first, int all_nodes, int[] num_edges, Tensor requests, int[] "
              "words_of, bool disjoint, bool timed, bool excluding, int hop, Tensor rules, int threads) -> "
              "(Tensor words, int[] counts, int[] picks, int[] fault)"),
-    OPERATOR(
-        relay_answer_open,
-        "(Tensor graph, int all_nodes, int[] num_edges, Tensor question, bool disjoint, bool timed, bool "
-        "excluding, int hop, Tensor rules, int threads) -> (Tensor words, Tensor position, int[] "
-        "sections, int[] fault)"),
+    OPERATOR(relay_answer_open,
+             "(Tensor graph, int all_nodes, int[] num_edges, Tensor question, bool disjoint, bool timed, "
+             "bool excluding, int hop, Tensor rules, int threads) -> (Tensor words, Tensor position, int[] "
+             "sections, int[] fault)"),
     OPERATOR(relay_merge,
-             "(Tensor(a!) state, Tensor own, Tensor answers, int[] words_of, int threads) -> (int error, int "
-             "peer, int value)"),
+             "(Tensor(a!) state, Tensor own, Tensor answers, int[] words_of, int threads) -> (int error, "
+             "int peer, int value)"),
     OPERATOR(relay_take, "(Tensor(a!) state) -> (Tensor[] arrays, Tensor counts)"),
 };
 

@@ -15,21 +15,16 @@ template <class Index>
 Minibatches sample_all(const TypedGraph<Index>& graph, const Plan& plan, const SeedLists& lists, bool coo,
                        int64_t threads) {
   return sample_each(lists, {coo, plan.edge_ids}, threads, [&](const Seeds& seeds) {
-    const auto scratch = scratches<Index>().borrow();
+    const auto scratch = process_pool<Scratch<Index>>().borrow();
     return sample_minibatch(graph, plan, seeds, *scratch);
   });
-}
-
-template <class Index>
-ObjectPool<HgtScratch<Index>>& hgt_scratches() {
-  return process_pool<HgtScratch<Index>>();
 }
 
 template <class Index>
 Minibatches sample_all(const TypedGraph<Index>& graph, const HgtPlan& plan, const SeedLists& lists, bool coo,
                        int64_t threads) {
   return sample_each(lists, {coo, plan.edge_ids}, threads, [&](const Seeds& seeds) {
-    const auto scratch = hgt_scratches<Index>().borrow();
+    const auto scratch = process_pool<HgtScratch<Index>>().borrow();
     return pyg_batchgnn::sample_hgt(graph, plan, seeds, *scratch);
   });
 }
@@ -78,12 +73,12 @@ Minibatches sample(const Tensor& graph, const Tensor& rules, const Tensor& seeds
 }
 
 Tensor keyed_permutation(int64_t n, int64_t seed, int64_t epoch) {
-  Buffer<int64_t> order;
-  int64_t* out = order.reserve(n + 1);
+  Tensor order = new_array<int64_t>({n});
+  auto* const out = mutable_data<int64_t>(order);
   const KeyedPermutation permute(static_cast<uint64_t>(n), static_cast<uint64_t>(seed),
                                  static_cast<uint64_t>(epoch));
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<int64_t>(permute(static_cast<uint64_t>(i)));
-  return adopt(std::move(order), {n});
+  return order;
 }
 
 int64_t minibatch_key(const Tensor& seeds) {

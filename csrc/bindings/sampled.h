@@ -48,6 +48,10 @@ const T* data_or_null(const Tensor& tensor) {
   return tensor.numel() == 0 ? nullptr : data<T>(tensor);
 }
 
+inline Integers integers_or_none(const Tensor& tensor) {
+  return tensor.numel() == 0 ? Integers{} : integers(tensor);
+}
+
 // The arrays of the relations, each one per relation; the last three may be empty.
 struct RelationArrays {
   std::vector<Tensor> indptr, indices, edge_ids;
@@ -59,18 +63,15 @@ struct RelationArrays {
   template <class Index>
   Relation<Index> relation(size_t number) const {
     Relation<Index> out;
-    const Tensor& ids = edge_ids[number];
     out.edges = {data<int64_t>(indptr[number]), data<Index>(indices[number]),
-                 ids.numel() == 0 ? nullptr : ids.const_data_ptr(), is_wide(ids), indptr[number].numel() - 1};
+                 integers_or_none(edge_ids[number]), indptr[number].numel() - 1};
     out.source = source[number];
     out.target = target[number];
     out.digest = static_cast<uint64_t>(digest[number]);
     out.source_digest = static_cast<uint64_t>(source_digest[number]);
     if (!source_ids.empty()) out.source_ids = data<Index>(source_ids[number]);
     if (!order.empty()) {
-      const Tensor& position = order[2 * number + 1];
-      out.time = {data_or_null<int64_t>(order[2 * number]),
-                  position.numel() == 0 ? nullptr : position.const_data_ptr(), is_wide(position)};
+      out.time = {data_or_null<int64_t>(order[2 * number]), integers_or_none(order[2 * number + 1])};
     }
     if (!weights.empty()) {
       out.weights = {data_or_null<double>(weights[3 * number]), data_or_null<double>(weights[3 * number + 1]),
@@ -132,11 +133,6 @@ class HeldGraph {
   std::variant<TypedGraph<int32_t>, TypedGraph<int64_t>> graph_;
 };
 
-template <class Index>
-ObjectPool<Scratch<Index>>& scratches() {
-  return process_pool<Scratch<Index>>();
-}
-
 // The form of sampled edges: PyG's edge_index of int64, or the native form of half the memory.
 struct EdgeForm {
   bool coo;
@@ -179,9 +175,9 @@ inline Minibatches collect(std::vector<SampledMinibatch> sampled, EdgeForm form)
     }
   }
   const auto rows = static_cast<int64_t>(sampled.size()), count = static_cast<int64_t>(all_counts.size());
-  Buffer<int64_t> counts;
-  std::copy(all_counts.begin(), all_counts.end(), counts.reserve(count + 1));
-  return {std::move(arrays), adopt(std::move(counts), {rows, rows == 0 ? 0 : count / rows})};
+  const Tensor counts = new_array<int64_t>({rows, rows == 0 ? 0 : count / rows});
+  std::copy(all_counts.begin(), all_counts.end(), mutable_data<int64_t>(counts));
+  return {std::move(arrays), counts};
 }
 
 // Samples each minibatch with sample(seeds), several at a time (BatchGNN, appendix D.3).

@@ -51,15 +51,12 @@ UnitRows unit_of(const Tensor& rows, const Tensor& following) {
 namespace operators {
 
 Tensor note_use_(const Tensor& next, const Tensor& rows, int64_t number) {
-  Buffer<int32_t> following;
-  const int64_t count = rows.numel();
-  const auto use = static_cast<int32_t>(number);
-  if (rows.scalar_type() == ScalarType::Int) {
-    note_use(mutable_data<int32_t>(next), data<int32_t>(rows), count, use, following.reserve(count + 1));
-  } else {
-    note_use(mutable_data<int32_t>(next), data<int64_t>(rows), count, use, following.reserve(count + 1));
-  }
-  return adopt(std::move(following), {count});
+  Tensor following = new_array<int32_t>({rows.numel()});
+  with_integer(rows, [&](auto type) {
+    note_use(mutable_data<int32_t>(next), data<decltype(type)>(rows), rows.numel(),
+             static_cast<int32_t>(number), mutable_data<int32_t>(following));
+  });
+  return following;
 }
 
 Tensor sweep_new(int64_t capacity) { return hold(std::make_unique<Sweep>(capacity)); }
@@ -68,17 +65,6 @@ std::vector<UnitRows> rows_of(const std::vector<Tensor>& in_use) {
   std::vector<UnitRows> units;
   for (const Tensor& rows : in_use) units.push_back({data<int64_t>(rows), nullptr, rows.numel()});
   return units;
-}
-
-void note_first_use_(const Tensor& next, const Tensor& rows, int64_t number) {
-  note_first_use(mutable_data<int32_t>(next), data<int64_t>(rows), rows.numel(),
-                 static_cast<int32_t>(number));
-}
-
-std::tuple<Tensor, Tensor> sweep_admit_(const Tensor& sweep, const Tensor& next, const Tensor& slot,
-                                        int64_t first, int64_t last, int64_t until) {
-  Reading out = held<Sweep>(sweep).admit(states_of(next, slot), first, last, static_cast<int32_t>(until));
-  return {adopt(std::move(out.rows), {out.count}), adopt(std::move(out.slots), {out.count})};
 }
 
 void sweep_extend_(const Tensor& sweep, const Tensor& next, const Tensor& slot, const Tensor& first,
@@ -139,22 +125,17 @@ Tensor lease_rows(const Tensor& table, int64_t first, const Tensor& outstanding)
 
 constexpr Operator kOperators[] = {
     OPERATOR(note_use_, "(Tensor(a!) next, Tensor rows, int number) -> Tensor"),
-    OPERATOR(note_first_use_, "(Tensor(a!) next, Tensor rows, int number) -> ()"),
-    OPERATOR(sweep_admit_,
-             "(Tensor(a!) sweep, Tensor next, Tensor(b!) slot, int first, int last, int until) -> (Tensor "
-             "rows, Tensor slots)"),
     OPERATOR(sweep_new, "(int capacity) -> Tensor"),
-    OPERATOR(
-        sweep_begin_,
-        "(Tensor(a!) sweep, Tensor next, Tensor(b!) slot, int number, int period, Tensor[] in_use) -> ()"),
+    OPERATOR(sweep_begin_,
+             "(Tensor(a!) sweep, Tensor next, Tensor(b!) slot, int number, int period, Tensor[] in_use) -> "
+             "()"),
     OPERATOR(sweep_extend_,
              "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor first, int last, Tensor[] in_use) "
              "-> ()"),
     OPERATOR(sweep_retire_, "(Tensor(a!) sweep, Tensor rows, Tensor following, int last) -> ()"),
-    OPERATOR(
-        sweep_prepare_,
-        "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor rows, Tensor following, int number) "
-        "-> (Tensor rows, Tensor slots, Tensor unit, bool fits, bool evicts)"),
+    OPERATOR(sweep_prepare_,
+             "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor rows, Tensor following, int "
+             "number) -> (Tensor rows, Tensor slots, Tensor unit, bool fits, bool evicts)"),
     OPERATOR(move_rows, "(Tensor from, Tensor from_row, Tensor(a!) to, Tensor to_row, int threads) -> ()"),
     OPERATOR(lease_rows, "(Tensor table, int first, Tensor(a!) outstanding) -> Tensor"),
 };

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <tuple>
@@ -51,6 +52,10 @@ template <class T>
 Tensor adopt(Buffer<T> buffer, const std::vector<int64_t>& sizes) {
   buffer.reserve(1);
   return adopt_block(buffer.take(), sizes, kScalarType<T>);
+}
+
+inline int64_t sum_of(const std::vector<int64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
 // Pointers ////////////////////////////////////////////////////////////////////////////////////////
@@ -117,6 +122,12 @@ inline Matrix matrix(const Tensor& tensor, const OptionalTensor& decoding = std:
   return {tensor.const_data_ptr(), element_of(tensor.scalar_type()), tensor.stride(0), decoding_of(decoding)};
 }
 
+// Calls body with a value of the tensor's element type, float or double.
+template <class Body>
+void with_wide_float(const Tensor& tensor, const Body& body) {
+  tensor.scalar_type() == ScalarType::Double ? body(double{}) : body(float{});
+}
+
 // Calls body with a value of the tensor's element type: float, double or Bfloat16.
 template <class Body>
 void with_float(const Tensor& tensor, const Body& body) {
@@ -134,11 +145,20 @@ void with_float(const Tensor& tensor, const Body& body) {
 
 // Results /////////////////////////////////////////////////////////////////////////////////////////
 
+// Returns an uninitialised tensor of items of `item` bytes.
+inline Tensor new_items(const std::vector<int64_t>& sizes, ScalarType dtype, size_t item) {
+  for (const int64_t size : sizes) item *= static_cast<size_t>(size);
+  return adopt_block(allocate_block(std::max<size_t>(item, 1)), sizes, dtype);
+}
+
+template <class T>
+Tensor new_array(const std::vector<int64_t>& sizes) {
+  return new_items(sizes, kScalarType<T>, sizeof(T));
+}
+
 // Returns an uninitialised tensor of floating-point numbers.
 inline Tensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype) {
-  int64_t bytes = element_bytes(element_of(dtype));
-  for (const int64_t size : sizes) bytes *= size;
-  return adopt_block(allocate_block(static_cast<size_t>(std::max<int64_t>(bytes, 1))), sizes, dtype);
+  return new_items(sizes, dtype, static_cast<size_t>(element_bytes(element_of(dtype))));
 }
 
 inline Tensor new_tensor_like(const Tensor& tensor) {

@@ -7,7 +7,6 @@
 #include <torch/csrc/distributed/c10d/Utils.hpp>
 
 #include "ccl/backend.h"
-#include "ccl/library.h"
 
 namespace pyg_batchgnn {
 

@@ -11,7 +11,6 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "ccl/engine.h"
-#include "ccl/library.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -22,60 +21,50 @@ namespace {
 // is released while the store is asked, so that other groups can go on.
 class StoreKvs final : public ::ccl::kvs_interface {
  public:
-  StoreKvs(c10::intrusive_ptr<c10d::Store> store, std::chrono::steady_clock::time_point deadline);
+  StoreKvs(c10::intrusive_ptr<c10d::Store> store, std::chrono::steady_clock::time_point deadline)
+      : store_(std::move(store)), deadline_(deadline) {}
 
   // Returns the value, or nothing if there is none yet: oneCCL asks again. Throws after the
   // deadline, and throws the error of an earlier `set`.
-  ::ccl::vector_class<char> get(const ::ccl::string_class& key) override;
+  ::ccl::vector_class<char> get(const ::ccl::string_class& key) override {
+    const Engine::Unlocked unlocked;
+    TORCH_CHECK_WITH(DistBackendError, failure_.empty(), "ccl: the store failed: ", failure_);
+    TORCH_CHECK_WITH(DistBackendError, std::chrono::steady_clock::now() < deadline_,
+                     "ccl: timed out waiting for other ranks to make the same group");
+    const std::string name = text_of(key);
+    ::ccl::vector_class<char> value;
+    if (store_->check({name})) {
+      const std::vector<uint8_t> bytes = store_->get(name);
+      value.assign(bytes.begin(), bytes.end());
+    }
+    if (value.empty() || (name == last_key_ && value == last_value_)) std::this_thread::sleep_for(kPause);
+    last_key_ = name;
+    last_value_ = value;
+    return value;
+  }
 
   // Never throws, because oneCCL calls it in destructors.
-  void set(const ::ccl::string_class& key, const ::ccl::vector_class<char>& data) override;
+  void set(const ::ccl::string_class& key, const ::ccl::vector_class<char>& data) override {
+    const Engine::Unlocked unlocked;
+    try {
+      store_->set(text_of(key), std::vector<uint8_t>(data.begin(), data.end()));
+    } catch (const std::exception& error) {
+      failure_ = error.what();
+    }
+  }
 
  private:
+  // The pause between two polls for a value that is absent or has not changed.
+  static constexpr std::chrono::microseconds kPause{500};
+
+  static std::string text_of(const ::ccl::string_class& key) { return "ccl/" + std::string(key.c_str()); }
+
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::chrono::steady_clock::time_point deadline_;
   std::string failure_;
   std::string last_key_;
   ::ccl::vector_class<char> last_value_;
 };
-
-// The pause between two polls for a value that is absent or has not changed.
-constexpr std::chrono::microseconds kPause(500);
-
-std::string text_of(const ::ccl::string_class& key) { return "ccl/" + std::string(key.c_str()); }
-
-}  // namespace
-
-StoreKvs::StoreKvs(c10::intrusive_ptr<c10d::Store> store, std::chrono::steady_clock::time_point deadline)
-    : store_(std::move(store)), deadline_(deadline) {}
-
-::ccl::vector_class<char> StoreKvs::get(const ::ccl::string_class& key) {
-  const Engine::Unlocked unlocked;
-  TORCH_CHECK_WITH(DistBackendError, failure_.empty(), "ccl: the store failed: ", failure_);
-  TORCH_CHECK_WITH(DistBackendError, std::chrono::steady_clock::now() < deadline_,
-                   "ccl: timed out waiting for other ranks to make the same group");
-  const std::string name = text_of(key);
-  ::ccl::vector_class<char> value;
-  if (store_->check({name})) {
-    const std::vector<uint8_t> bytes = store_->get(name);
-    value.assign(bytes.begin(), bytes.end());
-  }
-  if (value.empty() || (name == last_key_ && value == last_value_)) std::this_thread::sleep_for(kPause);
-  last_key_ = name;
-  last_value_ = value;
-  return value;
-}
-
-void StoreKvs::set(const ::ccl::string_class& key, const ::ccl::vector_class<char>& data) {
-  const Engine::Unlocked unlocked;
-  try {
-    store_->set(text_of(key), std::vector<uint8_t>(data.begin(), data.end()));
-  } catch (const std::exception& error) {
-    failure_ = error.what();
-  }
-}
-
-namespace {
 
 // After the store's deadline, the thread that makes the group needs this long to report it.
 constexpr std::chrono::milliseconds kGrace(1000);

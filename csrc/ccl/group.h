@@ -8,7 +8,7 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "ccl/library.h"
+#include "ccl/work.h"
 
 namespace pyg_batchgnn {
 

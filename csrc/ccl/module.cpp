@@ -5,7 +5,6 @@
 
 #include "ccl/backend.h"
 #include "ccl/engine.h"
-#include "ccl/library.h"
 
 namespace py = pybind11;
 

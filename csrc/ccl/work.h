@@ -11,7 +11,12 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
-#include "ccl/library.h"
+// oneCCL's headers, without their warnings.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#include <oneapi/ccl.hpp>
+#pragma GCC diagnostic pop
 
 namespace pyg_batchgnn {
 

@@ -236,17 +236,6 @@ void advise_huge_pages(const void* data, size_t bytes) {
   if (sharing == Sharing::kNone) madvise(reinterpret_cast<void*>(start), end - start, kCollapse);
 }
 
-void populate(const void* data, size_t bytes) {
-#ifdef MADV_POPULATE_WRITE
-  constexpr size_t kPiece = 4 * kHugePage;  // other threads may map memory between two pieces
-  auto at = round_up(reinterpret_cast<uintptr_t>(data), kPage);
-  const auto end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
-  for (; at < end; at += kPiece) {
-    if (madvise(reinterpret_cast<void*>(at), std::min(kPiece, end - at), MADV_POPULATE_WRITE) != 0) return;
-  }
-#endif
-}
-
 void* allocate_block(size_t bytes) { return cache().take(bytes + sizeof(Header)) + 1; }
 
 void release_block(void* block) noexcept { cache().give(header_of(block)); }

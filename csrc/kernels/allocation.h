@@ -19,10 +19,6 @@ namespace pyg_batchgnn {
 // shared (/proc/self/pagemap cannot be read), huge pages are asked for over time only.
 void advise_huge_pages(const void* data, size_t bytes);
 
-// Lets the system give the memory of a range now, before it is first used. Contents stay. A system
-// that does not know how gives it at first use.
-void populate(const void* data, size_t bytes);
-
 struct AllocationStats {
   int64_t live_bytes;    // in blocks in use
   int64_t cached_bytes;  // in kept blocks

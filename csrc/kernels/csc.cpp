@@ -75,8 +75,7 @@ void sum_lists(const int64_t* indptr, int64_t lists, const double* values, doubl
 
 namespace {
 
-constexpr int64_t kGrainEdges = 1 << 17;  // with fewer edges per thread, starting it costs more than
-                                          // it saves
+constexpr int64_t kGrainEdges = 1 << 17;  // edges of a thread that pay for its start
 constexpr int64_t kBucketsPerThread = 4;  // some sources have far more edges than others
 
 // The target of edges that are asked for in ascending order.

@@ -12,8 +12,7 @@ namespace pyg_batchgnn {
 template <class T>
 Extent extent(const T* values, int64_t count, int64_t threads);
 
-// Sets indptr[v + 1] - indptr[v] to the number of v among `destinations`. indptr has num_nodes + 1
-// entries.
+// Sets indptr [num_nodes + 1]: indptr[v + 1] - indptr[v] is the number of v among `destinations`.
 template <class T>
 void count_destinations(const T* destinations, int64_t count, int64_t num_nodes, int64_t* indptr);
 

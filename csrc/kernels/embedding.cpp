@@ -1,7 +1,6 @@
 #include "kernels/embedding.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "kernels/parallel.h"
@@ -58,7 +57,7 @@ class Update {
       const Gradient<T> one = gradient_of(changes_.source[e]);
       if (one.values == nullptr) continue;
       if (changes_.ptr[i + 1] - changes_.ptr[i] == 1 && one.share == 1) return one.values;
-      weigh_gradient(one.values, static_cast<T>(one.share), table_.columns, found != nullptr, sum);
+      kernels_.weigh(one.values, static_cast<T>(one.share), table_.columns, found != nullptr, sum);
       found = sum;
     }
     return found;
@@ -70,13 +69,13 @@ class Update {
     T* weight = table_.weight + at;
     switch (step_.rule) {
       case RowRule::kSgd:
-        return sgd_row(gradient, columns, rate, weight);
+        return kernels_.sgd(gradient, columns, rate, weight);
       case RowRule::kAdagrad:
-        return adagrad_row(gradient, columns, rate, eps, table_.first + at, weight);
+        return kernels_.adagrad(gradient, columns, rate, eps, table_.first + at, weight);
       case RowRule::kAdam:
-        return adam_row(gradient, columns,
-                        AdamStep<T>{rate, eps, static_cast<T>(step_.first), static_cast<T>(step_.second)},
-                        table_.first + at, table_.second + at, weight);
+        return kernels_.adam(gradient, columns,
+                             {rate, eps, static_cast<T>(step_.first), static_cast<T>(step_.second)},
+                             table_.first + at, table_.second + at, weight);
     }
   }
 
@@ -95,6 +94,7 @@ class Update {
   const RowChanges& changes_;
   const RowGradients<T>& gradients_;
   const RowStep& step_;
+  const EmbeddingKernels<T>& kernels_ = embedding_kernels<T>();
 };
 
 }  // namespace
@@ -139,28 +139,5 @@ void fill_uniform(uint64_t key, const int64_t* node, int64_t count, int64_t colu
 
 template void fill_uniform(uint64_t, const int64_t*, int64_t, int64_t, double, float*, int64_t);
 template void fill_uniform(uint64_t, const int64_t*, int64_t, int64_t, double, double*, int64_t);
-
-namespace {
-
-constexpr int64_t kBytesAhead = 4096;     // bytes of rows between prefetch and use
-constexpr int64_t kPrefetched = 128;      // a prefetch brings its line and the neighbouring one
-constexpr int64_t kGrainBytes = 1 << 20;  // fewer bytes do not pay for a thread
-
-}  // namespace
-
-void gather_either(const TwoTables& tables, const int64_t* source, int64_t count, char* out,
-                   int64_t threads) {
-  const int64_t bytes = tables.row_bytes;
-  const int64_t ahead = std::clamp<int64_t>(kBytesAhead / std::max<int64_t>(bytes, 1), 2, 64);
-  run_ranges(count, kGrainBytes / std::max<int64_t>(bytes, 8), threads, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      if (i + ahead < end) {
-        const char* next = tables.at(source[i + ahead]);
-        for (int64_t byte = 0; byte < bytes; byte += kPrefetched) __builtin_prefetch(next + byte);
-      }
-      std::memcpy(out + i * bytes, tables.at(source[i]), static_cast<size_t>(bytes));
-    }
-  });
-}
 
 }  // namespace pyg_batchgnn

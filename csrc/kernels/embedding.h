@@ -44,8 +44,7 @@ struct RowGradients {
   int64_t rank, ranks;     // this rank, and the number of ranks
 };
 
-// Updates the rows. Rows of which all gradients are left out stay as they are. The same bits on any
-// number of threads.
+// Updates rows, but for those with no gradient left; the same bits on any number of threads.
 template <class T>
 void update_rows(const RowTable<T>& table, const RowChanges& changes, const RowGradients<T>& gradients,
                  const RowStep& step, int64_t threads);
@@ -56,21 +55,5 @@ void update_rows(const RowTable<T>& table, const RowChanges& changes, const RowG
 template <class T>
 void fill_uniform(uint64_t key, const int64_t* node, int64_t count, int64_t columns, double bound, T* rows,
                   int64_t threads);
-
-// Gathers rows of two tables into one.
-
-// A row of `near` is named by its number, row i of `far` by ~i, which is negative.
-struct TwoTables {
-  const char* near;
-  const char* far;
-  int64_t row_bytes;
-
-  const char* at(int64_t source) const {
-    return source >= 0 ? near + source * row_bytes : far + ~source * row_bytes;
-  }
-};
-
-// out[i] = the row source[i], for rows of the same width. Every source is valid.
-void gather_either(const TwoTables& tables, const int64_t* source, int64_t count, char* out, int64_t threads);
 
 }  // namespace pyg_batchgnn

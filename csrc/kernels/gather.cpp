@@ -22,23 +22,22 @@ struct InOrder {
 
 // `Index` is a pointer to row numbers, or InOrder.
 template <class Index>
-struct Rows {
+struct TableRows {
   const char* table;
   int64_t row_bytes, stride_bytes;
   Index index;
 
   const char* at(int64_t i) const { return table + static_cast<int64_t>(index[i]) * stride_bytes; }
-
-  void prefetch(int64_t i) const {
-    const char* row = at(i);
-    for (int64_t byte = 0; byte < row_bytes; byte += kLine) prefetch_line(row + byte);
-    prefetch_line(row + row_bytes - 1);
-  }
 };
 
+inline void prefetch_row(const char* row, int64_t bytes) {
+  for (int64_t byte = 0; byte < bytes; byte += kLine) prefetch_line(row + byte);
+  prefetch_line(row + bytes - 1);
+}
+
 // Copies scalars and other narrow rows of a fixed size with one load and one store.
-template <class Word, class Index>
-void gather_words(const Rows<Index>& rows, int64_t begin, int64_t end, const RowsOut& out) {
+template <class Word, class Rows>
+void gather_words(const Rows& rows, int64_t begin, int64_t end, const RowsOut& out) {
   constexpr int64_t kAhead = 64;
   for (int64_t i = begin; i < end; ++i) {
     if (i + kAhead < end) prefetch_line(rows.at(i + kAhead));
@@ -57,18 +56,18 @@ bool prefetches_wide_rows() {
 #endif
 }
 
-template <class Index>
-void gather_wide(const Rows<Index>& rows, int64_t begin, int64_t end, const RowsOut& out) {
+template <class Rows>
+void gather_wide(const Rows& rows, int64_t begin, int64_t end, const RowsOut& out) {
   const int64_t ahead = std::clamp<int64_t>(kBytesAhead / rows.row_bytes, 2, 64);
   const int64_t last = prefetches_wide_rows() ? end - ahead : begin;  // where prefetching ends
   for (int64_t i = begin; i < end; ++i) {
-    if (i < last) rows.prefetch(i + ahead);
+    if (i < last) prefetch_row(rows.at(i + ahead), rows.row_bytes);
     std::memcpy(out.at(i), rows.at(i), static_cast<size_t>(rows.row_bytes));
   }
 }
 
-template <class Index>
-void gather_range(const Rows<Index>& rows, int64_t begin, int64_t end, const RowsOut& out) {
+template <class Rows>
+void gather_range(const Rows& rows, int64_t begin, int64_t end, const RowsOut& out) {
   switch (rows.row_bytes) {
     case 0:
       return;
@@ -86,9 +85,8 @@ void gather_range(const Rows<Index>& rows, int64_t begin, int64_t end, const Row
 }
 
 // `least_bytes` is what a row takes at least from memory.
-template <class Index>
-void gather(const Rows<Index>& rows, int64_t least_bytes, int64_t count, const RowsOut& out,
-            int64_t threads) {
+template <class Rows>
+void gather(const Rows& rows, int64_t least_bytes, int64_t count, const RowsOut& out, int64_t threads) {
   const int64_t grain = kGrainBytes / std::max(rows.row_bytes, least_bytes);
   run_ranges(count, grain, threads, [&](int64_t begin, int64_t end) { gather_range(rows, begin, end, out); });
 }
@@ -98,7 +96,7 @@ void gather(const Rows<Index>& rows, int64_t least_bytes, int64_t count, const R
 template <class Index>
 void gather_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, const Index* index,
                  int64_t count, const RowsOut& out, int64_t threads) {
-  gather(Rows<const Index*>{table, row_bytes, stride_bytes, index}, kLine, count, out, threads);
+  gather(TableRows<const Index*>{table, row_bytes, stride_bytes, index}, kLine, count, out, threads);
 }
 
 template void gather_rows(const char*, int64_t, int64_t, const int32_t*, int64_t, const RowsOut&, int64_t);
@@ -106,7 +104,11 @@ template void gather_rows(const char*, int64_t, int64_t, const int64_t*, int64_t
 
 void copy_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, int64_t count, const RowsOut& out,
                int64_t threads) {
-  gather(Rows<InOrder>{table, row_bytes, stride_bytes, {}}, sizeof(int64_t), count, out, threads);
+  gather(TableRows<InOrder>{table, row_bytes, stride_bytes, {}}, sizeof(int64_t), count, out, threads);
+}
+
+void gather_either(const EitherRows& rows, int64_t count, char* out, int64_t threads) {
+  gather(rows, kLine, count, {out, rows.row_bytes}, threads);
 }
 
 void move_rows(const char* from, const int64_t* from_row, char* to, const int64_t* to_row, int64_t count,
@@ -130,7 +132,7 @@ constexpr int64_t kStreamedBytes = 8 << 20;
 
 template <class Out, class Index>
 struct DecodedRows {
-  Rows<Index> rows;
+  TableRows<Index> rows;
   Decoding decoding;
   const RowsOut& out;
   bool streamed;
@@ -145,7 +147,7 @@ struct DecodedRows {
     for (; i < end && i % kDecodedRows != 0; ++i) decode_row(codes(i), decoding, rows.row_bytes, to(i));
     for (; i + kDecodedRows <= end; i += kDecodedRows) {
       const int64_t last = std::min(i + ahead + kDecodedRows, end);
-      for (int64_t j = i + ahead; j < last; ++j) rows.prefetch(j);
+      for (int64_t j = i + ahead; j < last; ++j) prefetch_row(rows.at(j), rows.row_bytes);
       const Code* from[kDecodedRows];
       for (int r = 0; r < kDecodedRows; ++r) from[r] = codes(i + r);
       if constexpr (std::is_same_v<Out, float>) {

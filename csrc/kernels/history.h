@@ -13,8 +13,7 @@ namespace pyg_batchgnn {
 
 constexpr int32_t kNoLine = -1;
 
-// The arrays belong to the caller. Before the first call slots are 0, and ends are kNoLine, kNoLine
-// and 0.
+// The arrays are the caller's. At first slots are 0, and ends are kNoLine, kNoLine and 0.
 struct CacheLines {
   int32_t* slot;  // [slots] a line + 1, or 0; slots are a power of two, at least twice the lines
   int64_t slots;

@@ -11,6 +11,10 @@ namespace pyg_batchgnn {
 
 enum class Element : uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16, kInt8 };
 
+// Of float or double.
+template <class T>
+constexpr Element kElement = std::is_same_v<T, double> ? Element::kFloat64 : Element::kFloat32;
+
 constexpr int64_t element_bytes(Element element) {
   switch (element) {
     case Element::kFloat64:
@@ -68,8 +72,7 @@ inline float widen(Half value) {
 }
 
 // A code of one byte, a storage type of feature tables. It stands for code * scale + offset of its
-// column, rounded once. Kernels read it as the number of the code itself, and decode where they say
-// so.
+// column, rounded once. Kernels read it as the number of the code, and decode where they say so.
 
 struct Code {
   int8_t number;

@@ -1,5 +1,4 @@
-// The counter-based generator behind every random choice (docs/concepts/sampling-contract.md gives
-// the definition).
+// The counter-based generator of every random choice; see docs/concepts/sampling-contract.md.
 //
 // A choice is a function of (seed, epoch, minibatch key, hop, node, draw). There is no state to
 // share between threads or ranks, and any choice can be repeated from its key.
@@ -78,8 +77,7 @@ class KeyedPermutation {
     a_ = static_cast<uint64_t>(std::sqrt(static_cast<double>(n)));
     while (a_ * a_ < n) ++a_;
     while (a_ > 1 && (a_ - 1) * (a_ - 1) >= n) --a_;
-    a_ += a_ & 1;  // over an odd domain every round is an even permutation, so half of all orders could
-                   // not occur
+    a_ += a_ & 1;  // over an odd domain every round is even, and half of all orders could not occur
     b_ = a_ == 0 ? 0 : (n + a_ - 1) / a_;
     const uint64_t key = fold(epoch_key(seed, epoch), kShuffle);
     for (int round = 0; round < kRounds; ++round)
@@ -116,8 +114,7 @@ class KeyedPermutation {
   std::array<uint64_t, kRounds> round_keys_;
 };
 
-// The elements that dropout keeps: a function of (key, node, column) with 16 random bits per
-// decision.
+// The elements that dropout keeps: a function of (key, node, column), by 16 random bits each.
 //
 // The key is a digest of (seed, epoch, minibatch, layer) from pyg_batchgnn/ops/keys.py. The node is
 // the original id of the row. So a row is treated alike on every rank and thread.

@@ -164,8 +164,7 @@ def list_unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> Tensor:
 
 def count_unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> int:
     """Returns the number of distinct entries of int64 vectors of node ids."""
-    _check_nodes(nodes, num_nodes)
-    return kernels.count_unique_nodes(list(nodes), num_nodes)
+    return list_unique_nodes(nodes, num_nodes).numel()
 
 
 def _check_nodes(nodes: Sequence[Tensor], num_nodes: int) -> None:

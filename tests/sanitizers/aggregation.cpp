@@ -43,13 +43,9 @@ void sum(const Graph& graph, int64_t targets, int64_t sources, int64_t columns, 
   const Decodings by(columns, in);
   const Array<A> weight(graph.edges, 1), of_source(sources, 2), of_target(targets, 3), own(targets, 4);
   Array<Out> sums(targets * columns);
-  Aggregation job{.indptr = graph.indptr.data.get(),
-                  .indices = {graph.indices.data.get(), false},
-                  .targets = targets,
-                  .columns = columns,
-                  .x = {x.data(), in, columns, by.get()},
-                  .out = sums.data.get(),
-                  .out_element = out};
+  const Matrix rows{x.data(), in, columns, by.get()};
+  const Integers indices{graph.indices.data.get(), false};
+  Aggregation job{{graph.indptr.data.get(), indices, targets, columns, rows}, {}, sums.data.get(), out};
   aggregate(job, 3);
   result(sums.data.get(), targets * columns);
   job.edge_weight = weight.data.get();
@@ -75,24 +71,18 @@ void gradients(const Graph& graph, int64_t targets, int64_t sources, int64_t col
   for (int64_t i = 0; i < sources * columns; ++i) x.data[i] = static_cast<float>(below(64)) / 64.0f;
   const Matrix rows{x.data.get(), Element::kFloat32, columns};
   const Matrix maxima{out.data.get(), Element::kFloat32, columns};
-  const MaxJob forward{graph.indptr.data.get(), indices, targets, columns, rows, {}};
+  const InEdgeRows forward{graph.indptr.data.get(), indices, targets, columns, rows, {}};
   max_rows(forward, out.data.get(), Element::kFloat32, 3);
   Array<float> share(targets * columns), d_x(sources * columns);
   const Matrix above{grad.data.get(), Element::kFloat32, columns};
   share_among_maxima(forward, maxima, above, share.data.get(), 3);
-  const MaxJob backward{ptr.data.get(), {target.data.get(), false}, sources, columns, maxima, {}};
+  const InEdgeRows backward{ptr.data.get(), {target.data.get(), false}, sources, columns, maxima, {}};
   gather_shares(backward, rows, {share.data.get(), Element::kFloat32, columns}, d_x.data.get(), 3);
   result(out.data.get(), targets * columns);
   result(d_x.data.get(), sources * columns);
 
   Array<float> d_weight(graph.edges), d_self(targets);
-  const EdgeDots dots{.indptr = graph.indptr.data.get(),
-                      .indices = indices,
-                      .targets = targets,
-                      .columns = columns,
-                      .x = rows,
-                      .row = {},
-                      .grad = above};
+  const EdgeDots dots{forward, {}, above};
   edge_dots(dots, d_weight.data.get(), 3);
   result(d_weight.data.get(), graph.edges);
   self_dots(dots, true, d_self.data.get(), 3);
@@ -106,16 +96,10 @@ void codes(const Graph& graph, int64_t targets, int64_t sources, int64_t columns
   const Matrix rows{x.data(), Element::kInt8, columns, by.get()};
   const Integers indices{graph.indices.data.get(), false};
   Array<float> out(targets * columns), d_weight(graph.edges);
-  max_rows({graph.indptr.data.get(), indices, targets, columns, rows, {}}, out.data.get(), Element::kFloat32,
-           3);
+  const InEdgeRows edges{graph.indptr.data.get(), indices, targets, columns, rows};
+  max_rows(edges, out.data.get(), Element::kFloat32, 3);
   result(out.data.get(), targets * columns);
-  const EdgeDots dots{.indptr = graph.indptr.data.get(),
-                      .indices = indices,
-                      .targets = targets,
-                      .columns = columns,
-                      .x = rows,
-                      .row = {},
-                      .grad = {out.data.get(), Element::kFloat32, columns}};
+  const EdgeDots dots{edges, {}, {out.data.get(), Element::kFloat32, columns}};
   edge_dots(dots, d_weight.data.get(), 3);
   result(d_weight.data.get(), graph.edges);
 }

@@ -210,19 +210,6 @@ void move(const Reading& reading, const std::vector<int64_t>& file, std::vector<
             reinterpret_cast<char*>(memory.data()), reading.slots.data(), reading.count, sizeof(int64_t), 2);
 }
 
-// Reads rows of the second half of a file before a sequence of units begins.
-void read_early(Sweep& sweep, const std::vector<Unit>& units, const RowStates& later,
-                const std::vector<int64_t>& file, std::vector<int64_t>& memory) {
-  std::vector<int32_t> next(size(later.rows), kNever);
-  const RowStates states{next.data(), later.slot, later.rows};
-  for (size_t at = 0; at < units.size(); ++at) {
-    const UnitRows unit = units[at].rows();
-    note_first_use(next.data(), unit.row, unit.count, static_cast<int32_t>(at));
-  }
-  for (int64_t row = 0; row < later.rows; ++row) expect(next[size(row)] == later.next[row]);
-  move(sweep.admit(states, later.rows / 2, later.rows, 3), file, memory);
-}
-
 // Follows a sweep over some sequences of units. The last unit before one may be in use.
 void sweeps() {
   const int64_t rows = 1 + below(200), capacity = below(rows + 1);
@@ -237,7 +224,6 @@ void sweeps() {
     std::vector<int32_t> next = uses(units, rows, number);
     const RowStates states{next.data(), slot.data(), rows};
     in_use.clear();
-    if (epoch == 0) read_early(sweep, units, states, file, memory);
     sweep.begin(states, number, static_cast<int32_t>(1 + below(9)), {});
     for (Unit& unit : units) {
       if (in_use.size() == 2) {

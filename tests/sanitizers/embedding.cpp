@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "inputs.h"
+#include "kernels/gather.h"
 
 using namespace pyg_batchgnn;
 
@@ -21,10 +22,9 @@ void read(int64_t rows, int64_t columns) {
   std::vector<T> near(size(rows * columns)), far = near, out(size(3 * rows * columns));
   fill_uniform(7, node.data(), rows, columns, 0.5, near.data(), kThreads);
   fill_uniform(8, node.data(), rows, columns, 0.5, far.data(), kThreads);
-  const TwoTables tables{reinterpret_cast<const char*>(near.data()),
-                         reinterpret_cast<const char*>(far.data()),
-                         columns * static_cast<int64_t>(sizeof(T))};
-  gather_either(tables, source.data(), 3 * rows, reinterpret_cast<char*>(out.data()), kThreads);
+  const EitherRows both{reinterpret_cast<const char*>(near.data()), reinterpret_cast<const char*>(far.data()),
+                        columns * static_cast<int64_t>(sizeof(T)), source.data()};
+  gather_either(both, 3 * rows, reinterpret_cast<char*>(out.data()), kThreads);
   result(out);
 }
 

@@ -27,13 +27,13 @@ void layer(int64_t rows, int64_t outputs, int64_t columns, int64_t groups, Eleme
   std::vector<int64_t> row(size(rows)), node(size(rows));
   for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<int64_t>(i * i % 7);
   const Decodings by(3 * groups, table);
-  std::vector<LinearInput> inputs{{x.data(), compute, columns * groups, nullptr, false, columns * groups},
-                                  {other.data(), table, 3 * groups, row.data(), true, 3 * groups}};
-  inputs.back().decoding = by.get();
+  std::vector<LinearInput> inputs{
+      {{x.data(), compute, columns * groups}, {}, columns * groups},
+      {{other.data(), table, 3 * groups, by.get()}, {row.data(), true}, 3 * groups}};
   const std::vector<LinearWeight> weights{{w.data(), weight}, {v.data(), weight}};
   std::vector<char> y = zeros(rows * shape.outputs, compute);
   std::vector<uint8_t> mask(static_cast<size_t>(rows * ((shape.outputs + 7) / 8)));
-  linear(shape, inputs, weights, {bias.data(), weight, true, 0.5, 1, node.data()}, {y.data(), mask.data()},
+  linear({shape, inputs, weights, {bias.data(), weight, true, 0.5, 1, node.data()}, {y.data(), mask.data()}},
          3);
   result(y);
   result(mask);
@@ -43,8 +43,9 @@ void layer(int64_t rows, int64_t outputs, int64_t columns, int64_t groups, Eleme
     std::vector<char> grad = numbers(rows * shape.outputs, compute);
     const auto bytes = size(element_bytes(compute));
     for (size_t i = 0; i < grad.size() && !dense; ++i) grad[i] = i / bytes % 5 == 0 ? grad[i] : char{0};
-    linear_grads(shape, inputs, weights, {grad.data(), compute, mask.data(), 2.0},
-                 {{dx.data(), nullptr}, {dw.data(), dv.data()}, db.data()}, 3);
+    const LinearGradient gradient{grad.data(), compute, mask.data(), 2.0};
+    const LinearWanted wanted{{dx.data(), nullptr}, {dw.data(), dv.data()}, db.data()};
+    linear_grads({shape, inputs, weights, gradient, wanted}, 3);
     for (const std::vector<char>* made : {&dx, &dw, &dv, &db}) result(*made);
   }
 }
@@ -60,17 +61,25 @@ void around_norms(int64_t rows, int64_t outputs, int64_t columns, Element comput
   const std::vector<char> w = numbers(outputs * columns, weight), grad = numbers(rows * outputs, compute);
   const std::vector<T> norm_columns(size(5 * outputs), T(0.5));
   std::vector<char> dx = zeros(rows * columns, compute), dw = w, db = zeros(outputs, weight);
-  LinearInput input{x.data(), compute, columns, nullptr, false, columns};
+  LinearInput input{{x.data(), compute, columns}, {}, columns};
   input.after_relu = true;
   const NormedRows norm{grad.data(), norm_columns.data(), true};
-  linear_grads(shape, {input}, {{w.data(), weight}}, {grad.data(), compute, nullptr, 1.0, &norm},
-               {{dx.data()}, {dw.data()}, db.data()}, 3);
+  linear_grads({shape,
+                {input},
+                {{w.data(), weight}},
+                {grad.data(), compute, nullptr, 1.0, &norm},
+                {{dx.data()}, {dw.data()}, db.data()}},
+               3);
   for (const std::vector<char>* made : {&dx, &dw, &db}) result(*made);
   std::vector<double> mean(static_cast<size_t>(columns)), covariance(static_cast<size_t>(columns * columns));
   column_covariance(input, rows, 3, mean.data(), covariance.data());
   input.center = mean.data();
-  linear_grads(shape, {input}, {{w.data(), weight}}, {grad.data(), compute, nullptr, 1.0},
-               {{nullptr}, {dw.data()}, db.data()}, 3);
+  linear_grads({shape,
+                {input},
+                {{w.data(), weight}},
+                {grad.data(), compute, nullptr, 1.0},
+                {{nullptr}, {dw.data()}, db.data()}},
+               3);
   result(dw);
   result(covariance);
   const std::vector<double> wide(size(outputs * columns), 0.25);

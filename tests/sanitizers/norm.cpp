@@ -56,26 +56,22 @@ void normalise_rows(int64_t rows, int64_t columns) {
   const std::vector<int64_t> node(static_cast<size_t>(rows), 12345);
   std::vector<RowNorm<A>> norms(static_cast<size_t>(rows));
   std::vector<T> plain = x, y = x, d_x = x;
-  const MatrixSize size{rows, columns};
-  std::vector<uint8_t> mask(static_cast<size_t>(rows * size.mask_bytes())), wanted = mask;
+  std::vector<uint8_t> mask(static_cast<size_t>(rows * ((columns + 7) / 8))), wanted = mask;
   std::vector<double> d_weight(weight.size()), d_bias = d_weight;
-  LayerNorm<T> job{columns, x.data(), weight.data(), bias.data(),  1e-5,        false,
-                   nullptr, nullptr,  nullptr,       norms.data(), plain.data()};
+  LayerNorm<T> job{columns, x.data(), weight.data(), bias.data(), 1e-5, norms.data(), plain.data(), {}};
   layer_norm(job, rows, kThreads);
   layer_norm_grads(LayerNormGrads<T>{columns, x.data(), grad.data(), weight.data(), norms.data(), nullptr,
                                      A(1), d_x.data()},
                    rows, kThreads, d_weight.data(), d_bias.data());
   job.y = y.data();
-  job.mask = mask.data();
   for (const double drop : {0.0, 0.3, 1.0 - 1.0 / kDropoutLevels}) {
     const Dropout dropout(5, drop);
     for (const bool relu : {false, true}) {
-      job.relu = relu;
-      job.dropout = drop > 0 ? &dropout : nullptr;
-      job.node = relu ? node.data() : nullptr;
+      job.activation = {relu, drop > 0 ? &dropout : nullptr, relu ? node.data() : nullptr, mask.data()};
       layer_norm(job, rows, kThreads);
       std::vector<T> activated = plain;
-      activate(activated.data(), size, {relu, job.dropout, job.node}, kThreads, wanted.data());
+      job.activation.mask = wanted.data();
+      activate(activated.data(), rows, columns, job.activation, kThreads);
       if (mask != wanted) std::abort();
       if (!std::is_same_v<T, Bfloat16>) {
         for (size_t i = 0; i < y.size(); ++i) {
@@ -100,17 +96,15 @@ void normalise_rows(int64_t rows, int64_t columns) {
 
 template <class T>
 void activation(int64_t rows, int64_t columns) {
-  const MatrixSize size{rows, columns};
   std::vector<int64_t> node(static_cast<size_t>(rows), 12345);
   for (const double drop : {0.0, 0.3, 1.0 - 1.0 / kDropoutLevels}) {
     const Dropout dropout(5, drop);
     for (const bool relu : {false, true}) {
       std::vector<T> x = numbers<T>(rows * columns), out = x;
-      std::vector<uint8_t> mask(static_cast<size_t>(rows * size.mask_bytes()));
-      const bool dropped = drop > 0;
-      activate(x.data(), size, {relu, dropped ? &dropout : nullptr, relu ? node.data() : nullptr}, kThreads,
-               mask.data());
-      mask_gradient(x.data(), mask.data(), size, dropout.scale(), kThreads, out.data());
+      std::vector<uint8_t> mask(static_cast<size_t>(rows * ((columns + 7) / 8)));
+      const Activation wanted{relu, drop > 0 ? &dropout : nullptr, relu ? node.data() : nullptr, mask.data()};
+      activate(x.data(), rows, columns, wanted, kThreads);
+      mask_gradient(x.data(), mask.data(), rows, columns, dropout.scale(), kThreads, out.data());
       result(x);
       result(out);
       for (size_t i = 0; i < x.size(); ++i) {

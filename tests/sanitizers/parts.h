@@ -87,10 +87,12 @@ class Parts {
       const Relation<Index>& whole = graph_.relations[at];
       const Arrays& own = arrays_[number][at];
       Relation<Index>& relation = out.relations.emplace_back(whole);
-      relation.edges = {own.indptr.data(), own.indices.data(), own.edge_ids.data(), false,
+      relation.edges = {own.indptr.data(),
+                        own.indices.data(),
+                        {own.edge_ids.data(), false},
                         size(number, static_cast<size_t>(whole.target))};
       if (whole.time.time != nullptr) {
-        relation.time = {whole.time.time + own.begin, own.position.data(), false};
+        relation.time = {whole.time.time + own.begin, {own.position.data(), false}};
       }
       if (whole.weights.sum != nullptr) {
         relation.weights = {whole.weights.sum + own.begin, whole.weights.weight + own.begin,
@@ -109,7 +111,7 @@ class Parts {
     for (int64_t row = cut[part]; row <= cut[part + 1]; ++row) {
       out.indptr.push_back(edges.indptr[row] - out.begin);
     }
-    const auto* ids = static_cast<const int32_t*>(edges.edge_ids);
+    const auto* ids = static_cast<const int32_t*>(edges.edge_ids.data);
     for (int64_t e = out.begin; e < edges.indptr[cut[part + 1]]; ++e) {
       out.indices.push_back(static_cast<Index>(internal(relation.source, edges.indices[e])));
       out.edge_ids.push_back(ids == nullptr ? static_cast<int32_t>(e) : ids[e]);

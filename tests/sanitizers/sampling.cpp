@@ -60,8 +60,10 @@ void check_ranks(const SampledNodes& found, int64_t num_nodes) {
 
 template <class Index>
 void sample_all(const Graph<Index>& graph, const Plan& plan, bool translate) {
-  const Csc<Index> csc{graph.indptr.data(), graph.indices.data(), translate ? graph.edge_ids.data() : nullptr,
-                       false, graph.nodes};
+  const Csc<Index> csc{graph.indptr.data(),
+                       graph.indices.data(),
+                       {translate ? graph.edge_ids.data() : nullptr, false},
+                       graph.nodes};
   const TypedGraph<Index> typed{{graph.nodes}, {Relation<Index>{csc}}};
   std::vector<Scratch<Index>> scratch(3);
   run_tasks(12, 3, [&](int64_t task, int64_t slot) {
@@ -78,7 +80,8 @@ void sample_all(const Graph<Index>& graph, const Plan& plan, bool translate) {
 
 template <class Index>
 void relay_all(const Graph<Index>& graph, const Plan& plan) {
-  const Csc<Index> csc{graph.indptr.data(), graph.indices.data(), graph.edge_ids.data(), false, graph.nodes};
+  const Csc<Index> csc{
+      graph.indptr.data(), graph.indices.data(), {graph.edge_ids.data(), false}, graph.nodes};
   const TypedGraph<Index> typed{{graph.nodes}, {Relation<Index>{csc}}};
   const auto parts = static_cast<size_t>(below(16) != 0 ? 1 + below(4) : 20);
   relay<Index, SharedNodes>(typed, plan, parts, false, generator);

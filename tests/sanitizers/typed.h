@@ -76,14 +76,16 @@ class TypedRound {
 
   Relation<Index> relation(Lists& lists, bool timed, bool weighted) {
     Relation<Index> out;
-    out.edges = {lists.indptr.data(), lists.indices.data(), below(2) == 0 ? lists.edge_ids.data() : nullptr,
-                 false, nodes_[static_cast<size_t>(lists.target)]};
+    out.edges = {lists.indptr.data(),
+                 lists.indices.data(),
+                 {below(2) == 0 ? lists.edge_ids.data() : nullptr, false},
+                 nodes_[static_cast<size_t>(lists.target)]};
     out.source = lists.source;
     out.target = lists.target;
     out.digest = random_();
     const bool empty = lists.indices.empty();
     const int32_t* position = below(2) == 0 ? lists.position.data() : nullptr;
-    if (timed && !empty) out.time = {lists.time.data(), position, false};
+    if (timed && !empty) out.time = {lists.time.data(), {position, false}};
     if (weighted && !empty) {
       lists.zeros = lists_with_zeros(out.edges, lists.positive.data());
       const uint64_t* zeros = below(2) == 0 ? lists.zeros.data() : nullptr;

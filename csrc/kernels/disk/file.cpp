@@ -160,23 +160,19 @@ class Rings final : public ReadQueue {
   uint32_t waiting_ = 0, batch_ = 1;  // requests that the kernel has not been told of
 };
 
-std::unique_ptr<ReadQueue> rings(int file, int64_t depth) {
-  auto queue = std::make_unique<Rings>();
-  if (!queue->open(file, depth)) return nullptr;
-  return queue;
-}
-
-#else
-
-std::unique_ptr<ReadQueue> rings(int, int64_t) { return nullptr; }
-
 #endif
 
 }  // namespace
 
 std::unique_ptr<PlainFile> plain_file(int file) { return std::make_unique<SystemFile>(file); }
 
-std::unique_ptr<ReadQueue> read_queue(int file, int64_t depth) { return rings(file, depth); }
+std::unique_ptr<ReadQueue> read_queue([[maybe_unused]] int file, [[maybe_unused]] int64_t depth) {
+#if defined(IORING_FEAT_SINGLE_MMAP) && defined(SYS_io_uring_setup)
+  auto queue = std::make_unique<Rings>();
+  if (queue->open(file, depth)) return queue;
+#endif
+  return nullptr;
+}
 
 int64_t direct_block(int file) {
   constexpr int64_t kUnknown = 4096;

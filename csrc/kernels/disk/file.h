@@ -1,5 +1,4 @@
-// A file as the reader of rows sees it: a queue of requests in the kernel (io_uring), or plain
-// requests that wait.
+// A file as the reader of rows sees it: a queue of requests (io_uring), or requests that wait.
 #pragma once
 
 #include <cstdint>

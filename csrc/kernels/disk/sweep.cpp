@@ -58,8 +58,7 @@ void keep_soonest(const RowStates& states, std::vector<int64_t>& rows, size_t co
   std::sort(rows.begin(), rows.end());
 }
 
-// Writes the slots of a unit's rows, and notes when each is needed next. Returns the positions of
-// those without a slot.
+// Writes the slots of a unit's rows, and notes their next use. Returns the places without a slot.
 std::vector<int64_t> use_rows(const RowStates& states, const UnitRows& unit, int64_t* slot) {
   std::vector<int64_t> without;
   for (int64_t i = 0; i < unit.count; ++i) {
@@ -115,24 +114,6 @@ void note_use(int32_t* next, const Row* row, int64_t count, int32_t number, int3
 
 template void note_use(int32_t*, const int32_t*, int64_t, int32_t, int32_t*);
 template void note_use(int32_t*, const int64_t*, int64_t, int32_t, int32_t*);
-
-void note_first_use(int32_t* next, const int64_t* row, int64_t count, int32_t number) {
-  for (int64_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) prefetch_line(next + row[i + kAhead]);
-    if (next[row[i]] == kNever) next[row[i]] = number;
-  }
-}
-
-Reading Sweep::admit(const RowStates& states, int64_t first, int64_t last, int32_t until) {
-  Reading out;
-  std::vector<int64_t> rows;
-  find_wanted(states, first, last, until, rows);
-  const std::vector<int32_t> slots = take(states, static_cast<int64_t>(rows.size()), start_, out.evicts);
-  keep_soonest(states, rows, slots.size());
-  give(states, rows, slots);
-  list_rows(states, rows, out);
-  return out;
-}
 
 void Sweep::begin(const RowStates& states, int32_t number, int32_t period,
                   const std::vector<UnitRows>& in_use) {

@@ -33,9 +33,6 @@ struct UnitRows {
 template <class Row>
 void note_use(int32_t* next, const Row* row, int64_t count, int32_t number, int32_t* following);
 
-// Sets the next use of those rows to `number` that have none.
-void note_first_use(int32_t* next, const int64_t* row, int64_t count, int32_t number);
-
 // What is to be read before a unit.
 struct Reading {
   Buffer<int64_t> rows;   // [count] ascending
@@ -50,10 +47,6 @@ class Sweep {
  public:
   // `capacity`: the number of slots.
   explicit Sweep(int64_t capacity) : capacity_(capacity) {}
-
-  // Finds what is to be read of the rows from `first` to `last` before a sequence begins: those
-  // that are needed before unit `until`, as far as there is room.
-  Reading admit(const RowStates& states, int64_t first, int64_t last, int32_t until);
 
   // Begins a sequence of units with the unit `number`. `states.next` has the first use of each row
   // in it. `in_use`: units whose rows may be in use; their rows stay.

@@ -49,10 +49,8 @@ void for_rows(const int64_t* indptr, int64_t rows, int64_t threads, const RowBod
 constexpr int64_t kPiece = 2048;
 constexpr int64_t kMostEdges = kBlock + kPiece;
 constexpr int64_t kBytesAhead = 12800;      // bytes of rows between prefetch and use
-constexpr int64_t kPlacesAhead = 64;        // edges between the prefetch of a row number and its
-                                            // use
-constexpr int64_t kStreamBytes = 16 << 20;  // an output of this size has left the caches before it
-                                            // is read
+constexpr int64_t kPlacesAhead = 64;        // edges between a row number's prefetch and its use
+constexpr int64_t kStreamBytes = 16 << 20;  // such an output leaves the caches before it is read
 constexpr int64_t kLine = 64;
 
 // One task with all addresses and weights looked up. The inner loop does not depend on index types.
@@ -183,8 +181,6 @@ class Aggregator {
   }
 
  private:
-  static constexpr Element kSum = std::is_same_v<A, double> ? Element::kFloat64 : Element::kFloat32;
-
   bool is_hub(int64_t i) const { return job_.indptr[i + 1] - job_.indptr[i] > kPiece; }
 
   // Sums the rows between hubs, one task per stretch.
@@ -236,16 +232,15 @@ class Aggregator {
     Lookup<A> lookup(job_);
     lookup.edges(piece.ends[0], piece.ends[1]);
     lookup.rows(piece.row, piece.row + 1, true);
-    sum_rows(lookup.sums(1, piece.ends, reinterpret_cast<char*>(sums), kSum), job_.x.element);
+    sum_rows(lookup.sums(1, piece.ends, reinterpret_cast<char*>(sums), kElement<A>), job_.x.element);
   }
 
-  // Adds the pieces of a hub in order into the first one and finishes its row. `own` is for its
-  // self part.
+  // Adds the pieces of a hub in order into the first one, and its self part, which takes `own`.
   void join(int64_t row, A* sums, int64_t pieces, A* own) const {
     Lookup<A> lookup(job_);
     lookup.rows(row, row + 1, false);
     const int64_t no_edges[2] = {};
-    sum_rows(lookup.sums(1, no_edges, reinterpret_cast<char*>(own), kSum), job_.x.element);
+    sum_rows(lookup.sums(1, no_edges, reinterpret_cast<char*>(own), kElement<A>), job_.x.element);
     for (int64_t p = 1; p < pieces; ++p) {
       for (int64_t c = 0; c < job_.columns; ++c) sums[c] += sums[p * job_.columns + c];
     }
@@ -262,7 +257,7 @@ class Aggregator {
     char* const out = static_cast<char*>(job_.out) + row * row_bytes_;
     sum_rows({1, job_.columns, no_edges, 0, nullptr, nullptr, 0, &one, &self, &one, out, job_.out_element,
               false, job_.x.decoding, total},
-             kSum);
+             kElement<A>);
   }
 
   const Aggregation& job_;
@@ -287,14 +282,14 @@ constexpr int64_t kChunk = 64;  // columns at once
 
 // Calls body(row, first column, columns) for all of the output, in chunks.
 template <class Body>
-void for_chunks(const MaxJob& job, int64_t threads, const Body& body) {
+void for_chunks(const InEdgeRows& job, int64_t threads, const Body& body) {
   for_rows(job.indptr, job.targets, threads, [&](int64_t i) {
     for (int64_t c = 0; c < job.columns; c += kChunk) body(i, c, std::min(kChunk, job.columns - c));
   });
 }
 
 template <class In>
-const In* source(const MaxJob& job, int64_t e, int64_t column) {
+const In* source(const InEdgeRows& job, int64_t e, int64_t column) {
   const int64_t s = job.indices[e];
   return reinterpret_cast<const In*>(job.x.row(job.row ? job.row[s] : s)) + column;
 }
@@ -306,7 +301,7 @@ Wide<Out> rounded(In value) {
 }
 
 template <class In, class Out>
-void max_chunk(const MaxJob& job, int64_t i, int64_t column, int64_t columns, Out* out) {
+void max_chunk(const InEdgeRows& job, int64_t i, int64_t column, int64_t columns, Out* out) {
   Wide<Out> most[kChunk] = {};
   for (int64_t e = job.indptr[i]; e < job.indptr[i + 1]; ++e) {
     const In* const from = source<In>(job, e, column);
@@ -320,7 +315,7 @@ void max_chunk(const MaxJob& job, int64_t i, int64_t column, int64_t columns, Ou
 }
 
 template <class Out>
-void max_of_codes(const MaxJob& job, int64_t i, int64_t column, int64_t columns, Out* out) {
+void max_of_codes(const InEdgeRows& job, int64_t i, int64_t column, int64_t columns, Out* out) {
   out += i * job.columns + column;
   if (job.indptr[i] == job.indptr[i + 1]) {
     std::fill_n(out, columns, Out{});
@@ -336,7 +331,7 @@ void max_of_codes(const MaxJob& job, int64_t i, int64_t column, int64_t columns,
 }
 
 template <class In, class Out, class A>
-void share_chunk(const MaxJob& job, const Matrix& out, const Matrix& grad, int64_t i, int64_t column,
+void share_chunk(const InEdgeRows& job, const Matrix& out, const Matrix& grad, int64_t i, int64_t column,
                  int64_t columns, A* share) {
   const Out* const most = reinterpret_cast<const Out*>(out.row(i)) + column;
   A reached[kChunk];
@@ -352,7 +347,7 @@ void share_chunk(const MaxJob& job, const Matrix& out, const Matrix& grad, int64
 }
 
 template <class In, class Out, class A>
-void gather_chunk(const MaxJob& job, const Matrix& x, const Matrix& share, int64_t s, int64_t column,
+void gather_chunk(const InEdgeRows& job, const Matrix& x, const Matrix& share, int64_t s, int64_t column,
                   int64_t columns, In* out) {
   const In* const own = reinterpret_cast<const In*>(x.row(s)) + column;
   A sum[kChunk] = {};
@@ -385,7 +380,7 @@ void with_elements(Element in, Element out, const Body& body) {
 
 }  // namespace
 
-void max_rows(const MaxJob& job, void* out, Element out_element, int64_t threads) {
+void max_rows(const InEdgeRows& job, void* out, Element out_element, int64_t threads) {
   with_elements(job.x.element, out_element, [&](auto in, auto stored) {
     using Out = decltype(stored);
     for_chunks(job, threads, [&](int64_t i, int64_t column, int64_t columns) {
@@ -398,7 +393,7 @@ void max_rows(const MaxJob& job, void* out, Element out_element, int64_t threads
   });
 }
 
-void share_among_maxima(const MaxJob& job, Matrix out, Matrix grad, void* share, int64_t threads) {
+void share_among_maxima(const InEdgeRows& job, Matrix out, Matrix grad, void* share, int64_t threads) {
   with_elements(job.x.element, out.element, [&](auto in, auto stored) {
     using Out = decltype(stored);
     for_chunks(job, threads, [&](int64_t i, int64_t column, int64_t columns) {
@@ -407,7 +402,7 @@ void share_among_maxima(const MaxJob& job, Matrix out, Matrix grad, void* share,
   });
 }
 
-void gather_shares(const MaxJob& job, Matrix x, Matrix share, void* out, int64_t threads) {
+void gather_shares(const InEdgeRows& job, Matrix x, Matrix share, void* out, int64_t threads) {
   with_elements(x.element, job.x.element, [&](auto in, auto stored) {
     using In = decltype(in);
     // Tables of float16 and of codes take no gradient.

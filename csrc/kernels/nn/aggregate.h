@@ -7,6 +7,21 @@
 
 namespace pyg_batchgnn {
 
+// In-edges by target, and the table that has row row[s] for the source s.
+struct InEdgeRows {
+  const int64_t* indptr;  // [targets + 1]
+  Integers indices;
+  int64_t targets, columns;
+  Matrix x;
+  Integers row{};
+};
+
+struct EdgeFactors {
+  const void* source_scale = nullptr;
+  const void* target_scale = nullptr;
+  bool mean = false;  // divide by the number of in-edges
+};
+
 // out[i] = target_scale[i] * sum over in-edges e of weight[e] * source_scale[s] * x[row[s]]
 //          + self_scale[i] * self[i],   s = indices[e],   weight[e] = edge_weight[edge[e]]
 //
@@ -16,28 +31,18 @@ namespace pyg_batchgnn {
 //
 // If x are codes, so is `self`, with the decoding of x. Codes are summed, and the sums decoded: the
 // scale of a column once, and its offset times the sum of all factors.
-struct Aggregation {
-  const int64_t* indptr;  // [targets + 1]
-  Integers indices{};
-  int64_t targets;
-  int64_t columns;
+struct Aggregation : InEdgeRows, EdgeFactors {
+  void* out;  // [targets, columns]
+  Element out_element;
 
-  Matrix x{};
-  Integers row{};
   Integers edge{};
   const void* edge_weight = nullptr;
-  const void* source_scale = nullptr;
-  const void* target_scale = nullptr;
-  bool mean = false;  // divide by the number of in-edges
 
   Matrix self{};
   Integers self_row{};
   int64_t self_rows = 0;  // only the targets below have a self part
   const void* self_scale = nullptr;
   bool self_scale_each = false;  // else one scale for all
-
-  void* out;  // [targets, columns]
-  Element out_element;
 };
 
 // The result has the same bits on any number of threads.
@@ -45,41 +50,23 @@ void aggregate(const Aggregation& job, int64_t threads);
 
 // Columnwise maxima over in-edges.
 
-struct MaxJob {
-  const int64_t* indptr;  // [targets + 1]
-  Integers indices{};
-  int64_t targets;
-  int64_t columns;
-  Matrix x{};
-  Integers row{};
-};
-
 // Sets out[i] to the maximum of x[row[s]] over in-edges, 0 for targets without in-edges. A NaN is
 // the maximum. The maximum of codes is decoded: scales are positive.
-void max_rows(const MaxJob& job, void* out, Element out_element, int64_t threads);
+void max_rows(const InEdgeRows& job, void* out, Element out_element, int64_t threads);
 
 // Sets share[i, c] = grad[i, c] / the number of in-edges of i that reach the maximum out[i, c];
 // double if `out` is, else float. The zero that torch's scatter starts from counts as reaching a
 // maximum of zero, as in torch.
-void share_among_maxima(const MaxJob& job, Matrix out, Matrix grad, void* share, int64_t threads);
+void share_among_maxima(const InEdgeRows& job, Matrix out, Matrix grad, void* share, int64_t threads);
 
 // Sets out[s, c] to the sum of share[i, c] over the out-edges to i with x[s, c] = maximum[i, c], in
 // the type of x. `job` is the graph by source: its targets are the sources, and its x the maxima.
-void gather_shares(const MaxJob& job, Matrix x, Matrix share, void* out, int64_t threads);
+void gather_shares(const InEdgeRows& job, Matrix x, Matrix share, void* out, int64_t threads);
 
 // Inner products along edges: the gradients of edge weights and of the weight of a row's own part.
 
-struct EdgeDots {
-  const int64_t* indptr;  // [targets + 1]
-  Integers indices{};
-  int64_t targets;
-  int64_t columns;
-  Matrix x{};
-  Integers row{};
-  Matrix grad{};  // [targets, columns]
-  const void* source_scale = nullptr;
-  const void* target_scale = nullptr;
-  bool mean = false;
+struct EdgeDots : InEdgeRows, EdgeFactors {
+  Matrix grad;  // [targets, columns]
 };
 
 // out[e] = target_scale[i] * source_scale[s] * <grad[i], x[row[s]]> for the edge e from s to i.

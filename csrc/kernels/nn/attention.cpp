@@ -295,16 +295,7 @@ void add_parts(const char* parts, int64_t blocks, int64_t step, int64_t count, v
   }
 }
 
-void add_parts_of(Element type, const char* parts, int64_t blocks, int64_t step, int64_t count, void* total) {
-  if (type == Element::kFloat64) {
-    add_parts<double>(parts, blocks, step, count, total);
-  } else {
-    add_parts<float>(parts, blocks, step, count, total);
-  }
-}
-
-// The pass over destinations computes all gradients but that of x. `pairs` is for the other pass,
-// or null.
+// The pass over destinations: all gradients but that of x. `pairs`: for the other pass, or null.
 void backward_targets(const AttentionInput& input, const AttentionUpstream& upstream,
                       const AttentionGrads& grads, void* pairs, int64_t threads) {
   const AttentionKernels& kernels = attention_kernels();
@@ -333,8 +324,9 @@ void backward_targets(const AttentionInput& input, const AttentionUpstream& upst
                                  part + source_bytes};
     kernels.backward(type, work, blocks.make(task, slot));
   });
-  add_parts_of(type, parts.data(), blocks.count(), step, of_source, grads.source_weight);
-  add_parts_of(type, parts.data() + source_bytes, blocks.count(), step, of_target, grads.target_weight);
+  const auto add = type == Element::kFloat64 ? &add_parts<double> : &add_parts<float>;
+  add(parts.data(), blocks.count(), step, of_source, grads.source_weight);
+  add(parts.data() + source_bytes, blocks.count(), step, of_target, grads.target_weight);
 }
 
 }  // namespace

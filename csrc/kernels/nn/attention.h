@@ -85,11 +85,9 @@ int64_t attention_slots(const AttentionEdges& edges);
 struct AttentionResult {
   void* out;  // [targets, heads, width]
   Element out_type;
-  // [slots, heads], the softmax before dropout. It is negative where the argument of the leaky ReLU
-  // was not positive.
+  // [slots, heads], the softmax before dropout, negative where the leaky ReLU has its slope.
   void* coefficient;
-  void* total;  // [targets, heads], the sums of the coefficients after dropout: 1 without it, and 0
-                // without edges
+  void* total;  // [targets, heads], the sums after dropout: 1 without it, 0 without edges
 };
 
 // target_logits t [targets, heads] and edge_logits e [slots, heads] may be null.

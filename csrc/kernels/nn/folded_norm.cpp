@@ -13,13 +13,11 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kChunkRows = 512;  // rows that are summed in T about their own mean; chunks are
-                                     // joined in double
+constexpr int64_t kChunkRows = 512;  // rows summed in T about their own mean; joined in double
 constexpr int64_t kSlabRows = 64;    // rows of some hundred columns that stay in the first cache
 
 // The computed elements of a symmetric matrix: the upper triangle of the columns that fill vectors,
-// and the whole rows of the other columns. A column after whole vectors would cost one more vector
-// in every row.
+// and whole rows of the others. A column behind whole vectors would cost a vector in every row.
 struct Halves {
   int64_t columns, whole;
 
@@ -50,8 +48,8 @@ void join(const Halves& halves, Moments a, int64_t na, const M* b_mean, const T*
   for (int64_t c = 0; c < columns; ++c) gap[c] = static_cast<double>(b_mean[c]) - a.mean[c];
   for (int64_t r = 0; r < columns; ++r) {
     const int64_t first = halves.begin(r);
-    add_products(b_products + r * stride + first, gap[r] * between, gap + first, halves.end(r) - first,
-                 a.products + r * columns + first);
+    moment_kernels<T>().add_products(b_products + r * stride + first, gap[r] * between, gap + first,
+                                     halves.end(r) - first, a.products + r * columns + first);
   }
   for (int64_t c = 0; c < columns; ++c) a.mean[c] += gap[c] * share;
 }
@@ -77,11 +75,12 @@ class Chunk {
     next_.add(x_, end, next_end);
     next_.start();
     const StridedRows<T> rows = read(begin, end);
-    row_mean(rows, mean_.data());
+    moment_kernels<T>().row_mean(rows, mean_.data());
     std::fill_n(sums_.data(), tile_rows() * stride_, T{0});
     for (int64_t row = 0; row < rows.rows; row += kSlabRows) {
       const int64_t count = std::min(kSlabRows, rows.rows - row);
-      center_rows({rows.row(row), rows.stride, count, rows.columns}, mean_.data(), slab_.data(), stride_);
+      moment_kernels<T>().center_rows({rows.row(row), rows.stride, count, rows.columns}, mean_.data(),
+                                      slab_.data(), stride_);
       multiply(count);
     }
     join(halves_, to, before, mean_.data(), sums_.data(), stride_, end - begin);
@@ -89,7 +88,7 @@ class Chunk {
 
  private:
   int64_t tile_rows() const { return round_up(x_.columns, kTileRows); }
-  bool in_place() const { return x_.element == kElement<T> && x_.rows == nullptr; }
+  bool in_place() const { return x_.element == kElement<T> && !x_.rows; }
 
   StridedRows<T> read(int64_t begin, int64_t end) {
     const int64_t rows = end - begin;
@@ -100,8 +99,7 @@ class Chunk {
     return {converted_.data(), stride_, rows, x_.columns};
   }
 
-  // sums[r, c] += sum over the slab's rows of x[., r] * x[., c], from the vector that holds column
-  // r on, or for all c.
+  // sums[r, c] += sum over the slab's rows of x[., r] * x[., c], from the vector of r on, or for all c.
   void multiply(int64_t rows) {
     const int64_t width = kernels_.width;
     for (int64_t r = 0; r < x_.columns; r += kTileRows) {

@@ -1,7 +1,6 @@
 // Batch normalisation of the columns of a product, folded into the weight.
 //
-// With the mean m and covariance C of x, column o of x W^T has the mean w_o m and the variance
-// w_o C w_o^T. So
+// With mean m and covariance C of x, column o of x W^T has mean w_o m and variance w_o C w_o^T. So
 //   (x W^T - mean) * r * scale + shift = x F^T + c,  r = 1 / sqrt(variance + eps),
 // with F = diag(r * scale) W and c = shift - F m. The product itself is never written. Of all rows,
 // gradients need only g^T (x - m), the gradient of F, and the sum of g.
@@ -26,8 +25,7 @@ void fold_norm(const FoldedNorm& norm, const double* x_mean, const double* x_cov
                double* mean, double* variance, double* factor);
 
 // Computes the gradients of weight and scale from d_folded [outputs, columns] = g^T (x - m). The
-// term with `spread` is the gradient through r. There is no gradient through the mean, because x -
-// m sums to zero.
+// term with `spread` is the gradient through r. That through the mean is zero, as x - m sums to zero.
 void fold_norm_grads(const FoldedNorm& norm, const double* variance, const double* spread,
                      const double* d_folded, double* d_weight, double* d_scale);
 

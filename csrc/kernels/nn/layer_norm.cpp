@@ -65,9 +65,25 @@ void layer_norm_grads(const LayerNormGrads<T>& job, int64_t rows, int64_t thread
   }
 }
 
-#define PYG_BATCHGNN_INSTANTIATE(T)                                \
-  template void layer_norm(const LayerNorm<T>&, int64_t, int64_t); \
-  template void layer_norm_grads(const LayerNormGrads<T>&, int64_t, int64_t, double*, double*);
+template <class T>
+void activate(T* x, int64_t rows, int64_t columns, const Activation& activation, int64_t threads) {
+  for_tasks(rows, columns, threads,
+            [&](int64_t, int64_t begin, int64_t end) { activate_rows(x, columns, activation, begin, end); });
+}
+
+template <class T>
+void mask_gradient(const T* grad, const uint8_t* mask, int64_t rows, int64_t columns, double scale,
+                   int64_t threads, T* out) {
+  for_tasks(rows, columns, threads, [&](int64_t, int64_t begin, int64_t end) {
+    mask_rows(grad, mask, columns, scale, begin, end, out);
+  });
+}
+
+#define PYG_BATCHGNN_INSTANTIATE(T)                                                             \
+  template void layer_norm(const LayerNorm<T>&, int64_t, int64_t);                              \
+  template void layer_norm_grads(const LayerNormGrads<T>&, int64_t, int64_t, double*, double*); \
+  template void activate(T*, int64_t, int64_t, const Activation&, int64_t);                     \
+  template void mask_gradient(const T*, const uint8_t*, int64_t, int64_t, double, int64_t, T*);
 
 PYG_BATCHGNN_INSTANTIATE(float)
 PYG_BATCHGNN_INSTANTIATE(double)

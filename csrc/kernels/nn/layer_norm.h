@@ -1,4 +1,4 @@
-// Layer normalisation (Ba, Kiros and Hinton 2016) of each row, with ReLU and keyed dropout.
+// Layer normalisation (Ba, Kiros and Hinton 2016) with ReLU and keyed dropout; and these alone.
 #pragma once
 
 #include <cstdint>
@@ -16,5 +16,14 @@ void layer_norm(const LayerNorm<T>& job, int64_t rows, int64_t threads);
 template <class T>
 void layer_norm_grads(const LayerNormGrads<T>& job, int64_t rows, int64_t threads, double* d_weight,
                       double* d_bias);
+
+// Sets x = dropout(relu(x)), and its mask.
+template <class T>
+void activate(T* x, int64_t rows, int64_t columns, const Activation& activation, int64_t threads);
+
+// Sets out = grad * scale where the mask has a bit, else 0.
+template <class T>
+void mask_gradient(const T* grad, const uint8_t* mask, int64_t rows, int64_t columns, double scale,
+                   int64_t threads, T* out);
 
 }  // namespace pyg_batchgnn

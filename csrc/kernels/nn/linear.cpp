@@ -38,9 +38,9 @@ class BlockMoments {
     for (int64_t at = 0; at < block.columns; at += kColumns) {
       const int64_t count = std::min(kColumns, block.columns - at);
       const StridedRows<T> some{block.data + at, block.stride, block.rows, count};
-      row_mean({some.data, some.stride, std::min(kFirstRows, some.rows), count}, center);
+      moment_kernels<T>().row_mean({some.data, some.stride, std::min(kFirstRows, some.rows), count}, center);
       for (int64_t c = 0; c < count; ++c) center[c] += bias[at + c];
-      shifted_sums(some, bias + at, center, sum, square);
+      moment_kernels<T>().shifted_sums(some, bias + at, center, sum, square);
       to_moments(center, sum, square, some.rows, count, {all.mean + first + at, all.deviation + first + at});
     }
   }
@@ -137,8 +137,7 @@ class SkippingWeight {
   Buffer<T> transposed_;
 };
 
-constexpr int64_t kBlockRows = 16 * kTileRows;  // rows per block; a panel of weights stays in the
-                                                // cache meanwhile
+constexpr int64_t kBlockRows = 16 * kTileRows;  // rows per block; a panel of weights stays cached
 static_assert(kBlockRows % Tiles::kRows == 0);
 constexpr int64_t kBlocksPerTask = 32;
 
@@ -196,26 +195,22 @@ class Forward {
   using T = typename Operands::Sum;
   using Value = typename Operands::Value;
 
-  Forward(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-          const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output)
+  explicit Forward(const Linear& job)
       : kernels_(product_kernels<T>()),
-        shape_(shape),
-        inputs_(inputs),
-        update_(update),
-        output_(output),
-        dropout_(update.key, update.drop),
-        moments_(output.moments.mean != nullptr ? shape.rows : 0, kBlockRows, shape.outputs) {
-    for (size_t t = 0; t < inputs.size(); ++t) {
-      weights_.emplace_back(shape, weights[t], inputs[t].columns / shape.groups);
+        job_(job),
+        dropout_(job.update.key, job.update.drop),
+        moments_(measures() ? job.shape.rows : 0, kBlockRows, job.shape.outputs) {
+    for (size_t t = 0; t < job.inputs.size(); ++t) {
+      packed_.emplace_back(job.shape, job.weights[t], job.inputs[t].columns / job.shape.groups);
       if constexpr (std::is_same_v<Operands, Elements<T>>) {
-        skipping_.emplace_back(shape, inputs[t], weights[t]);
+        skipping_.emplace_back(job.shape, job.inputs[t], job.weights[t]);
       }
     }
     // The last vector of a panel may reach beyond the end.
-    const int64_t room = shape.outputs + kernels_.panel;
+    const int64_t room = job.shape.outputs + kernels_.panel;
     std::fill_n(bias_.reserve(room), room, T{0});
-    if (update.bias == nullptr) return;
-    kernels_.read(update.bias, update.bias_element, shape.outputs, bias_.data());
+    if (job.update.bias == nullptr) return;
+    kernels_.read(job.update.bias, job.update.bias_element, job.shape.outputs, bias_.data());
   }
 
   struct Scratch {
@@ -229,18 +224,18 @@ class Forward {
 
   // Allocates all memory in advance: what is in use does not depend on the timing of threads.
   void prepare(Scratch& scratch) const {
-    const int64_t rows = std::min(kBlockRows, round_up(shape_.rows, Operands::kRows));
-    scratch.converted.resize(inputs_.size());
-    for (size_t t = 0; t < inputs_.size(); ++t) {
-      if (Operands::in_place(shape_, inputs_[t])) continue;
-      scratch.converted[t].reserve(rows * Operands::row_stride(shape_, inputs_[t]) + 1);
+    const int64_t rows = std::min(kBlockRows, round_up(job_.shape.rows, Operands::kRows));
+    scratch.converted.resize(job_.inputs.size());
+    for (size_t t = 0; t < job_.inputs.size(); ++t) {
+      if (Operands::in_place(job_.shape, job_.inputs[t])) continue;
+      scratch.converted[t].reserve(rows * Operands::row_stride(job_.shape, job_.inputs[t]) + 1);
     }
-    scratch.blocks.resize(inputs_.size());
+    scratch.blocks.resize(job_.inputs.size());
     bool whole = measures();
     for (size_t t = 0; t < skipping_.size(); ++t) {
       if (!skipping_[t].worthwhile()) continue;
       whole = true;
-      scratch.blocks[t].resize(rows, inputs_[t].columns);
+      scratch.blocks[t].resize(rows, job_.inputs[t].columns);
     }
     scratch.sums.reserve(whole ? kBlockRows * sums_stride() : Operands::kRows * kernels_.panel);
   }
@@ -248,19 +243,19 @@ class Forward {
   // Computes rows [begin, end) and fetches those up to `next_end`.
   void block(int64_t begin, int64_t end, int64_t next_end, Scratch& scratch) const {
     scratch.next.clear();
-    for (const LinearInput& input : inputs_) scratch.next.add(input, end, next_end);
+    for (const LinearInput& input : job_.inputs) scratch.next.add(input, end, next_end);
     scratch.next.start();
     read_rows(begin, end, scratch);
     scratch.row_keys.resize(kBlockRows);
     if (drops()) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t node = update_.node != nullptr ? update_.node[i] : i;
-        scratch.row_keys[static_cast<size_t>(i - begin)] = dropout_row_key(update_.key, node);
+        const int64_t node = job_.update.node != nullptr ? job_.update.node[i] : i;
+        scratch.row_keys[static_cast<size_t>(i - begin)] = dropout_row_key(job_.update.key, node);
       }
     }
     const bool whole = measures() || std::any_of(scratch.blocks.begin(), scratch.blocks.end(),
                                                  [](const RowBlock<T>& read) { return read.rows != 0; });
-    for (int64_t group = 0; group < shape_.groups; ++group) {
+    for (int64_t group = 0; group < job_.shape.groups; ++group) {
       if (whole) {
         rows(group, begin, end - begin, scratch);
       } else {
@@ -270,20 +265,20 @@ class Forward {
   }
 
   void join_moments() const {
-    if (measures()) moments_.join_all(output_.moments);
+    if (measures()) moments_.join_all(job_.output.moments);
   }
 
  private:
-  int64_t sums_stride() const { return block_stride<T>(shape_.group_outputs()); }
-  bool measures() const { return output_.moments.mean != nullptr; }
-  bool drops() const { return update_.drop > 0 && dropout_.kept_levels < kDropoutLevels; }
+  int64_t sums_stride() const { return block_stride<T>(job_.shape.group_outputs()); }
+  bool measures() const { return job_.output.moments.mean != nullptr; }
+  bool drops() const { return job_.update.drop > 0 && dropout_.kept_levels < kDropoutLevels; }
 
   void read_rows(int64_t begin, int64_t end, Scratch& scratch) const {
-    scratch.values.resize(inputs_.size() * kBlockRows);
-    for (size_t t = 0; t < inputs_.size(); ++t) {
+    scratch.values.resize(job_.inputs.size() * kBlockRows);
+    for (size_t t = 0; t < job_.inputs.size(); ++t) {
       const Value** const values = scratch.values.data() + t * kBlockRows;
       if (read_zeros(t, begin, end, scratch)) continue;
-      Operands::rows(shape_, inputs_[t], begin, end, scratch.converted[t].data(), values);
+      Operands::rows(job_.shape, job_.inputs[t], begin, end, scratch.converted[t].data(), values);
       for (int64_t i = end - begin; i < kBlockRows; ++i) values[i] = values[0];
     }
   }
@@ -292,19 +287,19 @@ class Forward {
   bool read_zeros(size_t t, int64_t begin, int64_t end, Scratch& scratch) const {
     if (skipping_.empty() || !skipping_[t].worthwhile()) return false;
     RowBlock<T>& block = scratch.blocks[t];
-    read_block(inputs_[t], shape_.compute, begin, end, block);
+    read_block(job_.inputs[t], job_.shape.compute, begin, end, block);
     if (!block.sparse) block.rows = 0;
     return block.sparse;
   }
 
   void tiles(int64_t group, int64_t begin, int64_t end, Scratch& scratch) const {
-    const int64_t outputs = shape_.group_outputs();
+    const int64_t outputs = job_.shape.group_outputs();
     T* const tile = scratch.sums.data();
     for (int64_t first = 0; first < outputs; first += kernels_.panel) {
       const int64_t columns = std::min(kernels_.panel, outputs - first);
       const int64_t padded = round_up(columns, kernels_.width);
       for (int64_t row = begin; row < end; row += Operands::kRows) {
-        for (size_t t = 0; t < inputs_.size(); ++t) {
+        for (size_t t = 0; t < job_.inputs.size(); ++t) {
           add_tile(t, group, first, row - begin, tile, padded, scratch);
         }
         finish(group, first, columns, row, std::min(Operands::kRows, end - row), tile, padded,
@@ -314,9 +309,9 @@ class Forward {
   }
 
   void rows(int64_t group, int64_t begin, int64_t rows, Scratch& scratch) const {
-    const int64_t outputs = shape_.group_outputs(), stride = sums_stride();
+    const int64_t outputs = job_.shape.group_outputs(), stride = sums_stride();
     T* const sums = scratch.sums.data();
-    for (size_t t = 0; t < inputs_.size(); ++t) {
+    for (size_t t = 0; t < job_.inputs.size(); ++t) {
       if (scratch.blocks[t].rows != 0) {
         if (t == 0) std::fill_n(sums, rows * stride, T{0});
         skipping_[t].add(group, scratch.blocks[t], sums, stride, scratch.next.queue);
@@ -335,18 +330,17 @@ class Forward {
     finish(group, 0, outputs, begin, rows, sums, stride, scratch.row_keys.data());
   }
 
-  // Adds the product of the rows of an input from `at` with one panel of its weight to those of the
-  // inputs before.
+  // Adds the product of an input's rows from `at` with a panel of its weight to those before.
   void add_tile(size_t t, int64_t group, int64_t first, int64_t at, T* sums, int64_t stride,
                 Scratch& scratch) const {
-    const PackedWeight<Operands>& weight = weights_[t];
-    const int64_t columns = std::min(kernels_.panel, shape_.group_outputs() - first);
+    const PackedWeight<Operands>& weight = packed_[t];
+    const int64_t columns = std::min(kernels_.panel, job_.shape.group_outputs() - first);
     const int64_t padded = round_up(columns, kernels_.width);
     const Value* starts[Operands::kRows];
     for (int64_t r = 0; r < Operands::kRows; ++r) {
       starts[r] = scratch.values[t * kBlockRows + static_cast<size_t>(at + r)] + group * weight.terms();
     }
-    Operands::multiply({starts, Operands::row_stride(shape_, inputs_[t]), weight.terms(),
+    Operands::multiply({starts, Operands::row_stride(job_.shape, job_.inputs[t]), weight.terms(),
                         padded / kernels_.width, weight.panel(group, first), padded, sums, stride, t != 0,
                         &scratch.next.queue});
   }
@@ -354,42 +348,39 @@ class Forward {
   // Applies bias, ReLU and dropout to columns [first, first + columns) of a group and writes them.
   void finish(int64_t group, int64_t first, int64_t columns, int64_t row, int64_t rows, const T* sums,
               int64_t stride, const uint64_t* row_keys) const {
-    const int64_t column = group * shape_.group_outputs() + first;
-    const int64_t element = element_bytes(shape_.compute), mask_bytes = (shape_.outputs + 7) / 8;
-    Operands::finish(
-        {sums, stride, rows, column, columns, update_.bias != nullptr ? bias_.data() + column : nullptr,
-         update_.relu, drops() ? &dropout_ : nullptr, row_keys,
-         static_cast<char*>(output_.y) + (row * shape_.outputs + column) * element, shape_.compute,
-         shape_.outputs, output_.mask != nullptr ? output_.mask + row * mask_bytes : nullptr, mask_bytes,
-         shape_.rows * shape_.outputs * element >= kStreamedBytes});
+    const int64_t column = group * job_.shape.group_outputs() + first;
+    const int64_t element = element_bytes(job_.shape.compute), mask_bytes = (job_.shape.outputs + 7) / 8;
+    Operands::finish({sums, stride, rows, column, columns,
+                      job_.update.bias != nullptr ? bias_.data() + column : nullptr, job_.update.relu,
+                      drops() ? &dropout_ : nullptr, row_keys,
+                      static_cast<char*>(job_.output.y) + (row * job_.shape.outputs + column) * element,
+                      job_.shape.compute, job_.shape.outputs,
+                      job_.output.mask != nullptr ? job_.output.mask + row * mask_bytes : nullptr, mask_bytes,
+                      job_.shape.rows * job_.shape.outputs * element >= kStreamedBytes});
   }
 
   const ProductKernels<T>& kernels_;
-  const LinearShape& shape_;
-  const std::vector<LinearInput>& inputs_;
-  const LinearUpdate& update_;
-  const LinearOutput& output_;
+  const Linear& job_;
   const Dropout dropout_;
   const BlockMoments moments_;
-  std::vector<PackedWeight<Operands>> weights_;
+  std::vector<PackedWeight<Operands>> packed_;
   std::vector<SkippingWeight<T>> skipping_;  // of single elements alone
   Buffer<T> bias_;
 };
 
 template <class Operands>
-void run(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-         const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
-         int64_t threads) {
-  const Forward<Operands> forward(shape, inputs, weights, update, output);
+void run(const Linear& job, int64_t threads) {
+  const int64_t rows = job.shape.rows;
+  const Forward<Operands> forward(job);
   // With few threads tasks are long, so that rows can be prefetched within them.
-  const int64_t blocks = (shape.rows + kBlockRows - 1) / kBlockRows;
+  const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
   const int64_t task_rows = kBlockRows * std::clamp<int64_t>(blocks / (8 * threads), 1, kBlocksPerTask);
-  const int64_t tasks = (shape.rows + task_rows - 1) / task_rows;
+  const int64_t tasks = (rows + task_rows - 1) / task_rows;
   std::vector<typename Forward<Operands>::Scratch> scratch(
       static_cast<size_t>(std::clamp<int64_t>(threads, 1, std::max<int64_t>(1, tasks))));
   for (auto& one : scratch) forward.prepare(one);
   run_tasks(tasks, threads, [&](int64_t task, int64_t slot) {
-    const int64_t end = std::min(shape.rows, (task + 1) * task_rows);
+    const int64_t end = std::min(rows, (task + 1) * task_rows);
     for (int64_t row = task * task_rows; row < end; row += kBlockRows) {
       const int64_t next = std::min(end, row + kBlockRows);
       forward.block(row, next, std::min(end, next + kBlockRows), scratch[static_cast<size_t>(slot)]);
@@ -401,19 +392,13 @@ void run(const LinearShape& shape, const std::vector<LinearInput>& inputs,
 
 }  // namespace
 
-void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-            const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
-            int64_t threads) {
-  if (shape.compute == Element::kFloat64) {
-    return run<Elements<double>>(shape, inputs, weights, update, output, threads);
-  }
-  if (shape.compute == Element::kBFloat16 && bfloat16_level() == Bfloat16Level::kTiles) {
-    return run<Tiles>(shape, inputs, weights, update, output, threads);
-  }
-  if (shape.compute == Element::kBFloat16 && bfloat16_level() == Bfloat16Level::kPairs) {
-    return run<Pairs>(shape, inputs, weights, update, output, threads);
-  }
-  run<Elements<float>>(shape, inputs, weights, update, output, threads);
+void linear(const Linear& job, int64_t threads) {
+  const Element compute = job.shape.compute;
+  if (compute == Element::kFloat64) return run<Elements<double>>(job, threads);
+  const Bfloat16Level level = compute == Element::kBFloat16 ? bfloat16_level() : Bfloat16Level::kWidened;
+  if (level == Bfloat16Level::kTiles) return run<Tiles>(job, threads);
+  if (level == Bfloat16Level::kPairs) return run<Pairs>(job, threads);
+  run<Elements<float>>(job, threads);
 }
 
 }  // namespace pyg_batchgnn

@@ -12,25 +12,13 @@
 
 namespace pyg_batchgnn {
 
-struct LinearInput {
-  const void* data;
-  Element element;
-  int64_t stride;                  // between rows, elements
-  const void* rows;                // the position of each row, int32 or int64; null: in order
-  bool wide_rows;                  // int64
+struct LinearInput : Matrix {
+  Integers rows;                   // the position of each row; false: in order
   int64_t columns;                 // of all groups
-  const double* center = nullptr;  // [columns] subtracted from the rows in a weight's gradient; or
-                                   // null
+  const double* center = nullptr;  // [columns] subtracted in a weight's gradient; or null
   bool after_relu = false;         // made by a ReLU: the gradient of a zero may be given as zero
-  Decoding decoding{};             // of codes
 
-  const char* row(int64_t i) const {
-    int64_t at = i;
-    if (rows != nullptr) {
-      at = wide_rows ? static_cast<const int64_t*>(rows)[i] : static_cast<const int32_t*>(rows)[i];
-    }
-    return static_cast<const char*>(data) + at * stride * element_bytes(element);
-  }
+  const char* row(int64_t i) const { return Matrix::row(rows ? rows[i] : i); }
 };
 
 // [outputs, columns of one group], contiguous. Group g owns the rows [g, g + 1) * outputs / groups.
@@ -57,16 +45,21 @@ struct LinearUpdate {
 
 struct LinearOutput {
   void* y;        // [rows, outputs] of the shape's `compute`
-  uint8_t* mask;  // [rows, ceil(outputs / 8)] bits of the elements that passed ReLU and dropout; or
-                  // null
+  uint8_t* mask;  // [rows, ceil(outputs / 8)] bits of the elements that passed; or null
   // The moments of the columns of y, or null. Only for results that are not changed further:
   // without bfloat16, ReLU and dropout.
   ColumnMoments moments{};
 };
 
-void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-            const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
-            int64_t threads);
+struct Linear {
+  const LinearShape& shape;
+  const std::vector<LinearInput>& inputs;
+  const std::vector<LinearWeight>& weights;
+  const LinearUpdate& update;
+  const LinearOutput& output;
+};
+
+void linear(const Linear& job, int64_t threads);
 
 // Batch normalisation and ReLU after the layer. The gradient is that of the normalised rows.
 struct NormedRows {
@@ -91,26 +84,21 @@ struct LinearWanted {
   void* bias;                  // [outputs]
 };
 
-void linear_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-                  const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
-                  const LinearWanted& wanted, int64_t threads);
+struct LinearGrads {
+  const LinearShape& shape;
+  const std::vector<LinearInput>& inputs;
+  const std::vector<LinearWeight>& weights;
+  const LinearGradient& gradient;
+  const LinearWanted& wanted;
 
-// The gradients of a dense layer in bfloat16, for processors that multiply pairs of it.
+  int64_t group_columns(size_t input) const { return inputs[input].columns / shape.groups; }
+};
 
-// Returns whether linear_grads_pairs can compute in `compute`.
-bool has_pair_grads(Element compute);
+void linear_grads(const LinearGrads& job, int64_t threads);
 
-void linear_grads_pairs(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-                        const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
-                        const LinearWanted& wanted, int64_t threads);
-
-// The same for processors with a matrix unit.
-
-// Returns whether linear_grads_tiles can compute these gradients.
-bool has_tile_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs);
-
-void linear_grads_tiles(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-                        const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
-                        const LinearWanted& wanted, int64_t threads);
+// The same in bfloat16, for processors that multiply pairs of it, and for those with a matrix unit.
+// They return false, and do nothing, where they cannot compute these gradients.
+bool linear_grads_pairs(const LinearGrads& job, int64_t threads);
+bool linear_grads_tiles(const LinearGrads& job, int64_t threads);
 
 }  // namespace pyg_batchgnn

@@ -29,9 +29,6 @@ int64_t block_stride(int64_t columns) {
   return (lines | 1) * kLine;
 }
 
-template <class T>
-constexpr Element kElement = std::is_same_v<T, double> ? Element::kFloat64 : Element::kFloat32;
-
 // Reads `count` elements as T, rounded to bfloat16 if `compute` is.
 template <class T>
 void read_rounded(const void* from, Element element, Element compute, int64_t count, T* to) {
@@ -133,8 +130,7 @@ void add_up(const Parts& parts, T* sums, int64_t elements, int64_t threads) {
 
 // Computes the gradients of a layer: `backward` sums parts of the rows, which are added up last.
 template <class T, class Backward>
-void sum_parts(const Backward& backward, int64_t rows, const std::vector<LinearWeight>& weights,
-               int64_t threads) {
+void sum_parts(const Backward& backward, int64_t rows, int64_t threads) {
   const Parts parts(rows);
   const int64_t elements = backward.part_elements();
   Buffer<T> sums;
@@ -147,7 +143,7 @@ void sum_parts(const Backward& backward, int64_t rows, const std::vector<LinearW
                   scratch[static_cast<size_t>(slot)]);
   });
   add_up(parts, sums.data(), elements, threads);
-  backward.write(sums.data(), weights);
+  backward.write(sums.data());
 }
 
 // The gradient of a layer's result, computed from that of its normalised rows when it is read.
@@ -159,24 +155,23 @@ void normed_row(const LinearGradient& gradient, int64_t row, int64_t outputs, T*
   using A = Wide<T>;
   // The columns are only read here.
   const GradientColumns<A> by{const_cast<A*>(static_cast<const A*>(norm.columns)), outputs};
-  gradient_rows(Rows<T>{static_cast<const T*>(norm.x) + row * outputs, 1, outputs},
-                static_cast<const T*>(gradient.grad) + row * outputs, by.affine(),
-                norm.relu ? Epilogue::kRelu : Epilogue::kNone, by.constant(), by.slope(), out);
+  norm_kernels<T>().gradient_rows({static_cast<const T*>(norm.x) + row * outputs, 1, outputs},
+                                  static_cast<const T*>(gradient.grad) + row * outputs, by.affine(),
+                                  norm.relu ? Epilogue::kRelu : Epilogue::kNone, by.constant(), by.slope(),
+                                  out);
 }
 
-// Starts to fetch rows [begin, end) of the gradient, of the normalised rows and of `inputs` (or
-// null).
-inline void prefetch_block(const LinearGradient& gradient, int64_t outputs,
-                           const std::vector<LinearInput>* inputs, int64_t begin, int64_t end,
-                           BlockPrefetch& next) {
+// Starts to fetch rows [begin, end) of the gradient, and of all else that the gradients need.
+inline void prefetch_block(const LinearGrads& job, int64_t begin, int64_t end, BlockPrefetch& next) {
+  const LinearGradient& gradient = job.gradient;
   next.clear();
-  const int64_t row_bytes = outputs * element_bytes(gradient.element);
+  const int64_t row_bytes = job.shape.outputs * element_bytes(gradient.element);
   for (const void* from : {gradient.grad, gradient.norm == nullptr ? nullptr : gradient.norm->x}) {
     if (from == nullptr || begin >= end) continue;
     next.add(static_cast<const char*>(from) + begin * row_bytes, (end - begin) * row_bytes);
   }
-  if (inputs != nullptr) {
-    for (const LinearInput& input : *inputs) next.add(input, begin, end);
+  for (const LinearInput& input : job.inputs) {
+    if (!job.wanted.weights.empty()) next.add(input, begin, end);
   }
   next.start();
 }
@@ -184,11 +179,9 @@ inline void prefetch_block(const LinearGradient& gradient, int64_t outputs,
 // Blocks of rows with known zeros, and the share of zeros.
 
 constexpr double kDense = 0.75;  // share of non-zeros from which the dense product is faster
-// The share of non-zeros from which rows are added in pairs. Of 64 terms, two rows then share an
-// eighth.
+// The share of non-zeros from which rows are added in pairs, which then share an eighth of 64 terms.
 constexpr double kShared = 0.35;
-constexpr int64_t kCacheBytes = 28 << 10;  // bytes of an operand's block that stay in the first
-                                           // cache
+constexpr int64_t kCacheBytes = 28 << 10;  // bytes of a block that stay in the first cache
 
 // Returns bits [first, first + count) of some words, count <= kWordBits.
 inline uint64_t bits_at(const uint64_t* words, int64_t first, int64_t count) {
@@ -273,8 +266,7 @@ void read_values(const LinearInput& input, Element compute, int64_t begin, int64
   block.sparse = false;
 }
 
-// Computes a sparse product of at most kWordBits terms in pieces, so that the block of x stays in
-// the first cache.
+// Computes a sparse product of at most kWordBits terms, in pieces of x that stay in the first cache.
 template <class T>
 void multiply_sparse(const SparseProduct<T>& p, int64_t terms) {
   const ProductKernels<T>& kernels = product_kernels<T>();

@@ -220,8 +220,7 @@ class InputGrad {
   char* out_;
 };
 
-// The gradients of a weight and of an input that a ReLU made. The latter is wanted only where the
-// ReLU passed.
+// The gradients of a weight and, only where the ReLU passed, of an input that a ReLU made.
 
 // The weight of one input, transposed: [columns, outputs].
 template <class T>
@@ -273,33 +272,28 @@ static_assert(kBlockRows <= kGradBlockRows);
 template <class T>
 class Backward {
  public:
-  Backward(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-           const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
-           const LinearWanted& wanted)
+  explicit Backward(const LinearGrads& job)
       : kernels_(product_kernels<T>()),
-        shape_(shape),
-        inputs_(inputs),
-        gradient_(gradient),
-        wanted_(wanted),
-        grad_rows_(shape.outputs, gradient),
-        input_grads_(inputs.size()),
-        relu_backward_(inputs.size()) {
-    for (size_t t = 0; t < inputs.size(); ++t) {
-      input_rows_.emplace_back(inputs[t], shape.compute);
-      if (wanted.inputs[t] == nullptr) continue;
-      input_grads_[t].emplace(shape, inputs[t], weights[t], wanted.inputs[t]);
-      const bool rectified = inputs[t].after_relu && inputs[t].center == nullptr && shape.groups == 1;
-      if (!rectified || wanted.weights.empty()) continue;
-      relu_backward_[t].emplace(shape.outputs, inputs[t].columns, input_grads_[t]->weight(),
+        job_(job),
+        grad_rows_(job.shape.outputs, job.gradient),
+        input_grads_(job.inputs.size()),
+        relu_backward_(job.inputs.size()) {
+    for (size_t t = 0; t < job.inputs.size(); ++t) {
+      const LinearInput& input = job.inputs[t];
+      input_rows_.emplace_back(input, job.shape.compute);
+      if (job.wanted.inputs[t] == nullptr) continue;
+      input_grads_[t].emplace(job.shape, input, job.weights[t], job.wanted.inputs[t]);
+      const bool rectified = input.after_relu && input.center == nullptr && job.shape.groups == 1;
+      if (!rectified || job.wanted.weights.empty()) continue;
+      relu_backward_[t].emplace(job.shape.outputs, input.columns, input_grads_[t]->weight(),
                                 input_grads_[t]->stride());
     }
   }
 
-  // The number of sums of one part: of each weight, [outputs, columns of the input] or transposed;
-  // of the bias.
+  // The number of sums of one part: of each weight, maybe transposed, and of the bias.
   int64_t part_elements() const {
-    int64_t total = shape_.outputs;
-    for (size_t t = 0; t < inputs_.size(); ++t) total += sum_elements(t);
+    int64_t total = job_.shape.outputs;
+    for (size_t t = 0; t < job_.inputs.size(); ++t) total += sum_elements(t);
     return total;
   }
 
@@ -315,14 +309,14 @@ class Backward {
   // Allocates all memory in advance: what is in use does not depend on the timing of threads.
   void prepare(Scratch& scratch) const {
     int64_t most_columns = 0, most_stride = 0, most_dots = 0;
-    for (size_t t = 0; t < inputs_.size(); ++t) {
-      most_columns = std::max(most_columns, inputs_[t].columns);
+    for (size_t t = 0; t < job_.inputs.size(); ++t) {
+      most_columns = std::max(most_columns, job_.inputs[t].columns);
       if (relu_backward_[t]) most_dots = std::max(most_dots, relu_backward_[t]->dot_elements());
       if (input_grads_[t]) most_stride = std::max(most_stride, input_grads_[t]->stride());
     }
-    const int64_t rows = std::min(kBlockRows, shape_.rows);
-    scratch.grad.resize(rows, shape_.outputs);
-    if (!wanted_.weights.empty()) scratch.input.resize(rows, most_columns);
+    const int64_t rows = std::min(kBlockRows, job_.shape.rows);
+    scratch.grad.resize(rows, job_.shape.outputs);
+    if (!job_.wanted.weights.empty()) scratch.input.resize(rows, most_columns);
     scratch.product.reserve(rows * most_stride + 1);
     scratch.dots.reserve(most_dots + 1);
   }
@@ -331,51 +325,48 @@ class Backward {
     std::fill_n(sums, part_elements(), T{0});
     for (int64_t row = begin; row < end; row += kBlockRows) {
       grad_rows_.read(row, std::min(end, row + kBlockRows), scratch.grad);
-      prefetch_block(gradient_, shape_.outputs, wanted_.weights.empty() ? nullptr : &inputs_,
-                     row + kBlockRows, std::min(end, row + 2 * kBlockRows), scratch.next);
+      prefetch_block(job_, row + kBlockRows, std::min(end, row + 2 * kBlockRows), scratch.next);
       T* to = sums;
-      for (size_t t = 0; t < inputs_.size(); ++t) {
+      for (size_t t = 0; t < job_.inputs.size(); ++t) {
         add_grads(t, row, to, scratch);
         to += sum_elements(t);
       }
-      if (wanted_.bias != nullptr) {
+      if (job_.wanted.bias != nullptr) {
         for (int64_t i = 0; i < scratch.grad.rows; ++i) {
-          kernels_.add(scratch.grad.row(i), shape_.outputs, to);
+          kernels_.add(scratch.grad.row(i), job_.shape.outputs, to);
         }
       }
     }
     kernels_.fence();
   }
 
-  void write(const T* sums, const std::vector<LinearWeight>& weights) const {
-    for (size_t t = 0; t < wanted_.weights.size(); ++t) {
-      write_weight_grad(t, sums, weights[t].element);
+  void write(const T* sums) const {
+    for (size_t t = 0; t < job_.wanted.weights.size(); ++t) {
+      write_weight_grad(t, sums, job_.weights[t].element);
       sums += sum_elements(t);
     }
-    if (wanted_.bias == nullptr) return;
-    kernels_.write(sums, shape_.outputs, weights.front().element, wanted_.bias);
+    if (job_.wanted.bias == nullptr) return;
+    kernels_.write(sums, job_.shape.outputs, job_.weights.front().element, job_.wanted.bias);
   }
 
  private:
-  int64_t group_columns(size_t t) const { return inputs_[t].columns / shape_.groups; }
-
   // The shape of the sums of an input: transposed if a ReLU made it. Otherwise group g has the rows
   // [g, g + 1) * rows of a group.
-  int64_t sum_rows(size_t t) const { return relu_backward_[t] ? inputs_[t].columns : shape_.outputs; }
+  int64_t sum_rows(size_t t) const { return relu_backward_[t] ? job_.inputs[t].columns : job_.shape.outputs; }
   int64_t sum_stride(size_t t) const {
-    return block_stride<T>(relu_backward_[t] ? shape_.outputs : group_columns(t));
+    return block_stride<T>(relu_backward_[t] ? job_.shape.outputs : job_.group_columns(t));
   }
   int64_t sum_elements(size_t t) const { return sum_rows(t) * sum_stride(t); }
 
   void read_input(size_t t, int64_t begin, int64_t end, RowBlock<T>& block) const {
     if (!relu_backward_[t]) return input_rows_[t].read(begin, end, block);
-    read_block(inputs_[t], shape_.compute, begin, end, block);
+    read_block(job_.inputs[t], job_.shape.compute, begin, end, block);
     if (block.sparse) block.find_columns();
   }
 
   // Adds the gradients of an input and its weight for the block of rows from `begin`.
   void add_grads(size_t t, int64_t begin, T* sums, Scratch& scratch) const {
-    const bool weighs = wanted_.weights.size() > t;
+    const bool weighs = job_.wanted.weights.size() > t;
     if (weighs) read_input(t, begin, begin + scratch.grad.rows, scratch.input);
     if (relu_backward_[t] && scratch.input.sparse && !scratch.grad.sparse) {
       return add_relu_backward(t, begin, sums, scratch);
@@ -399,8 +390,8 @@ class Backward {
     const bool by_input = relu_backward_[t].has_value();
     const RowBlock<T>& factors = by_input ? input : scratch.grad;
     const RowBlock<T>& others = by_input ? scratch.grad : input;
-    const int64_t rows = factors.columns / shape_.groups, columns = others.columns / shape_.groups;
-    for (int64_t group = 0; group < shape_.groups; ++group) {
+    const int64_t rows = factors.columns / job_.shape.groups, columns = others.columns / job_.shape.groups;
+    for (int64_t group = 0; group < job_.shape.groups; ++group) {
       const int64_t first = group * rows;
       multiply_block<T>(
           {factors.sparse ? factors.by_column.data() + first : nullptr, factors.values.data() + first, 1,
@@ -411,11 +402,11 @@ class Backward {
   }
 
   void write_weight_grad(size_t t, const T* sums, Element element) const {
-    const int64_t columns = group_columns(t), stride = sum_stride(t);
-    char* const to = static_cast<char*>(wanted_.weights[t]);
+    const int64_t columns = job_.group_columns(t), stride = sum_stride(t);
+    char* const to = static_cast<char*>(job_.wanted.weights[t]);
     Buffer<T> transposed;
     transposed.reserve(columns + 1);
-    for (int64_t o = 0; o < shape_.outputs; ++o) {
+    for (int64_t o = 0; o < job_.shape.outputs; ++o) {
       const T* row = sums + o * stride;
       if (relu_backward_[t]) {
         for (int64_t k = 0; k < columns; ++k) transposed.data()[k] = sums[k * stride + o];
@@ -426,10 +417,7 @@ class Backward {
   }
 
   const ProductKernels<T>& kernels_;
-  const LinearShape& shape_;
-  const std::vector<LinearInput>& inputs_;
-  const LinearGradient& gradient_;
-  const LinearWanted& wanted_;
+  const LinearGrads& job_;
   const GradientRows<T> grad_rows_;
   std::vector<InputRows<T>> input_rows_;
   std::vector<std::optional<InputGrad<T>>> input_grads_;             // those that are wanted
@@ -438,21 +426,12 @@ class Backward {
 
 }  // namespace
 
-void linear_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-                  const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
-                  const LinearWanted& wanted, int64_t threads) {
-  if (shape.compute == Element::kFloat64) {
-    const Backward<double> backward(shape, inputs, weights, gradient, wanted);
-    return sum_parts<double>(backward, shape.rows, weights, threads);
+void linear_grads(const LinearGrads& job, int64_t threads) {
+  if (job.shape.compute == Element::kFloat64) {
+    return sum_parts<double>(Backward<double>(job), job.shape.rows, threads);
   }
-  if (has_tile_grads(shape, inputs)) {
-    return linear_grads_tiles(shape, inputs, weights, gradient, wanted, threads);
-  }
-  if (has_pair_grads(shape.compute)) {
-    return linear_grads_pairs(shape, inputs, weights, gradient, wanted, threads);
-  }
-  const Backward<float> backward(shape, inputs, weights, gradient, wanted);
-  sum_parts<float>(backward, shape.rows, weights, threads);
+  if (linear_grads_tiles(job, threads) || linear_grads_pairs(job, threads)) return;
+  sum_parts<float>(Backward<float>(job), job.shape.rows, threads);
 }
 
 }  // namespace pyg_batchgnn

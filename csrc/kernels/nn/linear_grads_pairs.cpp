@@ -3,6 +3,7 @@
 // weight. The rows are listed once per block and added two at a time.
 
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/allocation.h"
 #include "kernels/nn/linear.h"
@@ -19,8 +20,7 @@ static_assert(kGradBlockRows == kListTerms);
 
 // Lists of the non-zeros of bfloat16 rows, and their products.
 
-constexpr int64_t kBlockTerms = kListTerms + 1;  // rows of x per block of lists; the last one is
-                                                 // zero
+constexpr int64_t kBlockTerms = kListTerms + 1;  // rows of x per block of lists, the last one zero
 
 struct Lists {
   Buffer<int32_t> starts;
@@ -55,26 +55,20 @@ void multiply_lists(const ListProduct& p) {
 
 class PairBackward {
  public:
-  PairBackward(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-               const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
-               const LinearWanted& wanted)
+  explicit PairBackward(const LinearGrads& job)
       : pairs_(*sparse_pair_kernels()),
         kernels_(product_kernels<float>()),
-        shape_(shape),
-        inputs_(inputs),
-        gradient_(gradient),
-        wanted_(wanted),
-        grad_stride_(block_stride<uint16_t>(shape.outputs)),
-        weights_(inputs.size()) {
-    for (const LinearInput& input : inputs) columns_ += input.columns / shape.groups;
-    for (size_t t = 0; t < inputs.size(); ++t) {
-      if (wanted.inputs[t] != nullptr) fold_weight(weights[t], t);
+        job_(job),
+        grad_stride_(block_stride<uint16_t>(job.shape.outputs)),
+        folded_(job.inputs.size()) {
+    for (size_t t = 0; t < job.inputs.size(); ++t) columns_ += job.group_columns(t);
+    for (size_t t = 0; t < job.inputs.size(); ++t) {
+      if (job.wanted.inputs[t] != nullptr) fold_weight(job.weights[t], t);
     }
   }
 
-  // The number of sums of one part: weights as [outputs, columns of all inputs], then one vector
-  // per bias.
-  int64_t part_elements() const { return shape_.outputs * sum_stride() + grad_stride_ * kWidth; }
+  // The number of sums of one part: [outputs, columns of all inputs], then one vector per bias.
+  int64_t part_elements() const { return job_.shape.outputs * sum_stride() + grad_stride_ * kWidth; }
 
   struct Scratch {
     Buffer<uint16_t> grad, transposed,
@@ -88,12 +82,12 @@ class PairBackward {
   void prepare(Scratch& scratch) const {
     scratch.grad.reserve(kListTerms * grad_stride_);
     scratch.transposed.reserve(kListTerms * grad_stride_);
-    scratch.lists.room(std::max(shape_.outputs, kListTerms));
+    scratch.lists.room(std::max(job_.shape.outputs, kListTerms));
     const int64_t elements = kBlockTerms * x_stride(columns_);
     std::fill_n(scratch.x.reserve(elements), elements, uint16_t{0});
     int64_t most_stride = 0;
-    for (size_t t = 0; t < inputs_.size(); ++t) {
-      if (wanted_.inputs[t] != nullptr) most_stride = std::max(most_stride, product_stride(t));
+    for (size_t t = 0; t < job_.inputs.size(); ++t) {
+      if (job_.wanted.inputs[t] != nullptr) most_stride = std::max(most_stride, product_stride(t));
     }
     scratch.product.reserve(kListTerms * most_stride + 1);
   }
@@ -102,43 +96,25 @@ class PairBackward {
     if (begin == end) std::fill_n(sums, part_elements(), 0.0f);
     for (int64_t row = begin; row < end; row += kGradBlockRows) {
       const int64_t rows = std::min(kGradBlockRows, end - row);
-      read_grad(row, rows, scratch);
-      prefetch_block(gradient_, shape_.outputs, wanted_.weights.empty() ? nullptr : &inputs_,
-                     row + kGradBlockRows, std::min(end, row + 2 * kGradBlockRows), scratch.next);
-      if (!wanted_.weights.empty() || wanted_.bias != nullptr) {
+      read_grad(job_, row, rows, scratch.grad.data(), grad_stride_);
+      prefetch_block(job_, row + kGradBlockRows, std::min(end, row + 2 * kGradBlockRows), scratch.next);
+      if (!job_.wanted.weights.empty() || job_.wanted.bias != nullptr) {
         add_weight_grads(row, rows, {sums, sum_stride(), row != begin}, scratch);
       }
       write_input_grads(row, rows, scratch);
     }
   }
 
-  void write(const float* sums, const std::vector<LinearWeight>& weights) const {
-    Buffer<float> scaled;
-    scaled.reserve(std::max(columns_, shape_.outputs) + 1);
-    int64_t first = 0;
-    for (size_t t = 0; t < wanted_.weights.size(); first += group_columns(t), ++t) {
-      const int64_t columns = group_columns(t), item = element_bytes(weights[t].element);
-      for (int64_t o = 0; o < shape_.outputs; ++o) {
-        const float* const from = sums + o * sum_stride() + first;
-        for (int64_t c = 0; c < columns; ++c) scaled.data()[c] = from[c] * scale();
-        kernels_.write(scaled.data(), columns, weights[t].element,
-                       static_cast<char*>(wanted_.weights[t]) + o * columns * item);
-      }
-    }
-    if (wanted_.bias == nullptr) return;
-    const float* from = sums + shape_.outputs * sum_stride();
-    for (int64_t o = 0; o < shape_.outputs; ++o, from += kWidth) {
-      float total = 0;
-      for (int64_t i = 0; i < kWidth; ++i) total += from[i];
-      scaled.data()[o] = total * scale();
-    }
-    kernels_.write(scaled.data(), shape_.outputs, weights.front().element, wanted_.bias);
+  void write(const float* sums) const {
+    write_scaled(job_, sums, sum_stride(), [&](int64_t o) {
+      const float* const from = sums + job_.shape.outputs * sum_stride() + o * kWidth;
+      return std::accumulate(from, from + kWidth, 0.0f);
+    });
   }
 
  private:
-  int64_t group_columns(size_t t) const { return inputs_[t].columns / shape_.groups; }
   int64_t sum_stride() const { return block_stride<float>(columns_); }
-  int64_t product_stride(size_t t) const { return block_stride<float>(group_columns(t)); }
+  int64_t product_stride(size_t t) const { return block_stride<float>(job_.group_columns(t)); }
   // The place of sums; `add` keeps the sums that are there.
   struct Sums {
     float* at;
@@ -147,16 +123,17 @@ class PairBackward {
   };
 
   static int64_t x_stride(int64_t columns) { return block_stride<uint16_t>(columns); }
-  float scale() const { return static_cast<float>(gradient_.scale); }
+  float scale() const { return static_cast<float>(job_.gradient.scale); }
 
   // Folds a weight in blocks of kBlockTerms rows, group by group.
   void fold_weight(const LinearWeight& weight, size_t t) {
-    const int64_t columns = group_columns(t), stride = x_stride(columns), outputs = shape_.group_outputs();
-    const int64_t elements = shape_.groups * group_blocks() * kBlockTerms * stride;
-    uint16_t* const to = weights_[t].reserve(elements + 1);
+    const int64_t columns = job_.group_columns(t), stride = x_stride(columns),
+                  outputs = job_.shape.group_outputs();
+    const int64_t elements = job_.shape.groups * group_blocks() * kBlockTerms * stride;
+    uint16_t* const to = folded_[t].reserve(elements + 1);
     std::fill_n(to, elements, uint16_t{0});
     const char* from = static_cast<const char*>(weight.data);
-    for (int64_t o = 0; o < shape_.outputs; ++o, from += columns * element_bytes(weight.element)) {
+    for (int64_t o = 0; o < job_.shape.outputs; ++o, from += columns * element_bytes(weight.element)) {
       const int64_t inside = o % outputs;
       uint16_t* const row =
           to +
@@ -166,37 +143,20 @@ class PairBackward {
     }
   }
 
-  int64_t group_blocks() const { return (shape_.group_outputs() + kListTerms - 1) / kListTerms; }
+  int64_t group_blocks() const { return (job_.shape.group_outputs() + kListTerms - 1) / kListTerms; }
 
-  void read_normed(int64_t begin, int64_t rows, uint16_t* to) const {
-    for (int64_t i = 0; i < rows; ++i, to += grad_stride_) {
-      normed_row(gradient_, begin + i, shape_.outputs, reinterpret_cast<Bfloat16*>(to));
-      std::fill(to + shape_.outputs, to + grad_stride_, uint16_t{0});
-    }
-    std::fill_n(to, (kListTerms - rows) * grad_stride_, uint16_t{0});
-  }
-
-  void read_grad(int64_t begin, int64_t rows, Scratch& scratch) const {
-    if (gradient_.norm != nullptr) return read_normed(begin, rows, scratch.grad.data());
-    const int64_t mask_bytes = (shape_.outputs + 7) / 8;
-    pairs_.mask({static_cast<const uint16_t*>(gradient_.grad) + begin * shape_.outputs, shape_.outputs,
-                 gradient_.mask == nullptr ? nullptr : gradient_.mask + begin * mask_bytes, mask_bytes, rows,
-                 shape_.outputs, scratch.grad.data(), grad_stride_});
-  }
-
-  // sums[o, :] = grad[i, o] * input[i, :] for the rows of the block, and the bias. With `add` it
-  // adds to the sums.
+  // sums[o, :] (+)= grad[i, o] * input[i, :] for the rows of the block, and the bias.
   void add_weight_grads(int64_t begin, int64_t rows, const Sums& sums, Scratch& scratch) const {
     uint16_t* const transposed = scratch.transposed.data();
-    pairs_.transpose(scratch.grad.data(), grad_stride_, shape_.outputs, transposed);
-    const PairLists lists = scratch.lists.room(shape_.outputs);
-    pairs_.list({transposed, kListTerms, shape_.outputs, kListTerms, sums.at + shape_.outputs * sums.stride,
-                 sums.add},
+    pairs_.transpose(scratch.grad.data(), grad_stride_, job_.shape.outputs, transposed);
+    const PairLists lists = scratch.lists.room(job_.shape.outputs);
+    pairs_.list({transposed, kListTerms, job_.shape.outputs, kListTerms,
+                 sums.at + job_.shape.outputs * sums.stride, sums.add},
                 lists);
-    if (wanted_.weights.empty()) return;
-    const int64_t stride = x_stride(columns_), outputs = shape_.group_outputs();
+    if (job_.wanted.weights.empty()) return;
+    const int64_t stride = x_stride(columns_), outputs = job_.shape.group_outputs();
     uint16_t* const x = scratch.x.data();
-    for (int64_t group = 0; group < shape_.groups; ++group) {
+    for (int64_t group = 0; group < job_.shape.groups; ++group) {
       for (int64_t i = 0; i < rows; ++i) read_inputs(begin + i, group, x + i * stride);
       pairs_.fold(x, rows * stride);
       const PairLists own = {lists.starts + group * outputs, lists.terms, lists.values};
@@ -208,9 +168,9 @@ class PairBackward {
   // Reads a row of all inputs, side by side.
   void read_inputs(int64_t row, int64_t group, uint16_t* to) const {
     int64_t at = 0;
-    for (size_t t = 0; t < inputs_.size(); at += group_columns(t), ++t) {
-      const LinearInput& input = inputs_[t];
-      const int64_t columns = group_columns(t), first = group * columns;
+    for (size_t t = 0; t < job_.inputs.size(); at += job_.group_columns(t), ++t) {
+      const LinearInput& input = job_.inputs[t];
+      const int64_t columns = job_.group_columns(t), first = group * columns;
       const char* const from = input.row(row);
       if (input.center != nullptr) {
         round_centered(input, from, first, columns, to + at);
@@ -236,12 +196,12 @@ class PairBackward {
 
   // d_input[i, :] = sum over o of grad[i, o] * weight[o, :].
   void write_input_grads(int64_t begin, int64_t rows, Scratch& scratch) const {
-    const int64_t outputs = shape_.group_outputs();
-    for (size_t t = 0; t < inputs_.size(); ++t) {
-      if (wanted_.inputs[t] == nullptr) continue;
-      const int64_t columns = group_columns(t), stride = product_stride(t);
+    const int64_t outputs = job_.shape.group_outputs();
+    for (size_t t = 0; t < job_.inputs.size(); ++t) {
+      if (job_.wanted.inputs[t] == nullptr) continue;
+      const int64_t columns = job_.group_columns(t), stride = product_stride(t);
       float* const product = scratch.product.data();
-      for (int64_t group = 0; group < shape_.groups; ++group) {
+      for (int64_t group = 0; group < job_.shape.groups; ++group) {
         if (outputs == 0) std::fill_n(product, rows * stride, 0.0f);  // no block writes
         for (int64_t block = 0; block < group_blocks(); ++block) {
           const int64_t first = block * kListTerms, count = std::min(kListTerms, outputs - first);
@@ -250,7 +210,7 @@ class PairBackward {
               {scratch.grad.data() + group * outputs + first, grad_stride_, rows, count, nullptr, false},
               lists);
           const uint16_t* const x =
-              weights_[t].data() + (group * group_blocks() + block) * kBlockTerms * x_stride(columns);
+              folded_[t].data() + (group * group_blocks() + block) * kBlockTerms * x_stride(columns);
           multiply_lists(
               {lists, rows, columns, x, x_stride(columns), product, stride, block != 0, &scratch.next.queue});
         }
@@ -261,41 +221,36 @@ class PairBackward {
 
   void write_rows(float* product, int64_t stride, size_t t, int64_t group, int64_t begin,
                   int64_t rows) const {
-    const int64_t columns = group_columns(t), item = element_bytes(inputs_[t].element);
-    char* to = static_cast<char*>(wanted_.inputs[t]) + (begin * inputs_[t].columns + group * columns) * item;
-    for (int64_t i = 0; i < rows; ++i, product += stride, to += inputs_[t].columns * item) {
-      if (inputs_[t].element == Element::kBFloat16) {
+    const int64_t columns = job_.group_columns(t), item = element_bytes(job_.inputs[t].element);
+    char* to =
+        static_cast<char*>(job_.wanted.inputs[t]) + (begin * job_.inputs[t].columns + group * columns) * item;
+    for (int64_t i = 0; i < rows; ++i, product += stride, to += job_.inputs[t].columns * item) {
+      if (job_.inputs[t].element == Element::kBFloat16) {
         pairs_.round(product, columns, scale(), reinterpret_cast<uint16_t*>(to));
         continue;
       }
       for (int64_t c = 0; c < columns; ++c) product[c] *= scale();
-      kernels_.write(product, columns, inputs_[t].element, to);
+      kernels_.write(product, columns, job_.inputs[t].element, to);
     }
   }
 
   const SparsePairKernels& pairs_;
   const ProductKernels<float>& kernels_;
-  const LinearShape& shape_;
-  const std::vector<LinearInput>& inputs_;
-  const LinearGradient& gradient_;
-  const LinearWanted& wanted_;
+  const LinearGrads& job_;
   const int64_t grad_stride_;
-  int64_t columns_ = 0;                    // of one group of all inputs
-  std::vector<Buffer<uint16_t>> weights_;  // folded, if the gradient of the input is wanted
+  int64_t columns_ = 0;                   // of one group of all inputs
+  std::vector<Buffer<uint16_t>> folded_;  // weights, if the gradient of the input is wanted
 };
 
 }  // namespace
 
-bool has_pair_grads(Element compute) {
-  return compute == Element::kBFloat16 && bfloat16_level() >= Bfloat16Level::kPairs &&
-         sparse_pair_kernels() != nullptr;
-}
-
-void linear_grads_pairs(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-                        const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
-                        const LinearWanted& wanted, int64_t threads) {
-  const PairBackward backward(shape, inputs, weights, gradient, wanted);
-  sum_parts<float>(backward, shape.rows, weights, threads);
+bool linear_grads_pairs(const LinearGrads& job, int64_t threads) {
+  if (job.shape.compute != Element::kBFloat16 || bfloat16_level() < Bfloat16Level::kPairs ||
+      sparse_pair_kernels() == nullptr) {
+    return false;
+  }
+  sum_parts<float>(PairBackward(job), job.shape.rows, threads);
+  return true;
 }
 
 }  // namespace pyg_batchgnn

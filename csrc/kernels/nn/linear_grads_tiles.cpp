@@ -18,26 +18,20 @@ constexpr uint16_t kOne = 0x3F80;               // in bfloat16
 
 class TileBackward {
  public:
-  TileBackward(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-               const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
-               const LinearWanted& wanted)
+  explicit TileBackward(const LinearGrads& job)
       : tiles_(*tile_kernels()),
         kernels_(product_kernels<float>()),
-        shape_(shape),
-        inputs_(inputs),
-        gradient_(gradient),
-        wanted_(wanted),
-        outputs_(round_up(shape.outputs, 2 * kTileSide)),
-        weights_(inputs.size()) {
-    for (const LinearInput& input : inputs) columns_ += input.columns;
+        job_(job),
+        outputs_(round_up(job.shape.outputs, 2 * kTileSide)),
+        packed_(job.inputs.size()) {
+    for (const LinearInput& input : job.inputs) columns_ += input.columns;
     sum_stride_ = round_up(columns_ + 1, kTileSide);
-    for (size_t t = 0; t < inputs.size(); ++t) {
-      if (wanted.inputs[t] != nullptr) pack_weight(weights[t], t);
+    for (size_t t = 0; t < job.inputs.size(); ++t) {
+      if (job.wanted.inputs[t] != nullptr) pack_weight(job.weights[t], t);
     }
   }
 
-  // The number of sums of one part: weights as [outputs, columns of all inputs], with the bias
-  // behind them.
+  // The number of sums of one part: [outputs, columns of all inputs, then the bias].
   int64_t part_elements() const { return outputs_ * sum_stride_; }
 
   struct Scratch {
@@ -55,7 +49,7 @@ class TileBackward {
     std::fill_n(scratch.rows.reserve(2 * sum_stride_), 2 * sum_stride_, uint16_t{0});
     scratch.x.reserve(kPairs * sum_stride_);
     int64_t most_stride = 0;
-    for (const LinearInput& input : inputs_) most_stride = std::max(most_stride, product_stride(input));
+    for (const LinearInput& input : job_.inputs) most_stride = std::max(most_stride, product_stride(input));
     scratch.product.reserve(kGradBlockRows * most_stride + 1);
   }
 
@@ -63,10 +57,9 @@ class TileBackward {
     if (begin == end) std::fill_n(sums, part_elements(), 0.0f);
     for (int64_t row = begin; row < end; row += kGradBlockRows) {
       const int64_t rows = std::min(kGradBlockRows, end - row);
-      read_grad(row, rows, scratch.grad.data());
-      prefetch_block(gradient_, shape_.outputs, wanted_.weights.empty() ? nullptr : &inputs_,
-                     row + kGradBlockRows, std::min(end, row + 2 * kGradBlockRows), scratch.next);
-      if (!wanted_.weights.empty() || wanted_.bias != nullptr) {
+      read_grad(job_, row, rows, scratch.grad.data(), outputs_);
+      prefetch_block(job_, row + kGradBlockRows, std::min(end, row + 2 * kGradBlockRows), scratch.next);
+      if (!job_.wanted.weights.empty() || job_.wanted.bias != nullptr) {
         add_weight_grads(row, rows, sums, row != begin, scratch);
       }
       scratch.next.queue.fetch(kGradBlockRows * kLinesPerRow);
@@ -74,61 +67,30 @@ class TileBackward {
     }
   }
 
-  void write(const float* sums, const std::vector<LinearWeight>& weights) const {
-    Buffer<float> scaled;
-    scaled.reserve(std::max(columns_, shape_.outputs) + 1);
-    int64_t first = 0;
-    for (size_t t = 0; t < wanted_.weights.size(); first += inputs_[t].columns, ++t) {
-      const int64_t columns = inputs_[t].columns, item = element_bytes(weights[t].element);
-      for (int64_t o = 0; o < shape_.outputs; ++o) {
-        const float* const from = sums + o * sum_stride_ + first;
-        for (int64_t c = 0; c < columns; ++c) scaled.data()[c] = from[c] * scale();
-        kernels_.write(scaled.data(), columns, weights[t].element,
-                       static_cast<char*>(wanted_.weights[t]) + o * columns * item);
-      }
-    }
-    if (wanted_.bias == nullptr) return;
-    for (int64_t o = 0; o < shape_.outputs; ++o)
-      scaled.data()[o] = sums[o * sum_stride_ + columns_] * scale();
-    kernels_.write(scaled.data(), shape_.outputs, weights.front().element, wanted_.bias);
+  void write(const float* sums) const {
+    write_scaled(job_, sums, sum_stride_, [&](int64_t o) { return sums[o * sum_stride_ + columns_]; });
   }
 
  private:
   static constexpr int64_t kLinesPerRow = 16;
 
   static int64_t product_stride(const LinearInput& input) { return round_up(input.columns, kTileSide); }
-  float scale() const { return static_cast<float>(gradient_.scale); }
+  float scale() const { return static_cast<float>(job_.gradient.scale); }
 
   // Pairs outputs of a weight, [outputs / 2, columns].
   void pack_weight(const LinearWeight& weight, size_t t) {
-    const int64_t columns = inputs_[t].columns, stride = product_stride(inputs_[t]);
+    const int64_t columns = job_.inputs[t].columns, stride = product_stride(job_.inputs[t]);
     Buffer<uint16_t> rows;
     uint16_t* const first = rows.reserve(2 * stride + 1);
-    uint32_t* const to = weights_[t].reserve(outputs_ / 2 * stride + 1);
+    uint32_t* const to = packed_[t].reserve(outputs_ / 2 * stride + 1);
     const char* from = static_cast<const char*>(weight.data);
     for (int64_t o = 0; o < outputs_; ++o) {
       uint16_t* const row = first + o % 2 * stride;
       std::fill_n(row, stride, uint16_t{0});
-      if (o < shape_.outputs) round_row(from, weight.element, columns, row);
+      if (o < job_.shape.outputs) round_row(from, weight.element, columns, row);
       from += columns * element_bytes(weight.element);
       if (o % 2 == 1) tiles_.interleave(first, first + stride, stride, to + o / 2 * stride);
     }
-  }
-
-  // Reads rows of the gradient after the mask. Columns and rows up to those of a block are zero.
-  void read_grad(int64_t begin, int64_t rows, uint16_t* to) const {
-    if (gradient_.norm == nullptr) {
-      const int64_t mask_bytes = (shape_.outputs + 7) / 8;
-      return tiles_.mask({static_cast<const uint16_t*>(gradient_.grad) + begin * shape_.outputs,
-                          shape_.outputs,
-                          gradient_.mask == nullptr ? nullptr : gradient_.mask + begin * mask_bytes,
-                          mask_bytes, rows, shape_.outputs, to, outputs_});
-    }
-    for (int64_t i = 0; i < rows; ++i, to += outputs_) {
-      normed_row(gradient_, begin + i, shape_.outputs, reinterpret_cast<Bfloat16*>(to));
-      std::fill(to + shape_.outputs, to + outputs_, uint16_t{0});
-    }
-    std::fill_n(to, (kGradBlockRows - rows) * outputs_, uint16_t{0});
   }
 
   // sums[o, :] (+)= grad[i, o] * [inputs[i, :], 1] for the rows of the block.
@@ -156,7 +118,7 @@ class TileBackward {
   // Reads a row of all inputs, side by side, and a one; zeros if there is no such row.
   void read_inputs(int64_t row, bool is_there, uint16_t* to) const {
     if (!is_there) return std::fill_n(to, columns_ + 1, uint16_t{0}), void();
-    for (const LinearInput& input : inputs_) {
+    for (const LinearInput& input : job_.inputs) {
       round_columns(input, input.row(row), 0, input.columns, to);
       to += input.columns;
     }
@@ -165,16 +127,16 @@ class TileBackward {
 
   // d_input[i, :] = sum over o of grad[i, o] * weight[o, :].
   void write_input_grads(int64_t begin, int64_t rows, Scratch& scratch) const {
-    for (size_t t = 0; t < inputs_.size(); ++t) {
-      if (wanted_.inputs[t] == nullptr) continue;
-      const LinearInput& input = inputs_[t];
+    for (size_t t = 0; t < job_.inputs.size(); ++t) {
+      if (job_.wanted.inputs[t] == nullptr) continue;
+      const LinearInput& input = job_.inputs[t];
       const int64_t columns = input.columns, stride = product_stride(input);
       float* product = scratch.product.data();
       tiles_.multiply({reinterpret_cast<const uint32_t*>(scratch.grad.data()), outputs_ / 2,
-                       weights_[t].data(), stride, round_up(rows, kTileSide), outputs_ / 2, stride, product,
+                       packed_[t].data(), stride, round_up(rows, kTileSide), outputs_ / 2, stride, product,
                        stride, false});
       const int64_t row_bytes = columns * element_bytes(input.element);
-      char* to = static_cast<char*>(wanted_.inputs[t]) + begin * row_bytes;
+      char* to = static_cast<char*>(job_.wanted.inputs[t]) + begin * row_bytes;
       for (int64_t i = 0; i < rows; ++i, product += stride, to += row_bytes) {
         for (int64_t c = 0; c < columns; ++c) product[c] *= scale();
         kernels_.write(product, columns, input.element, to);
@@ -184,30 +146,24 @@ class TileBackward {
 
   const TileKernels& tiles_;
   const ProductKernels<float>& kernels_;
-  const LinearShape& shape_;
-  const std::vector<LinearInput>& inputs_;
-  const LinearGradient& gradient_;
-  const LinearWanted& wanted_;
+  const LinearGrads& job_;
   const int64_t outputs_;  // up to whole pairs of tiles
   int64_t columns_ = 0;    // of all inputs
   int64_t sum_stride_ = 0;
-  std::vector<Buffer<uint32_t>> weights_;  // in pairs, if the gradient of the input is wanted
+  std::vector<Buffer<uint32_t>> packed_;  // weights in pairs, if the gradient of the input is wanted
 };
 
 }  // namespace
 
-bool has_tile_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs) {
-  const bool plain = std::all_of(inputs.begin(), inputs.end(),
+bool linear_grads_tiles(const LinearGrads& job, int64_t threads) {
+  const bool plain = std::all_of(job.inputs.begin(), job.inputs.end(),
                                  [](const LinearInput& input) { return input.center == nullptr; });
-  return shape.compute == Element::kBFloat16 && bfloat16_level() == Bfloat16Level::kTiles &&
-         shape.groups == 1 && plain;
-}
-
-void linear_grads_tiles(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-                        const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
-                        const LinearWanted& wanted, int64_t threads) {
-  const TileBackward backward(shape, inputs, weights, gradient, wanted);
-  sum_parts<float>(backward, shape.rows, weights, threads);
+  if (job.shape.compute != Element::kBFloat16 || bfloat16_level() != Bfloat16Level::kTiles ||
+      job.shape.groups != 1 || !plain) {
+    return false;
+  }
+  sum_parts<float>(TileBackward(job), job.shape.rows, threads);
+  return true;
 }
 
 }  // namespace pyg_batchgnn

@@ -95,6 +95,45 @@ inline void round_columns(const LinearInput& input, const char* row, int64_t fir
              reinterpret_cast<Bfloat16*>(to));
 }
 
+// Reads rows of the gradient, after the mask or behind a normalisation. Columns up to the stride and
+// rows up to kListTerms are zero.
+inline void read_grad(const LinearGrads& job, int64_t begin, int64_t rows, uint16_t* to, int64_t stride) {
+  const LinearGradient& gradient = job.gradient;
+  const int64_t outputs = job.shape.outputs, mask_bytes = (outputs + 7) / 8;
+  if (gradient.norm == nullptr) {
+    const auto* const mask = gradient.mask == nullptr ? nullptr : gradient.mask + begin * mask_bytes;
+    return mask_pairs({static_cast<const uint16_t*>(gradient.grad) + begin * outputs, outputs, mask,
+                       mask_bytes, rows, outputs, to, stride});
+  }
+  for (int64_t i = 0; i < rows; ++i, to += stride) {
+    normed_row(gradient, begin + i, outputs, reinterpret_cast<Bfloat16*>(to));
+    std::fill(to + outputs, to + stride, uint16_t{0});
+  }
+  std::fill_n(to, (kListTerms - rows) * stride, uint16_t{0});
+}
+
+// Writes the gradients of weights and bias, given their sums before the scale: [outputs, stride] of
+// the weights of all inputs, side by side, and bias_of(output).
+template <class BiasOf>
+void write_scaled(const LinearGrads& job, const float* sums, int64_t stride, const BiasOf& bias_of) {
+  const ProductKernels<float>& kernels = product_kernels<float>();
+  const auto scale = static_cast<float>(job.gradient.scale);
+  Buffer<float> scaled;
+  for (size_t t = 0; t < job.wanted.weights.size(); sums += job.group_columns(t), ++t) {
+    const int64_t columns = job.group_columns(t), item = element_bytes(job.weights[t].element);
+    scaled.reserve(columns + 1);
+    for (int64_t o = 0; o < job.shape.outputs; ++o) {
+      for (int64_t c = 0; c < columns; ++c) scaled.data()[c] = sums[o * stride + c] * scale;
+      kernels.write(scaled.data(), columns, job.weights[t].element,
+                    static_cast<char*>(job.wanted.weights[t]) + o * columns * item);
+    }
+  }
+  if (job.wanted.bias == nullptr) return;
+  scaled.reserve(job.shape.outputs + 1);
+  for (int64_t o = 0; o < job.shape.outputs; ++o) scaled.data()[o] = bias_of(o) * scale;
+  kernels.write(scaled.data(), job.shape.outputs, job.weights.front().element, job.wanted.bias);
+}
+
 // Two bfloat16 in 32 bits, the first in the lower half. A last odd one is paired with zero.
 struct Pairs {
   using Sum = float;
@@ -140,15 +179,14 @@ struct Pairs {
   }
 
   static void multiply(const TileProduct<uint32_t, float>& p) {
-    pair_kernel()(
+    pair_kernels()->dense(
         {p.values, p.terms, p.vectors, p.panel, p.panel_stride, p.tile, p.tile_stride, p.add, p.prefetch});
   }
 
   static void finish(const Finish<float>& f) {
     const bool words = f.columns % kWordBits == 0 && f.first_column % kWordBits == 0;
     const bool masked = f.mask != nullptr || (!f.relu && f.dropout == nullptr);
-    const bool narrow = words && masked && pair_finish() != nullptr;
-    (narrow ? pair_finish() : product_kernels<float>().finish)(f);
+    (words && masked ? pair_kernels()->finish : product_kernels<float>().finish)(f);
   }
 };
 

@@ -52,7 +52,7 @@ void task_moments(const Rows<T>& x, ColumnMoments out) {
   A* const square = sum + columns;
   const ColumnMoments chunk{chunk_moments.reserve(2 * columns), chunk_moments.data() + columns};
   const auto take = [&](const Rows<T>& rows, ColumnMoments moments) {
-    center_sums(rows, center, sum, square);
+    norm_kernels<T>().center_sums(rows, center, sum, square);
     to_moments(center, sum, square, rows.rows, columns, moments);
     std::transform(moments.mean, moments.mean + columns, center, [](double m) { return static_cast<A>(m); });
   };
@@ -107,7 +107,8 @@ void task_gradient_sums(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& 
   std::fill_n(out.sum, x.columns, 0.0);
   std::fill_n(out.product, x.columns, 0.0);
   for (int64_t row = 0; row < x.rows; row += kChunkRows) {
-    gradient_sums(slice(x, row, kChunkRows), grad + row * x.columns, affine, epilogue, sum, product);
+    norm_kernels<T>().gradient_sums(slice(x, row, kChunkRows), grad + row * x.columns, affine, epilogue, sum,
+                                    product);
     for (int64_t c = 0; c < x.columns; ++c) {
       out.sum[c] += static_cast<double>(sum[c]);
       out.product[c] += static_cast<double>(product[c]);
@@ -176,7 +177,7 @@ template <class T>
 void batch_norm(const Rows<T>& x, const Normalisation& by, Epilogue epilogue, int64_t threads, T* y) {
   const AffineColumns<Wide<T>> columns(by, x.columns);
   for_tasks(x, threads, [&](int64_t, const Rows<T>& rows, int64_t begin) {
-    affine_rows(rows, columns.get(), epilogue, y + begin * x.columns);
+    norm_kernels<T>().affine_rows(rows, columns.get(), epilogue, y + begin * x.columns);
   });
 }
 
@@ -211,57 +212,8 @@ void batch_norm_grads(const Rows<T>& x, const T* grad, const Normalisation& by, 
   batch_norm_grad_columns(x, grad, by, epilogue, statistics, threads, of, d_weight, d_bias);
   const Affine<A> affine = of.affine();
   for_tasks(x, threads, [&](int64_t, const Rows<T>& rows, int64_t begin) {
-    gradient_rows(rows, grad + begin * x.columns, affine, epilogue, of.constant(), of.slope(),
-                  d_x + begin * x.columns);
-  });
-}
-
-namespace {
-
-constexpr int64_t kActivatedElements = 1 << 17;  // of a task
-
-// Calls body(row, scratch) for every row.
-template <class Body>
-void for_rows(MatrixSize size, int64_t threads, const Body& body) {
-  const int64_t each = std::max<int64_t>(1, kActivatedElements / std::max<int64_t>(size.columns, 1));
-  run_tasks((size.rows + each - 1) / each, threads, [&](int64_t task, int64_t) {
-    Buffer<uint16_t> draws;
-    Buffer<uint8_t> pass;
-    const int64_t columns = padded_columns(size.columns);
-    const RowScratch scratch{draws.reserve(columns), pass.reserve(columns)};
-    std::fill_n(scratch.pass, columns, uint8_t{0});
-    for (int64_t row = task * each; row < std::min(size.rows, (task + 1) * each); ++row) body(row, scratch);
-  });
-}
-
-}  // namespace
-
-template <class T>
-void activate(T* x, MatrixSize size, const Activation& activation, int64_t threads, uint8_t* mask) {
-  const Dropout* const dropout = activation.dropout;
-  const auto scale = static_cast<Wide<T>>(dropout == nullptr ? 1.0 : dropout->scale());
-  for_rows(size, threads, [&](int64_t row, const RowScratch& scratch) {
-    T* const line = x + row * size.columns;
-    if (dropout != nullptr) {
-      const int64_t node = activation.node == nullptr ? row : activation.node[row];
-      dropout_draws(dropout_row_key(dropout->key, node), size.columns, scratch.draws);
-      dropout_passes(scratch.draws, dropout->kept_levels, size.columns, scratch.pass);
-    } else {
-      std::fill_n(scratch.pass, size.columns, uint8_t{1});
-    }
-    if (activation.relu) relu_passes(line, size.columns, scratch.pass);
-    select_scaled(line, scratch.pass, scale, size.columns, line);
-    pack_bits(scratch.pass, size.columns, mask + row * size.mask_bytes());
-  });
-}
-
-template <class T>
-void mask_gradient(const T* grad, const uint8_t* mask, MatrixSize size, double scale, int64_t threads,
-                   T* out) {
-  for_rows(size, threads, [&](int64_t row, const RowScratch& scratch) {
-    unpack_bits(mask + row * size.mask_bytes(), size.columns, scratch.pass);
-    select_scaled(grad + row * size.columns, scratch.pass, static_cast<Wide<T>>(scale), size.columns,
-                  out + row * size.columns);
+    norm_kernels<T>().gradient_rows(rows, grad + begin * x.columns, affine, epilogue, of.constant(),
+                                    of.slope(), d_x + begin * x.columns);
   });
 }
 
@@ -271,9 +223,7 @@ void mask_gradient(const T* grad, const uint8_t* mask, MatrixSize size, double s
   template void batch_norm_grad_columns(const Rows<T>&, const T*, const Normalisation&, Epilogue,         \
                                         Statistics, int64_t, GradientColumns<Wide<T>>, double*, double*); \
   template void batch_norm_grads(const Rows<T>&, const T*, const Normalisation&, Epilogue, Statistics,    \
-                                 int64_t, T*, double*, double*);                                          \
-  template void activate(T*, MatrixSize, const Activation&, int64_t, uint8_t*);                           \
-  template void mask_gradient(const T*, const uint8_t*, MatrixSize, double, int64_t, T*);
+                                 int64_t, T*, double*, double*);
 
 PYG_BATCHGNN_INSTANTIATE(float)
 PYG_BATCHGNN_INSTANTIATE(double)

@@ -1,5 +1,4 @@
-// Batch normalisation (Ioffe and Szegedy 2015) of the rows of a matrix, with an optional ReLU, and
-// activation: ReLU and keyed dropout.
+// Batch normalisation (Ioffe and Szegedy 2015) of the rows of a matrix, with an optional ReLU.
 //
 // Columns are reduced over fixed blocks of rows, which are combined in order. So a result does not
 // depend on the number of threads.
@@ -9,7 +8,6 @@
 #include <cstdint>
 
 #include "kernels/operand.h"
-#include "kernels/random.h"
 #include "kernels/simd/norm.h"
 
 namespace pyg_batchgnn {
@@ -85,27 +83,5 @@ void batch_norm_grad_columns(const Rows<T>& x, const T* grad, const Normalisatio
 template <class T>
 void batch_norm_grads(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
                       Statistics statistics, int64_t threads, T* d_x, double* d_weight, double* d_bias);
-
-// The operations on the elements of a matrix. Either may be absent.
-struct Activation {
-  bool relu;
-  const Dropout* dropout;
-  const int64_t* node;  // [rows] ids of rows for dropout; row numbers if null
-};
-
-struct MatrixSize {
-  int64_t rows, columns;
-  int64_t mask_bytes() const { return (columns + 7) / 8; }  // bytes per row
-};
-
-// Sets x = dropout(relu(x)). mask [rows, mask_bytes]: bit c % 8 of byte c / 8 is set if column c
-// passes.
-template <class T>
-void activate(T* x, MatrixSize size, const Activation& activation, int64_t threads, uint8_t* mask);
-
-// Sets out = grad * scale where the mask has a bit, else 0.
-template <class T>
-void mask_gradient(const T* grad, const uint8_t* mask, MatrixSize size, double scale, int64_t threads,
-                   T* out);
 
 }  // namespace pyg_batchgnn

@@ -14,8 +14,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kFewGroups = 16;  // up to here comparisons cost less than the branches of a
-                                    // search
+constexpr int64_t kFewGroups = 16;  // up to here comparisons cost less than a search
 
 }  // namespace
 

@@ -44,8 +44,7 @@ struct Merged {
   int32_t uniform;  // the weight of every merged edge, 0 if they differ
 };
 
-// Sorts every list by neighbour, and counts the distinct neighbours. An edge from a node to itself
-// counts for nothing.
+// Sorts every list by neighbour, and counts the distinct neighbours other than the node itself.
 //   first: the node of list 0.
 //   ids, weights: [indptr[lists]]; weights may be null, which means 1 each.
 //   merged: [lists + 1], where the merged lists begin.

@@ -9,8 +9,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-// The fullness of a part without and with the node: the largest over the loads that the node adds
-// to.
+// The fullness of a part without and with the node: the largest over the loads that it adds to.
 struct Fill {
   double now;
   double then;

@@ -223,8 +223,7 @@ class Sections {
   }
   char* bytes_at(int64_t word) const { return reinterpret_cast<char*>(words_ + word); }
 
-  // The last word of each of the three parts of a section may be written in part only. The other
-  // bytes are set to zero.
+  // Sets bytes to zero that are not written: of the last word of each of a section's three parts.
   void clear_ends(const Section& section, const AnswerShape& shape) const {
     if (section.nodes == 0) return;
     int64_t* words = words_ + section.begin;
@@ -242,8 +241,7 @@ class Sections {
 };
 
 // The answers of an owner about an induced subgraph. A question holds all nodes of a minibatch, in
-// local order. The owner answers for those that are its own, with the local ids of the sources that
-// are among the nodes.
+// local order. The owner answers for its own, with the local ids of the sources among the nodes.
 
 template <class Index, class Naming>
 class InducedOwner {

@@ -64,8 +64,7 @@ template <class Index>
 Answers answer(const OwnPart<Index>& part, const Plan& plan, int64_t hop, const Requests<Index>& requests,
                int64_t threads, ObjectPool<Scratch<Index>>& scratches);
 
-// Answers likewise, but reads neither sources nor edge ids: they may lie in files. The hop is none
-// of an induced subgraph.
+// The same without sources and edge ids, which may lie in files. No hop of an induced subgraph.
 template <class Index>
 OpenAnswers answer_open(const OwnPart<Index>& part, const Plan& plan, int64_t hop,
                         const Requests<Index>& requests, int64_t threads,

@@ -151,8 +151,7 @@ bool read_blocks(const Index* words, int64_t count, const QuestionShape& shape,
 // An answer has a section for each relation that is asked for. A section, in words of 64 bits: the
 // number of picks of every node of the relation's target type, in the order of the question; the
 // input edge ids of all picks, if wanted; their sources. Each of the three begins at a word and is
-// as narrow as its numbers allow. Both sides know the widths from the plan and the size of the
-// graph.
+// as narrow as its numbers allow. Both sides know the widths from the plan and the graph's size.
 //
 // The answer to an empty question is a message of no words.
 

@@ -21,11 +21,9 @@
 
 namespace pyg_batchgnn {
 
-// The owners of the nodes, the relations, and the place of this rank. Ids are ordered by part, then
-// by type.
+// The owners of nodes, the relations, this rank's place. Ids are ordered by part, then by type.
 struct Book {
-  std::vector<int64_t> offsets;  // [parts * types + 1] the first id of every part and type, then the
-                                 // number of nodes
+  std::vector<int64_t> offsets;  // [parts * types + 1] the first ids by part and type, then their end
   int64_t types;
   int64_t rank;                         // the part of this rank
   std::vector<int64_t> source, target;  // by relation, the numbers of its types

@@ -73,7 +73,7 @@ Edges edges_between(const Csc<Index>& edges, int64_t rows, const List& list, con
   const auto count = static_cast<int64_t>(local.size());
   out.make_room(edge_ids, true);
   std::copy(local.begin(), local.end(), out.next());
-  if (edge_ids && edges.edge_ids != nullptr) {
+  if (edge_ids && edges.edge_ids) {
     translate_edge_ids(edges, taken.data(), count, out.edge());
   } else if (edge_ids) {
     std::copy(taken.begin(), taken.end(), out.edge());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/operand.h"
 #include "kernels/prefetch.h"
 #include "kernels/random.h"
 
@@ -16,25 +17,18 @@ template <class Index>
 struct Csc {
   const int64_t* indptr;  // [num_nodes + 1]
   const Index* indices;   // [num_edges] source nodes
-  const void* edge_ids;   // [num_edges] int32 or int64 input edge ids; null: the position is the id
-  bool wide_edge_ids;     // edge_ids are int64
+  Integers edge_ids;      // [num_edges] input edge ids; false: the position is the id
   int64_t num_nodes;      // rows
 };
 
 // The edges of each adjacency list in ascending order of (time, input edge id).
 struct TimeOrder {
   const int64_t* time = nullptr;  // [num_edges] ascending in each list; null: no times
-  // [num_edges] int32 or int64, the position of each edge in `indices`; null: the order is the same
-  const void* position = nullptr;
-  bool wide = false;  // positions are int64
+  Integers position{};            // [num_edges] of each edge in `indices`; false: the order is the same
 
-  bool has_positions() const { return position != nullptr; }
-  int64_t operator[](int64_t place) const {
-    if (!has_positions()) return place;
-    return wide ? static_cast<const int64_t*>(position)[place] : static_cast<const int32_t*>(position)[place];
-  }
+  int64_t operator[](int64_t place) const { return position ? position[place] : place; }
   void prefetch(int64_t place) const {
-    prefetch_line(static_cast<const char*>(position) + place * (wide ? 8 : 4));
+    prefetch_line(static_cast<const char*>(position.data) + place * (position.wide ? 8 : 4));
   }
 };
 
@@ -84,8 +78,7 @@ struct TypedGraph {
   // A graph of one type and one relation folds no names into its keys.
   bool plain() const { return num_nodes.size() == 1 && relations.size() == 1; }
 
-  // Returns the key of the choices of a relation. Where destinations share words, all relations
-  // from a type share them.
+  // Returns the key of a relation's choices; words by source are shared by a type's relations.
   uint64_t key(const Relation<Index>& relation, bool by_source, uint64_t key_of_hop) const {
     if (plain()) return key_of_hop;
     return fold(key_of_hop, by_source ? relation.source_digest : relation.digest);

@@ -74,8 +74,7 @@ struct DisjointNodes {
 // minibatches before, so values of an earlier minibatch are smaller than those of this one and
 // count as empty.
 
-// `Id` is uint32_t if the graph has fewer than 2^32 nodes (8 bytes per entry), else uint64_t (16
-// bytes).
+// `Id` is uint32_t for fewer than 2^32 nodes (8 bytes per entry), else uint64_t (16 bytes).
 template <class Id>
 class NodeMap {
  public:
@@ -120,8 +119,7 @@ class NodeMap {
   }
 
   // Writes the local id of every source to `local`. New sources get the next ids from `fresh` on
-  // and are appended to `nodes`, which has room for one more entry than there are nodes. Returns
-  // the next local id.
+  // and are appended to `nodes`, which has room for one more. Returns the next local id.
   template <class Node, class Local>
   uint32_t relabel(const Id* source, int64_t count, uint32_t fresh, Node* nodes, Local* local) {
     const View view(*this);

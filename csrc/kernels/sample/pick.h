@@ -91,22 +91,9 @@ void settle_places(const Position* position, const Index* indices, int64_t* plac
   }
 }
 
-template <class Index>
-void settle_places(const TimeOrder& order, const Index* indices, int64_t* place, int64_t count) {
-  if (order.wide) {
-    settle_places(static_cast<const int64_t*>(order.position), indices, place, count);
-  } else {
-    settle_places(static_cast<const int32_t*>(order.position), indices, place, count);
-  }
-}
-
 template <class Index, class Out>
 void translate_edge_ids(const Csc<Index>& graph, const int64_t* position, int64_t count, Out* edge) {
-  if (graph.wide_edge_ids) {
-    translate(static_cast<const int64_t*>(graph.edge_ids), position, count, edge);
-  } else {
-    translate(static_cast<const int32_t*>(graph.edge_ids), position, count, edge);
-  }
+  with_integers(graph.edge_ids, [&](const auto* ids) { translate(ids, position, count, edge); });
 }
 
 }  // namespace pyg_batchgnn

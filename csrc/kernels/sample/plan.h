@@ -105,8 +105,7 @@ struct SeedLists {
 };
 
 // Sets the time of each example's seed and returns the number of examples, 1 if nothing is
-// disjoint. Throws std::length_error if the examples have more nodes than 2^63, with `num_nodes` in
-// each.
+// disjoint. Throws std::length_error if examples of `num_nodes` each have more than 2^63.
 inline int64_t read_examples(const Seeds& seeds, int64_t count, int64_t num_nodes,
                              std::vector<int64_t>* latest) {
   latest->clear();

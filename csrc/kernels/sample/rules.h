@@ -132,7 +132,7 @@ class FullRule {
     const Places places = list.allowed.places;
     if (draws(list, picks)) weighted_.touch(list.allowed.list, places);
     if (by_source_) return labor_.touch(places.begin, places.count());
-    if (relation_.time.has_positions()) relation_.time.prefetch(places.begin);
+    if (relation_.time.position) relation_.time.prefetch(places.begin);
     prefetch_line(&relation_.edges.indices[places.begin]);
   }
 
@@ -160,7 +160,7 @@ class FullRule {
       choose_uniform(list, node_key, picks, place);
     }
     if (picks > kBlock) return;
-    if (relation_.time.has_positions()) {
+    if (relation_.time.position) {
       for (int64_t p = 0; p < picks; ++p) relation_.time.prefetch(place[p]);
     } else {
       for (int64_t p = 0; p < picks; ++p) prefetch_line(&relation_.edges.indices[place[p]]);
@@ -168,7 +168,10 @@ class FullRule {
   }
 
   void settle(int64_t* place, int64_t count) const {
-    if (relation_.time.has_positions()) settle_places(relation_.time, relation_.edges.indices, place, count);
+    if (!relation_.time.position) return;
+    with_integers(relation_.time.position, [&](const auto* position) {
+      settle_places(position, relation_.edges.indices, place, count);
+    });
   }
 
  private:
@@ -280,8 +283,7 @@ struct ListGroup {
   double* drawn;        // [picks] where draws by weight fall among the sums
 };
 
-// The steps of choosing from a group, in order. key(i) and picks(i) return the key of a list and
-// its number of picks.
+// The steps of choosing from a group, in order. key(i) and picks(i): of the i-th list.
 //
 // Lists lie on different pages, and a prefetch waits for the translation of its page. So all lists
 // are touched first, and their picks are then prefetched without waiting.

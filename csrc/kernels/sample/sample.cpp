@@ -39,7 +39,7 @@ class Expansion {
     sources_.make_room(out_.indptr()[frontier_.last()] - before);
     out_.make_room(edge_ids, last_hop);
     fill(rule, key, edge_ids);
-    if (edge_ids && relation_.edges.edge_ids != nullptr) {
+    if (edge_ids && relation_.edges.edge_ids) {
       int64_t* edge = out_.edge() + before;
       translate_edge_ids(relation_.edges, edge, out_.count() - before, edge);
     }

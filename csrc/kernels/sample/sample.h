@@ -11,8 +11,7 @@
 
 namespace pyg_batchgnn {
 
-// Throws std::bad_alloc, or std::length_error if local ids would exceed 2^31 or the examples have
-// more nodes than 2^63.
+// Throws std::bad_alloc, or std::length_error for more than 2^31 local ids or 2^63 codes.
 template <class Index>
 SampledMinibatch sample_minibatch(const TypedGraph<Index>& graph, const Plan& plan, const Seeds& seeds,
                                   Scratch<Index>& scratch);

@@ -145,12 +145,4 @@ class TimeRange {
   TimeSearch end_, begin_;  // nothing is searched for without a window
 };
 
-// Returns the places of a list that are allowed; see TimeRange. `time` ascends within the list.
-inline Places allowed_by_time(const int64_t* time, Places list, int64_t latest, int64_t window) {
-  TimeRange range(time, list, latest, window);
-  range.guess();
-  range.improve();
-  return range.places();
-}
-
 }  // namespace pyg_batchgnn

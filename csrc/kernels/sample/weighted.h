@@ -224,8 +224,7 @@ class WeightedChooser {
     return {weights_.sum + places.begin, places.count(), before(list, places)};
   }
 
-  // Returns the sums to draw from. Where they are not the stored ones, draws fall elsewhere: `x` is
-  // written anew.
+  // Returns the sums to draw from. Where they are not the stored ones, `x` is written anew.
   WeightSums sums_of(uint64_t key, int64_t list, Places places, int64_t picks, double* x) {
     const double lower = before(list, places), total = weights_.sum[places.end - 1];
     if (total - lower > total * kLeastShare) return stored_sums(list, places);

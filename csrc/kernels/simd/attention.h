@@ -18,11 +18,9 @@ struct AttentionBlock {
   const char* const* rows;   // the row of each source
   const char* const* edges;  // the row of each edge; null without them
   const int32_t* place;      // the slot of each row, from the first one of the destination
-  const uint8_t* keep;       // [rows, heads] 1 if dropout keeps a coefficient, else 0; null without
-                             // dropout
+  const uint8_t* keep;       // [rows, heads] 1 if dropout keeps a coefficient, else 0; or null
   const int64_t* slots;      // [targets + 1] the first slot of each destination
-  const char* const* self;   // [targets] the own rows of the destinations, if there is a target
-                             // weight
+  const char* const* self;   // [targets] the own rows of the destinations, for a target weight
   void* scratch;             // attention_scratch(...) numbers
 };
 
@@ -64,8 +62,7 @@ struct AttentionBackward {
   void* target_logits;           // gradient
   void* edge_logits;             // gradient, or null
   void* edge;                    // gradient, or null
-  void* pairs;                   // [slots, 2, heads] alpha after dropout, gradient of the logit; or
-                                 // null
+  void* pairs;                   // [slots, 2, heads] dropped alpha, gradient of the logit; or null
   // Gradients, or with weights of the sources that are the same for all destinations the share of
   // the block in them.
   void* source_weight;

@@ -1,14 +1,14 @@
 // The loops of attention.h.
 
 #include "kernels/simd/attention_rows_body.h"
+#include "kernels/simd/row_parts_body.h"
 
 // Converts a row to another type.
 template <class From, class To>
 inline void convert_row(const From* from, int64_t count, To* to) {
-  using L = Lanes<Wide<From>>;
-  int64_t k = 0;
-  for (; k + L::kWidth <= count; k += L::kWidth) L::store(to + k, L::load(from + k));
-  if (k < count) L::store(to + k, L::load(from + k, count - k), count - k);
+  vectors_of<Wide<From>>(count, [&](int64_t k, const auto& part) __attribute__((always_inline)) {
+    part.store(to + k, part.load(from + k));
+  });
 }
 
 // Writes a row of whole cache lines past the caches.
@@ -79,6 +79,9 @@ struct Side<Sum, 1> {
   using Vector = Sum;
 };
 
+template <class Sum, int kHeads>
+using SideBySide = typename Side<Sum, kHeads>::Vector;
+
 // Vectors are not passed by value, because calling conventions differ between levels.
 template <class Vector, class Sum>
 inline void read(const Sum* from, Vector& to) {
@@ -142,47 +145,6 @@ inline void softmax_grad_of(const Sum* signed_weights, int64_t count, int64_t st
   write(total, totals);
 }
 
-// Calls body.of<Vector>(h) for groups of 4, 2 or 1 heads.
-template <class Sum, class Body>
-inline void by_heads(int64_t heads, const Body& body) {
-  int64_t h = 0;
-  for (; h + 4 <= heads; h += 4) body.template of<typename Side<Sum, 4>::Vector>(h);
-  for (; h + 2 <= heads; h += 2) body.template of<typename Side<Sum, 2>::Vector>(h);
-  if (h < heads) body.template of<Sum>(h);
-}
-
-template <class Sum>
-struct ShiftLogits {
-  const Sum* logits;
-  int64_t count, heads;
-  Sum slope, *weights;
-  template <class Vector>
-  void of(int64_t h) const {
-    shift_logits<Vector>(logits + h, count, heads, slope, weights + h);
-  }
-};
-
-template <class Sum>
-struct DivideByTotal {
-  int64_t count, heads;
-  Sum* weights;
-  template <class Vector>
-  void of(int64_t h) const {
-    divide_by_total<Vector>(count, heads, weights + h);
-  }
-};
-
-template <class Sum>
-struct SoftmaxGrad {
-  const Sum* signed_weights;
-  int64_t count, heads;
-  Sum slope, *grads, *totals;
-  template <class Vector>
-  void of(int64_t h) const {
-    softmax_grad_of<Vector>(signed_weights + h, count, heads, slope, grads + h, totals + h);
-  }
-};
-
 // One head: its numbers lie side by side and are reduced kWide at a time, in an order that depends
 // on their count alone. Entries up to the next multiple of kWide may be overwritten.
 constexpr int64_t kWide = 16;
@@ -234,11 +196,15 @@ inline void softmax_grad_of_one(const Sum* signed_weights, int64_t count, Sum sl
 template <class Sum>
 inline void softmax(const Sum* logits, int64_t count, int64_t heads, Sum slope, Sum* weights) {
   if (heads == 1) return softmax_of_one(logits, count, slope, weights);
-  by_heads<Sum>(heads, ShiftLogits<Sum>{logits, count, heads, slope, weights});
+  for_heads(heads, [&](auto many, int64_t h) __attribute__((always_inline)) {
+    shift_logits<SideBySide<Sum, many()>>(logits + h, count, heads, slope, weights + h);
+  });
   // Whole vectors without a rest. Entries behind the end are not read.
   const int64_t all = padded(count * heads);
   for (int64_t i = 0; i < all; ++i) weights[i] = exp_negative(weights[i]);
-  by_heads<Sum>(heads, DivideByTotal<Sum>{count, heads, weights});
+  for_heads(heads, [&](auto many, int64_t h) __attribute__((always_inline)) {
+    divide_by_total<SideBySide<Sum, many()>>(count, heads, weights + h);
+  });
 }
 
 // signed_weights: the softmax, negative where the leaky ReLU has its slope. grads: the gradient of
@@ -248,7 +214,9 @@ template <class Sum>
 inline void softmax_grad(const Sum* signed_weights, int64_t count, int64_t heads, Sum slope, Sum* grads,
                          Sum* totals) {
   if (heads == 1) return softmax_grad_of_one(signed_weights, count, slope, grads, totals);
-  by_heads<Sum>(heads, SoftmaxGrad<Sum>{signed_weights, count, heads, slope, grads, totals});
+  for_heads(heads, [&](auto many, int64_t h) __attribute__((always_inline)) {
+    softmax_grad_of<SideBySide<Sum, many()>>(signed_weights + h, count, heads, slope, grads + h, totals + h);
+  });
 }
 
 // Returns the number of list entries between the prefetch of a row and its use.
@@ -372,8 +340,7 @@ inline void edge_dots(const Target<T>& target, const Columns& columns, const Wid
   for (int64_t i = 0; i < target.count * H; ++i) out[i] += more[i];
 }
 
-// out[h] (+)= sum over the edges of a destination of factors[e, h] * [row of the source, row of the
-// edge].
+// out[h] (+)= sum over a destination's edges of factors[e, h] * [row of the source, of the edge].
 template <class T>
 inline void edge_sums(const Target<T>& target, const Columns& columns, const Wide<T>* factors,
                       const AttentionWeights& of, int64_t ahead, Into into, Wide<T>* out) {
@@ -413,8 +380,7 @@ inline void edge_logits(const AttentionForward& task, const Target<T>& target, c
   for (int64_t i = 0; i < target.count * H; ++i) at.logits[i] += at.weights[i];
 }
 
-// Stores the softmax, with the side of the leaky ReLU as its sign, applies dropout and stores the
-// sums of what it leaves.
+// Stores the softmax, its sign the side of the leaky ReLU, drops, and stores the sums of the rest.
 template <class T>
 inline void keep_coefficients(const AttentionForward& task, const AttentionBlock& block,
                               const Target<T>& target, const Place<Wide<T>>& at) {
@@ -526,8 +492,7 @@ inline void keep_pairs(const AttentionBackward& task, const Target<T>& target, c
   }
 }
 
-// Writes the gradients of the rows of a destination's edges: alpha times that of z, plus logits'
-// gradients times weights.
+// Writes the gradients of edges' rows: alpha times that of z, plus logits' gradients times weights.
 template <class T>
 inline void edge_row_grads(const AttentionBackward& task, const Target<T>& target, const Place<Wide<T>>& at,
                            const Wide<T>* grad, const Wide<T>* weights) {
@@ -550,18 +515,12 @@ inline void code_grads(const AttentionWeights& of, const float* grad, float* row
   const int64_t K = of.columns, W = of.width();
   for (int64_t h = 0; h < of.heads; ++h, grad += W, row += W) {
     typename L::Vector total = L::zero();
-    int64_t k = 0;
-    for (; k + L::kWidth <= K; k += L::kWidth) {
-      const auto value = L::load(grad + k);
-      total = L::fma(value, L::load(of.decoding.offset + k), total);
-      L::store(row + k, L::multiply(value, L::load(of.decoding.scale + k)));
-    }
-    if (k < K) {
-      const auto value = L::load(grad + k, K - k);
-      total = L::fma(value, L::load(of.decoding.offset + k, K - k), total);
-      L::store(row + k, L::multiply(value, L::load(of.decoding.scale + k, K - k)), K - k);
-    }
-    for (k = K; k < W; ++k) row[k] = grad[k];
+    vectors_of<float>(K, [&](int64_t k, const auto& part) __attribute__((always_inline)) {
+      const auto value = part.load(grad + k);
+      total = L::fma(value, part.load(of.decoding.offset + k), total);
+      part.store(row + k, L::multiply(value, part.load(of.decoding.scale + k)));
+    });
+    for (int64_t k = K; k < W; ++k) row[k] = grad[k];
     totals[h] = L::sum(total);
   }
 }

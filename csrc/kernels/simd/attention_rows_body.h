@@ -103,8 +103,7 @@ inline void dots(const T* const* rows, const Columns& of, const Wide<T>* vectors
 
 enum class Into { kFresh, kAdd };
 
-// Whether the last vector of columns may have fewer of them. The loop over whole vectors does not
-// ask.
+// Whether the last vector of columns may have fewer. The loop over whole vectors does not ask.
 enum class Tail { kWhole, kPart };
 
 // out[h * stride + k] (+)= sum over e of factors[e * heads + h] * rows[e][k], for kHeads heads and

@@ -1,21 +1,6 @@
 // The loops of embedding_rows.h.
 
-// Access to whole vectors of a row.
-template <class T>
-struct WholeVector {
-  using Vector = typename Lanes<T>::Vector;
-  __attribute__((always_inline)) Vector load(const T* p) const { return Lanes<T>::load(p); }
-  __attribute__((always_inline)) void store(T* p, Vector v) const { Lanes<T>::store(p, v); }
-};
-
-// Access to the first elements of a vector, at the end of a row.
-template <class T>
-struct PartOfVector {
-  using Vector = typename Lanes<T>::Vector;
-  int64_t count;
-  __attribute__((always_inline)) Vector load(const T* p) const { return Lanes<T>::load(p, count); }
-  __attribute__((always_inline)) void store(T* p, Vector v) const { Lanes<T>::store(p, v, count); }
-};
+#include "kernels/simd/row_parts_body.h"
 
 // Returns a - b. A factor of -1 is exact.
 template <class T>
@@ -42,36 +27,28 @@ PYG_BATCHGNN_INLINE typename Lanes<T>::Vector root(typename Lanes<T>::Vector a) 
   }
 }
 
-// Calls loop(c, row) for the vectors of a row, where `row` reads and writes one.
-template <class T, class Loop>
-PYG_BATCHGNN_INLINE void each_vector(int64_t columns, const Loop& loop) {
-  int64_t c = 0;
-  for (; c + Lanes<T>::kWidth <= columns; c += Lanes<T>::kWidth) loop(c, WholeVector<T>{});
-  if (c < columns) loop(c, PartOfVector<T>{columns - c});
-}
-
 template <class T>
-void weigh_gradient(const T* gradient, T share, int64_t columns, bool adds, T* sum) {
+void weigh(const T* gradient, T share, int64_t columns, bool adds, T* sum) {
   using L = Lanes<T>;
-  each_vector<T>(columns, [=](int64_t c, const auto& row) __attribute__((always_inline)) {
+  vectors_of<T>(columns, [=](int64_t c, const auto& row) __attribute__((always_inline)) {
     const auto weighed = L::multiply(L::fill(share), row.load(gradient + c));
     row.store(sum + c, adds ? L::add(row.load(sum + c), weighed) : weighed);
   });
 }
 
 template <class T>
-void sgd_row(const T* gradient, int64_t columns, T rate, T* weight) {
+void sgd(const T* gradient, int64_t columns, T rate, T* weight) {
   using L = Lanes<T>;
-  each_vector<T>(columns, [=](int64_t c, const auto& row) __attribute__((always_inline)) {
+  vectors_of<T>(columns, [=](int64_t c, const auto& row) __attribute__((always_inline)) {
     const auto change = L::multiply(L::fill(rate), row.load(gradient + c));
     row.store(weight + c, minus<T>(row.load(weight + c), change));
   });
 }
 
 template <class T>
-void adagrad_row(const T* gradient, int64_t columns, T rate, T eps, T* square, T* weight) {
+void adagrad(const T* gradient, int64_t columns, T rate, T eps, T* square, T* weight) {
   using L = Lanes<T>;
-  each_vector<T>(columns, [=](int64_t c, const auto& row) __attribute__((always_inline)) {
+  vectors_of<T>(columns, [=](int64_t c, const auto& row) __attribute__((always_inline)) {
     const auto g = row.load(gradient + c);
     const auto sum = L::add(row.load(square + c), L::multiply(g, g));
     const auto change = g / L::add(root<T>(sum), L::fill(eps));
@@ -81,9 +58,9 @@ void adagrad_row(const T* gradient, int64_t columns, T rate, T eps, T* square, T
 }
 
 template <class T>
-void adam_row(const T* gradient, int64_t columns, const AdamStep<T>& step, T* mean, T* square, T* weight) {
+void adam(const T* gradient, int64_t columns, const AdamStep<T>& step, T* mean, T* square, T* weight) {
   using L = Lanes<T>;
-  each_vector<T>(columns, [=](int64_t c, const auto& row) __attribute__((always_inline)) {
+  vectors_of<T>(columns, [=](int64_t c, const auto& row) __attribute__((always_inline)) {
     const auto g = row.load(gradient + c);
     auto m = row.load(mean + c), v = row.load(square + c);
     m = L::add(m, L::multiply(L::fill(step.first), minus<T>(g, m)));
@@ -94,3 +71,6 @@ void adam_row(const T* gradient, int64_t columns, const AdamStep<T>& step, T* me
     row.store(weight + c, minus<T>(row.load(weight + c), L::multiply(L::fill(step.rate), change)));
   });
 }
+
+template <class T>
+constexpr EmbeddingKernels<T> kEmbeddingKernels{&weigh<T>, &sgd<T>, &adagrad<T>, &adam<T>};

@@ -176,14 +176,6 @@ PYG_BATCHGNN_INLINE Vector in_register(Vector value) {
   return value;
 }
 
-PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* to) {
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
-  }
-  for (; i < count; ++i) to[i] = _cvtsh_ss(from[i]);
-}
-
 // Returns bits of the columns 4 * word to 4 * word + 63 of a row that dropout keeps. The
 // probability of dropping must not be 0.
 PYG_BATCHGNN_INLINE uint64_t kept_columns(const Dropout& dropout, uint64_t row_key, int64_t word) {

@@ -178,16 +178,6 @@ PYG_BATCHGNN_INLINE Vector in_register(Vector value) {
   return value;
 }
 
-PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* to) {
-  int64_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i));
-    _mm512_storeu_ps(to + i, _mm512_cvtph_ps(half));
-  }
-  const auto rest = static_cast<__mmask16>((1u << (count - i)) - 1);
-  _mm512_mask_storeu_ps(to + i, rest, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(rest, from + i)));
-}
-
 #include "kernels/simd/dropout_avx512.h"
 
 PYG_BATCHGNN_INLINE void stream_lines(const void* from, int64_t bytes, void* to) {

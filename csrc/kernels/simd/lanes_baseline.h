@@ -1,5 +1,4 @@
-// Vectors of 16 bytes, which the compiler maps to the vectors of the processor. Lanes has at each
-// level:
+// Vectors of 16 bytes, which the compiler maps to the processor's. Lanes has at each level:
 //
 // - Vector, kWidth, kRegisters: the vector, its elements, and how many of them the processor holds.
 // - k...Vectors: how many vectors of a row a kernel keeps in registers.
@@ -12,8 +11,7 @@
 // - sum(v): of the elements; sum4: of four vectors, in the same order. add_lanes where two vectors'
 //   sums are made at once.
 //
-// Outside of Lanes: in_register, read_half, kept_columns (dropout's decisions), stream_lines and
-// fence.
+// Outside of Lanes: in_register, kept_columns (of dropout), stream_lines and fence.
 
 template <class T>
 struct Lanes {
@@ -30,19 +28,24 @@ struct Lanes {
   PYG_BATCHGNN_INLINE Vector add(Vector a, Vector b) { return a + b; }
   PYG_BATCHGNN_INLINE Vector multiply(Vector a, Vector b) { return a * b; }
   PYG_BATCHGNN_INLINE Vector fma(Vector a, Vector b, Vector c) { return a * b + c; }
-  PYG_BATCHGNN_INLINE uint64_t passing(Vector a) {
+
+  using Bits = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+  typedef Bits Mask __attribute__((vector_size(16)));
+  PYG_BATCHGNN_INLINE Mask lanes() {
+    Mask lane{};
+    for (int i = 0; i < kWidth; ++i) lane[i] = 1 << i;
+    return lane;
+  }
+  PYG_BATCHGNN_INLINE uint64_t bits_of(Mask mask) {
     uint64_t bits = 0;
-    for (int64_t i = 0; i < kWidth; ++i) bits |= static_cast<uint64_t>(!(a[i] <= 0)) << i;
+    mask &= lanes();
+    for (int i = 0; i < kWidth; ++i) bits |= static_cast<uint64_t>(mask[i]);
     return bits;
   }
-  PYG_BATCHGNN_INLINE uint64_t nonzero(Vector a) {
-    uint64_t bits = 0;
-    for (int64_t i = 0; i < kWidth; ++i) bits |= static_cast<uint64_t>(a[i] != 0) << i;
-    return bits;
-  }
+  PYG_BATCHGNN_INLINE uint64_t passing(Vector a) { return bits_of(~(a <= zero())); }
+  PYG_BATCHGNN_INLINE uint64_t nonzero(Vector a) { return bits_of(a != zero()); }
   PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {
-    for (int64_t i = 0; i < kWidth; ++i) a[i] = (bits >> i & 1) != 0 ? a[i] : 0;
-    return a;
+    return (Vector)((Mask)a & (((Mask{} + static_cast<Bits>(bits)) & lanes()) == lanes()));
   }
 
   PYG_BATCHGNN_INLINE Vector load(const T* from) {
@@ -76,17 +79,6 @@ struct Lanes {
 template <class Vector>
 PYG_BATCHGNN_INLINE Vector in_register(Vector value) {
   return value;
-}
-
-// Scaling by a power of two moves the exponent to its place in 32 bits. It is exact, also for
-// subnormal numbers.
-PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; ++i) {
-    const float magnitude = std::bit_cast<float>(static_cast<uint32_t>(from[i] & 0x7FFF) << 13) * 0x1p112f;
-    const uint32_t special = magnitude >= 65536.0f ? 0x7F800000u : 0;
-    const uint32_t sign = static_cast<uint32_t>(from[i] & 0x8000) << 16;
-    to[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | special | sign);
-  }
 }
 
 // Returns bits of the columns 4 * word to 4 * word + 63 of a row that dropout keeps.

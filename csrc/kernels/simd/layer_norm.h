@@ -1,4 +1,4 @@
-// The inner loops of layer normalisation with ReLU and dropout: some rows, one thread.
+// The inner loops of layer normalisation, ReLU and dropout: some rows, one thread.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,15 @@ struct RowNorm {
   A center, scale, shift;
 };
 
-// y = dropout(relu((x - mean) / sqrt(variance + eps) * weight + bias)). Matrices are row-major
-// without gaps.
+// What follows: ReLU and keyed dropout of the elements. Either may be absent.
+struct Activation {
+  bool relu;
+  const Dropout* dropout;  // or null
+  const int64_t* node;     // the ids of rows for dropout; row numbers if null
+  uint8_t* mask;           // [rows, ceil(columns / 8)] bits of the elements that pass; null for neither
+};
+
+// y = dropout(relu((x - mean) / sqrt(variance + eps) * weight + bias)). Matrices have no gaps.
 template <class T>
 struct LayerNorm {
   int64_t columns;
@@ -24,12 +31,9 @@ struct LayerNorm {
   const Wide<T>* weight;  // [columns]
   const Wide<T>* bias;    // [columns]
   double eps;
-  bool relu;
-  const Dropout* dropout;   // or null
-  const int64_t* node;      // the ids of rows for dropout; row numbers if null
-  uint8_t* mask;            // [rows, ceil(columns / 8)] bits of the elements that pass; null for neither
   RowNorm<Wide<T>>* norms;  // [rows]
   T* y;
+  Activation activation;
 };
 
 // Computes the rows [begin, end) of y, with their norms and mask.
@@ -49,10 +53,18 @@ struct LayerNormGrads {
 };
 
 // Computes the rows [begin, end) of d_x. Sets sum[c] to the sum of the gradients that pass, and
-// product[c] to that of their products with the normalised values. Neither has the scale of
-// dropout.
+// product[c] to that of their products with the normalised values, both without dropout's scale.
 template <class T>
 void layer_norm_grad_rows(const LayerNormGrads<T>& job, int64_t begin, int64_t end, Wide<T>* sum,
                           Wide<T>* product);
+
+// x = dropout(relu(x)) in the rows [begin, end), with their mask.
+template <class T>
+void activate_rows(T* x, int64_t columns, const Activation& activation, int64_t begin, int64_t end);
+
+// out = grad * scale where the mask has a bit, else 0.
+template <class T>
+void mask_rows(const T* grad, const uint8_t* mask, int64_t columns, double scale, int64_t begin, int64_t end,
+               T* out);
 
 }  // namespace pyg_batchgnn

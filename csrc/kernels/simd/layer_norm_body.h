@@ -1,51 +1,11 @@
 // The loops of layer_norm.h.
 
+#include "kernels/simd/row_parts_body.h"
+
 // Rows whose sums are taken at once: one sum alone would wait for each of its additions. The next
 // rows are prefetched meanwhile, because the processor does not recognise the order of several.
 constexpr int kGroup = 4;
 constexpr int64_t kWord = 64;  // the columns whose bits are handled together
-
-template <class A>
-using Vector = typename Lanes<A>::Vector;
-
-// A vector of a row, or at the end of it the first `count` elements; the others are read as zero.
-template <class A>
-struct Whole {
-  template <class T>
-  __attribute__((always_inline)) Vector<A> load(const T* p) const {
-    return Lanes<A>::load(p);
-  }
-  template <class T>
-  __attribute__((always_inline)) void store(T* p, Vector<A> v) const {
-    Lanes<A>::store(p, v);
-  }
-  __attribute__((always_inline)) Vector<A> keep(Vector<A> v) const { return v; }
-};
-
-template <class A>
-struct Part {
-  int64_t count;
-  template <class T>
-  __attribute__((always_inline)) Vector<A> load(const T* p) const {
-    return Lanes<A>::load(p, count);
-  }
-  template <class T>
-  __attribute__((always_inline)) void store(T* p, Vector<A> v) const {
-    Lanes<A>::store(p, v, count);
-  }
-  __attribute__((always_inline)) Vector<A> keep(Vector<A> v) const {
-    return Lanes<A>::keep(v, (1u << count) - 1u);
-  }
-};
-
-// Calls loop(c, part) for the vectors of `columns` columns.
-template <class A, class Loop>
-PYG_BATCHGNN_INLINE void vectors_of(int64_t columns, const Loop& loop) {
-  int64_t c = 0;
-#pragma GCC unroll 4
-  for (; c + Lanes<A>::kWidth <= columns; c += Lanes<A>::kWidth) loop(c, Whole<A>{});
-  if (c < columns) loop(c, Part<A>{columns - c});
-}
 
 // Calls word(at, count) for the words of a row. The count is constant but in the last word.
 template <class Loop>
@@ -67,8 +27,7 @@ PYG_BATCHGNN_INLINE void write_bits(uint64_t bits, int64_t count, uint8_t* to) {
 }
 
 // Takes the numbers of kRows rows. The sums are taken about the first element and then about the
-// mean: a row of equal numbers has a deviation of zero, and a mean far above the deviation costs no
-// digits.
+// mean: equal numbers have a deviation of zero, and a mean far above the deviation costs no digits.
 template <int kRows, class T>
 PYG_BATCHGNN_INLINE void row_norms(const T* x, int64_t columns, double eps, RowNorm<Wide<T>>* out) {
   using A = Wide<T>;
@@ -107,6 +66,31 @@ PYG_BATCHGNN_INLINE void row_norms(const T* x, int64_t columns, double eps, RowN
   }
 }
 
+// Writes a row and its mask. value(c, part) returns its elements from column c on, which change.
+template <class T, class Value>
+PYG_BATCHGNN_INLINE void activate_row(const Activation& job, int64_t columns, int64_t row, const Value& value,
+                                      T* y) {
+  using A = Wide<T>;
+  using L = Lanes<A>;
+  const Dropout* const dropout = job.dropout;
+  const uint64_t always = job.relu ? 0 : ~0ull;
+  const auto factor = L::fill(static_cast<A>(dropout == nullptr ? 1.0 : dropout->scale()));
+  const int64_t node = job.node == nullptr ? row : job.node[row];
+  const uint64_t key = dropout == nullptr ? 0 : dropout_row_key(dropout->key, node);
+  uint8_t* const mask = job.mask + row * ((columns + 7) / 8);
+  words_of(columns, [&](int64_t at, int64_t count) __attribute__((always_inline)) {
+    uint64_t bits = dropout == nullptr ? ~0ull : kept_columns(*dropout, key, at / kDropoutColumnsPerWord);
+    uint64_t passing = always;
+    vectors_of<A>(count, [&](int64_t i, const auto& part) __attribute__((always_inline)) {
+      const auto z = value(at + i, part);
+      const uint64_t passes = L::passing(z);
+      passing |= passes << i;
+      part.store(y + at + i, L::keep(L::multiply(z, factor), (bits >> i) & (passes | always)));
+    });
+    write_bits(bits & passing, count, mask + at / 8);
+  });
+}
+
 template <class T>
 PYG_BATCHGNN_INLINE void normalise_row(const LayerNorm<T>& job, int64_t row) {
   using A = Wide<T>;
@@ -119,28 +103,36 @@ PYG_BATCHGNN_INLINE void normalise_row(const LayerNorm<T>& job, int64_t row) {
     const auto normed = L::fma(L::add(part.load(x + c), center), scale, shift);
     return L::fma(normed, part.load(job.weight + c), part.load(job.bias + c));
   };
-  if (job.mask == nullptr) {
-    vectors_of<A>(job.columns, [&](int64_t c, const auto& part)
-                                   __attribute__((always_inline)) { part.store(y + c, value(c, part)); });
-    return;
+  if (job.activation.mask != nullptr) return activate_row(job.activation, job.columns, row, value, y);
+  vectors_of<A>(job.columns, [&](int64_t c, const auto& part)
+                                 __attribute__((always_inline)) { part.store(y + c, value(c, part)); });
+}
+
+template <class T>
+void activate_rows(T* x, int64_t columns, const Activation& activation, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    T* const own = x + row * columns;
+    activate_row(
+        activation, columns, row,
+        [&](int64_t c, const auto& part) __attribute__((always_inline)) { return part.load(own + c); }, own);
   }
-  const Dropout* const dropout = job.dropout;
-  const uint64_t always = job.relu ? 0 : ~0ull;
-  const auto factor = L::fill(static_cast<A>(dropout == nullptr ? 1.0 : dropout->scale()));
-  const int64_t node = job.node == nullptr ? row : job.node[row];
-  const uint64_t key = dropout == nullptr ? 0 : dropout_row_key(dropout->key, node);
-  uint8_t* const mask = job.mask + row * ((job.columns + 7) / 8);
-  words_of(job.columns, [&](int64_t at, int64_t count) __attribute__((always_inline)) {
-    uint64_t bits = dropout == nullptr ? ~0ull : kept_columns(*dropout, key, at / kDropoutColumnsPerWord);
-    uint64_t passing = always;
-    vectors_of<A>(count, [&](int64_t i, const auto& part) __attribute__((always_inline)) {
-      const auto z = value(at + i, part);
-      const uint64_t passes = L::passing(z);
-      passing |= passes << i;
-      part.store(y + at + i, L::keep(L::multiply(z, factor), (bits >> i) & (passes | always)));
+}
+
+template <class T>
+void mask_rows(const T* grad, const uint8_t* mask, int64_t columns, double scale, int64_t begin, int64_t end,
+               T* out) {
+  using A = Wide<T>;
+  using L = Lanes<A>;
+  const auto factor = L::fill(static_cast<A>(scale));
+  for (int64_t row = begin; row < end; ++row) {
+    words_of(columns, [&](int64_t at, int64_t count) __attribute__((always_inline)) {
+      const uint64_t bits = read_bits(mask + row * ((columns + 7) / 8) + at / 8, count);
+      vectors_of<A>(count, [&](int64_t i, const auto& part) __attribute__((always_inline)) {
+        const int64_t c = row * columns + at + i;
+        part.store(out + c, L::keep(L::multiply(part.load(grad + c), factor), bits >> i));
+      });
     });
-    write_bits(bits & passing, count, mask + at / 8);
-  });
+  }
 }
 
 template <class T>

@@ -34,6 +34,14 @@ void center_sums(const Rows<T>& x, const Wide<T>* __restrict center, Wide<T>* __
   }
 }
 
+// Calls row(relu, begin) for every row, where `relu` is a constant of the compiler.
+template <class T, class Row>
+PYG_BATCHGNN_INLINE void each_row(const Rows<T>& x, Epilogue epilogue, const Row& row) {
+  for (int64_t at = 0; at < x.rows * x.columns; at += x.columns) {
+    epilogue == Epilogue::kRelu ? row(std::true_type{}, at) : row(std::false_type{}, at);
+  }
+}
+
 template <bool Relu, class T>
 PYG_BATCHGNN_INLINE void affine_row(const T* __restrict x, int64_t columns, const Affine<Wide<T>>& affine,
                                     T* __restrict y) {
@@ -47,13 +55,9 @@ PYG_BATCHGNN_INLINE void affine_row(const T* __restrict x, int64_t columns, cons
 
 template <class T>
 void affine_rows(const Rows<T>& x, const Affine<Wide<T>>& affine, Epilogue epilogue, T* y) {
-  for (int64_t at = 0; at < x.rows * x.columns; at += x.columns) {
-    if (epilogue == Epilogue::kRelu) {
-      affine_row<true>(x.data + at, x.columns, affine, y + at);
-    } else {
-      affine_row<false>(x.data + at, x.columns, affine, y + at);
-    }
-  }
+  each_row(x, epilogue, [&](auto relu, int64_t at) __attribute__((always_inline)) {
+    affine_row<relu()>(x.data + at, x.columns, affine, y + at);
+  });
 }
 
 template <bool Relu, class T>
@@ -77,13 +81,9 @@ void gradient_sums(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affin
                    Wide<T>* sum, Wide<T>* product) {
   std::fill_n(sum, x.columns, Wide<T>(0));
   std::fill_n(product, x.columns, Wide<T>(0));
-  for (int64_t at = 0; at < x.rows * x.columns; at += x.columns) {
-    if (epilogue == Epilogue::kRelu) {
-      add_gradient_row<true>(x.data + at, grad + at, x.columns, affine, sum, product);
-    } else {
-      add_gradient_row<false>(x.data + at, grad + at, x.columns, affine, sum, product);
-    }
-  }
+  each_row(x, epilogue, [&](auto relu, int64_t at) __attribute__((always_inline)) {
+    add_gradient_row<relu()>(x.data + at, grad + at, x.columns, affine, sum, product);
+  });
 }
 
 template <bool Relu, class T>
@@ -102,43 +102,9 @@ PYG_BATCHGNN_INLINE void gradient_row(const T* __restrict x, const T* __restrict
 template <class T>
 void gradient_rows(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine, Epilogue epilogue,
                    const Wide<T>* constant, const Wide<T>* slope, T* out) {
-  for (int64_t at = 0; at < x.rows * x.columns; at += x.columns) {
-    if (epilogue == Epilogue::kRelu) {
-      gradient_row<true>(x.data + at, grad + at, x.columns, affine, constant, slope, out + at);
-    } else {
-      gradient_row<false>(x.data + at, grad + at, x.columns, affine, constant, slope, out + at);
-    }
-  }
-}
-
-// Activation
-
-inline void dropout_draws(uint64_t row_key, int64_t columns, uint16_t* draws) {
-  const int64_t words = (columns + kDropoutColumnsPerWord - 1) / kDropoutColumnsPerWord;
-  for (int64_t i = 0; i < words; ++i) {
-    const uint64_t word = dropout_word(row_key, i);
-    std::memcpy(draws + i * kDropoutColumnsPerWord, &word, sizeof(word));
-  }
-}
-
-inline void dropout_passes(const uint16_t* draws, uint32_t kept_levels, int64_t columns, uint8_t* pass) {
-  const auto last = static_cast<uint16_t>(kept_levels - 1);  // fits 16 bits also if all levels are
-                                                             // kept
-  for (int64_t c = 0; c < columns; ++c) pass[c] = draws[c] <= last;
-}
-
-template <class T>
-void relu_passes(const T* x, int64_t columns, uint8_t* __restrict pass) {
-  for (int64_t c = 0; c < columns; ++c) pass[c] &= !(widen(x[c]) <= 0);
-}
-
-template <class T>
-void select_scaled(const T* x, const uint8_t* __restrict pass, Wide<T> scale, int64_t columns, T* y) {
-#pragma GCC ivdep
-  for (int64_t c = 0; c < columns; ++c) {
-    const Wide<T> scaled = widen(x[c]) * scale;
-    y[c] = narrow<T>(pass[c] != 0 ? scaled : Wide<T>(0));
-  }
+  each_row(x, epilogue, [&](auto relu, int64_t at) __attribute__((always_inline)) {
+    gradient_row<relu()>(x.data + at, grad + at, x.columns, affine, constant, slope, out + at);
+  });
 }
 
 // Moments and covariance
@@ -205,3 +171,9 @@ void add_products(const T* __restrict from, double by, const double* __restrict 
                   double* __restrict to) {
   for (int64_t c = 0; c < count; ++c) to[c] += static_cast<double>(from[c]) + by * gap[c];
 }
+
+template <class T>
+constexpr NormKernels<T> kNormKernels{&center_sums<T>, &affine_rows<T>, &gradient_sums<T>, &gradient_rows<T>};
+
+template <class T>
+constexpr MomentKernels<T> kMomentKernels{&row_mean<T>, &center_rows<T>, &shifted_sums<T>, &add_products<T>};

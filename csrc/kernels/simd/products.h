@@ -2,8 +2,7 @@
 //
 // Every element of a product is one chain of fused multiply-adds in the order of its terms, so its
 // bits do not depend on the cut into blocks, on the width of vectors, or on the skipping of zeros.
-// Exceptions are SparseRows and ReluBackwardProducts. The baseline has no fused multiply-add and
-// rounds twice.
+// Exceptions are SparseRows and ReluBackwardProducts. The baseline rounds products and sums.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +37,7 @@ struct PrefetchQueue {
 };
 
 // out[r, :] = sum over s of values[r][s * value_step] * x[s, :], added to out where `add`. `values`
-// and `out` have room for a multiple of kTileRows rows (values repeat), x and out for whole
-// vectors.
+// and `out` have room for a multiple of kTileRows rows, x and out for whole vectors.
 template <class T>
 struct DenseProduct {
   const T* const* values;
@@ -76,8 +74,7 @@ struct SparseProduct {
 // The gradients of a weight and of its input that a ReLU made. Only gradients of non-zero elements
 // are wanted. For s in bits(words[c]) of each column c:
 // sums[c, :] += input[s, c] * grad[s, :] and dots[c, s] = grad[s, :] . weight[c, :]. All other dots
-// are zero. Each piece that fits into registers is summed in as many partial sums as a vector has
-// elements.
+// are zero. A piece that fits into registers has as many partial sums as a vector has elements.
 template <class T>
 struct ReluBackwardProducts {
   const uint64_t* words;
@@ -147,8 +144,7 @@ struct ProductKernels {
 template <class T>
 const ProductKernels<T>& product_kernels();
 
-// A dense product of kTileRows rows with float32 sums. values and x hold pairs of bfloat16, two
-// terms each.
+// A dense product of kTileRows rows with float32 sums. values and x hold pairs of bfloat16.
 struct PairProduct {
   const uint32_t* const* values;
   int64_t terms, vectors;
@@ -160,15 +156,15 @@ struct PairProduct {
   PrefetchQueue* prefetch;
 };
 
+struct PairKernels {
+  void (*dense)(const PairProduct&);
+  // As of ProductKernels, for whole words of bfloat16, with a mask or without ReLU and dropout.
+  void (*finish)(const Finish<float>&);
+};
+
 // Returns null if the processor does not multiply bfloat16. Vectors are those of
 // product_kernels<float>().
-using PairKernel = void (*)(const PairProduct&);
-PairKernel pair_kernel();
-
-// ProductKernels<float>::finish for whole words of columns in bfloat16, with a mask, or without
-// ReLU and dropout. Null if `pair_kernel` is.
-using PairFinish = void (*)(const Finish<float>&);
-PairFinish pair_finish();
+const PairKernels* pair_kernels();
 
 // Transposes: bit c of words[r] becomes bit r of words[c].
 void transpose_bits(uint64_t words[kWordBits]);

@@ -1,7 +1,8 @@
 // The loops of products.h.
 
-constexpr int64_t kLinesPerTile = 24, kLinesPerRow = 4;  // lines to prefetch; memory keeps up with
-                                                         // about this many
+#include "kernels/simd/row_parts_body.h"
+
+constexpr int64_t kLinesPerTile = 24, kLinesPerRow = 4;  // memory keeps up with that
 
 // A tile of kTileRows x C vectors, in registers from the first term to the last.
 template <class T, int C>
@@ -70,34 +71,6 @@ void dense(const DenseProduct<T>& p) {
 
 // Products that skip zeros.
 
-// One row after the other, with C vectors of it in registers.
-template <class T, int C>
-void sparse_columns(const SparseProduct<T>& p, int64_t first) {
-  using L = Lanes<T>;
-  for (int64_t r = 0; r < p.rows; ++r) {
-    uint64_t word = p.words[r];
-    p.prefetch->fetch(kLinesPerRow);
-    if (word == 0) continue;
-    const T* const values = p.values + r * p.row_step;
-    T* const out = p.out + r * p.out_stride + first;
-    typename L::Vector sum[C];
-#pragma GCC unroll 16
-    for (int c = 0; c < C; ++c) sum[c] = L::load(out + c * L::kWidth);
-    // The sums of the next row come from the second cache.
-#pragma GCC unroll 16
-    for (int c = 0; c < C; ++c) __builtin_prefetch(out + p.out_stride + c * L::kWidth);
-    for (; word != 0; word &= word - 1) {
-      const int64_t s = std::countr_zero(word);
-      const typename L::Vector factor = L::fill(values[s * p.value_step]);
-      const T* const x = p.x + s * p.x_stride + first;
-#pragma GCC unroll 16
-      for (int c = 0; c < C; ++c) sum[c] = L::fma(factor, L::load(x + c * L::kWidth), sum[c]);
-    }
-#pragma GCC unroll 16
-    for (int c = 0; c < C; ++c) L::store(out + c * L::kWidth, sum[c]);
-  }
-}
-
 // C vectors of a row of sums, in registers.
 template <class T, int C>
 struct RowSums {
@@ -115,16 +88,37 @@ struct RowSums {
   }
 
   // Adds the terms of `word` in order.
-  __attribute__((always_inline)) void add(uint64_t word, const T* values, const T* x, int64_t x_stride) {
+  __attribute__((always_inline)) void add(uint64_t word, const T* values, int64_t step, const T* x,
+                                          int64_t x_stride) {
     for (; word != 0; word &= word - 1) {
       const int64_t s = std::countr_zero(word);
-      const typename L::Vector factor = L::fill(values[s]);
+      const typename L::Vector factor = L::fill(values[s * step]);
       const T* const term = x + s * x_stride;
 #pragma GCC unroll 16
       for (int c = 0; c < C; ++c) sum[c] = L::fma(factor, L::load(term + c * L::kWidth), sum[c]);
     }
   }
 };
+
+// One row after the other, with C vectors of it in registers.
+template <class T, int C>
+void sparse_columns(const SparseProduct<T>& p, int64_t first) {
+  using L = Lanes<T>;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    const uint64_t word = p.words[r];
+    p.prefetch->fetch(kLinesPerRow);
+    if (word == 0) continue;
+    const T* const values = p.values + r * p.row_step;
+    T* const out = p.out + r * p.out_stride + first;
+    RowSums<T, C> sums;
+    sums.load(out);
+    // The sums of the next row come from the second cache.
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) __builtin_prefetch(out + p.out_stride + c * L::kWidth);
+    sums.add(word, values, p.value_step, p.x + first, p.x_stride);
+    sums.store(out);
+  }
+}
 
 // Terms that both rows have are loaded once; then the other terms follow.
 template <class T, int C>
@@ -160,8 +154,8 @@ PYG_BATCHGNN_INLINE void sparse_two_rows(const SparseProduct<T>& p, int64_t r, c
       next_sums.sum[c] = L::fma(next_factor, loaded, next_sums.sum[c]);
     }
   }
-  sums.add(word, values, x, x_stride);
-  next_sums.add(next, next_values, x, x_stride);
+  sums.add(word, values, 1, x, x_stride);
+  next_sums.add(next, next_values, 1, x, x_stride);
   sums.store(out);
   next_sums.store(next_out);
 }
@@ -183,12 +177,10 @@ void sparse_columns_by_two(const SparseProduct<T>& p, int64_t first) {
   sparse_columns<T, C>(last, first);
 }
 
-template <class T>
-using SparseColumns = void (*)(const SparseProduct<T>&, int64_t);
-
-template <class T, size_t N>
-PYG_BATCHGNN_INLINE void sparse_pieces(const SparseProduct<T>& p,
-                                       const std::array<SparseColumns<T>, N>& table) {
+// Computes pieces of a product, cut so that the registers hold theirs: table[n - 1] takes n vectors.
+template <class T, class Product, size_t N>
+PYG_BATCHGNN_INLINE void by_pieces(const Product& p,
+                                   const std::array<void (*)(const Product&, int64_t), N>& table) {
   constexpr auto kMost = static_cast<int64_t>(N);
   const int64_t pieces = (p.vectors + kMost - 1) / kMost;
   for (int64_t piece = 0; piece < pieces; ++piece) {
@@ -196,6 +188,9 @@ PYG_BATCHGNN_INLINE void sparse_pieces(const SparseProduct<T>& p,
     table[static_cast<size_t>(end - begin - 1)](p, begin * Lanes<T>::kWidth);
   }
 }
+
+template <class T>
+using SparseColumns = void (*)(const SparseProduct<T>&, int64_t);
 
 template <class T, int... C>
 constexpr auto sparse_table(std::integer_sequence<int, C...>) {
@@ -213,17 +208,10 @@ void sparse(const SparseProduct<T>& p) {
   static constexpr auto kTable = sparse_table<T>(std::make_integer_sequence<int, L::kSparseVectors>{});
   static constexpr auto kByTwo = sparse_table_by_two<T>(std::make_integer_sequence<int, L::kTwoRowVectors>{});
   if (p.rows_at_once == SparseRows::kTwo) {
-    sparse_pieces(p, kByTwo);
+    by_pieces<T>(p, kByTwo);
   } else {
-    sparse_pieces(p, kTable);
+    by_pieces<T>(p, kTable);
   }
-}
-
-template <class T>
-constexpr Element kOwnElement = sizeof(T) == 8 ? Element::kFloat64 : Element::kFloat32;
-
-PYG_BATCHGNN_INLINE float from_bfloat16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
 // Rounds to nearest, ties to even. A NaN stays a NaN.
@@ -257,16 +245,18 @@ void read(const void* from, Element element, int64_t count, T* to) {
       return;
     }
     case Element::kBFloat16: {
-      const auto* values = static_cast<const uint16_t*>(from);
-      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from_bfloat16(values[i]));
+      const auto* values = static_cast<const Bfloat16*>(from);
+      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(widen(values[i]));
       return;
     }
     case Element::kFloat16: {
-      const auto* values = static_cast<const uint16_t*>(from);
+      const auto* values = static_cast<const Half*>(from);
       float block[kWordBits];
       for (int64_t i = 0; i < count; i += kWordBits) {
         const int64_t size = std::min(kWordBits, count - i);
-        read_half(values + i, size, block);
+        vectors_of<float>(size, [&](int64_t j, const auto& part) __attribute__((always_inline)) {
+          part.store(block + j, part.load(values + i + j));
+        });
         for (int64_t j = 0; j < size; ++j) to[i + j] = static_cast<T>(block[j]);
       }
       return;
@@ -290,8 +280,7 @@ void write(const T* from, int64_t count, Element element, void* to) {
   }
 }
 
-// Writes the bits of columns [column, column + count) of a row. The bits before them have been
-// written.
+// Writes the bits of columns [column, column + count) of a row, behind those written before.
 PYG_BATCHGNN_INLINE void put_bits(uint8_t* row, int64_t column, int64_t count, uint64_t bits) {
   uint8_t* byte = row + column / 8;
   const int64_t inside = column % 8;
@@ -323,8 +312,7 @@ PYG_BATCHGNN_INLINE uint64_t first_bits(int64_t count) {
   return count >= kWordBits ? ~0ull : (1ull << count) - 1;
 }
 
-// Finishes columns [at, at + count) of one row, at most kWordBits. If the count is constant, they
-// stay in registers.
+// Finishes columns [at, at + count) of a row, at most kWordBits: in registers if constant.
 template <class T>
 PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, typename Lanes<T>::Vector scale, int64_t row,
                                      int64_t at, int64_t count) {
@@ -356,7 +344,7 @@ PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, typename Lanes<T>::Vect
       reinterpret_cast<uintptr_t>(out) % PrefetchQueue::kLine != 0) {
     return write(done, count, f.out_element, out);
   }
-  if (f.out_element == kOwnElement<T>) return stream_lines(done, bytes, out);
+  if (f.out_element == kElement<T>) return stream_lines(done, bytes, out);
   // The lines of half a word are whole, too.
   alignas(PrefetchQueue::kLine) T rounded[kWordBits];
   if (count == kWordBits && f.out_element == Element::kBFloat16) {
@@ -397,7 +385,7 @@ void masked_grad(const MaskedGrad<T>& g) {
       const int64_t at = word * kWordBits, count = std::clamp<int64_t>(g.columns - at, 0, kWordBits);
       T* const out = g.out + row * g.out_stride + at;
       const T* values = out;
-      if (g.element == kOwnElement<T> && count == kWordBits) {
+      if (g.element == kElement<T> && count == kWordBits) {
         values = reinterpret_cast<const T*>(grad) + at;
       } else {
         read(grad + at * element_bytes(g.element), g.element, count, out);
@@ -447,8 +435,7 @@ PYG_BATCHGNN_INLINE void add_lanes(typename Lanes<T>::Vector a, typename Lanes<T
 }
 
 // Dot products whose lanes are not added up yet. They wait in registers until the next ones have
-// begun. Their additions are a chain that would keep later multiplications out of the window of the
-// processor.
+// begun. Their chain of additions would keep later products out of the processor's window.
 template <class T>
 struct WaitingDots {
   typename Lanes<T>::Vector first, second;
@@ -533,18 +520,13 @@ constexpr auto relu_backward_table(std::integer_sequence<int, C...>) {
       &relu_backward_columns<T, C + 1>...};
 }
 
-// Pieces are cut so that the registers hold their sums and weights.
 template <class T>
 void relu_backward(const ReluBackwardProducts<T>& p) {
   using L = Lanes<T>;
   static constexpr auto kTable =
       relu_backward_table<T>(std::make_integer_sequence<int, L::kReluBackwardVectors>{});
-  const int64_t pieces = (p.vectors + L::kReluBackwardVectors - 1) / L::kReluBackwardVectors;
-  if (pieces == 0) std::fill_n(p.dots, p.columns * kWordBits, T{0});
-  for (int64_t piece = 0; piece < pieces; ++piece) {
-    const int64_t begin = p.vectors * piece / pieces, end = p.vectors * (piece + 1) / pieces;
-    kTable[static_cast<size_t>(end - begin - 1)](p, begin * L::kWidth);
-  }
+  if (p.vectors == 0) std::fill_n(p.dots, p.columns * kWordBits, T{0});
+  by_pieces<T>(p, kTable);
 }
 
 void stream(const void* from, int64_t bytes, void* to) { stream_lines(from, bytes, to); }

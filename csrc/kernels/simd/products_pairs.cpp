@@ -70,20 +70,11 @@ void dense(const PairProduct& p) {
   }
 }
 
-}  // namespace
-
-void (*kernel())(const PairProduct&) { return &dense; }
-
-}  // namespace pyg_batchgnn::products_pairs
-
 // The finish of a product of bfloat16, as in products_body.h, but rounded by the instruction of the
 // processor, which takes two vectors and a mask. Like its products it flushes denormals.
-namespace pyg_batchgnn::finish_pairs {
-namespace {
 
 #include "kernels/simd/dropout_avx512.h"
 
-constexpr int64_t kWidth = 16;
 constexpr int kVectors = kWordBits / kWidth;
 
 PYG_BATCHGNN_INLINE __m512i rounded(uint64_t bits, __m512 low, __m512 high) {
@@ -133,21 +124,18 @@ void finish(const Finish<float>& f) {
   for (int64_t at = 0; at < f.columns; at += kWordBits) finish_word(f, at);
 }
 
+constexpr PairKernels kKernels{&dense, &finish};
+
 }  // namespace
-
-PairFinish kernel() { return &finish; }
-
-}  // namespace pyg_batchgnn::finish_pairs
+}  // namespace pyg_batchgnn::products_pairs
 
 PYG_BATCHGNN_END_LEVEL
 
 namespace pyg_batchgnn {
 
-PairKernel pair_kernel() {
-  return most_bfloat16_level() >= Bfloat16Level::kPairs ? products_pairs::kernel() : nullptr;
+const PairKernels* pair_kernels() {
+  return most_bfloat16_level() >= Bfloat16Level::kPairs ? &products_pairs::kKernels : nullptr;
 }
-
-PairFinish pair_finish() { return pair_kernel() != nullptr ? finish_pairs::kernel() : nullptr; }
 
 }  // namespace pyg_batchgnn
 
@@ -155,9 +143,7 @@ PairFinish pair_finish() { return pair_kernel() != nullptr ? finish_pairs::kerne
 
 namespace pyg_batchgnn {
 
-PairKernel pair_kernel() { return nullptr; }
-
-PairFinish pair_finish() { return nullptr; }
+const PairKernels* pair_kernels() { return nullptr; }
 
 }  // namespace pyg_batchgnn
 

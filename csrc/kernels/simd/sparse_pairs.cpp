@@ -9,26 +9,10 @@
 #include <bit>
 #include <utility>
 
-PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX512_BF16_VBMI2)
+PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX512)
 
-namespace pyg_batchgnn::sparse_pairs {
+namespace pyg_batchgnn {
 namespace {
-
-constexpr int64_t kWidth = 16;  // sums of a vector
-// Rows of a table lie on different pages, and a prefetch waits for the translation of its page, so
-// several rows are fetched at once. With four lines per row the last rows of a block of the first
-// layer would not be fetched.
-constexpr int64_t kLinesPerRow = 5, kRowsAtOnce = 8;
-
-__attribute__((always_inline)) inline __m512bh bits_of(__m512i pairs) {
-  return reinterpret_cast<__m512bh>(pairs);
-}
-
-// Keeps the compiler from loading again for each use. The loop is bound by loads.
-__attribute__((always_inline)) inline __m512i in_register(__m512i value) {
-  asm("" : "+v"(value));
-  return value;
-}
 
 __attribute__((always_inline)) inline __mmask32 first_of(int64_t count) {
   return count >= kFold ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
@@ -49,7 +33,9 @@ __attribute__((always_inline)) inline __mmask32 kept(const MaskedPairs& g, int64
   return bits & inside;
 }
 
-void mask(const MaskedPairs& g) {
+}  // namespace
+
+void mask_pairs(const MaskedPairs& g) {
   for (int64_t row = 0; row < kListTerms; ++row) {
     uint16_t* const out = g.out + row * g.out_stride;
     const uint16_t* const grad = g.grad + row * g.grad_stride;
@@ -58,6 +44,30 @@ void mask(const MaskedPairs& g) {
       _mm512_storeu_si512(out + at, _mm512_maskz_loadu_epi16(bits, grad + at));
     }
   }
+}
+
+}  // namespace pyg_batchgnn
+
+PYG_BATCHGNN_END_LEVEL
+PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX512_BF16_VBMI2)
+
+namespace pyg_batchgnn::sparse_pairs {
+namespace {
+
+constexpr int64_t kWidth = 16;  // sums of a vector
+// Rows of a table lie on different pages, and a prefetch waits for the translation of its page, so
+// several rows are fetched at once. With four lines per row the last rows of a block of the first
+// layer would not be fetched.
+constexpr int64_t kLinesPerRow = 5, kRowsAtOnce = 8;
+
+__attribute__((always_inline)) inline __m512bh bits_of(__m512i pairs) {
+  return reinterpret_cast<__m512bh>(pairs);
+}
+
+// Keeps the compiler from loading again for each use. The loop is bound by loads.
+__attribute__((always_inline)) inline __m512i in_register(__m512i value) {
+  asm("" : "+v"(value));
+  return value;
 }
 
 // Transposes squares of eight by eight within the four parts of eight vectors, then stores each
@@ -142,8 +152,7 @@ void list(const ListedRows& rows, const PairLists& lists) {
 }
 
 // Rows are short, so a call of memcpy would cost more than the copy. The last vector overlaps the
-// one before. With masked stores, followed by the loads of fold, a backward pass took a fifth
-// longer.
+// one before. With masked stores, which fold loads, a backward pass took a fifth longer.
 void copy(const uint16_t* from, int64_t count, uint16_t* to) {
   if (count < kFold) {
     const __mmask32 here = first_of(count);
@@ -241,12 +250,9 @@ void round_rows(const float* from, int64_t count, float scale, uint16_t* to) {
   }
 }
 
-constexpr SparsePairKernels kKernels{&mask, &transpose, &list, &copy, &fold, &multiply, &round_rows};
+constexpr SparsePairKernels kKernels{&transpose, &list, &copy, &fold, &multiply, &round_rows};
 
 }  // namespace
-
-const SparsePairKernels* kernels() { return &kKernels; }
-
 }  // namespace pyg_batchgnn::sparse_pairs
 
 PYG_BATCHGNN_END_LEVEL
@@ -256,7 +262,7 @@ namespace pyg_batchgnn {
 const SparsePairKernels* sparse_pair_kernels() {
   static const bool has =
       most_bfloat16_level() >= Bfloat16Level::kPairs && __builtin_cpu_supports("avx512vbmi2");
-  return has ? sparse_pairs::kernels() : nullptr;
+  return has ? &sparse_pairs::kKernels : nullptr;
 }
 
 }  // namespace pyg_batchgnn
@@ -264,6 +270,8 @@ const SparsePairKernels* sparse_pair_kernels() {
 #else
 
 namespace pyg_batchgnn {
+
+void mask_pairs(const MaskedPairs&) {}
 
 const SparsePairKernels* sparse_pair_kernels() { return nullptr; }
 

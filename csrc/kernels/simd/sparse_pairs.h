@@ -1,10 +1,8 @@
 // Products of bfloat16 with one operand that is mostly zero, such as a gradient behind ReLU and
-// dropout. Its non-zeros are listed row by row, and the instructions for pairs take two of them at
-// a time.
+// dropout. Its non-zeros are listed row by row, and instructions for pairs take two at a time.
 //
 // Rows of the other operand lie "folded": of every 32 columns, columns 0 to 3 and 16 to 19 come
-// first, then 4 to 7 and 20 to 23, and so on. Then one instruction interleaves 16 columns of two
-// rows.
+// first, then 4 to 7 and 20 to 23, and so on. One instruction interleaves 16 columns of two rows.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +30,7 @@ struct ListedRows {
   bool add;       // adds to the totals
 };
 
-// A block of a gradient [rows, columns] after the mask. Rows up to kListTerms and columns up to the
-// stride are zero.
+// A block of a masked gradient [rows, columns], zero up to kListTerms rows and `stride` columns.
 struct MaskedPairs {
   const uint16_t* grad;
   int64_t grad_stride;
@@ -58,7 +55,6 @@ struct ListProduct {
 };
 
 struct SparsePairKernels {
-  void (*mask)(const MaskedPairs&);
   // [kListTerms, stride], of which `columns` count, into [columns up to a multiple of kFold,
   // kListTerms].
   void (*transpose)(const uint16_t* from, int64_t stride, int64_t columns, uint16_t* to);
@@ -70,6 +66,9 @@ struct SparsePairKernels {
 };
 
 constexpr int64_t kMostPairVectors = 16;  // of one ListProduct
+
+// For processors with AVX-512.
+void mask_pairs(const MaskedPairs& g);
 
 // Returns null if the processor lacks the instructions.
 const SparsePairKernels* sparse_pair_kernels();

@@ -2,8 +2,7 @@
 //
 // A row of sums stays in registers. Columns are taken in chunks of at most kSumVectors vectors. If
 // the last vector is not full, it begins earlier and takes some columns twice. A masked one would
-// reach beyond the row, often into a line that is not in the cache. Only rows shorter than a vector
-// are masked.
+// reach beyond the row, often into a line out of the cache. Only shorter rows are masked.
 
 using SumLanes = Lanes<float>;
 
@@ -117,16 +116,8 @@ void sum_columns(const SumRows<float>& task) {
 }
 
 inline void sum_any_rows(const SumRows<float>& task, Element element) {
-  switch (element) {
-    case Element::kFloat32:
-      return sum_columns<float>(task);
-    case Element::kFloat16:
-      return sum_columns<Half>(task);
-    case Element::kBFloat16:
-      return sum_columns<Bfloat16>(task);
-    case Element::kInt8:
-      return sum_columns<Code>(task);
-    case Element::kFloat64:
-      return;  // summed in double by another kernel
-  }
+  with_element(element, [&](auto in) {
+    // float64 is summed in double by another kernel.
+    if constexpr (!std::is_same_v<decltype(in), double>) sum_columns<decltype(in)>(task);
+  });
 }

@@ -21,25 +21,6 @@ namespace {
 
 #include "kernels/simd/tiles_body.h"
 
-void mask(const MaskedPairs& m) {
-  constexpr int64_t kWidth = 32;
-  for (int64_t r = 0; r < m.rows; ++r) {
-    const uint16_t* const grad = m.grad + r * m.grad_stride;
-    uint16_t* const out = m.out + r * m.out_stride;
-    for (int64_t c = 0; c < m.out_stride; c += kWidth) {
-      const int64_t count = std::clamp<int64_t>(m.columns - c, 0, kWidth);
-      uint32_t bits = count == kWidth ? ~0u : (1u << count) - 1;
-      if (m.mask != nullptr && count > 0) {
-        uint32_t kept = 0;
-        std::memcpy(&kept, m.mask + r * m.mask_stride + c / 8, static_cast<size_t>((count + 7) / 8));
-        bits &= kept;
-      }
-      _mm512_storeu_si512(out + c, _mm512_maskz_loadu_epi16(bits, grad + c));
-    }
-  }
-  std::fill_n(m.out + m.rows * m.out_stride, (kListTerms - m.rows) * m.out_stride, uint16_t{0});
-}
-
 void interleave(const uint16_t* first, const uint16_t* second, int64_t count, uint32_t* to) {
   for (int64_t c = 0; c < count; c += kTileSide) {
     const auto load = [c](const uint16_t* from) {
@@ -122,7 +103,7 @@ struct EmulatedUnit {
 thread_local float EmulatedUnit::sums[4][kTileSide][kTileSide];
 thread_local uint32_t EmulatedUnit::pairs[4][kTileSide][kTileSide];
 
-constexpr TileKernels kEmulated{&multiply_tiles<EmulatedUnit>, &mask, &interleave, &transpose};
+constexpr TileKernels kEmulated{&multiply_tiles<EmulatedUnit>, &interleave, &transpose};
 
 }  // namespace
 }  // namespace pyg_batchgnn::tiles
@@ -187,7 +168,7 @@ bool has_amx() {
   return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
 }
 
-constexpr TileKernels kAmx{&amx::multiply, &tiles::mask, &tiles::interleave, &tiles::transpose};
+constexpr TileKernels kAmx{&amx::multiply, &tiles::interleave, &tiles::transpose};
 
 const TileKernels* choose() {
   if (simd_level() != Simd::kAvx512) return nullptr;

@@ -1,8 +1,7 @@
 // Products of bfloat16 by a matrix unit that multiplies tiles of 16 rows (Intel AMX).
 //
 // The unit sums the products of the first terms of all pairs of a tile and those of the second
-// ones, adds both, and adds that to the sum so far. So a sum has a fixed order, which is not that
-// of the other kernels.
+// ones, adds both, and adds that to the sum so far: a fixed order, not that of other kernels.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +27,6 @@ struct TilesProduct {
 
 struct TileKernels {
   void (*multiply)(const TilesProduct&);
-  // As SparsePairKernels::mask.
-  void (*mask)(const MaskedPairs&);
   // to[c] = the pair of first[c] and second[c]. `count` is a multiple of kTileSide.
   void (*interleave)(const uint16_t* first, const uint16_t* second, int64_t count, uint32_t* to);
   // to[c, s] = from[s, c] for kTileSide rows of `columns`, a multiple of kTileSide.

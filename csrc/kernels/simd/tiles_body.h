@@ -1,5 +1,4 @@
-// The loops of tiles.h, for a `Unit` with eight tiles: 0 to 3 are sums, 4 and 5 rows of a, 6 and 7
-// rows of b.
+// The loops of tiles.h, for a `Unit` with eight tiles: 0-3 are sums, 4-5 rows of a, 6-7 rows of b.
 
 // R x C tiles of sums, which stay in the unit from the first pair to the last.
 template <class Unit, int R, int C>

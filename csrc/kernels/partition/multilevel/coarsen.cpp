@@ -72,8 +72,7 @@ class Clusterer {
 int64_t cluster_nodes(const WeightedGraph& graph, int64_t labels, int32_t* label, const Rooms& rooms,
                       const NodeWords& words, Leftover leftover, const int32_t* part) {
   Clusterer clusterer(graph, labels, label, rooms, part);
-  // The cluster of the last node left over, by its best cluster; behind them that of nodes without
-  // neighbours.
+  // The cluster of the last node left over, by its best cluster; last, of those without neighbours.
   std::vector<int32_t> left(leftover == Leftover::kTogether ? static_cast<size_t>(labels) + 1 : 0, kNone);
   int64_t moved = 0;
   for (int64_t node = 0; node < graph.nodes; ++node) {

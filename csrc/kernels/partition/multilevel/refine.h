@@ -18,8 +18,7 @@ int64_t move_greedily(const WeightedGraph& graph, const Assignment& assignment);
 // they relieve, as long as the sum of the excess falls.
 void balance_parts(const WeightedGraph& graph, const Assignment& assignment);
 
-// Refinement that leaves local minima (Fiduccia and Mattheyses 1982; Sanders and Schulz 2011 for
-// more than two parts).
+// Refinement that leaves local minima (Fiduccia and Mattheyses 1982; Sanders and Schulz 2011).
 
 struct FmRules {
   uint64_t key;

@@ -107,8 +107,7 @@ class Rooms {
   int64_t constraints() const { return constraints_; }
   int64_t* of(int64_t group) const { return room_ + group * constraints_; }
 
-  // Returns whether a node of these weights may join the group. A limit that the node does not add
-  // to does not count.
+  // Returns whether a node of these weights may join the group. Only limits that it adds to count.
   bool fits(const int32_t* weight, int64_t group) const {
     const int64_t* const room = of(group);
     for (int64_t k = 0; k < constraints_; ++k)
@@ -144,8 +143,7 @@ struct Excess {
     return excess;
   }
 
-  // Returns by how much the excess of the group grows with a node of these weights; negative
-  // weights leave it.
+  // Returns by how much the excess of the group grows with `sign` nodes of these weights.
   double growth(const Rooms& rooms, int64_t group, const int32_t* weight, int64_t sign) const {
     double growth = 0;
     const int64_t* const room = rooms.of(group);
