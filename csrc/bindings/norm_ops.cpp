@@ -108,7 +108,7 @@ struct RowMask {
 template <class A>
 constexpr int64_t kNormNumbers = sizeof(RowNorm<A>) / sizeof(A);
 
-// Returns shift - folded * mean, which removes the mean's part of the product with the rounded weight.
+// Returns shift - folded * mean: it removes the mean's part of a product with the rounded weight.
 Tensor constant_of(const Tensor& folded, const std::optional<Column>& shift, const double* mean) {
   const int64_t outputs = folded.size(0), columns = folded.size(1);
   const Column rounded = copy_of(folded);

@@ -99,7 +99,7 @@ class Chunk {
     return {converted_.data(), stride_, rows, x_.columns};
   }
 
-  // sums[r, c] += sum over the slab's rows of x[., r] * x[., c], from the vector of r on, or for all c.
+  // sums[r, c] += sum over the slab's rows of x[., r] * x[., c], from r's vector on, or all c.
   void multiply(int64_t rows) {
     const int64_t width = kernels_.width;
     for (int64_t r = 0; r < x_.columns; r += kTileRows) {

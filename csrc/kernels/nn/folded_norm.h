@@ -25,7 +25,7 @@ void fold_norm(const FoldedNorm& norm, const double* x_mean, const double* x_cov
                double* mean, double* variance, double* factor);
 
 // Computes the gradients of weight and scale from d_folded [outputs, columns] = g^T (x - m). The
-// term with `spread` is the gradient through r. That through the mean is zero, as x - m sums to zero.
+// term with `spread` is the gradient through r. That through the mean is zero: x - m sums to zero.
 void fold_norm_grads(const FoldedNorm& norm, const double* variance, const double* spread,
                      const double* d_folded, double* d_weight, double* d_scale);
 

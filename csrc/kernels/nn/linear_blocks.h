@@ -179,7 +179,7 @@ inline void prefetch_block(const LinearGrads& job, int64_t begin, int64_t end, B
 // Blocks of rows with known zeros, and the share of zeros.
 
 constexpr double kDense = 0.75;  // share of non-zeros from which the dense product is faster
-// The share of non-zeros from which rows are added in pairs, which then share an eighth of 64 terms.
+// The share of non-zeros from which rows are added in pairs, which then share an eighth of terms.
 constexpr double kShared = 0.35;
 constexpr int64_t kCacheBytes = 28 << 10;  // bytes of a block that stay in the first cache
 
@@ -266,7 +266,7 @@ void read_values(const LinearInput& input, Element compute, int64_t begin, int64
   block.sparse = false;
 }
 
-// Computes a sparse product of at most kWordBits terms, in pieces of x that stay in the first cache.
+// Computes a sparse product of at most kWordBits terms, in pieces of x that the first cache holds.
 template <class T>
 void multiply_sparse(const SparseProduct<T>& p, int64_t terms) {
   const ProductKernels<T>& kernels = product_kernels<T>();

@@ -95,8 +95,8 @@ inline void round_columns(const LinearInput& input, const char* row, int64_t fir
              reinterpret_cast<Bfloat16*>(to));
 }
 
-// Reads rows of the gradient, after the mask or behind a normalisation. Columns up to the stride and
-// rows up to kListTerms are zero.
+// Reads rows of the gradient, masked or behind a normalisation; zeros up to `stride` columns and
+// kListTerms rows.
 inline void read_grad(const LinearGrads& job, int64_t begin, int64_t rows, uint16_t* to, int64_t stride) {
   const LinearGradient& gradient = job.gradient;
   const int64_t outputs = job.shape.outputs, mask_bytes = (outputs + 7) / 8;

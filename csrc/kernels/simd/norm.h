@@ -40,7 +40,7 @@ struct NormKernels {
   void (*center_sums)(const Rows<T>& x, const Wide<T>* center, Wide<T>* sum, Wide<T>* square);
   // y = z, or relu(z).
   void (*affine_rows)(const Rows<T>& x, const Affine<Wide<T>>& affine, Epilogue epilogue, T* y);
-  // With g = grad, zero where a ReLU of z is: sum[c] = sum of g, product[c] = sum of g * (x - center).
+  // With g = grad, zero where relu(z) is: sum[c] = sum of g, product[c] = sum of g * (x - center).
   void (*gradient_sums)(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine, Epilogue epilogue,
                         Wide<T>* sum, Wide<T>* product);
   // out = g * scale - constant - (x - center) * slope.

@@ -177,7 +177,7 @@ void sparse_columns_by_two(const SparseProduct<T>& p, int64_t first) {
   sparse_columns<T, C>(last, first);
 }
 
-// Computes pieces of a product, cut so that the registers hold theirs: table[n - 1] takes n vectors.
+// Computes a product in pieces that the registers hold: table[n - 1] takes n vectors.
 template <class T, class Product, size_t N>
 PYG_BATCHGNN_INLINE void by_pieces(const Product& p,
                                    const std::array<void (*)(const Product&, int64_t), N>& table) {
