@@ -25,7 +25,7 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.store import CscGraph, TimeOrder, WeightSums
 from tests.support.chi_square import assert_uniform, p_of_cells, p_of_joint, p_of_positions
-from tests.support.tiers import some
+from tests.support.tiers import every_level, some
 from tests.support.typed_graphs import DrawnSeeds, TypedCase, check_typed
 from tests.support.typed_reference import ReferenceSeed
 
@@ -140,6 +140,7 @@ def test_fewer_distinct_nodes(labor: str) -> None:
     assert count[labor] < 0.8 * count[None]
 
 
+@every_level
 @pytest.mark.parametrize("fanout", [1, 10, 100, 3000])
 @pytest.mark.parametrize("parallel", [False, True])
 def test_long_lists(fanout: int, parallel: bool) -> None:

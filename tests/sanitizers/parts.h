@@ -91,6 +91,7 @@ class Parts {
                         own.indices.data(),
                         {own.edge_ids.data(), false},
                         size(number, static_cast<size_t>(whole.target))};
+      relation.source_ids = whole.edges.indices + own.begin;
       if (whole.time.time != nullptr) {
         relation.time = {whole.time.time + own.begin, {own.position.data(), false}};
       }

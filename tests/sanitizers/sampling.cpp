@@ -119,6 +119,10 @@ void round_of(int64_t nodes, int64_t edges) {
       sample_all(graph, plan, below(2) == 0);
       relay_all(graph, plan);
     }
+    Plan shared{fanout, Replacement::kWithout, true, generator(), generator()};
+    shared.labor = static_cast<Labor>(1 + below(3));
+    sample_all(graph, shared, below(2) == 0);
+    relay_all(graph, shared);
   }
 }
 

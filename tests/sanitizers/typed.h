@@ -107,7 +107,13 @@ class TypedRound {
     plan.temporal = below(2) == 0 ? Temporal::kLast : Temporal::kUniform;
     plan.window = below(2) == 0 ? below(10) : -1;
     plan.subgraph = below(3) == 0 ? Subgraph::kInduced : Subgraph::kDirectional;
-    const bool disjoint = timed || below(2) == 0;
+    bool disjoint = timed || below(2) == 0;
+    if (!timed && below(3) == 0) {
+      plan.labor = static_cast<Labor>(1 + below(3));
+      plan.replacement = Replacement::kWithout;
+      plan.subgraph = Subgraph::kDirectional;
+      disjoint = false;
+    }
 
     std::vector<Scratch<Index>> scratch(3);
     const SeedArrays arrays = random_seeds();
