@@ -158,6 +158,9 @@ class LinkInputs:
                 [list(one), [[list(name) for name in names] for names in pairs]]
                 for one, pairs in self.seeder.excluded.relations.items()
             ]
+            if self.seeder.excluded.by_id:
+                paired = self.seeder.excluded.paired
+                found["excluded_by_id"] = None if paired is None else _digest([paired])
         return found
 
 
@@ -389,6 +392,9 @@ class LinkRequest:
         excluded = SeedEdges.wanted(
             self.rules.exclude_seed_edges, schema, list(by_relation), sampled.direction
         )
+        if excluded is not None and excluded.by_id:
+            for part in parts:
+                _check_edges(part, excluded.paired)
         is_disjoint = sampled.choice.disjoint or times is not None
         seeder = LinkSeeder(schema, {**plans, **given}, is_disjoint, excluded, finder)
         return LinkInputs(parts, seeder, names)
@@ -427,6 +433,17 @@ class LinkRequest:
                 "exclude_existing out"
             )
         return found, given
+
+
+#: Ids of edges that travel between ranks with ids of nodes are below this.
+_MOST_EDGES = 1 << 31
+
+
+def _check_edges(links: RelationLinks, paired: Tensor | None) -> None:
+    """Raises IndexError unless links have ids that edges can have, and reverses are known."""
+    ids = torch.arange(len(links)) if links.input_id is None else links.input_id
+    most = _MOST_EDGES if paired is None else paired.numel()
+    check_range(f"input_id of {links.relation}, the ids of edges that are left out,", ids, most, "edges")
 
 
 def _checked_targets(table: Tensor, links: RelationLinks, graph: GraphShape) -> Tensor:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 class ExcludedPairs:
     """Pairs of nodes of one relation; their edges are left out of a minibatch."""
 
-    # [2, n] int64, sources above targets, ids within their types. All parallel edges of a pair are
-    # excluded.
-    pairs: Tensor
+    pairs: Tensor  # [2, n] int64, sources above targets, ids within their types
     # [n] int64, the number of the example that each pair is excluded for; None: for all. Ignored
     # unless sampling is disjoint.
     example: Tensor | None = None
+    # [n] int64, the input id of the only edge of each pair that is left out; None: all edges are.
+    edge: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +207,8 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
             own = excluded.example if disjoint else None
             example = torch.full((count,), _ALL_EXAMPLES) if own is None else own
             where = torch.tensor([[minibatch], [relation]]).expand(2, count)
-            columns.append(torch.cat([where, example[None], pairs[1:], pairs[:1]]))
+            source = pairs[:1] if excluded.edge is None else ~excluded.edge[None]
+            columns.append(torch.cat([where, example[None], pairs[1:], source]))
     if not columns:
         return None
     table = torch.cat(columns, dim=1)
@@ -250,7 +251,7 @@ def _internal_pairs(
             (schema.source_types[relation], schema.target_types[relation]), excluded.pairs, strict=True
         )
         ids = [_among(what, seeds.nodes[end], internal[end], original) for end, original in ends]
-        found[relation] = ExcludedPairs(torch.stack(ids), excluded.example)
+        found[relation] = replace(excluded, pairs=torch.stack(ids))
     return found
 
 
