@@ -18,6 +18,9 @@ from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Rela
 
 #: The arrays of a split that are not attributes of its links.
 INDEX, NEGATIVES, NEGATIVE_TARGETS = "index", "negatives", "negative_targets"
+#: The attribute of links with the id of the edge that each one is, and that of edges with the id of
+#: the reverse of each edge in the same relation, -1 for none.
+EDGE_ID, REVERSE_ID = "edge_id", "reverse_id"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +109,16 @@ class EdgeSet:
         tables: the attributes by name: [E_r, ...], any dtype and shape. By convention "edge_attr"
             are the features.
         links: the links of each split, "train", "val" and "test", for learning and for measuring;
-            the edges that a model sees are those of `topology` alone.
+            the edges that a model sees are those of `topology` alone. Links that are edges, whose
+            labels "y" are to be learned, have their ids as the attribute "edge_id".
+        num_classes: as of a `NodeSet`, of the labels "y" of edges.
     """
 
     relation: Relation
     topology: Tensor | InEdges
     tables: dict[str, Tensor] = field(default_factory=dict)
     links: dict[str, LinkSplit] = field(default_factory=dict)
+    num_classes: int = 0
 
     @property
     def group(self) -> Group:

@@ -129,7 +129,7 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
         counts[group] = folder.num_nodes(group, ids, tables[group], lengths)
     splits, links = folder.splits(schema, counts), read_links(folder, schema)
     folder.warn_of_unread()
-    said = {group: folder.meta.num_classes.get(str(group.name)) for group in schema.node_groups}
+    said = {group: folder.meta.num_classes.get(str(group)) for group in tables}
     classes = {group: count_classes(tables[group]) if one is None else one for group, one in said.items()}
     dataset = Dataset(
         folder.meta.name or path.resolve().name,
@@ -138,7 +138,7 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
             for group in schema.node_groups
         ),
         tuple(
-            EdgeSet(relation, topology, tables[group], links[group])
+            EdgeSet(relation, topology, tables[group], links[group], classes[group])
             for relation, group, topology in zip(schema.relations, schema.edge_groups, edges, strict=True)
         ),
         folder.meta.source or f"Arrays read from the folder {path}.",

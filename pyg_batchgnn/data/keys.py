@@ -106,9 +106,9 @@ class FolderKeys:
         path = self.folder / f"{group_folder(Group(RowKind.NODE, node_type))}.parquet"
         return KeyTable(node_type, num_nodes, path if path.is_file() else None)
 
-    def classes(self, node_type: str) -> list[Any] | None:
-        """Returns the values of the classes of a type, or None: class numbers are the values."""
-        path = self.folder / f"{group_folder(Group(RowKind.NODE, node_type))}.classes.json"
+    def classes(self, group: Group) -> list[Any] | None:
+        """Returns the values of the classes of a group, or None: class numbers are the values."""
+        path = self.folder / f"{group_folder(group)}.classes.json"
         if not path.is_file():
             return None
         values = read_json(path).get("values")

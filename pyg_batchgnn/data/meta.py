@@ -55,7 +55,7 @@ class Meta:
             dataset.source,
             dataset.schema,
             {nodes.name: nodes.num_nodes for nodes in dataset.node_sets},
-            {nodes.name: nodes.num_classes for nodes in dataset.node_sets},
+            {str(one.group): one.num_classes for one in dataset.sets if one.num_classes or one.group.is_node},
             arrays,
             origin or {},
         )

@@ -280,8 +280,7 @@ class SeedEdges:
                     "exclude_seed_edges=('edges', ids) is for links of one relation, and [E] int64 ids"
                 )
             back = {one: found or one for one, found in back.items()}
-        found = {one: ((one,), () if back[one] is None else (back[one],)) for one in linked}
-        return cls(found, True, paired)
+        return cls({one: ((one,), (found,) if found else ()) for one, found in back.items()}, True, paired)
 
     @classmethod
     def forward(cls, schema: Schema, linked: Sequence[Relation]) -> SeedEdges:

@@ -154,7 +154,11 @@ def decide_fields(
 
     config = config_from_dict(ranks.from_first(decided))
     torch.set_num_threads(config.run.threads or 1)
-    columns = TrainingData.of(dataset, config).inputs.first_columns(config.model.hidden)
+    inputs = TrainingData.of(dataset, config).inputs
+    columns, is_read = inputs.first_columns(config.model.hidden), config.model.edge_features
+    if is_read == "auto" and not config.task.kind.is_of_edges:  # whose decoder reads them with any model
+        is_read = "read" if inputs.edges else "none"
+    config = replace(config, model=replace(config.model, edge_features=is_read))
     task = task_of(dataset, config.task, config.model.hidden)
     config, choice = choose_product(config, columns, task.columns, ranks)
     config = replace(config, run=replace(config.run, threads=own_threads or config.run.threads))

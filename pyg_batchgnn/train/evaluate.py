@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader
 from pyg_batchgnn.nn import ModelOutput
 from pyg_batchgnn.store import SortedNodes
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import ExistingTargets, LinkRanking, LinkTask, PredictedLinks, RankedLinks
-from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, NativeNetwork
+from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, NativeNetwork, RowNetwork
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, RunGraph
+from pyg_batchgnn.train.run_graph import AnyLoader, EmbeddedNodes, EmbeddedRows, RunGraph
 from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Scoring
 from pyg_batchgnn.train.times import first_times_of, link_times
 
@@ -25,11 +25,8 @@ from pyg_batchgnn.train.times import first_times_of, link_times
 # metrics.
 _EPOCH = 0
 
-#: A loader of an evaluation.
-Loader: TypeAlias = MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
 
-
-def infer(network: GraphNetwork, loader: Loader) -> Iterator[tuple[Any, ModelOutput]]:
+def infer(network: GraphNetwork, loader: AnyLoader) -> Iterator[tuple[Any, ModelOutput]]:
     """Yields each minibatch and the output for its seeds, in evaluation mode."""
     for batch in evaluated(network, loader):
         with torch.no_grad():
@@ -37,7 +34,7 @@ def infer(network: GraphNetwork, loader: Loader) -> Iterator[tuple[Any, ModelOut
         yield batch, output
 
 
-def evaluated(network: GraphNetwork, loader: Loader) -> Iterator[Any]:
+def evaluated(network: GraphNetwork, loader: AnyLoader) -> Iterator[Any]:
     """Yields each minibatch of an evaluation, with the model in evaluation mode."""
     was_training = network.model.training
     network.model.eval()
@@ -49,8 +46,8 @@ def evaluated(network: GraphNetwork, loader: Loader) -> Iterator[Any]:
 
 
 def evaluate(
-    network: NativeNetwork,
-    loader: MacrobatchNeighborLoader,
+    network: RowNetwork,
+    loader: AnyLoader,
     graph: RunGraph,
     task: NodeTask,
     ranks: Ranks,
@@ -80,13 +77,13 @@ def infer_all(network: NativeNetwork, graph: RunGraph) -> tuple[SortedNodes, Emb
 
 @dataclass(frozen=True, eq=False)
 class MeasuredNodes:
-    """The nodes of a split, on which a run is measured."""
+    """The nodes or edges of a split, on which a run is measured."""
 
-    network: NativeNetwork
+    network: RowNetwork
     graph: RunGraph
     task: NodeTask
     nodes: Tensor  # [n] int64 original ids, the same on every rank
-    loader: MacrobatchNeighborLoader | None  # this rank's minibatches of them; None: computed exactly
+    loader: AnyLoader | None  # this rank's minibatches of them; None: computed exactly
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -94,7 +91,10 @@ class MeasuredNodes:
     def compute(self) -> tuple[SortedNodes, EmbeddedNodes, EmbeddedNodes] | None:
         """Computes all nodes of the graph, which other splits can share; None where minibatches are
         sampled; collective."""
-        return infer_all(self.network, self.graph) if self.loader is None else None
+        if self.loader is not None:
+            return None
+        assert isinstance(self.network, NativeNetwork), "edges are computed from minibatches"
+        return infer_all(self.network, self.graph)
 
     def evaluate(
         self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None

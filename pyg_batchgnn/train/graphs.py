@@ -41,6 +41,7 @@ from pyg_batchgnn.train.config.choices import (
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.network import NativeNetwork
+from pyg_batchgnn.train.node_tasks import predicted_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, RowsHere, RowsOverRanks, RunGraph
 from pyg_batchgnn.train.training_data import (
@@ -52,7 +53,7 @@ from pyg_batchgnn.train.training_data import (
     feature_type,
     fingerprint_dataset,
 )
-from pyg_batchgnn.types import FEATURES, LABELS, Group, RowKind
+from pyg_batchgnn.types import EDGE_FEATURES, FEATURES, LABELS, Group, Relation, RowKind
 
 #: The aggregation of each model's first layer. GAT's depends on learned values.
 AGGREGATION_OF_MODEL = {
@@ -128,9 +129,10 @@ class WholeGraph(RunGraph):
             label=read.labels.get(read.inputs.node_type),
             times=read.times,
             held=held,
+            predicted=predicted_of(dataset, config.task),
         )
 
-    def labels(self, network: NativeNetwork, batch: Any) -> Tensor:
+    def node_labels(self, network: NativeNetwork, batch: Any) -> Tensor:
         return self.owned_labels()[network.seeds(batch)]
 
     def owned_labels(self) -> Tensor:
@@ -171,21 +173,22 @@ def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:
     return graph if dataset.has_names else CscGraph(graph.relations[0])
 
 
-def _data(dataset: Dataset, features: Mapping[str, Tensor]) -> Data | HeteroData:
+def _data(dataset: Dataset, features: Mapping[str | Relation, Tensor]) -> Data | HeteroData:
     data: Any = HeteroData() if dataset.has_names else Data()
     for nodes in dataset.node_sets:
         store = data[nodes.name] if dataset.has_names else data
         store.num_nodes = nodes.num_nodes
         if nodes.name in features:
             store.x = features[nodes.name]
-    if dataset.has_names:
-        for edges in dataset.edge_sets:
-            # So that the relation is known. The sampler has the edges.
-            store = data[edges.relation]
-            if edges.csc is None:
-                store.edge_index = edges.edge_index
-            else:
-                store.adj_t = edges.csc
+    for edges in dataset.edge_sets:
+        store = data[edges.relation] if dataset.has_names else data
+        # So that the relation is known. The sampler has the edges.
+        if dataset.has_names and edges.csc is None:
+            store.edge_index = edges.edge_index
+        elif dataset.has_names:
+            store.adj_t = edges.csc
+        if edges.relation in features:
+            store.num_edges, store.edge_attr = edges.num_edges, features[edges.relation]
     return data
 
 
@@ -228,10 +231,10 @@ class PartitionedGraph(RunGraph):
             history=history,
             held=_held(features),
             features=features,
+            predicted=predicted_of(dataset, config.task),
         )
 
-    def labels(self, network: NativeNetwork, batch: Any) -> Tensor:
-        """Returns the labels that came with the features."""
+    def node_labels(self, network: NativeNetwork, batch: Any) -> Tensor:
         return network.fetched(batch, LABELS)
 
     def embedded(self, nodes: AllNodes, rows: Mapping[str, Tensor]) -> EmbeddedRows:  # noqa: ARG002
@@ -248,6 +251,7 @@ class PartitionedGraph(RunGraph):
         # The aggregates of GCN include a node's own features, so only labels travel with them.
         are_cached = self.is_cached(training) and self.config.model.kind is ModelKind.GCN
         features = [FEATURES] if self.inputs.features and not are_cached else []
+        features += [EDGE_FEATURES] if self.inputs.edges else []
         return {
             "replace": sampling.replacement is ReplacementKind.WITH,
             "labor": _labor(self.config, training),
@@ -294,18 +298,18 @@ def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
     alone."""
     budget = config.sampling.memory_budget
     found = dict(part.attributes)
-    for group in part.schema.node_groups:
-        name = str(group.name)
+    for group in (*part.schema.node_groups, *part.schema.edge_groups):
+        own = FEATURES if group.is_node else EDGE_FEATURES
         tables = {**found.get(group, {})}
-        if name in read.features:
-            dtype = feature_type(read.features[name], config)
-            size = read.features[name].numel() * dtype.itemsize // part.book.parts  # the same on all ranks
-            stays = budget is not None and size > budget // 2 and read.features[name].dtype in NATIVE_TYPES
-            if isinstance(tables[FEATURES], ops.QuantizedTensor):
-                tables[FEATURES] = converted(tables[FEATURES], dtype)
-            elif dtype is not read.features[name].dtype and not stays:
-                tables[FEATURES] = torch.as_tensor(tables[FEATURES]).to(dtype)
-        if name not in read.labels:
+        if (whole := read.features.get(group.name)) is not None:
+            dtype = feature_type(whole, config)
+            size = whole.numel() * dtype.itemsize // part.book.parts  # the same on all ranks
+            stays = budget is not None and size > budget // 2 and whole.dtype in NATIVE_TYPES
+            if isinstance(tables[own], ops.QuantizedTensor):
+                tables[own] = converted(tables[own], dtype)
+            elif dtype is not whole.dtype and not stays:
+                tables[own] = torch.as_tensor(tables[own]).to(dtype)
+        if group.name not in read.labels:
             tables.pop(LABELS, None)
         found[group] = tables
     return replace(part, attributes=found)
@@ -337,7 +341,12 @@ def _check_attributes(
     source: str, part: Part, dataset: Dataset, read: TrainingData, time_attr: str | None
 ) -> None:
     """Raises TrainError unless a saved part has the features, labels and times of a data set."""
-    wanted = {(Group(RowKind.NODE, name), FEATURES): x for name, x in read.features.items()}
+    wanted = {
+        (Group(RowKind.NODE, name), FEATURES)
+        if isinstance(name, str)
+        else (Group(RowKind.EDGE, name), EDGE_FEATURES): x
+        for name, x in read.features.items()
+    }
     wanted |= {(Group(RowKind.NODE, name), LABELS): y for name, y in read.labels.items()}
     wanted |= {(group, str(time_attr)): times for group, times in read.times.items()}
     for (group, name), whole in wanted.items():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 
 from pyg_batchgnn.data import (
     Clock,
@@ -25,10 +26,10 @@ from pyg_batchgnn.data import (
 from pyg_batchgnn.data.files import writing
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.link_tasks import PredictedLinks
-from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask
+from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, PredictedEdges, PredictedNodes
 from pyg_batchgnn.train.tasks import NodeTask
 from pyg_batchgnn.train.times import is_time
-from pyg_batchgnn.types import Group, RowKind
+from pyg_batchgnn.types import Group, Relation, RowKind
 
 #: The file of predictions of nodes and of links.
 PREDICTIONS = "predictions.parquet"
@@ -65,9 +66,9 @@ class DatasetKeys:
             KeyTable(node_type, count, None) if self.folder is None else self.folder.table(node_type, count)
         )
 
-    def times(self, node_type: str) -> np.ndarray | None:
-        """Returns [N] int64, the times of the nodes of a type, or None if they have none."""
-        found = self.dataset.nodes_of(node_type).tables.get(self.time_attr)
+    def times(self, predicted: PredictedNodes) -> np.ndarray | None:
+        """Returns [N] int64, the times of nodes or edges, or None if they have none."""
+        found = predicted.tables.get(self.time_attr)
         return None if found is None or not is_time(found) else found.reshape(-1).numpy()
 
     def read_nodes(self, file: Path, node_type: str) -> np.ndarray:
@@ -82,21 +83,25 @@ class DatasetKeys:
 
 
 def write_nodes(
-    folder: Path, keys: DatasetKeys, node_type: str, task: NodeTask, has_embeddings: bool = False
+    folder: Path, keys: DatasetKeys, predicted: PredictedNodes, task: NodeTask, has_embeddings: bool = False
 ) -> None:
-    """Writes the predictions of nodes that lie in a folder as arrays."""
-    (ids, (num_rows,)), (predictions, _) = _array(folder, "node_ids"), _array(folder, "predictions")
+    """Writes the predictions of nodes or edges that lie in a folder as arrays. Edges go by the keys
+    of their ends and by their ids."""
+    (ids, (num_rows,)), node_type = _array(folder, f"{predicted.unit[:-1]}_ids"), predicted.node_type
+    predictions, _ = _array(folder, "predictions")
     scores, shape = (
         _array(folder, "probabilities") if isinstance(task, (ClassTask, LabelTask)) else (None, ())
     )
     embeddings = _array(folder, "embeddings")[0] if has_embeddings else None
-    table, times, is_class = keys.table(node_type), keys.times(node_type), isinstance(task, ClassTask)
-    classes = None if keys.folder is None or not is_class else keys.folder.classes(node_type)
+    group = predicted.edges.group if isinstance(predicted, PredictedEdges) else Group(RowKind.NODE, node_type)
+    table, times, is_class = keys.table(node_type), keys.times(predicted), isinstance(task, ClassTask)
+    classes = None if keys.folder is None or not is_class else keys.folder.classes(group)
     if classes is not None and len(classes) < shape[1]:
         raise DatasetError(
-            f"{keys.dataset.name}: the keys name {len(classes)} classes of {node_type!r}, but the model has "
+            f"{keys.dataset.name}: the keys name {len(classes)} classes of {str(group)!r}, but the model has "
             f"{shape[1]}; make the folder again"
         )
+    ends = _keys_of_pairs(keys, predicted.relation) if isinstance(predicted, PredictedEdges) else None
 
     def columns(rows: slice) -> _Columns:
         some = ids(rows)
@@ -106,6 +111,9 @@ def write_nodes(
             found |= _split("score", scores(rows), classes)
         if embeddings is not None:
             found["embedding"] = _lists(embeddings(rows))
+        if isinstance(predicted, PredictedEdges) and ends is not None:
+            index = predicted.edges.edge_index[:, torch.from_numpy(some)].numpy()
+            return ends(*index), {"edge_id": some, **found}
         return _named(table.take(some)), found
 
     _write(folder / PREDICTIONS, num_rows, columns)
@@ -115,7 +123,7 @@ def write_pairs(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int 
     """Writes the scores of pairs that lie in a folder as arrays. ``at``: the time that they hold
     for, if the run looks at times."""
     (pairs, (num_rows, _)), (scores, _) = _array(folder, "pairs"), _array(folder, "scores")
-    ends = _keys_of_pairs(keys, links)
+    ends = _keys_of_pairs(keys, links.relation)
 
     def columns(rows: slice) -> _Columns:
         some = pairs(rows)
@@ -127,7 +135,7 @@ def write_pairs(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int 
 def write_partners(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int | None) -> None:
     """Writes the best partners of nodes that lie in a folder as arrays, a row for each partner."""
     (ids, _), (partners, (num_rows, top)) = _array(folder, "node_ids"), _array(folder, "partners")
-    (scores, _), ends = _array(folder, "scores"), _keys_of_pairs(keys, links)
+    (scores, _), ends = _array(folder, "scores"), _keys_of_pairs(keys, links.relation)
 
     def columns(rows: slice) -> _Columns:
         some = ids(rows)
@@ -188,10 +196,10 @@ def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_
 
 
 def _keys_of_pairs(
-    keys: DatasetKeys, links: PredictedLinks
+    keys: DatasetKeys, relation: Relation
 ) -> Callable[[np.ndarray, np.ndarray], dict[str, Any]]:
     """Returns what gives the key columns of pairs of ids, [n] int64 each."""
-    tables = [keys.table(links.relation[end]) for end in (0, 2)]
+    tables = [keys.table(relation[end]) for end in (0, 2)]
     names = named_apart(tables, ["source_", "target_"])
 
     def of(*ends: np.ndarray) -> dict[str, Any]:

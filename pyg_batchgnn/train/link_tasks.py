@@ -73,7 +73,7 @@ class LinkTask(Task):
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MRR, *HITS)
     train_metric: ClassVar[Metric] = Metric.ACCURACY
-    unit: ClassVar[str] = "links"
+    unit = "links"
 
     def __init__(self, columns: int, metric: Metric, loss: TaskLoss) -> None:
         self.columns = columns
@@ -246,11 +246,12 @@ class PredictedLinks:
     num_targets: int  # the number of nodes of the target type
     splits: Mapping[str, LinkSplit]  # the links of each split
     ranked_among: int  # the targets that each link of a split without negatives is ranked among
+    unit: ClassVar[str] = "links"
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedLinks:
         """Returns the links that a configuration names."""
-        relation = _relation(dataset, config.edge_type, "task.edge_type")
+        relation = named_relation(dataset, config.edge_type, "task.edge_type")
         sources, targets = (dataset.nodes_of(relation[end]).num_nodes for end in (0, 2))
         reverse = _reverse(dataset, relation, config)
         links, among = dataset.edges_of(relation).links, config.ranked_among
@@ -276,7 +277,8 @@ class PredictedLinks:
         return RankedLinks(links.index, drawn)
 
 
-def _relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> Relation:
+def named_relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> Relation:
+    """Returns the relation that a field names; the only one without a name."""
     known = dataset.schema.relations
     names = "; ".join(",".join(one) for one in known)
     if wanted is None:
@@ -295,7 +297,7 @@ def _reverse(dataset: Dataset, relation: Relation, config: TaskConfig) -> Relati
     the same name with "rev_" in front, or without it, if there is one."""
     source, _, target = relation
     if config.reverse_edge_type is not None:
-        found = _relation(dataset, config.reverse_edge_type, "task.reverse_edge_type")
+        found = named_relation(dataset, config.reverse_edge_type, "task.reverse_edge_type")
         if (found[0], found[2]) != (target, source):
             raise TrainError(
                 f"task.reverse_edge_type is {','.join(found)}, but the reverse of {','.join(relation)} leads "

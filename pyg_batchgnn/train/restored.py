@@ -16,7 +16,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import graph_of
 from pyg_batchgnn.train.job import RunModel
 from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
-from pyg_batchgnn.train.network import LinkNetwork, NativeNetwork, build_network
+from pyg_batchgnn.train.network import LinkNetwork, RowNetwork, build_network
 from pyg_batchgnn.train.node_tasks import PredictedNodes, predicted_of, task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
@@ -102,11 +102,11 @@ class RestoredRun(RunModel):
 
 @dataclass(frozen=True, kw_only=True)
 class RestoredNodeRun(RestoredRun):
-    """A run that predicts nodes."""
+    """A run that predicts nodes or edges."""
 
     predicted: PredictedNodes
     task: NodeTask
-    network: NativeNetwork
+    network: RowNetwork
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,10 +21,13 @@ from pyg_batchgnn.train.config.choices import CacheKind, LastMinibatch, TaskLoss
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
 from pyg_batchgnn.train.link_tasks import PredictedLinks
-from pyg_batchgnn.train.network import ModelInputs, NativeNetwork
+from pyg_batchgnn.train.network import ModelInputs, NativeNetwork, RowNetwork
+from pyg_batchgnn.train.node_tasks import PredictedEdges, PredictedNodes
 from pyg_batchgnn.types import Group, RowKind
 
 _NAME = "rows"
+#: A loader of nodes, edges or links.
+AnyLoader: TypeAlias = MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +161,7 @@ class RunGraph(ABC):
     embedding: Embedding | None  # the learned rows, or None in a run without them
     history: HistoricalCaches | None = None  # the caches of halo nodes' rows, or None in a run without them
     held: int = 0  # bytes of features that were read from files into memory
+    predicted: PredictedNodes | PredictedLinks  # what the run predicts
 
     @property
     def memory_budget(self) -> int | None:
@@ -165,18 +169,18 @@ class RunGraph(ABC):
         budget = self.config.sampling.memory_budget
         return None if budget is None else max(1, budget - self.held)
 
-    def training_loader(self, nodes: Tensor, ranks: int = 1) -> tuple[MacrobatchNeighborLoader, list[str]]:
-        """Makes the shuffled loader of training nodes, [n] original ids of the predicted type, and
+    def training_loader(self, nodes: Tensor, ranks: int = 1) -> tuple[AnyLoader, list[str]]:
+        """Makes the shuffled loader of training nodes, or edges, [n] ids of what is predicted, and
         returns lines that the user should read; collective."""
-        last, notes = self._last_minibatch(len(nodes), ranks, "nodes")
+        last, notes = self._last_minibatch(len(nodes), ranks, self.predicted.unit)
         return self._loader(nodes, last), notes
 
-    def evaluation_loader(self, nodes: Tensor) -> MacrobatchNeighborLoader:
-        """Makes a loader of `nodes` in order, with evaluation's fanout; collective. Minibatches are
-        the same in every evaluation and on any number of ranks."""
+    def evaluation_loader(self, nodes: Tensor) -> AnyLoader:
+        """Makes a loader of nodes or edges in order, with evaluation's fanout; collective.
+        Minibatches are the same in every evaluation and on any number of ranks."""
         return self._loader(nodes, None)
 
-    def moment_loader(self, node_type: str, nodes: Tensor, time: int) -> MacrobatchNeighborLoader:
+    def moment_loader(self, node_type: str, nodes: Tensor, time: int) -> AnyLoader:
         """Makes a loader of nodes [n] int64, original ids of a type, as they are at a time in the
         run's unit, with the fanout of evaluation; collective."""
         return self._loader(nodes, None, node_type, torch.full((len(nodes),), time))
@@ -246,9 +250,14 @@ class RunGraph(ABC):
         last: LastMinibatch | None,
         node_type: str | None = None,
         times: Tensor | None = None,
-    ) -> MacrobatchNeighborLoader:
-        nodes, node_type = nodes.to(torch.int64), node_type or self.inputs.node_type
+    ) -> AnyLoader:
+        nodes, predicted = nodes.to(torch.int64), self.predicted
         with as_train_error(ValueError, NotImplementedError):
+            if isinstance(predicted, PredictedEdges):
+                has_names, name = self.inputs.schema.has_names, self.config.sampling.time_attr
+                own = predicted.loader_arguments(nodes, name, has_names)
+                return MacrobatchLinkNeighborLoader(self.data, **own, **self._arguments(last))
+            node_type = node_type or self.inputs.node_type
             return MacrobatchNeighborLoader(
                 self.data,
                 input_nodes=(node_type, nodes) if self.inputs.schema.has_names else nodes,
@@ -293,8 +302,16 @@ class RunGraph(ABC):
             data = self.embedding.as_features(data, node_type=name)
         return data
 
+    def labels(self, network: RowNetwork, batch: Any) -> Tensor:
+        """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes, or edges."""
+        if isinstance(network, NativeNetwork):
+            return self.node_labels(network, batch)
+        assert isinstance(self.predicted, PredictedEdges), "links have no labels"
+        labels: Tensor = batch.links[0].label if batch.links else self.predicted.labels[:0]
+        return labels
+
     @abstractmethod
-    def labels(self, network: NativeNetwork, batch: Any) -> Tensor:
+    def node_labels(self, network: NativeNetwork, batch: Any) -> Tensor:
         """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes."""
 
     @abstractmethod

@@ -19,7 +19,7 @@ class Task(ABC):
 
     metrics: ClassVar[tuple[Metric, ...]]  # all that an evaluation measures, the default metric first
     train_metric: ClassVar[Metric]  # the metric of training minibatches
-    unit: ClassVar[str]  # what is predicted, in the plural
+    unit: str  # what is predicted, in the plural
     metric: Metric  # decides which epoch is the best
     columns: int  # the number of columns of the model's output
     loss_label: str  # the name of the loss and its unit, for plots
@@ -67,9 +67,10 @@ class Tally(ABC):
 
 
 class NodeTask(Task):
-    """A prediction for each node. The labels of its minibatches are rows of the labels "y"."""
+    """A prediction for each node, or for each edge. The labels of its minibatches are rows of the
+    labels "y"."""
 
-    unit: ClassVar[str] = "nodes"
+    unit = "nodes"
 
     @abstractmethod
     def labelled(self, labels: Tensor) -> Tensor:
@@ -91,7 +92,7 @@ class Evaluation:
     loss: float  # the mean over the nodes, weighed as in training
     #: the value of each metric. A metric that is not defined for these nodes is absent.
     scores: dict[Metric, float]
-    count: int  # the number of nodes or links
+    count: int  # the number of nodes, edges or links
     not_finite: int  # the number of those with an output that is not finite
 
     @classmethod

@@ -118,6 +118,8 @@ class ModelConfig:
         dropout: Probability of setting an element between layers to zero. Default: {default}. Raise
             it against overfitting. GIN has none.
         heads: Attention heads per layer of GAT; they share the hidden columns. Default: {default}.
+        edge_features: Features of edges: read, none, or auto: read where the data has them and gat
+            computes nodes from sampled neighbours. Default: {default}.
     """
 
     kind: ModelKind = _field(ModelKind.SAGE, name="model")
@@ -125,6 +127,7 @@ class ModelConfig:
     hidden: int = _count(256)
     dropout: float = _field(0.5, least=0, below=1)
     heads: int = _count(4)
+    edge_features: Literal["auto", "read", "none"] = _field("auto", is_decided=True)
 
 
 @dataclass(frozen=True)
@@ -184,8 +187,8 @@ class TaskConfig:
             only type.
         kind: What is predicted for each node: classes (one of several), labels (any number of
             them), values (numbers), or auto: integers [N] are classes, integers or booleans [N, C]
-            labels, floats values. With link the links of a relation are predicted. Default:
-            {default}.
+            labels, floats values. With link the links of a relation are predicted, with edge-class
+            and edge-value the labels of its edges. Default: {default}.
         loss: Loss of values: mse or mae; of links: bce or bpr. Default: the first.
         class_weights: Weights in the loss: one number per class, as in 1,1,5, or per label for the
             nodes that have it; balanced makes rare classes weigh as much as frequent ones. Default:
@@ -194,7 +197,8 @@ class TaskConfig:
             classes; roc_auc, average_precision, micro_f1 or macro_f1 for labels; mae or rmse for
             values; mrr, hits@1, 3, 10, 20, 50 or 100 for links. Default: the first; for values that
             of the loss.
-        edge_type: Relation whose links are predicted, as in user,buys,item. Default: the only one.
+        edge_type: Relation whose links or edges are predicted, as in user,buys,item. Default: the
+            only one.
         reverse_edge_type: Relation that holds the same edges the other way, as in
             item,sold_to,user. A minibatch sees the edges of its own links in neither. Default: the
             relation itself in a homogeneous graph; else that of the same name with rev_ in front,

@@ -40,13 +40,7 @@ from pyg_batchgnn.train.config.table import (
 from pyg_batchgnn.train.errors import TrainError
 
 #: The fields that mean nothing unless links are predicted, without a cache, and without times.
-_OF_LINKS = (
-    "task.edge_type",
-    "task.reverse_edge_type",
-    "task.decoder",
-    "task.negatives",
-    "task.ranked_among",
-)
+_OF_LINKS = ("task.reverse_edge_type", "task.decoder", "task.negatives", "task.ranked_among")
 _OF_CACHE = ("sampling.evaluate_with_cache", "sampling.cache_folder")
 _OF_TIMES = ("sampling.temporal_strategy",)
 _OF_SCHEDULE = ("optimiser.schedule_options", "optimiser.schedule_every")
@@ -76,7 +70,8 @@ class TrainConfig:
         if self.sampling.cache is CacheKind.OFF:
             refuse_given(self, _OF_CACHE, "but there is no cache; add --cache aggregation")
         if self.task.kind is not TaskKind.LINKS:
-            refuse_given(self, _OF_LINKS, "but no links are predicted; add --task link")
+            of_edge = () if self.task.kind.is_of_edges else ("task.edge_type",)
+            refuse_given(self, (*of_edge, *_OF_LINKS), "but no links are predicted; add --task link")
         if not self.is_timed:
             refuse_given(self, _OF_TIMES, "but times are not looked at; add --time-attr")
         if self.optimiser.schedule is None:
@@ -150,8 +145,8 @@ def _check_numbers(config: TrainConfig) -> None:
             f"model.hidden is {model.hidden}, which {model.heads} heads cannot share; "
             "choose a multiple of model.heads"
         )
-    if task.class_weights is not None and task.kind is TaskKind.VALUES:
-        raise TrainError("task.class_weights is given, but task.kind is values, which have no classes")
+    if task.class_weights is not None and task.kind in (TaskKind.VALUES, TaskKind.EDGE_VALUES):
+        raise TrainError(f"task.class_weights is given, but task.kind is {task.kind.value}: no classes")
     for weight in task.class_weights if isinstance(task.class_weights, tuple) else ():
         if not 0.0 < weight < math.inf:
             raise TrainError(f"task.class_weights must be positive numbers, got {weight}")
@@ -161,9 +156,24 @@ def _check_numbers(config: TrainConfig) -> None:
         raise TrainError(f"{fact}, so every link reaches it; give {among} or more")
 
 
+def edges_unread(config: TrainConfig) -> str | None:
+    """Returns why a run cannot read the features of edges; None if it can."""
+    if config.model.kind is not ModelKind.GAT:
+        return f"{config.model.kind.value} reads the features of nodes alone; choose --model gat"
+    if config.task.kind is TaskKind.LINKS and not config.is_timed:
+        return "links without --time-attr are ranked from all nodes, computed without them"
+    if config.sampling.evaluation is EvaluationKind.EXACT:
+        return "exact evaluation computes all nodes without them; take --evaluation sampled"
+    if config.ranks.remote is not RemoteKind.EXACT:
+        return "historical embeddings do not fetch them; leave --remote out"
+    return None
+
+
 def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
     """Yields fields whose value does not go with that of another one, and why."""
     model, task, ranks = config.model, config.task, config.ranks
+    if model.edge_features == "read" and (because := edges_unread(config)) is not None:
+        yield "model.edge_features", because
     is_cached, is_remote = config.sampling.cache is not CacheKind.OFF, ranks.remote is not RemoteKind.EXACT
     if is_cached:
         if model.kind is ModelKind.GAT:
@@ -194,11 +204,13 @@ def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
             yield "sampling.labor", because
         if is_remote:
             yield "sampling.labor", "historical embeddings sample within a rank's part; leave --remote out"
-    if task.kind is TaskKind.LINKS:
+    if task.kind is TaskKind.LINKS and task.class_weights is not None:
+        yield "task.kind", "task.class_weights is given; links have no classes"
+    if task.kind.is_of_edges and config.sampling.evaluation is EvaluationKind.EXACT:
+        yield "task.kind", "edges are computed from sampled neighbours; take --evaluation sampled"
+    if task.kind is TaskKind.LINKS or task.kind.is_of_edges:
         if task.node_type is not None:
             yield "task.kind", f"task.node_type is {task.node_type}; name a relation with --edge-type"
-        if task.class_weights is not None:
-            yield "task.kind", "task.class_weights is given; links have no classes"
         if is_cached:
             yield "task.kind", "aggregates hold the edges that a minibatch must not see; leave --cache out"
         if is_remote:
@@ -255,9 +267,13 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def config_from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> TrainConfig:
+#: What a file means that was written before some fields were there.
+_OF_FILES = TrainConfig(model=ModelConfig(edge_features="none"))
+
+
+def config_from_dict(values: Mapping[str, Any], base: TrainConfig = _OF_FILES) -> TrainConfig:
     """Returns a configuration from nested dicts. The message names the field."""
-    return _merge(base or TrainConfig(), values, "")
+    return _merge(base, values, "")
 
 
 def preset(name: str) -> TrainConfig:
