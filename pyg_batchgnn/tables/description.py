@@ -160,7 +160,9 @@ class EdgeTable:
     Attributes:
         source, target: the columns that name the ends, in the order of their keys.
         time: when an edge comes into being.
-        split: of the edges as links to be predicted; None: they are none.
+        label: of the edges, to be predicted.
+        split: of the edges whose labels are predicted, without a label of the edges as links to be
+            predicted; None: they are none.
         reverse: whether the reverse relation is stored too. None: as the options say.
 
     The others are those of a `NodeTable`.
@@ -170,6 +172,7 @@ class EdgeTable:
     source: tuple[str, ...]
     target: tuple[str, ...]
     time: TimeColumn | None = None
+    label: LabelColumn | None = None
     split: TableSplit | None = None
     features: Mapping[str, ColumnFeature] = field(default_factory=dict)
     reverse: bool | None = None
@@ -324,8 +327,6 @@ def _check(spec: GraphDescription) -> None:
     for name, table in spec.nodes.items():
         where = f"[nodes.{name}]"
         _check_common(where, table)
-        if table.label is not None and table.label.column in table.features:
-            raise DatasetError(f"{where}: features.{table.label.column}: is the label; leave it out")
         for own, key in table.foreign_keys.items():
             other = spec.nodes.get(key.type)
             want = max(len(other.key), 1) if other is not None else len(key.columns)
@@ -353,6 +354,8 @@ def _check(spec: GraphDescription) -> None:
 
 
 def _check_common(where: str, table: NodeTable | EdgeTable) -> None:
+    if table.label is not None and table.label.column in table.features:
+        raise DatasetError(f"{where}: features.{table.label.column}: is the label; leave it out")
     if table.split is not None:
         _check_split(where, table.split, table.time)
     for column, one in table.features.items():

@@ -74,6 +74,18 @@ class ConversionJob:
             kept[np.load(file)] = False
         return kept
 
+    def labels(self) -> dict[Group, dict[str, Any]]:
+        """Returns what was found out about the labels of nodes and edges."""
+        every = [(Group(RowKind.NODE, name), f"nodes {name}") for name in self.spec.types()]
+        every += [(Group(RowKind.EDGE, one), f"edges {','.join(one)}") for one in self.spec.relations()]
+        found = {group: self.facts[step]["labels"] for group, step in every}
+        return {group: one for group, one in found.items() if one is not None}
+
+    def fitted_labels(self, group: Group) -> dict[str, Any] | None:
+        """Returns what a model knows of the labels of nodes or edges; None without."""
+        found: dict[str, Any] = {} if self.fitted is None else self.fitted["labels"]
+        return found.get(group.name if isinstance(group.name, str) else ",".join(group.name))
+
     def bad_file(self, group: Group) -> Path:
         """Returns the file of the rows that are set aside."""
         return self.journal.folder / "bad_rows" / f"{group_folder(group)}.parquet"

@@ -217,6 +217,17 @@ class LabelsOfRows:
     count: int = 0  # the number of classes; 0 for other labels
 
     @classmethod
+    def wanted(
+        cls, spec: LabelColumn | None, table: RawTable, fitted: dict[str, Any] | None
+    ) -> LabelsOfRows | None:
+        """Returns the labels that a table has, as a model knows them if there is one."""
+        if spec is None:
+            return None
+        if fitted is None:
+            return cls.of(spec, table)
+        return cls(spec, table, fitted["kind"], fitted["values"], fitted["count"])
+
+    @classmethod
     def of(cls, spec: LabelColumn, table: RawTable) -> LabelsOfRows:
         """Looks at all labels of a table. Raises DatasetError if there is no such column, or there
         are too many classes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, field
@@ -79,9 +80,9 @@ class TypedNet(nn.Module):
         self.project = HeteroDictLinear(inputs.projected(hidden), hidden)
         with as_train_error(ValueError):
             self.layers: TypedModel = to_hetero(model, (schema.node_types, schema.relations))
-        for relation in schema.relations if inputs.edges else ():
-            for index in range(model.num_layers):
-                _read_edges(self.layers.conv(index, relation), inputs.edges.get(relation))
+        self._edges = inputs.edges
+        for index, relation in itertools.product(range(model.num_layers), inputs.edges):
+            _read_edges(self.layers.conv(index, relation), inputs.edges[relation])
         self._freeze_unread(inputs.output_types)
 
     def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
@@ -95,7 +96,10 @@ class TypedNet(nn.Module):
         read = set(types)
         for index in reversed(range(self.layers.num_layers)):
             for relation in self.layers.relations:
-                self.layers.conv(index, relation).requires_grad_(relation[2] in read)
+                conv: Any = self.layers.conv(index, relation).requires_grad_(relation[2] in read)
+                if self._edges and relation not in self._edges:
+                    conv.lin_edge.requires_grad_(False)
+                    conv.att_edge.requires_grad_(False)
             for name in self.layers.node_types:
                 if (norm := self.layers.norm(index, name)) is not None:
                     norm.requires_grad_(name in read)
@@ -104,11 +108,9 @@ class TypedNet(nn.Module):
             part.requires_grad_(name in read)
 
 
-def _read_edges(conv: Any, columns: int | None) -> None:
-    """Makes a layer read so many features of each edge, with new weights; None: no features."""
-    if columns is None:
-        conv.edge_dim = conv.lin_edge = conv.att_edge = None
-    elif columns != conv.edge_dim:
+def _read_edges(conv: Any, columns: int) -> None:
+    """Makes a layer read so many features of each edge, with new weights."""
+    if columns != conv.edge_dim:
         conv.edge_dim = columns
         lin = conv.lin_edge
         conv.lin_edge = type(lin)(columns, lin.out_channels, bias=False, weight_initializer="glorot")

@@ -10,9 +10,7 @@ from pyg_batchgnn.data import EDGE_ID, Dataset, EdgeSet, LinkSplit, NodeSet, wit
 PAYS = ("account", "pays", "account")
 
 
-def payments(
-    accounts: int = 120, edges: int = 900, *, timed: bool = False, labels: str = "class"
-) -> Dataset:
+def payments(accounts: int = 120, edges: int = 900, *, timed: bool = False, labels: str = "class") -> Dataset:
     """Accounts that pay each other, some of them several times. The label of a payment follows from
     its features and from what its source paid before."""
     draw = torch.Generator().manual_seed(5)

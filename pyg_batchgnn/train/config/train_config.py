@@ -361,8 +361,9 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
             if value in [member.value for member in option]:
                 return option(value)
         elif typing.get_origin(option) is typing.Literal:
-            if value in typing.get_args(option):
-                return value
+            said = "none" if value is None else value
+            if said in typing.get_args(option):
+                return said
         elif typing.get_origin(option) is tuple:
             item = typing.get_args(option)[0]
             items = list(value) if isinstance(value, (list, tuple)) else [value]
