@@ -137,7 +137,6 @@ class Checkpoint:
     schedule: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Writes the checkpoint to `path`, which it replaces."""
         ranks = [asdict(state) for state in self.ranks]
         plain = {"config": config_to_dict(self.config), "progress": asdict(self.progress), "ranks": ranks}
         save_values(path, _KIND, _VERSION, {**vars(self), **plain})
@@ -270,7 +269,6 @@ class TrainerState:
         return f"epoch-{epoch}-step-{step}" if step else f"epoch-{epoch}"
 
     def checkpoint(self, job: TrainingJob, dataset: dict[str, int], ranks: Ranks) -> Checkpoint:
-        """Returns a checkpoint of the run; collective."""
         running = job.running.table()
         mine = [job.train_loader.state_dict(), self.clock.to_dict(), self.earlier.to_dict()]
         histories: list[dict[str, Tensor]] = [{} for _ in range(ranks.size)]
@@ -308,7 +306,6 @@ class TrainerState:
         return 0 if is_over else loader.steps_left
 
     def end_epoch(self) -> None:
-        """Goes on to the next epoch."""
         self.progress.next_epoch()
         for phase, seconds in self.clock.items():
             self.earlier[phase] += seconds
@@ -316,5 +313,4 @@ class TrainerState:
 
 
 def copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Returns a copy of parameters and buffers."""
     return {name: value.detach().clone() for name, value in state.items()}

@@ -114,7 +114,6 @@ def _common_level(of_ranks: list[list[str]]) -> str:
 
 
 def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
-    """Returns the log's line about the product."""
     name = config.run.matrix_product.value
     if choice is None:
         level = f", bfloat16 {config.run.bfloat16_products.value}" if _multiplies_bfloat16(config) else ""

@@ -168,13 +168,11 @@ class MeasuredLinks:
         return len(self.links)
 
     def compute(self) -> EmbeddedRows:
-        """Computes all nodes that links join, each from all its neighbours; collective."""
         return embed_all(self.network, self.graph)
 
     def evaluate(
         self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
     ) -> Evaluation | None:
-        """Returns loss and metrics; collective. ``computed``: what `compute` has returned."""
         rows = (computed or self.compute()) if len(self) else None
         if rows is None or stop():
             return None
@@ -225,7 +223,6 @@ def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
 
 
 def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
-    """Yields this rank's part of a list in pieces."""
     size = max(1, size)
     begin, end = (count * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
     longest = -(-count // ranks.size)
@@ -254,7 +251,6 @@ class MeasuredTimedLinks:
         graph: RunGraph,
         task: LinkTask,
     ) -> MeasuredTimedLinks:
-        """Returns the links of a split; collective."""
         name = str(graph.config.sampling.time_attr)
         times, first = (
             link_times(dataset, links, split, name),
@@ -283,7 +279,6 @@ class MeasuredTimedLinks:
     def evaluate(
         self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
     ) -> Evaluation | None:
-        """Returns loss and metrics; collective."""
         assert computed is None, "nothing is shared"
         ranking = LinkRanking(self.task)
         for positions, scores in score_pairs(self.network, self.loader):

@@ -91,7 +91,6 @@ def aggregation_cache(
 
 
 def aggregates_exist(config: TrainConfig) -> bool:
-    """Returns whether the folder of the run's cache exists."""
     folder = config.sampling.cache_folder
     return folder is not None and Path(folder).expanduser().exists()
 
@@ -107,7 +106,6 @@ class WholeGraph(RunGraph):
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
-        """Takes what training needs of a data set: edges, features and labels."""
         read = TrainingData.of(dataset, config)
         learned = read.inputs.learned
         check_learned_fit(dataset, config, learned, ranks=1)
@@ -166,7 +164,6 @@ class WholeGraph(RunGraph):
 
 
 def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:
-    """Returns the in-edges of each node, with the names of types if they have any."""
     room = machine.memory().available // 2
     dataset = dataset.read_topology(room if budget is None else min(room, budget))
     graph = TypedGraph.of_dataset(dataset).advise_huge_pages()
@@ -200,7 +197,6 @@ class PartitionedGraph(RunGraph):
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
-        """Partitions a data set, or reads its saved partition; collective."""
         read, comm = TrainingData.of(dataset, config), ranks.sampling
         check_learned_fit(dataset, config, read.inputs.learned, ranks.size)
         part = _part(dataset, read, config, comm)
@@ -270,7 +266,6 @@ def _labor(config: TrainConfig, training: bool) -> str | None:
 
 
 def graph_of(dataset: Dataset, config: TrainConfig, ranks: Ranks) -> RunGraph:
-    """Returns the graph of a run, whole in one process; collective."""
     if ranks.is_alone:
         return WholeGraph.of(dataset, config)
     return PartitionedGraph.of(dataset, config, ranks)

@@ -47,7 +47,6 @@ _PIECE = 1 << 14
 
 
 def make_optimiser(config: TrainConfig, weights: Sequence[nn.Parameter], mode: str) -> tuple[Optimizer, Any]:
-    """Returns the optimiser of some weights and the schedule of its learning rate."""
     chosen = config.optimiser
     decay = {"weight_decay": chosen.weight_decay} if chosen.weight_decay else {}
     # Fused, it reads and writes each number once: a fifth of the time on cora's 0.7 million.
@@ -113,7 +112,6 @@ class RunModel:
     network: GraphNetwork  # the model and its kind of minibatch
 
     def measured(self, split: str) -> Measured:
-        """Returns the nodes or links of a split, as they are measured; collective."""
         network, graph, task, predicted = self.network, self.graph, self.task, self.predicted
         if isinstance(predicted, PredictedNodes):
             assert isinstance(task, NodeTask) and isinstance(network, RowNetwork), "of nodes or edges"
@@ -221,7 +219,6 @@ def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJo
 
 
 def _training_loader(model: RunModel, ranks: Ranks) -> tuple[AnyLoader, list[str]]:
-    """Returns the loader of training, and lines that the user should read; collective."""
     predicted, times, name = model.predicted, None, model.config.sampling.time_attr
     if isinstance(predicted, PredictedNodes):
         return model.graph.training_loader(predicted.split("train"), ranks.size)

@@ -51,12 +51,10 @@ class DatasetKeys:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> DatasetKeys:
-        """Returns the keys of the data set that a run names."""
         return cls(dataset, FolderKeys.of(config.run.dataset), config.sampling.time_attr or _TIME)
 
     @property
     def clock(self) -> Clock:
-        """The meaning of the times."""
         return Clock() if self.folder is None else self.folder.clock
 
     def table(self, node_type: str) -> KeyTable:
@@ -217,7 +215,6 @@ def _named(table: Any) -> dict[str, Any]:
 
 
 def _moment(keys: DatasetKeys, at: int | None, count: int) -> dict[str, Any]:
-    """Returns the column of one time for all rows; none without a time."""
     return {} if at is None else {_TIME: keys.clock.column(np.full(count, at))}
 
 

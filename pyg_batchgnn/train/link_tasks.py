@@ -86,7 +86,6 @@ class LinkTask(Task):
         return "BPR" if self.is_pairwise else "binary cross entropy"
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns [S] bool, True for links and False for negatives."""
         return labels.bool()
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -250,7 +249,6 @@ class PredictedLinks:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedLinks:
-        """Returns the links that a configuration names."""
         relation = named_relation(dataset, config.edge_type, "task.edge_type")
         sources, targets = (dataset.nodes_of(relation[end]).num_nodes for end in (0, 2))
         reverse = _reverse(dataset, relation, config)
@@ -262,7 +260,6 @@ class PredictedLinks:
         return self.splits.get(name, LinkSplit(torch.empty(2, 0, dtype=torch.int64)))
 
     def measured(self, name: str, existing: ExistingTargets | None = None) -> RankedLinks:
-        """Returns the links of a split with negatives."""
         links = self.split(name)
         if links.negative_targets is not None:
             return RankedLinks(links.index, GivenTargets(links.negative_targets))

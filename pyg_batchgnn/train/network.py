@@ -60,7 +60,6 @@ class ModelInputs:
         return not self.schema.has_names and not self.learned
 
     def projected(self, hidden: int) -> dict[str, int]:
-        """Returns the number of columns of each type that is projected to the hidden columns."""
         both = {name: count + self.learned.get(name, 0) for name, count in self.features.items()}
         alone = {name: count for name, count in self.learned.items() if name not in both}
         return {**both, **{name: count for name, count in alone.items() if count != hidden}}
@@ -109,7 +108,6 @@ class TypedNet(nn.Module):
 
 
 def _read_edges(conv: Any, columns: int) -> None:
-    """Makes a layer read so many features of each edge, with new weights."""
     if columns != conv.edge_dim:
         conv.edge_dim = columns
         lin = conv.lin_edge
@@ -127,7 +125,6 @@ def edge_features(batch: Any, relations: Collection[Relation]) -> dict[Relation,
 
 
 def _joined(x: Rows, learned: Tensor | None) -> Rows:
-    """Returns features with learned rows behind them."""
     if learned is None:
         return x
     values = x if isinstance(x, Tensor) else x.gather()
@@ -157,11 +154,9 @@ class NativeNetwork:
             return {name: self.model.infer(nodes) for name in node_types}
 
     def outputs(self, batch: Any) -> ModelOutput:
-        """Runs the forward pass. Rows are of the seed nodes, or of the targets of pairs."""
         return self.outputs_by_type(batch)[self.node_type]
 
     def infer(self, nodes: OwnedNodes) -> ModelOutput:
-        """Returns the output of all own nodes, from all their neighbours; collective."""
         return self.infer_by_type(nodes, [self.node_type])[self.node_type]
 
     @property
@@ -365,7 +360,6 @@ _NATIVE: Mapping[ModelKind, Callable[..., native.NativeModel]] = {
 def build_network(
     config: TrainConfig, inputs: ModelInputs, columns: int, embedding: Embedding | None = None
 ) -> GraphNetwork:
-    """Returns a network with new weights from torch's default generator."""
     model, precision = config.model, config.run.precision
     rows = columns if inputs.edge_rows is None else model.hidden  # of the encoder
     shape = (inputs.first_columns(model.hidden), model.hidden, model.num_layers, rows)

@@ -44,7 +44,6 @@ class PredictedNodes:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedNodes:
-        """Returns the nodes that a configuration names."""
         nodes = dataset.nodes_of(_node_type(dataset, config.node_type))
         if LABELS not in nodes.tables:
             of_type = f" of type {nodes.name!r}" if dataset.has_names else ""
@@ -56,7 +55,6 @@ class PredictedNodes:
 
     @property
     def labels(self) -> Tensor:
-        """[N, ...], the labels "y"."""
         return self.tables[LABELS]
 
     def split(self, name: str) -> Tensor:
@@ -111,7 +109,6 @@ class PredictedEdges(PredictedNodes):
 
 
 def predicted_of(dataset: Dataset, config: TaskConfig) -> PredictedNodes | PredictedLinks:
-    """Returns the nodes, the edges or the links that a configuration names."""
     if config.kind is TaskKind.LINKS:
         return PredictedLinks.of(dataset, config)
     return (PredictedEdges if config.kind.is_of_edges else PredictedNodes).of(dataset, config)
@@ -214,7 +211,6 @@ class ClassTask(NodeTask):
         return f"{self.columns} classes"
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns [S] int64, the class of each node."""
         numbers = class_numbers({LABELS: labels})
         assert numbers is not None, "`task_of` has checked the labels"
         return numbers
@@ -292,7 +288,6 @@ class LabelTask(NodeTask):
         return "1 label" if self.columns == 1 else f"{self.columns} labels"
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns [S, C] bool, True where a node has a label."""
         return labels.reshape(len(labels), self.columns) > 0
 
     def labelled(self, labels: Tensor) -> Tensor:
@@ -370,7 +365,6 @@ class ValueTask(NodeTask):
         return f"{self.columns} value{'' if self.columns == 1 else 's'} per {self.unit[:-1]}"
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns [S, C] float32, the values of each node."""
         return labels.reshape(len(labels), self.columns).float()
 
     def labelled(self, labels: Tensor) -> Tensor:
@@ -416,7 +410,6 @@ _METRICS = {
 
 
 def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
-    """Returns the task of a run."""
     if config.kind is not TaskKind.LINKS:
         return node_task_of(dataset, config)
     loss = config.loss or TaskLoss.BCE

@@ -115,7 +115,6 @@ class PredictionArrays:
             self._write(name, positions.numpy(), values)
 
     def described(self) -> dict[str, dict[str, object]]:
-        """Returns the shape and dtype of each array by its name."""
         arrays = {name: np.load(self._path(name), mmap_mode="r") for name in self._names}
         return {name: {"shape": list(one.shape), "dtype": str(one.dtype)} for name, one in arrays.items()}
 
@@ -182,7 +181,6 @@ def appearing_whole(out: Path, ranks: Ranks) -> Iterator[Path]:
 
 
 def refuse_existing(out: Path) -> None:
-    """Raises TrainError if a path exists."""
     if out.exists():
         raise TrainError(f"{out} exists; give a new folder with --out")
 
@@ -235,7 +233,6 @@ def restored_for(
 def write_meta(
     folder: Path, run: RestoredRun, request: RestoreRequest, arrays: Sequence[PredictionArrays], **about: Any
 ) -> None:
-    """Writes META.json beside some arrays."""
     known = {
         "format": _FORMAT_VERSION,
         "run": str(request.run.resolve()),
@@ -313,7 +310,6 @@ def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[_Outpu
 
 
 def _exact(run: RestoredNodeRun, ids: Tensor, with_hidden: bool) -> Iterator[_Outputs]:
-    """Yields the nodes that this rank owns, each computed from all its neighbours."""
     assert isinstance(run.network, NativeNetwork), "edges are computed from minibatches"
     (own, logits, rows), labels = infer_all(run.network, run.graph), run.graph.owned_labels()
     for begin in range(0, len(ids), ROWS):

@@ -49,7 +49,6 @@ class PhaseClock(dict[Phase, float]):
 
     @contextmanager
     def measure(self, phase: Phase) -> Iterator[None]:
-        """Adds the time of the block to `phase`."""
         begin = time.perf_counter()
         try:
             yield
@@ -61,7 +60,6 @@ class PhaseClock(dict[Phase, float]):
         return sum(self[phase] for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISER))
 
     def to_dict(self) -> dict[str, float]:
-        """Returns the seconds by the phases' names."""
         return {phase.value: seconds for phase, seconds in self.items()}
 
 
@@ -105,12 +103,10 @@ class RunProgress:
 
     @property
     def mean_loss(self) -> float:
-        """The mean loss of the epoch's training nodes so far."""
         return self.loss / self.weight
 
     @property
     def train_score(self) -> float:
-        """The task's metric on the epoch's training minibatches so far."""
         return self.score / self.score_of if self.score_of else 0.0
 
     def add(self, figures: Tensor) -> None:
@@ -191,7 +187,6 @@ class LoaderAccount:
             yield batch
 
     def charge(self, clock: PhaseClock) -> None:
-        """Adds the seconds since the last call to `clock`."""
         now, inside = self._seconds(), 0.0
         for phase, seconds in now.items():
             clock[phase] += seconds - self._charged[phase]

@@ -45,7 +45,6 @@ class RestoreRequest:
     memory_budget: int | None = None
 
     def join(self) -> Ranks:
-        """Joins the other ranks; see `Ranks.join`."""
         return Ranks.join(assign(TrainConfig(), list(self.ranks)).ranks)
 
     def config(self, written: TrainConfig) -> TrainConfig:
@@ -89,12 +88,10 @@ class RestoredRun(RunModel):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the weights, counted from 1."""
         return self.checkpoint.progress.best_epoch
 
     @property
     def is_exact(self) -> bool:
-        """True if nodes are computed from all their neighbours."""
         if self.task.unit == "links":
             return not self.config.is_timed
         return self.config.sampling.evaluation is EvaluationKind.EXACT
@@ -121,7 +118,6 @@ class RestoredLinkRun(RestoredRun):
 def restore_run(
     request: RestoreRequest, ranks: Ranks, *, for_all_nodes: bool = False
 ) -> RestoredNodeRun | RestoredLinkRun:
-    """Restores a run; collective."""
     folder, path = RunFolder(request.run), RunFolder(request.run).checkpoint
 
     def check() -> None:

@@ -89,7 +89,6 @@ class RunFolder:
         embedding.save(self.rows / name)
 
     def keep_rows(self, *names: str) -> None:
-        """Removes all learned rows but those of some names."""
         for other in self.rows.iterdir():
             if other.name not in names:
                 shutil.rmtree(other, ignore_errors=True)
@@ -122,7 +121,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replaces `path` by `value` as indented JSON."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
@@ -154,7 +152,6 @@ class EpochRecord:
 
 
 def append_record(path: Path, record: EpochRecord) -> None:
-    """Adds one line."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(record)) + "\n")
 

@@ -77,7 +77,6 @@ class RunLog:
                 warnings.warn(f"the log is lost from step {step} on: {error}", UserWarning, stacklevel=2)
 
     def write_epoch(self, record: EpochRecord) -> None:
-        """Writes the figures of an epoch, as metrics.jsonl has them."""
         parts = {
             "train": record.train,
             "val": record.val or {},

@@ -97,7 +97,6 @@ class Evaluation:
 
     @classmethod
     def of(cls, loss: float, scores: dict[Metric, float], count: float, not_finite: float) -> Evaluation:
-        """Makes the result of some outputs."""
         if not_finite or not math.isfinite(loss):
             loss = math.nan if math.isfinite(loss) else loss
             scores = dict.fromkeys(scores, math.nan)
@@ -105,7 +104,6 @@ class Evaluation:
 
     @property
     def is_finite(self) -> bool:
-        """True if the outputs and the loss are finite."""
         return math.isfinite(self.loss)
 
     def problem(self, unit: str) -> str:
@@ -117,7 +115,6 @@ class Evaluation:
         )
 
     def to_dict(self) -> dict[str, float]:
-        """Returns the JSON values: "loss", and each metric by its name."""
         return {"loss": self.loss, **{metric.value: score for metric, score in self.scores.items()}}
 
 

@@ -431,7 +431,6 @@ class ConfigField:
 
     @property
     def default_text(self) -> str:
-        """The default value, as the command line takes it."""
         return shown(self.default)
 
     @property
@@ -459,7 +458,6 @@ class ConfigField:
 
 
 def shown(value: Any) -> str:
-    """Returns a value as the command line takes it."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, tuple):
@@ -481,7 +479,6 @@ def _rows() -> dict[str, ConfigField]:
 
 
 def _options() -> dict[str, ConfigField]:
-    """Returns the rows with options, by panel."""
     panels, found = list(Panel), [one for one in FIELDS.values() if one.name]
     found.sort(key=lambda one: panels.index(one.panel))
     for one in [one for one in found if one.option.after]:

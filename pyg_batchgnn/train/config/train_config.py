@@ -96,7 +96,6 @@ class TrainConfig:
 
     @property
     def evaluates_with_cache(self) -> bool:
-        """True if evaluation uses the cached aggregates."""
         sampling = self.sampling
         if sampling.cache is CacheKind.OFF or sampling.evaluate_with_cache is None:
             return sampling.cache is CacheKind.AGGREGATION and self.model.kind is ModelKind.GIN
@@ -104,12 +103,10 @@ class TrainConfig:
 
     @property
     def test_batch_size(self) -> int:
-        """Nodes per minibatch of evaluation."""
         return self.sampling.test_batch_size or self.sampling.batch_size
 
 
 def refuse_given(config: TrainConfig, paths: Iterable[str], because: str) -> None:
-    """Refuses fields that have another value than their default."""
     for path in paths:
         if (value := config.value(path)) != FIELDS[path].default:
             raise TrainError(f"{path} is {shown(value)}, {because}")
@@ -126,7 +123,6 @@ def _check_bounds(path: str, value: Any) -> None:
 
 
 def _check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:
-    """Checks that a fanout has one number per layer, and each number's value."""
     shown = ",".join(map(str, fanout))
     if len(fanout) != num_layers:
         raise TrainError(
@@ -138,7 +134,6 @@ def _check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:
 
 
 def _check_numbers(config: TrainConfig) -> None:
-    """Checks numbers that depend on other fields."""
     model, task = config.model, config.task
     if model.kind is ModelKind.GAT and model.hidden % model.heads:
         raise TrainError(
@@ -277,7 +272,6 @@ def config_from_dict(values: Mapping[str, Any], base: TrainConfig = _OF_FILES) -
 
 
 def preset(name: str) -> TrainConfig:
-    """Returns the preset of that name. Raises `TrainError` if there is none."""
     if name not in PRESETS:
         raise TrainError(f"unknown preset {name!r}; the presets are {', '.join(PRESETS)}")
     return PRESETS[name]
@@ -342,7 +336,6 @@ def _merge(base: T, values: Any, where: str) -> T:
 
 
 def _without_removed(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Returns the values of a section without those of fields that there are no more."""
     for name, (default, sentence) in _REMOVED.items():
         key = name.removeprefix(where)
         if name.startswith(where) and values.get(key, default) != default:
@@ -351,7 +344,6 @@ def _without_removed(values: Mapping[str, Any], where: str) -> Mapping[str, Any]
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
-    """Returns `value` as the type of a field."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
     for option in options:
@@ -400,7 +392,6 @@ def _name(option: Any) -> str:
 
 
 def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
-    """Refuses changes that would give another run."""
     allowed = {
         Resuming.STAYS: False,
         Resuming.MAY_CHANGE: True,
@@ -414,7 +405,6 @@ def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None
 
 
 def agreed_fields(config: TrainConfig) -> dict[str, Any]:
-    """Returns the fields that must be the same on every rank."""
     return {path: _plain(config.value(path)) for path, row in FIELDS.items() if not row.option.is_per_host}
 
 
