@@ -156,7 +156,6 @@ class Checkpoint:
             raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None
 
     def state_of(self, rank: int, size: int) -> RankCheckpoint:
-        """Returns the state that a rank continues with."""
         if size == len(self.ranks):
             return self.ranks[rank]
         if self.config.ranks.schedule is not ScheduleKind.GLOBAL:
@@ -186,7 +185,6 @@ class Checkpoint:
                 raise TrainError(f"{path}: is of another data set: its {name} is {was}, here it is {value}")
 
     def restore_model(self, path: Path, model: nn.Module, weights: dict[str, Tensor]) -> None:
-        """Loads `weights` (``self.model`` or ``self.best``) into `model`."""
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
@@ -293,7 +291,6 @@ class TrainerState:
         )
 
     def begin_epoch(self, job: TrainingJob, path: Path) -> int:
-        """Brings the training loader to the place of the run."""
         loader, place, self.loader = job.train_loader, self.loader, None
         if place is None or not self.progress.step:
             loader.set_epoch(self.progress.epoch)

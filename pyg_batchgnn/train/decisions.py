@@ -43,7 +43,6 @@ def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
 
 
 def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, dict[str, int]]:
-    """Opens each rank's data set; collective. Its path may differ between ranks."""
     dataset = open_dataset(config.run.dataset, config.run.reverse_relations)
     fingerprint = fingerprint_dataset(dataset)
     ranks.agree({f"data set, {name}": value for name, value in fingerprint.items()})

@@ -45,23 +45,6 @@ def evaluated(network: GraphNetwork, loader: AnyLoader) -> Iterator[Any]:
         network.model.train(was_training)
 
 
-def evaluate(
-    network: RowNetwork,
-    loader: AnyLoader,
-    graph: RunGraph,
-    task: NodeTask,
-    ranks: Ranks,
-    stop: Callable[[], bool] = lambda: False,
-) -> Evaluation | None:
-    """Returns loss and metrics of the nodes of all ranks' loaders; collective."""
-    scoring = Scoring(task)
-    for batch, output in infer(network, loader):
-        scoring.add(output.logits, graph.labels(network, batch))
-        if stop():
-            return None
-    return scoring.result(ranks)
-
-
 #: Rows of outputs that are worked on together.
 ROWS = 1 << 16
 
@@ -100,12 +83,17 @@ class MeasuredNodes:
         self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
     ) -> Evaluation | None:
         """Returns loss and metrics; collective. ``computed``: what `compute` has returned."""
+        scoring = Scoring(self.task)
         if self.loader is not None:
-            return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
+            for batch, output in infer(self.network, self.loader):
+                scoring.add(output.logits, self.graph.labels(self.network, batch))
+                if stop():
+                    return None
+            return scoring.result(ranks)
         found = (computed or self.compute()) if len(self) else None
         if found is None or stop():
             return None
-        scoring, labels, (own, logits, _) = Scoring(self.task), self.graph.owned_labels(), found
+        labels, (own, logits, _) = self.graph.owned_labels(), found
         for row in own.find(self.nodes).row.split(ROWS):
             scoring.add(logits.at(row), labels[row])
         return scoring.result(ranks)
@@ -128,7 +116,6 @@ class PairScorer:
 
     @property
     def rows_at_a_time(self) -> int:
-        """The most rows that are held together, beside those of the graph."""
         return max(1, _NUMBERS // self.columns)
 
     @torch.no_grad()
@@ -176,35 +163,26 @@ class MeasuredLinks:
         rows = (computed or self.compute()) if len(self) else None
         if rows is None or stop():
             return None
-        return rank_links(self.network, rows, self.links, self.task, ranks)
+        ranking, others = LinkRanking(self.task), self.links.negatives
+        index = self.links.index.to(torch.int64)
+        scorer = PairScorer(self.network, rows, self.task.columns, ranks)
+        if not isinstance(others, Tensor):
+            size = min(scorer.rows_at_a_time, _PAIRS // (1 + others.per_link))
+            for piece in shares(len(self), ranks, size):  # of which each rank takes an equal one
+                targets = torch.cat([index[1, piece, None], others.of(piece)], dim=1)
+                scores = _scores(scorer, index[0, piece], targets)
+                ranking.add(scores[:, 0], scores[:, 1:])
+            return ranking.result(ranks)
+        negatives = _of_all_ranks(scorer, others.to(torch.int64))
+        for piece in shares(len(self), ranks, scorer.rows_at_a_time):
+            scores = _scores(scorer, index[0, piece], index[1, piece, None])
+            ranking.add(scores[:, 0], negatives, piece.start)
+        return ranking.result(ranks)
 
 
 def embed_all(network: LinkNetwork, graph: RunGraph) -> EmbeddedRows:
-    """Computes all nodes of the types that links join, in evaluation mode; collective."""
     nodes = graph.all_nodes()
     return graph.embedded(nodes, network.infer_embeddings(nodes, network.embedded_types))
-
-
-@torch.no_grad()
-def rank_links(
-    network: LinkNetwork, rows: EmbeddedRows, links: RankedLinks, task: LinkTask, ranks: Ranks
-) -> Evaluation | None:
-    """Ranks links among their negatives; collective. Each rank takes an equal share of them."""
-    ranking, index = LinkRanking(task), links.index.to(torch.int64)
-    scorer = PairScorer(network, rows, task.columns, ranks)
-    others = links.negatives
-    if not isinstance(others, Tensor):
-        size = min(scorer.rows_at_a_time, _PAIRS // (1 + others.per_link))
-        for piece in shares(len(links), ranks, size):
-            targets = torch.cat([index[1, piece, None], others.of(piece)], dim=1)
-            scores = _scores(scorer, index[0, piece], targets)
-            ranking.add(scores[:, 0], scores[:, 1:])
-        return ranking.result(ranks)
-    negatives = _of_all_ranks(scorer, others.to(torch.int64))
-    for piece in shares(len(links), ranks, scorer.rows_at_a_time):
-        scores = _scores(scorer, index[0, piece], index[1, piece, None])
-        ranking.add(scores[:, 0], negatives, piece.start)
-    return ranking.result(ranks)
 
 
 def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
@@ -267,7 +245,7 @@ class MeasuredTimedLinks:
         table = torch.empty(0, 1, dtype=torch.int64)
         if not isinstance(ranked.negatives, Tensor):
             table = ranked.negatives.of(slice(0, count))
-        loader = graph.link_evaluation_loader(links, ranked.index, times, table, excludes=True)
+        loader = graph.link_loader(links, ranked.index, times, table)
         return cls(network, task, count, loader)
 
     def __len__(self) -> int:

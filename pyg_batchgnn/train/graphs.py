@@ -147,7 +147,6 @@ class WholeGraph(RunGraph):
         return self.topology, {name: data[name].x for name in data.node_types if FEATURES in data[name]}
 
     def _own_arguments(self, training: bool) -> dict[str, Any]:
-        """Returns the sampler. It has all minibatches, with any schedule."""
         run, sampling = self.config.run, self.config.sampling
         sampler = PygNeighborSampler(
             self.topology,
@@ -335,13 +334,11 @@ def _part(dataset: Dataset, read: TrainingData, config: TrainConfig, comm: Commu
 def _check_attributes(
     source: str, part: Part, dataset: Dataset, read: TrainingData, time_attr: str | None
 ) -> None:
-    """Raises TrainError unless a saved part has the features, labels and times of a data set."""
-    wanted = {
-        (Group(RowKind.NODE, name), FEATURES)
-        if isinstance(name, str)
-        else (Group(RowKind.EDGE, name), EDGE_FEATURES): x
-        for name, x in read.features.items()
-    }
+    wanted = {}
+    for name, x in read.features.items():
+        is_node = isinstance(name, str)
+        group = Group(RowKind.NODE if is_node else RowKind.EDGE, name)
+        wanted[group, FEATURES if is_node else EDGE_FEATURES] = x
     wanted |= {(Group(RowKind.NODE, name), LABELS): y for name, y in read.labels.items()}
     wanted |= {(group, str(time_attr)): times for group, times in read.times.items()}
     for (group, name), whole in wanted.items():

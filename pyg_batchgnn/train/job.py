@@ -141,13 +141,11 @@ class TrainingJob(RunModel):
     notes: list[str]  # lines that the user should read before training starts
 
     def labels(self, batch: Any) -> Tensor:
-        """Returns [S, ...], the labels of a minibatch's seed nodes, or of its pairs of nodes."""
         if isinstance(self.network, LinkNetwork):
             return self.network.labels(batch)
         return self.graph.labels(self.network, batch)
 
     def clip(self) -> None:
-        """Scales gradients down if their norm, the same on all ranks, is larger than allowed."""
         most, weights = self.config.optimiser.clip_norm, list(self.network.model.parameters())
         if most is not None:
             grads = [one.grad.reshape(-1) for one in weights if one.grad is not None]
@@ -180,7 +178,6 @@ class TrainingJob(RunModel):
 
 
 def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJob:
-    """Builds graph, network, optimiser and loaders; collective. The run's seed sets the weights."""
     task = task_of(dataset, config.task, config.model.hidden)
     predicted = predicted_of(dataset, config.task)
     sizes = {name: len(predicted.split(name)) for name in SPLITS}

@@ -70,11 +70,9 @@ class DatasetKeys:
         return None if found is None or not is_time(found) else found.reshape(-1).numpy()
 
     def read_nodes(self, file: Path, node_type: str) -> np.ndarray:
-        """Returns [n] int64, the ids of the nodes that a file names by their keys."""
         return read_ids(file, [self.table(node_type)], [""])[0]
 
     def read_pairs(self, file: Path, links: PredictedLinks) -> np.ndarray:
-        """Returns [P, 2] int64, the ids of the sources and targets that a file names."""
         source, _, target = links.relation
         ends = read_ids(file, [self.table(source), self.table(target)], ["source_", "target_"])
         return np.stack(ends, axis=1)
@@ -118,33 +116,26 @@ def write_nodes(
 
 
 def write_pairs(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int | None) -> None:
-    """Writes the scores of pairs that lie in a folder as arrays. ``at``: the time that they hold
-    for, if the run looks at times."""
-    (pairs, (num_rows, _)), (scores, _) = _array(folder, "pairs"), _array(folder, "scores")
-    ends = _keys_of_pairs(keys, links.relation)
+    """Writes the scores of pairs that lie in a folder as arrays, or the best partners of nodes, a
+    row for each. ``at``: the time that they hold for, if the run looks at times."""
+    (scores, shape), ends = _array(folder, "scores"), _keys_of_pairs(keys, links.relation)
+    pairs, partners, nodes = (
+        _array(folder, name)[0] if (folder / f"{name}.npy").exists() else None
+        for name in ("pairs", "partners", "node_ids")
+    )
+    top = 1 if len(shape) == 1 else shape[1]
 
     def columns(rows: slice) -> _Columns:
-        some = pairs(rows)
-        return ends(some[:, 0], some[:, 1]), {**_moment(keys, at, len(some)), "score": scores(rows)}
+        score = scores(rows).reshape(-1)
+        found = _moment(keys, at, len(score))
+        if pairs is not None:
+            return ends(*pairs(rows).T), {**found, "score": score}
+        assert partners is not None and nodes is not None, "pairs or partners are written"
+        some = nodes(rows)
+        found["rank"] = np.tile(np.arange(1, top + 1, dtype=np.int32), len(some))
+        return ends(np.repeat(some, top), partners(rows).reshape(-1)), {**found, "score": score}
 
-    _write(folder / PREDICTIONS, num_rows, columns)
-
-
-def write_partners(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int | None) -> None:
-    """Writes the best partners of nodes that lie in a folder as arrays, a row for each partner."""
-    (ids, _), (partners, (num_rows, top)) = _array(folder, "node_ids"), _array(folder, "partners")
-    (scores, _), ends = _array(folder, "scores"), _keys_of_pairs(keys, links.relation)
-
-    def columns(rows: slice) -> _Columns:
-        some = ids(rows)
-        found = {
-            **_moment(keys, at, len(some) * top),
-            "rank": np.tile(np.arange(1, top + 1, dtype=np.int32), len(some)),
-            "score": scores(rows).reshape(-1),
-        }
-        return ends(np.repeat(some, top), partners(rows).reshape(-1)), found
-
-    _write(folder / PREDICTIONS, num_rows, columns, per_row=top)
+    _write(folder / PREDICTIONS, shape[0], columns, per_row=top)
 
 
 def write_embeddings(folder: Path, keys: DatasetKeys, node_type: str, at: int | None) -> None:
@@ -219,7 +210,6 @@ def _moment(keys: DatasetKeys, at: int | None, count: int) -> dict[str, Any]:
 
 
 def _predicted(predictions: np.ndarray, task: NodeTask, classes: list[Any] | None) -> dict[str, Any]:
-    """Returns the columns of what was predicted: classes by their values, labels as booleans."""
     import pyarrow as pa
 
     if isinstance(task, ClassTask):

@@ -256,7 +256,6 @@ class PredictedLinks:
         return cls(dataset.name, relation, reverse, sources, targets, links, among)
 
     def split(self, name: str) -> LinkSplit:
-        """Returns the links of a split; none where there is no such split."""
         return self.splits.get(name, LinkSplit(torch.empty(2, 0, dtype=torch.int64)))
 
     def measured(self, name: str, existing: ExistingTargets | None = None) -> RankedLinks:

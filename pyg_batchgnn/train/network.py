@@ -81,7 +81,10 @@ class TypedNet(nn.Module):
             self.layers: TypedModel = to_hetero(model, (schema.node_types, schema.relations))
         self._edges = inputs.edges
         for index, relation in itertools.product(range(model.num_layers), inputs.edges):
-            _read_edges(self.layers.conv(index, relation), inputs.edges[relation])
+            conv: Any = self.layers.conv(index, relation)
+            if conv.edge_dim != (columns := inputs.edges[relation]):  # that of another relation
+                lin, conv.edge_dim = conv.lin_edge, columns
+                conv.lin_edge = type(lin)(columns, lin.out_channels, bias=False, weight_initializer="glorot")
         self._freeze_unread(inputs.output_types)
 
     def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
@@ -105,13 +108,6 @@ class TypedNet(nn.Module):
             read |= {source for source, _, target in self.layers.relations if target in read}
         for name, part in self.project.lins.items():
             part.requires_grad_(name in read)
-
-
-def _read_edges(conv: Any, columns: int) -> None:
-    if columns != conv.edge_dim:
-        conv.edge_dim = columns
-        lin = conv.lin_edge
-        conv.lin_edge = type(lin)(columns, lin.out_channels, bias=False, weight_initializer="glorot")
 
 
 def edge_features(batch: Any, relations: Collection[Relation]) -> dict[Relation, Tensor]:
@@ -161,7 +157,6 @@ class NativeNetwork:
 
     @property
     def embedded_types(self) -> list[str]:
-        """The node types that the model has embeddings of."""
         return [self.node_type]
 
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
@@ -230,7 +225,6 @@ class TypedNetwork(NativeNetwork):
         return {**rows, **self.model.project(rows)}
 
     def _learned(self, batch: Any) -> dict[str, Tensor]:
-        """Returns the learned rows of a minibatch's nodes; collective."""
         return {} if self._embedding is None else self._embedding(batch)
 
 
@@ -322,7 +316,6 @@ class LinkNetwork(PairNetwork):
         return ModelOutput(self.decoder(source, target), target)
 
     def labels(self, batch: Any) -> Tensor:
-        """Returns [S] bool, True for the links among the pairs of a minibatch."""
         (source, _), links = pairs_of(batch)
         return torch.arange(len(source)) < links
 
@@ -339,7 +332,6 @@ GraphNetwork: TypeAlias = RowNetwork | LinkNetwork
 
 @contextlib.contextmanager
 def pyg_files_removed() -> Iterator[None]:
-    """Removes the files that PyG writes, and has loaded, while the block makes a model."""
     before = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="pyg_batchgnn-") as folder:
         tempfile.tempdir = folder

@@ -216,7 +216,6 @@ class ClassTask(NodeTask):
         return numbers
 
     def labelled(self, labels: Tensor) -> Tensor:
-        """Returns [S] bool. A node of class -1 has no label."""
         return self.targets(labels) >= 0
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:

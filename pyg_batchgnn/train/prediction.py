@@ -208,17 +208,11 @@ class PredictRequest:
 
 @dataclass(frozen=True)
 class PredictSummary:
-    """A summary of predictions.
+    """A summary of predictions."""
 
-    Attributes:
-        nodes: the number of nodes.
-        epoch: of the weights, counted from 1.
-        scores: the loss and the metrics on nodes with a label; None if there are none.
-    """
-
-    nodes: int
-    epoch: int
-    scores: dict[str, float] | None
+    nodes: int  # the number of nodes or edges
+    epoch: int  # of the weights, counted from 1
+    scores: dict[str, float] | None  # loss and metrics of those with a label; None if there are none
 
 
 def restored_for(
@@ -338,15 +332,10 @@ class EmbedRequest:
 
 @dataclass(frozen=True)
 class EmbedSummary:
-    """A summary of embeddings.
+    """A summary of embeddings."""
 
-    Attributes:
-        nodes: the number of nodes, by type.
-        epoch: of the weights, counted from 1.
-    """
-
-    nodes: dict[str, int]
-    epoch: int
+    nodes: dict[str, int]  # the number of nodes, by type
+    epoch: int  # of the weights, counted from 1
 
 
 def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:

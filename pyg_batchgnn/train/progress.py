@@ -56,7 +56,6 @@ class PhaseClock(dict[Phase, float]):
             self[phase] += time.perf_counter() - begin
 
     def work(self) -> float:
-        """Returns the seconds of computing: forward, backward and optimiser."""
         return sum(self[phase] for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISER))
 
     def to_dict(self) -> dict[str, float]:
@@ -127,7 +126,6 @@ class RunProgress:
         return {name: ranks * most / total if total else 1.0 for name, (most, total) in shares.items()}
 
     def next_epoch(self) -> None:
-        """Finishes the current epoch. Its sums start again at zero."""
         self.epoch += 1
         self.elapsed_seconds += self.epoch_seconds
         self.step = self.minibatches = self.seeds = self.nodes = self.edges = 0
@@ -175,7 +173,6 @@ class LoaderAccount:
         self._charged, self._read = self._seconds(), self._figures()
 
     def timed(self, batches: Iterator[T]) -> Iterator[T]:
-        """Yields what `batches` yields, and measures the time that it takes."""
         while True:
             begin = time.perf_counter()
             try:

@@ -73,7 +73,6 @@ class Ranks(contextlib.ExitStack):
         return mine if self.is_alone else self.training.all_gather(mine).rows
 
     def values(self, value: Any) -> list[Any]:
-        """Returns the JSON value of every rank; collective."""
         return [value] if self.is_alone else self.training.all_gather_json(value)
 
     def any(self, flag: bool) -> bool:

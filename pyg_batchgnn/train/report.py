@@ -101,7 +101,6 @@ class TerminalReport:
         self._bar.update(self._bar_task, advance=1, loss=f"{loss:.4f}")
 
     def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
-        """Prints the epoch's line, which fits 80 columns."""
         train, metric, epochs = self._task.train_metric, self._task.metric, self._epochs
         what = "" if train is metric else f" {train.label}"  # the name is said once
         val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
@@ -270,7 +269,6 @@ def _data_lines(job: TrainingJob) -> list[str]:
 
 
 def _storage(dataset: Dataset, node_type: str) -> str:
-    """Returns the form in which the features of a type are stored, where it is not their own."""
     x = dataset.nodes_of(node_type).tables.get(FEATURES)
     return " as int8 codes" if isinstance(x, ops.QuantizedTensor) else ""
 
@@ -362,7 +360,6 @@ def _metric_labels(metric: Metric) -> tuple[str, str]:
 
 
 def _figure(width: float, height: float) -> Figure:
-    """Makes a figure that needs no display and no global state. Sizes are in inches."""
     figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     return figure

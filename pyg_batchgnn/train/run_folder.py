@@ -94,12 +94,10 @@ class RunFolder:
                 shutil.rmtree(other, ignore_errors=True)
 
     def remove_leftovers(self) -> None:
-        """Removes the files that a process was writing when it was killed."""
         for path in self._leftovers():
             path.unlink(missing_ok=True)
 
     def _leftovers(self) -> list[Path]:
-        """Returns the files with names that `replacing` gives."""
         return [path for path in self.path.glob(".*.tmp") if re.fullmatch(r"\..+\.\d+\.tmp", path.name)]
 
 
@@ -157,7 +155,6 @@ def append_record(path: Path, record: EpochRecord) -> None:
 
 
 def read_records(path: Path) -> list[EpochRecord]:
-    """Returns all records. A last line that a crash cut off is left out."""
     if not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")

@@ -60,7 +60,6 @@ class EmbeddedNodes:
         return SortedNodes.of(self.node).find(ids)
 
     def ascending(self) -> EmbeddedNodes:
-        """Returns the nodes in ascending order."""
         order = self.node.argsort()
         return EmbeddedNodes(self.node[order], self.rows[order])
 
@@ -118,7 +117,6 @@ class RowsOverRanks:
 
 
 def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterator[EmbeddedNodes]:
-    """Yields the rows of all ranks to every rank, a piece at a time; collective."""
     each = max(1, size // comm.size)
     for begin in range(0, max(1, comm.max(len(own))), each):
         node = comm.all_gather(own.node[begin : begin + each], MessageKind.INFERENCE).rows
@@ -185,46 +183,26 @@ class RunGraph(ABC):
         run's unit, with the fanout of evaluation; collective."""
         return self._loader(nodes, None, node_type, torch.full((len(nodes),), time))
 
-    def link_training_loader(
-        self, links: PredictedLinks, ranks: int = 1, times: Tensor | None = None
-    ) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
-        """Makes the shuffled loader of training links, at times [n] int64 if the run looks at them,
-        with their negatives; collective. A minibatch does not see the edges of its own links."""
-        task, index = self.config.task, links.split("train").index
-        last, notes = self._last_minibatch(index.size(1), ranks, "links")
-        negatives = ("triplet" if task.loss is TaskLoss.BPR else "binary", task.negatives)
-        return self._link_loader(links, index, times, negatives, True, self._arguments(last)), notes
-
-    def link_evaluation_loader(
-        self,
-        links: PredictedLinks,
-        index: Tensor,
-        times: Tensor,
-        negatives: Tensor | None = None,
-        *,
-        excludes: bool,
-    ) -> MacrobatchLinkNeighborLoader:
-        """Makes a loader of pairs [2, n] at their times [n], in their order, with the fanout of
-        evaluation; collective. ``negatives``: [n, k] int64, the targets that each is ranked among.
-        ``excludes``: whether a pair does not see its own edges, as in training."""
-        arguments = self._arguments(None)
-        if negatives is not None:  # as many pairs in a minibatch as without
-            arguments["batch_size"] = max(1, arguments["batch_size"] // (1 + negatives.size(1)))
-        return self._link_loader(links, index, times, negatives, excludes, arguments)
-
-    def _link_loader(
+    def link_loader(
         self,
         links: PredictedLinks,
         index: Tensor,
         times: Tensor | None,
-        negatives: Tensor | tuple[str, int] | None,
-        excludes: bool,
-        arguments: dict[str, Any],
+        negatives: Tensor | tuple[str, int] | None = None,
+        *,
+        excludes: bool = True,
+        last: LastMinibatch | None = None,
     ) -> MacrobatchLinkNeighborLoader:
-        index, is_named = index.to(torch.int64), self.inputs.schema.has_names
+        """Makes a loader of pairs [2, n] at their times [n]; collective. ``negatives``: how and how
+        many are drawn, or [n, k] int64, the targets that each is ranked among. ``excludes``:
+        whether a pair does not see its own edges. ``last``: as of `_arguments`."""
+        arguments, is_named = self._arguments(last), self.inputs.schema.has_names
+        if isinstance(negatives, Tensor):  # as many pairs in a minibatch as without
+            arguments["batch_size"] = max(1, arguments["batch_size"] // (1 + negatives.size(1)))
         excluded: Any = "reverse"
         if is_named:
             excluded = True if links.reverse is None else {links.relation: links.reverse}
+        index = index.to(torch.int64)
         with as_train_error(ValueError, NotImplementedError):
             return MacrobatchLinkNeighborLoader(
                 self.data,
@@ -234,6 +212,16 @@ class RunGraph(ABC):
                 exclude_seed_edges=excluded if excludes else False,
                 **arguments,
             )
+
+    def link_training_loader(
+        self, links: PredictedLinks, ranks: int = 1, times: Tensor | None = None
+    ) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
+        """Makes the shuffled loader of training links, at times [n] int64 if the run looks at them,
+        with their negatives, and returns lines that the user should read; collective."""
+        task, index = self.config.task, links.split("train").index
+        last, notes = self._last_minibatch(index.size(1), ranks, "links")
+        negatives = ("triplet" if task.loss is TaskLoss.BPR else "binary", task.negatives)
+        return self.link_loader(links, index, times, negatives, last=last), notes
 
     def _last_minibatch(self, count: int, ranks: int, unit: str) -> tuple[LastMinibatch, list[str]]:
         """Returns what becomes of a smaller minibatch. The only one is kept, with a note."""
@@ -268,7 +256,6 @@ class RunGraph(ABC):
             )
 
     def is_cached(self, training: bool) -> bool:
-        """Returns whether the aggregates replace the last hop, in training or in evaluation."""
         config = self.config
         return config.sampling.cache is CacheKind.AGGREGATION if training else config.evaluates_with_cache
 

@@ -141,14 +141,12 @@ class Scoring:
         self._weight += weight
 
     def result(self, ranks: Ranks) -> Evaluation | None:
-        """Returns loss and metrics over all ranks, or None without nodes; collective."""
         sums = ranks.table([self._loss, self._weight, self._count, self._not_finite]).sum(dim=0)
         loss, weight, count, not_finite = sums.tolist()
         return Evaluation.of(loss / weight, self._tally.scores(ranks), count, not_finite) if weight else None
 
 
 def count_not_finite(outputs: Tensor) -> int:
-    """Returns the number of rows with an element that is not finite."""
     fine = outputs.isfinite()
     return int((~(fine if fine.dim() == 1 else fine.flatten(1).all(dim=1))).sum())
 

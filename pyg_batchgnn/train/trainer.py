@@ -222,7 +222,6 @@ class Trainer:
         )
 
     def save(self) -> None:
-        """Writes the checkpoint, or raises `TrainError` if a weight is not finite; collective."""
         self._refuse_weights()
         with self._state.clock.measure(Phase.CHECKPOINT):
             rows, name = self._job.rows, self._state.rows

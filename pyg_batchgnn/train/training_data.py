@@ -146,7 +146,6 @@ def _learned_types(
 
 
 def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
-    """Refuses options of homogeneous graphs with features."""
     because = None
     if config.sampling.cache is not CacheKind.OFF:
         because = f"sampling.cache is {config.sampling.cache.value}"
@@ -161,7 +160,6 @@ def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
 
 
 def _check_reached(dataset: Dataset, config: TrainConfig, inputs: ModelInputs) -> None:
-    """Checks that relations lead to every type that a layer computes rows of."""
     reached = {target for _, _, target in dataset.schema.relations}
     others = [name for name in dataset.schema.node_types if name not in reached]
     because = "no layer but the first can read them"
@@ -262,7 +260,6 @@ def feature_table(x: Tensor, config: TrainConfig, room: int | None = None) -> Te
 
 
 def _code_table(x: ops.QuantizedTensor, room: int | None) -> ops.QuantizedTensor:
-    """Returns codes in memory, on huge pages, or in their file if they do not fit."""
     if not is_mapped(x):
         codes = x.codes.contiguous()
         ops.advise_huge_pages(codes)
@@ -327,7 +324,6 @@ def fingerprint_dataset(dataset: Dataset) -> dict[str, int]:
 
 
 def _arrays(dataset: Dataset) -> Iterator[Tensor]:
-    """Yields edges and links of every relation; features, labels and splits of every type."""
     for edges in dataset.edge_sets:
         if (csc := edges.csc) is None:
             yield from edges.edge_index

@@ -91,7 +91,6 @@ class TrainConfig:
 
     @property
     def is_timed(self) -> bool:
-        """True if nodes and links are computed from what is not later than themselves."""
         return self.sampling.time_attr is not None
 
     @property
@@ -248,7 +247,6 @@ _REMOVED = {
 
 
 def config_to_dict(config: TrainConfig) -> dict[str, dict[str, Any]]:
-    """Returns the JSON values by section and field: enums by value, tuples as lists."""
     result: dict[str, dict[str, Any]] = {}
     for path in FIELDS:
         section, _, name = path.partition(".")
@@ -420,6 +418,5 @@ def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfi
 
 
 def is_thread_independent(config: TrainConfig) -> bool:
-    """Returns whether the results are the same, bit for bit, with any number of threads."""
     is_native = config.run.matrix_product is MatrixProduct.NATIVE
     return is_native and config.optimiser.kind.lower() != "adafactor"
