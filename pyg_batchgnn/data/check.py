@@ -129,7 +129,6 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
 
 
 def check_node_counts(dataset: Dataset, files: Files | None = None, processes: int = 1) -> None:
-    """Raises `DatasetError` if there are more nodes than some processes can hold."""
     check = _Checker(dataset, files or {})
     for nodes in dataset.node_sets:
         why = ops.too_many_nodes(nodes.num_nodes, processes)

@@ -44,7 +44,6 @@ class LinkSplit:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Tensor]) -> LinkSplit:
-        """Makes a split of what `arrays` returns. Raises KeyError if there are no links."""
         known = (INDEX, NEGATIVES, NEGATIVE_TARGETS)
         tables = {name: table for name, table in arrays.items() if name not in known}
         return cls(arrays[INDEX], tables, arrays.get(NEGATIVES), arrays.get(NEGATIVE_TARGETS))
@@ -76,12 +75,10 @@ class NodeSet:
 
     @property
     def group(self) -> Group:
-        """The group of the rows of the attributes."""
         return Group(RowKind.NODE, self.name)
 
     @property
     def num_rows(self) -> int:
-        """The number of rows of each attribute: one per node."""
         return self.num_nodes
 
 
@@ -122,7 +119,6 @@ class EdgeSet:
 
     @property
     def group(self) -> Group:
-        """The group of the rows of the attributes."""
         return Group(RowKind.EDGE, self.relation)
 
     @property
@@ -134,7 +130,6 @@ class EdgeSet:
 
     @property
     def csc(self) -> InEdges | None:
-        """The edges by destination, if that is their form."""
         return self.topology if isinstance(self.topology, InEdges) else None
 
     @property
@@ -162,7 +157,6 @@ class EdgeSet:
 
     @property
     def num_rows(self) -> int:
-        """The number of rows of each attribute: one per edge."""
         return self.num_edges
 
 

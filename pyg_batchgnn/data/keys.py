@@ -102,7 +102,6 @@ class FolderKeys:
         return cls(folder)
 
     def table(self, node_type: str, num_nodes: int) -> KeyTable:
-        """Returns the keys of a type."""
         path = self.folder / f"{group_folder(Group(RowKind.NODE, node_type))}.parquet"
         return KeyTable(node_type, num_nodes, path if path.is_file() else None)
 
@@ -213,7 +212,6 @@ class KeyTable:
             yield int(self._bounds[at]), self._group(at)
 
     def _group(self, at: int) -> Any:
-        """Returns a row group, which may be kept from before."""
         import pyarrow as pa
 
         if at not in self._kept:

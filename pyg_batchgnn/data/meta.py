@@ -62,7 +62,6 @@ class Meta:
 
 
 def read_meta(folder: Path) -> Meta:
-    """Reads a folder's META.json; returns an empty `Meta` where there is none."""
     path = folder / META_FILE
     if not path.is_file():
         return Meta()

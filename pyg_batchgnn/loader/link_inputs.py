@@ -68,7 +68,6 @@ class RelationLinks:
 
     @property
     def node(self) -> Tensor:
-        """[n] int64, the targets."""
         return self.index[1]
 
     def __len__(self) -> int:
@@ -463,7 +462,6 @@ def _checked_targets(table: Tensor, links: RelationLinks, graph: GraphShape) -> 
 
 
 def _cast(given: Any) -> NegativeSampling | None:
-    """Returns PyG's description of negatives from one of its forms."""
     if isinstance(given, Tensor):
         return NegativeSampling("triplet", given.size(1)) if given.dim() == 2 and given.size(1) else None
     mode = given[0] if isinstance(given, (tuple, list)) and given else given
@@ -477,7 +475,6 @@ def _is_by_type(sampling: Any) -> bool:
 
 
 def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor | None:
-    """Returns the labels of links. Negatives take the label 0."""
     if sampling is None or links.label is None:
         return links.label
     if sampling.is_triplet():

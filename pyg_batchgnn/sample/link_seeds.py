@@ -96,7 +96,6 @@ class LinkDraw:
         ]
 
     def sampled(self, source: Tensor, target: Tensor) -> SampledLinks:
-        """Returns the links by local ids, given the local ids of all sources and all targets."""
         links, count = self.links, self.links.count
         plan = None if self.negatives is None else self.negatives.plan
         if plan is not None and plan.mode is NegativeMode.TRIPLET:
@@ -123,11 +122,9 @@ class LinkIds:
     negative_target: Tensor  # [N] int64, in the order of the draws
 
     def sources(self) -> Tensor:
-        """Returns the sources of the links, then the sources of negatives."""
         return torch.cat([self.source, self.negative_source])
 
     def targets(self, order: Tensor) -> Tensor:
-        """Returns the targets of the links, then the targets of negatives in some order."""
         return torch.cat([self.target, self.negative_target[order]])
 
 
@@ -262,7 +259,6 @@ class SeedEdges:
     def _edges(
         cls, wanted: Any, schema: Schema, linked: Sequence[Relation], direction: Direction
     ) -> SeedEdges:
-        """Excludes edges by their ids, and their reverses."""
         name, paired = (wanted, None) if isinstance(wanted, str) else (*wanted, None)[:2]
         if name != "edges" or not (paired is None or isinstance(paired, Tensor)):
             raise TypeError(f"exclude_seed_edges is {wanted!r}; give 'edges', or ('edges', ids [E])")
@@ -284,7 +280,6 @@ class SeedEdges:
 
     @classmethod
     def forward(cls, schema: Schema, linked: Sequence[Relation]) -> SeedEdges:
-        """Excludes the links in their own relation, if the graph has it."""
         return cls({one: (_known(schema, one), ()) for one in linked})
 
     @classmethod
@@ -391,7 +386,6 @@ class LinkSeeder:
     finder: LinkFinder = field(default_factory=LocalFinder)
 
     def start(self, links: Sequence[Links], seed: int, epoch: int) -> LinkStart:
-        """Draws negatives and returns the seeds of one minibatch (`start_all`)."""
         (start,) = self.start_all([links], seed, epoch)
         return start
 

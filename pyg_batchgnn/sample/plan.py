@@ -131,7 +131,6 @@ class SamplingPlan:
 
     @property
     def num_hops(self) -> int:
-        """The number of hops."""
         return len(self.fanouts)
 
     def fanouts_of(self, relation: Relation) -> Fanouts:
@@ -160,7 +159,6 @@ class SamplingPlan:
         }
 
     def summary(self) -> str:
-        """Returns the fanouts in one line, by relation where relations have their own."""
         own = {"-".join(relation): list(fanouts) for relation, fanouts in self.by_relation}
         return f"fanouts={own or list(self.fanouts)}"
 

@@ -108,7 +108,6 @@ _ALL_EXAMPLES = -1
 
 
 def named_seeds(schema: Schema, number: int, seeds: Tensor | Seeds) -> Seeds:
-    """Returns the seeds of minibatch ``number``; bare node ids belong to the only node type."""
     if isinstance(seeds, Seeds):
         return seeds
     name = f"seeds of minibatch {number}"
@@ -123,7 +122,6 @@ def named_seeds(schema: Schema, number: int, seeds: Tensor | Seeds) -> Seeds:
 
 
 def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seeds:
-    """Returns the seeds of minibatch ``number``, whose nodes are checked."""
     found = named_seeds(graph.schema, number, seeds)
     for type_number in found.types:
         nodes, most = found.nodes[type_number], graph.num_nodes[type_number]
@@ -132,7 +130,6 @@ def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seed
 
 
 def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.SampledSeeds:
-    """Returns the seeds of all minibatches, checked, as one list."""
     parts, ptr = _nodes(seeds)
     return ops.SampledSeeds(
         torch.cat(parts) if parts else _NONE,
@@ -185,7 +182,6 @@ def _check_count(name: str, values: Tensor, count: int) -> None:
 
 
 def _by_type(values: Tensor, seeds: Seeds) -> Tensor:
-    """Puts values in the order in which the seeds' types were given into the schema's order."""
     if all(a < b for a, b in zip(seeds.types, seeds.types[1:], strict=False)):
         return values
     parts = values.split([seeds.nodes[number].numel() for number in seeds.types])

@@ -288,7 +288,6 @@ def _time_option(table: NodeTable | EdgeTable) -> str:
 
 
 def _as_json(spec: Any) -> Any:
-    """Returns a description whose dates are texts."""
     return json.loads(json.dumps(spec, default=lambda one: one.isoformat()))
 
 

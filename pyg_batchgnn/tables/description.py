@@ -286,7 +286,6 @@ class GraphDescription:
         return list(dict.fromkeys([*self.nodes, *named]))
 
     def has_reverse(self, relation: Relation) -> bool:
-        """Returns whether the reverse of a relation is to be stored too."""
         one = self.relations()[relation]
         spec = one.reverse if isinstance(one, EdgeTable) else one[1].reverse
         return (self.options.reverse if spec is None else spec) and reverse_of(
@@ -444,7 +443,6 @@ class _Section:
         return cls(**found)
 
     def _value(self, hint: Any, key: str, value: Any) -> Any:
-        """Returns the value of a key, whose type is a hint."""
         kinds = tuple(one for one in get_args(hint) if one is not NoneType)
         kinds = kinds if isinstance(hint, UnionType) else (hint,)
         kind, inner = kinds[0], f"{self.name}.{key}"
@@ -532,7 +530,6 @@ def _write(lines: list[str], path: tuple[str, ...], table: Mapping[str, Any], co
 
 
 def _is_section(path: tuple[str, ...], key: str, value: Any) -> bool:
-    """Returns whether a value gets a header of its own. Small tables stand in one line."""
     return isinstance(value, Mapping) and (len(path) < 2 or key in ("features", "foreign_keys"))
 
 

@@ -34,7 +34,6 @@ from pyg_batchgnn.tables.values import is_text, missing_in
 
 
 def make_edges(job: ConversionJob, relation: Relation) -> Made:
-    """Writes the edges of a relation, with their attributes and links."""
     one, group = job.spec.relations()[relation], Group(RowKind.EDGE, relation)
     ends = [job.facts[f"nodes {end}"]["count"] for end in (relation[0], relation[2])]
     dtype = np.int32 if max(ends) < 2**31 else np.int64
@@ -95,7 +94,6 @@ def make_edges(job: ConversionJob, relation: Relation) -> Made:
 def _foreign_key_edges(
     job: ConversionJob, group: Group, name: str, key: ForeignKey, dtype: type, file: Path
 ) -> Made:
-    """Writes the edges from the rows of a table to those that a foreign key names."""
     table, spec = job.table_of(name), job.spec.nodes[name]
     # Torn rows were counted with the nodes.
     bad, kept = BadRows(table, spec, with_torn=False), job.kept_rows(name)
@@ -137,7 +135,6 @@ def make_reverse(job: ConversionJob, relation: Relation) -> Made:
 def _match(
     job: ConversionJob, end: str, table: RawTable, columns: Sequence[str], ids: IdFile, at: int
 ) -> None:
-    """Writes the id of each row's end; -1 where it has none."""
     spec = job.spec.nodes.get(end)
     if spec is None or spec.key:
         match(job.engine, table, columns, job.key_file(Group(RowKind.NODE, end)), ids, at)

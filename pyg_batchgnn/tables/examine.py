@@ -179,7 +179,6 @@ def _of_edges(
 
 
 def _last_seed(dataset: Dataset) -> int | None:
-    """Returns the time of the last node or link in a split."""
     found = []
     for nodes in dataset.node_sets:
         if TIME in nodes.tables:

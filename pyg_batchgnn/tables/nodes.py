@@ -28,7 +28,6 @@ from pyg_batchgnn.tables.values import is_uuid, uuid_texts
 
 
 def make_nodes(job: ConversionJob, name: str) -> Made:
-    """Gives the nodes of a type their ids, and writes keys, times, labels and splits."""
     if name not in job.spec.nodes:
         return _nodes_without_table(job, name)
     spec, table, group = job.spec.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
@@ -175,7 +174,6 @@ def make_node_features(job: ConversionJob, name: str) -> Made:
 
 
 def _training_nodes(job: ConversionJob, name: str) -> np.ndarray:
-    """Returns which nodes of a type are for fitting, [N] bool."""
     group, count = Group(RowKind.NODE, name), job.facts[f"nodes {name}"]["count"]
     if job.facts[f"nodes {name}"]["splits"] is not None:
         return np.asarray(np.load(job.work(group, "splits")) == 0)

@@ -130,7 +130,6 @@ class RowCheck:
 
 
 def look_at(table: RawTable, checks: Sequence[RowCheck], keys: Sequence[str], bad: BadRows) -> None:
-    """Reads the columns of all rows once, and finds those that are bad."""
     columns = list(dict.fromkeys([*keys, *(check.column for check in checks)]))
     if not columns:
         return

@@ -41,7 +41,6 @@ def need(module: str) -> Any:
 
 
 def _remote(path: str) -> Any:
-    """Returns the file system of a URL and the path in it."""
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
@@ -166,7 +165,6 @@ class RawTable:
 
     @cached_property
     def rows(self) -> int:
-        """The number of rows."""
         return sum(part.rows for part in self.parts)
 
     def type_of(self, column: str, key: str) -> Any:
@@ -276,7 +274,6 @@ class RawTable:
         }
 
     def value(self, row: int, column: str) -> Any:
-        """Returns the value of a row in a column."""
         for first, chunk in self.chunks([column]):
             if row < first + len(chunk):
                 return chunk.column(0)[row - first].as_py()
@@ -284,12 +281,10 @@ class RawTable:
 
 
 def quoted(name: str) -> str:
-    """Returns a name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """Returns a text as SQL writes it."""
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -11,9 +11,7 @@
 //
 // Examples, times and pairs are left out where the sampler has none. The key is that of the hop of
 // the minibatch, so that the owner needs no other information about it. Each excluded pair travels
-// with the question in which its target is asked for.
-//
-// An empty question is a message of no words.
+// with the question in which its target is asked for. An empty question has no words.
 #pragma once
 
 #include <algorithm>

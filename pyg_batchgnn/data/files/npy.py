@@ -66,7 +66,6 @@ def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
 
 
 def header_of(path: Path, array: str) -> NpyHeader:
-    """Reads and checks the header of a .npy file."""
     with path.open("rb") as stream:
         return read_header(stream, path, array)
 
@@ -259,7 +258,6 @@ class ArrayPromise:
 
     @classmethod
     def from_json(cls, said: Any) -> ArrayPromise:
-        """Reads what `to_json` wrote. Raises KeyError, TypeError or ValueError."""
         return cls(str(said["dtype"]), tuple(map(int, said["shape"])), str(said["sha256"]))
 
 
@@ -304,7 +302,6 @@ def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
 
 
 def verify_tensor(path: Path, array: str, promise: ArrayPromise) -> None:
-    """Compares a file with its checksum."""
     if not path.is_file():
         raise missing(path, array, _ANEW)
     check_sha256(path, array, promise.sha256, META_FILE, _REMEDY)
