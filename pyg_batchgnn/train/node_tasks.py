@@ -182,7 +182,6 @@ def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
 
 
 def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
-    """Raises `TrainError` unless all labels are 0 or 1, or missing: -1 or NaN."""
     if y.dtype is torch.bool:
         return
     for piece in y.split(_ROWS_AT_A_TIME):

@@ -211,6 +211,7 @@ class PredictSummary:
     """A summary of predictions."""
 
     nodes: int  # the number of nodes or edges
+    unit: str  # what the run predicts: "nodes" or "edges"
     epoch: int  # of the weights, counted from 1
     scores: dict[str, float] | None  # loss and metrics of those with a label; None if there are none
 
@@ -289,7 +290,7 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
             )
 
         ranks.from_first(write)
-    return PredictSummary(len(ids), run.epoch, scores)
+    return PredictSummary(len(ids), run.predicted.unit, run.epoch, scores)
 
 
 def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[_Outputs]:

@@ -173,7 +173,6 @@ def read_records(path: Path) -> list[EpochRecord]:
 
 
 def keep_epochs(path: Path, epochs: int) -> list[EpochRecord]:
-    """Removes the records after `epochs`, which a resumed run repeats. Returns the others."""
     kept = [record for record in read_records(path) if record.epoch <= epochs]
     with replacing(path) as temporary:
         temporary.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")

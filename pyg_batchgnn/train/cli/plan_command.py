@@ -224,7 +224,6 @@ def _code_lines(graph: Dataset) -> list[str]:
 
 
 def _check_hosts(ranks: int, ranks_per_host: int) -> None:
-    """Refuses numbers with which one host has fewer ranks: a launcher starts as many on each."""
     if ranks > ranks_per_host and ranks % ranks_per_host:
         fewer = ranks - ranks % ranks_per_host
         raise TrainError(

@@ -130,8 +130,10 @@ def predict(
     with restore.join() as ranks:
         done = predict_nodes(PredictRequest(restore, out, nodes, embeddings), ranks)
     if ranks.is_first:
-        scores = "no labels" if done.scores is None else f"{', '.join(_shown(done.scores))} on labelled nodes"
-        typer.echo(f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {scores}; written to {out}")
+        scores = "no labels"
+        if done.scores is not None:
+            scores = f"{', '.join(_shown(done.scores))} on labelled {done.unit}"
+        typer.echo(f"{done.nodes:,} {done.unit}, weights of epoch {done.epoch}, {scores}; written to {out}")
 
 
 def _of_links(
