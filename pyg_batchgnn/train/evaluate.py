@@ -193,7 +193,6 @@ def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
 
 
 def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
-    """Returns [m], the scores of pairs [2, m] that all ranks score together; collective."""
     ranks = scorer.ranks
     pieces = shares(pairs.size(1), ranks, scorer.rows_at_a_time)
     scores = torch.cat([_scores(scorer, pairs[0, piece], pairs[1, piece, None])[:, 0] for piece in pieces])

@@ -358,7 +358,6 @@ def _check_attributes(
 
 
 def _check_codes(source: str, name: str, own: Tensor, whole: Tensor, dataset: Dataset) -> None:
-    """Raises TrainError unless both or neither have int8 codes, and their scales are equal."""
     both = [table.decoding if isinstance(table, ops.QuantizedTensor) else None for table in (own, whole)]
     if both[0] is None and both[1] is None:
         return

@@ -108,7 +108,7 @@ def write_nodes(
         if embeddings is not None:
             found["embedding"] = _lists(embeddings(rows))
         if isinstance(predicted, PredictedEdges) and ends is not None:
-            index = predicted.edges.edge_index[:, torch.from_numpy(some)].numpy()
+            index = predicted.index[:, torch.from_numpy(some)].numpy()
             return ends(*index), {"edge_id": some, **found}
         return _named(table.take(some)), found
 

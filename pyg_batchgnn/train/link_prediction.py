@@ -191,7 +191,6 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
 
 
 def _existing_targets(run: RestoredLinkRun, at: int | None) -> Tensor:
-    """Returns [n] int64, the ids of the targets that exist at a time; all without a time."""
     every, name = torch.arange(run.predicted.num_targets), run.config.sampling.time_attr
     if at is None or name is None:
         return every

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
@@ -73,6 +74,10 @@ class PredictedEdges(PredictedNodes):
     def relation(self) -> Relation:
         return self.edges.relation
 
+    @cached_property
+    def index(self) -> Tensor:  # [2, E], which edges by destination are made into
+        return self.edges.edge_index
+
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedEdges:
         relation = named_relation(dataset, config.edge_type, "task.edge_type")
@@ -88,17 +93,22 @@ class PredictedEdges(PredictedNodes):
             bare = next(split for split in edges.links if split not in splits)
             raise TrainError(f"{name}: the links of {bare} have no {EDGE_ID!r}, the edge that each one is")
         back = stored_reverse(dataset.schema, relation) if dataset.has_names else None
-        if back is not None and dataset.edges_of(back).num_edges != edges.num_edges:
-            raise TrainError(
-                f"{name} are {edges.num_edges:,}, but their reverses in {'-'.join(back)} are "
-                f"{dataset.edges_of(back).num_edges:,}: edge i of the two must be the same; write them alike"
-            )
+        if back is not None:
+            one, other = edges.topology, dataset.edges_of(back).topology
+            is_same = edges.num_edges == dataset.edges_of(back).num_edges
+            if is_same and isinstance(one, Tensor) and isinstance(other, Tensor):
+                is_same = bool((one == other.flip(0)).all())  # by destination it would take long
+            if not is_same:
+                raise TrainError(
+                    f"{name} and their reverses in {'-'.join(back)} are not the same, edge by edge: write "
+                    f"both in one order, or rename {back[1]}"
+                )
         classes = edges.num_classes or count_classes(edges.tables)
         return cls(dataset.name, relation[2], edges.num_edges, edges.tables, splits, classes, edges)
 
     def loader_arguments(self, ids: Tensor, time_attr: str | None, is_named: bool) -> dict[str, Any]:
         """Returns what a loader of links is told of some edges, [n] int64 ids."""
-        index, paired = self.edges.edge_index[:, ids].to(torch.int64), self.tables.get(REVERSE_ID)
+        index, paired = self.index[:, ids].to(torch.int64), self.tables.get(REVERSE_ID)
         return {
             "edge_label_index": (self.relation, index) if is_named else index,
             "edge_label": self.labels[ids],

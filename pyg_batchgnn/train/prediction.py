@@ -408,7 +408,6 @@ def moment_of(run: RestoredRun, at: str | None, keys: DatasetKeys) -> int | None
 
 
 def _chosen(wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """Returns the node types of a request, of those that the model has embeddings of."""
     if wanted is None:
         return list(known)
     if not wanted:

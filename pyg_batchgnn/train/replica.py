@@ -147,7 +147,6 @@ class BatchNormStatistics:
             self._rows[name] += len(inputs[0])
 
     def _widths(self) -> list[int]:
-        """Returns the columns of `table` per layer: mean, variance, number of minibatches, rows."""
         return [sum(buffer.numel() for buffer in buffers) + 1 for buffers in self._buffers.values()]
 
 

@@ -48,8 +48,6 @@ class RestoreRequest:
         return Ranks.join(assign(TrainConfig(), list(self.ranks)).ranks)
 
     def config(self, written: TrainConfig) -> TrainConfig:
-        """Returns the run's configuration with the changes of the request. Raises `TrainError` if a
-        change is not possible."""
         if self.evaluation is EvaluationKind.EXACT and written.is_timed:
             raise TrainError(
                 f"{self.run}: the run computes nodes from what is not later than themselves, and --exact "

@@ -38,7 +38,6 @@ def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
 
 
 def is_time(table: Tensor) -> bool:
-    """Returns whether an attribute holds one int64 for each row."""
     return table.dtype is torch.int64 and table.numel() == len(table)
 
 

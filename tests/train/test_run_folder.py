@@ -254,30 +254,29 @@ def test_a_script_writes_its_own(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-class Broken:
-    """A program that takes one figure, and then fails."""
+def broken(last: int) -> Any:
+    """Returns a program that takes figures up to a step, and then fails, and fails to end."""
 
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def write(self, figures: Mapping[str, float], step: int) -> None:
-        if step > 1:
+    def write(figures: Mapping[str, float], step: int) -> None:
+        if step > last:
             raise ConnectionError("the server is gone")
 
-    def close(self) -> None:
+    def close() -> None:
         raise ConnectionError("the server is gone")
+
+    return lambda *_: (write, close)
 
 
 def test_training_goes_on_without_its_log(
     graph_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(run_log._SINKS, LogKind.TENSORBOARD, Broken)
+    monkeypatch.setitem(run_log._SINKS, LogKind.TENSORBOARD, broken(1))
     with RunLog("tensorboard", tmp_path) as log:
         log.write({"loss": 1.0}, step=1)
         with pytest.warns(UserWarning, match="the log is lost from step 2 on: the server is gone"):
             log.write({"loss": 1.0}, step=2)
         log.write({"loss": 1.0}, step=3)  # from here on it is left alone
-    monkeypatch.setattr(Broken, "write", lambda *_: None)
+    monkeypatch.setitem(run_log._SINKS, LogKind.TENSORBOARD, broken(10))
     run = tmp_path / "run"
     with pytest.warns(UserWarning, match="the log did not end well: the server is gone"):
         assert batchgnn("train", graph_folder, "--run", run, *RUN, "--epochs", 1, "--log", "tensorboard") == 0

@@ -134,7 +134,6 @@ def train(
 
 
 def _refuse_options_of_ranks(given: Mapping[str, Any], changes: list[str]) -> None:
-    """Raises TrainError for an option that means nothing without a launcher of several ranks."""
     from pyg_batchgnn.train.graphs import check_partition
     from pyg_batchgnn.train.ranks import check_backend
 

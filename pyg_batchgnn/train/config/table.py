@@ -96,7 +96,6 @@ class Option:
 
 
 def _field(default: T, **known: Any) -> T:
-    """Returns a field of a section. The other arguments are those of `Option`."""
     made: T = field(default=default, metadata={"option": Option(**known)})
     return made
 

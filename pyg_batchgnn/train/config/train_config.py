@@ -370,7 +370,6 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
 
 
 def _is_number(value: Any, kind: type) -> bool:
-    """Returns whether a value can be a field of a type: an integer may stand for a float."""
     is_int = isinstance(value, int) and not isinstance(value, bool)
     return is_int or (kind is float and isinstance(value, float))
 
