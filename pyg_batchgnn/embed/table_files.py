@@ -27,8 +27,9 @@ def load_tables(tables: Sequence[EmbeddingTable], folder: str | Path, comm: Comm
     comm.check_agreement({"columns": dict(meta.columns), "steps": meta.steps, "parts": meta.parts})
 
     def read() -> None:
-        for table in tables:
-            _read(path, meta, table)
+        with FORMAT.parsing(path):
+            for table in tables:
+                _read(path, meta, table)
 
     with_files(comm, read)
     return meta.steps
@@ -161,7 +162,7 @@ class EmbeddingMeta:
                 state=int(content["state"]),
                 steps=int(content["steps"]),
                 parts=int(content["parts"]),
-                arrays=files.promises(content["arrays"]),
+                arrays=files.promises(folder / files.META_FILE, content["arrays"], REMEDY),
             )
 
 

@@ -163,7 +163,7 @@ def read_records(path: Path) -> list[EpochRecord]:
     """Returns all records. A last line that a crash cut off is left out."""
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     records = []
     for number, line in enumerate(lines, start=1):
         if not line:
