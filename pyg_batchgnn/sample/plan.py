@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.sampler import NumNeighbors
@@ -274,6 +275,8 @@ class NeighborChoice:
             choices = ", ".join(repr(one.value) for one in SubgraphType)
             raise ValueError(f"subgraph_type must be one of {choices}, got {self.subgraph_type!r}")
         object.__setattr__(self, "subgraph_type", SubgraphType(kind))
+        for name in ("replace", "disjoint", "is_sorted"):
+            ops.check_type(name, getattr(self, name), (bool, int, np.bool_), "give True or False")
         for name in ("time_attr", "weight_attr"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
