@@ -130,7 +130,7 @@ BAD_ARRAYS: list[tuple[str, dict[str, Any], str]] = [
     ("x_indptr", {"x_indptr": np.zeros(NODES + 1)}, "is float64 [21], expected integers"),
     ("x_data", {"x_data": np.ones(3, np.float16)}, "has 3 entries"),
     ("x_shape", {"x_shape": np.array([NODES + 1, FEATURES])}, "is [21, 5]"),
-    ("x_shape", {"x_shape": None}, "no such array"),
+    ("x_shape", {"x_shape": None}, "array is missing"),
     ("edge_index", {"about": {"arrays": {}}}, "is int32 [2, 60], the JSON says None"),
     ("node_type", typed(node_type=np.full(NODES, 2, np.uint8)), "holds types 2 to 2, there are 2"),
     ("edge_type", typed(edge_type=None), "is missing"),
