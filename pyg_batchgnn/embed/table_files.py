@@ -40,8 +40,7 @@ def _checked(meta: EmbeddingMeta, tables: Sequence[EmbeddingTable], path: Path) 
     if columns != meta.columns:
         fact = f"holds tables of {dict(meta.columns)} columns by type, but here they have {columns}"
         raise files.broken(path, "columns", fact, OTHER)
-    held = len(tables[0].state)
-    if held and held != meta.state:
+    if (held := len(tables[0].state)) not in (0, meta.state):
         fact = f"holds {meta.state} numbers beside each weight, but the optimizer here keeps {held}"
         raise files.broken(
             path, "state", fact, "make the optimizer with the rule that the tables were trained with"

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.store import DistGraphStore
 
 
-# Pipeline #########################################################################################
-
-
 T = TypeVar("T")
 
 #: Does a piece of work, now.

@@ -331,9 +331,6 @@ def subgraph_of(subgraph_type: Any, directed: bool) -> Any:
     return SubgraphType.induced
 
 
-# Budgets by node type #############################################################################
-
-
 ALL_CANDIDATES = -1
 
 #: The neighbours of a node that count in a relation, in PyG's `HGTLoader` as well.
