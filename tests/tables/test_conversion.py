@@ -531,7 +531,8 @@ def test_a_damaged_page_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     damaged = bytearray(file.read_bytes())
     damaged[40:80] = bytes(40)
     file.write_bytes(damaged)
-    (tmp_path / "graph.toml").write_text(USERS)
+    pq.write_table(pa.table({"a": ["user 0"], "b": ["user 1"]}), tmp_path / "links.parquet")
+    (tmp_path / "graph.toml").write_text(USERS + LINKS)
     with pytest.raises(DatasetError, match=r"users\.parquet: is damaged") as caught:
         convert(GraphDescription.read(tmp_path / "graph.toml"), tmp_path / "data", threads=1)
     assert "\n" not in str(caught.value)
