@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,19 +34,16 @@ from pyg_batchgnn.train.run_folder import replacing
 
 
 _TENSOR = "__tensor__"
+_VALUES = "values"  # the checksum of all that is no tensor, among those of tensors; releases before had none
 
 
 def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
     """Replaces `path`. ``kind`` and ``version`` are checked when it is read."""
     tensors: dict[str, Tensor] = {}
-    plain = _take_tensors(values, "", tensors)
+    plain = json.dumps(_take_tensors(values, "", tensors))
     checksums = {name: _checksum(tensor) for name, tensor in tensors.items()}
-    header = {
-        "kind": kind,
-        "version": str(version),
-        "values": json.dumps(plain),
-        "checksums": json.dumps(checksums),
-    }
+    checksums[_VALUES] = zlib.crc32(plain.encode())
+    header = {"kind": kind, "version": str(version), "values": plain, "checksums": json.dumps(checksums)}
     with replacing(path) as temporary:
         temporary.write_bytes(save(tensors, metadata=header))
 
@@ -67,9 +65,11 @@ def parse_values(path: Path, data: bytes | None, kind: str, version: int) -> dic
     if header.get("version") != str(version):
         raise TrainError(f"{path}: has format {header.get('version')}, this program reads {version}")
     try:
-        checksums = json.loads(header["checksums"])
-        values: dict[str, Any] = _put_tensors(json.loads(header["values"]), tensors)
-    except (KeyError, json.JSONDecodeError) as error:
+        checksums, text = json.loads(header["checksums"]), header["values"].encode()
+        if checksums.pop(_VALUES, known := zlib.crc32(text)) != known:
+            raise ValueError("the checksum of its values does not match")
+        values: dict[str, Any] = _put_tensors(json.loads(text), tensors)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise TrainError(f"{path}: its header is damaged ({error!r})") from None
     damaged = [name for name, tensor in tensors.items() if checksums.get(name) != _checksum(tensor)]
     if damaged or checksums.keys() != tensors.keys():
@@ -153,7 +153,7 @@ class Checkpoint:
             return cls(**{**values, "config": config, "progress": progress, "ranks": ranks})
         except TrainError as error:
             raise TrainError(f"{path}: {error}") from None
-        except (KeyError, TypeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None
 
     def state_of(self, rank: int, size: int) -> RankCheckpoint:
@@ -188,25 +188,30 @@ class Checkpoint:
 
     def restore_model(self, path: Path, model: nn.Module, weights: dict[str, Tensor]) -> None:
         """Loads `weights` (``self.model`` or ``self.best``) into `model`."""
-        try:
+        with _fitting(path, "the model"):
             model.load_state_dict(weights)
-        except RuntimeError as error:
-            raise TrainError(f"{path}: does not fit the model: {' '.join(str(error).split())}") from None
 
     def restore_optimiser(
         self, path: Path, optimiser: Optimizer, schedule: LRScheduler | None = None
     ) -> None:
         """Loads the state of an optimiser, and that of the schedule of its learning rate."""
-        state = {int(index): values for index, values in self.optimiser["state"].items()}
-        groups = self.optimiser["param_groups"]
-        for group in groups:
-            group |= {name: tuple(one) for name, one in group.items() if isinstance(one, list)}
-        try:
+        with _fitting(path, "the optimiser"):
+            state = {int(index): values for index, values in self.optimiser["state"].items()}
+            groups = self.optimiser["param_groups"]
+            for group in groups:
+                group |= {name: tuple(one) for name, one in group.items() if isinstance(one, list)}
             optimiser.load_state_dict({"state": state, "param_groups": groups})
-        except ValueError as error:
-            raise TrainError(f"{path}: does not fit the optimiser: {error}") from None
-        if schedule is not None:  # the milestones of MultiStepLR are those of its options
-            schedule.load_state_dict({k: v for k, v in self.schedule.items() if not isinstance(v, dict)})
+            if schedule is not None:  # the milestones of MultiStepLR are those of its options
+                schedule.load_state_dict({k: v for k, v in self.schedule.items() if not isinstance(v, dict)})
+
+
+@contextlib.contextmanager
+def _fitting(path: Path, what: str) -> Iterator[None]:
+    """Turns errors of putting a checkpoint's contents into an object into one sentence."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise TrainError(f"{path}: does not fit {what}: {' '.join(str(error).split())}") from None
 
 
 def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str, Any] | None:
@@ -255,12 +260,11 @@ class TrainerState:
         job.change_rate(checkpoint.config.optimiser.learning_rate)
         job.running.restore(own.running)
         if job.graph.history is not None:
-            try:
+            with _fitting(path, "the historical embeddings"):
                 job.graph.history.load_state_dict(own.history)
-            except ValueError as error:
-                raise TrainError(f"{path}: does not fit the historical embeddings: {error}") from None
-        clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
-        progress = replace(checkpoint.progress)
+        with _fitting(path, "this release"):
+            clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
+            progress = replace(checkpoint.progress)
         return cls(progress, checkpoint.best, clock, earlier, own.loader, checkpoint.best_rows)
 
     @property
@@ -300,10 +304,8 @@ class TrainerState:
         if place is None or not self.progress.step:
             loader.set_epoch(self.progress.epoch)
             return loader.steps_left
-        try:
+        with _fitting(path, "the loader"):
             loader.load_state_dict(place)
-        except ValueError as error:
-            raise TrainError(f"{path}: does not fit the loader: {error}") from None
         is_over = loader.upcoming_epoch > self.progress.epoch
         return 0 if is_over else loader.steps_left
 
