@@ -373,7 +373,8 @@ class FolderReader:
 
     def opened(self, array: str) -> Tensor:
         values = self.open(array)
-        assert values is not None
+        if values is None:
+            raise self.error(array, "is no file", "remove it")
         return values
 
     def known(

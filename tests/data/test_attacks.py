@@ -113,6 +113,7 @@ ATTACKS: list[tuple[str, Attack, str]] = [
     ("data", grows("nodes/x"), "bytes, its header promises"),
     ("data", holds("splits/train", np.array([2**62])), "outside"),
     ("data", holds("edge_index", np.full((2, 100), -5)), "node id -5"),
+    ("data", lambda folder: (folder / "nodes" / "z.npy").mkdir(), "is no file"),
     ("parts", said("offsets", value=[0, 2**62, 2**63 - 1]), "META.json"),
     ("parts", holds("part-00000/splits/train", np.arange(3, dtype=np.uint64)), "damaged"),
     ("parts", holds("part-00001/splits/train", np.array([10**6])), "outside"),
