@@ -73,14 +73,17 @@ class AttributeRows:
         return sum(table.nbytes for table in self.tables.values())
 
 
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+
+
 def _is_plain(table: Tensor, index: Tensor) -> bool:
     """Returns whether the package's kernel, which reuses memory, should copy rows of a table. It is
     2 to 7 times as fast as torch's for rows of several numbers. For rows of one it is half as fast
-    on a thread, but torch's has only one."""
+    on a thread, but torch's has only one, and knows no wide unsigned integers."""
     stored = ops.as_stored(table)
     return (
         type(table) in (Tensor, ops.QuantizedTensor)
-        and (table.dim() > 1 or torch.get_num_threads() >= 4)
+        and (table.dim() > 1 or torch.get_num_threads() >= 4 or table.dtype in _UNSIGNED)
         and len(table) > 0
         and stored[0].is_contiguous()
         and index.is_contiguous()

@@ -16,6 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.data import (
     Dataset,
     DatasetError,
@@ -365,3 +366,5 @@ def test_unsigned_class_numbers(dtype: str, tmp_path: Path) -> None:
     assert found.num_classes == 3
     labels = class_numbers(found.nodes.tables)
     assert labels is not None and labels.tolist() == [2, 0, 1]
+    for batch in MacrobatchNeighborLoader(found.to_pyg(), [2], torch.tensor([2]), export="native"):
+        assert batch.y.tolist() == [1, 0]
