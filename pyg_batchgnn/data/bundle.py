@@ -98,10 +98,8 @@ def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
     if not isinstance(said, dict):
         raise broken(path.with_suffix(".json"), "arrays", f"is {said!r}, expected an object", _RESTORE)
     if others := [key for key in said if key not in known]:
-        text = (
-            f"{path}: the arrays {', '.join(map(repr, others))} are not read; convert the graph to a folder"
-        )
-        warnings.warn(f"{text} of .npy files (write_folder) to keep them", UserWarning, stacklevel=2)
+        fact = f"{path}: the arrays {', '.join(map(repr, others))} are not read"
+        warnings.warn(f"{fact}; write_folder keeps them in a folder of .npy files", stacklevel=2)
     for key in (*needed, *(key for key in known[len(needed) :] if key in said)):
         with open_member(path, key) as member:
             seen = [member.header.dtype.name, list(member.header.shape)]

@@ -372,8 +372,7 @@ class FolderReader:
         return [path.relative_to(self.path).with_suffix("").as_posix() for path in sorted(paths)]
 
     def opened(self, array: str) -> Tensor:
-        values = self.open(array)
-        if values is None:
+        if (values := self.open(array)) is None:
             raise self.error(array, "is no file", "remove it")
         return values
 

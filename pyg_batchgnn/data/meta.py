@@ -138,7 +138,6 @@ def _schema(path: Path, content: dict[str, Any]) -> Schema | None:
 
 # The names of arrays in a folder: `edge_index`, `nodes/x`, `edges/edge_attr`, `splits/train`,
 # `links/train/index`, `csc/indices`, `decoding/nodes/x`.
-#
 # Arrays of the groups of a homogeneous graph have such short names. Those of other groups name the
 # node type or the relation too: `nodes/paper/x`, `splits/paper/train`,
 # `edge_index/author__writes__paper`, `edges/author__writes__paper/edge_attr`,

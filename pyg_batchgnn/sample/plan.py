@@ -1,8 +1,5 @@
-"""The plans by which minibatches grow from their seeds: fanouts by hop, or budgets by node type.
-
-The arguments of PyG are read here: ``num_neighbors``, ``num_samples``, and those that say which
-neighbours may be chosen (`NeighborChoice`).
-"""
+"""The plans by which minibatches grow from their seeds (fanouts by hop, or budgets by node type), and
+the arguments of PyG that they follow from."""
 
 from __future__ import annotations
 

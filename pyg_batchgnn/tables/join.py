@@ -59,8 +59,7 @@ class Engine:
             fact = str(error).partition("\n")[0]
             raise DatasetError(f"tables: {fact}; give all files one type for the column") from error
         except duckdb.Error as error:
-            remedy = "check the files, or give more memory or disk"
-            raise DatasetError(f"tables: DuckDB gives up ({error}); {remedy}") from error
+            raise DatasetError(f"tables: DuckDB gives up ({error}); check files, memory and disk") from error
 
     def columns(self, query: str) -> list[np.ndarray]:
         """Returns the columns of a small result."""
