@@ -1,5 +1,4 @@
-"""The plans by which minibatches grow from seeds (fanouts by hop, or budgets by node type), and the
-arguments of PyG that they follow from."""
+"""The plans by which minibatches grow from their seeds: fanouts by hop, or budgets by node type."""
 
 from __future__ import annotations
 
