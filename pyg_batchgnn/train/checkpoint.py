@@ -201,8 +201,19 @@ class Checkpoint:
             for group in groups:
                 group |= {name: tuple(one) for name, one in group.items() if isinstance(one, list)}
             optimiser.load_state_dict({"state": state, "param_groups": groups})
+            _check_shapes(optimiser)
             if schedule is not None:  # the milestones of MultiStepLR are those of its options
                 schedule.load_state_dict({k: v for k, v in self.schedule.items() if not isinstance(v, dict)})
+
+
+def _check_shapes(optimiser: Optimizer) -> None:
+    """Raises ValueError for state of another shape than its parameter's. torch's fused kernels do
+    not look, and write beyond it."""
+    fused = [one for group in optimiser.param_groups if group.get("fused") for one in group["params"]]
+    for parameter in fused:
+        for name, held in optimiser.state.get(parameter, {}).items():
+            if isinstance(held, Tensor) and held.shape not in ((), parameter.shape):
+                raise ValueError(f"{name} is {list(held.shape)}, its parameter {list(parameter.shape)}")
 
 
 @contextlib.contextmanager

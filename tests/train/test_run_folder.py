@@ -210,6 +210,11 @@ def test_contents_of_another_shape_are_refused(small_graph: Dataset, tmp_path: P
         found.restore_model(path, nn.Linear(4, 2), found.model)
     with pytest.raises(TrainError, match="does not fit the optimiser"):
         found.restore_optimiser(path, torch.optim.Adam([nn.Parameter(torch.ones(1))]))
+    narrow = torch.optim.Adam(nn.Linear(3, 2).parameters(), fused=True)
+    found.optimiser["param_groups"][0]["fused"] = True
+    found.optimiser["state"]["0"]["exp_avg"] = torch.zeros(1)
+    with pytest.raises(TrainError, match=r"exp_avg is \[1\], its parameter \[2, 3\]"):
+        found.restore_optimiser(path, narrow)
     found.optimiser["param_groups"] = "none"
     with pytest.raises(TrainError, match="does not fit the optimiser"):
         found.restore_optimiser(path, torch.optim.Adam(nn.Linear(3, 2).parameters()))
