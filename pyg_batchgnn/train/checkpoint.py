@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from pyg_batchgnn.data import fitted_encoders
 from pyg_batchgnn.history import HistoricalCaches, HistoricalStats, LayerCounts, hit_rates
 from pyg_batchgnn.train.config.choices import ScheduleKind
 from pyg_batchgnn.train.config.train_config import TrainConfig, config_from_dict, config_to_dict
-from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.errors import TrainError, as_train_error
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
@@ -104,6 +103,8 @@ def _put_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
     return value
 
 
+#: What values that do not fit lead to.
+_MISFITS = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 _KIND = "pyg_batchgnn checkpoint"
 _VERSION = 3
 
@@ -188,14 +189,14 @@ class Checkpoint:
 
     def restore_model(self, path: Path, model: nn.Module, weights: dict[str, Tensor]) -> None:
         """Loads `weights` (``self.model`` or ``self.best``) into `model`."""
-        with _fitting(path, "the model"):
+        with as_train_error(*_MISFITS, where=f"{path}: does not fit the model: "):
             model.load_state_dict(weights)
 
     def restore_optimiser(
         self, path: Path, optimiser: Optimizer, schedule: LRScheduler | None = None
     ) -> None:
         """Loads the state of an optimiser, and that of the schedule of its learning rate."""
-        with _fitting(path, "the optimiser"):
+        with as_train_error(*_MISFITS, where=f"{path}: does not fit the optimiser: "):
             state = {int(index): values for index, values in self.optimiser["state"].items()}
             groups = self.optimiser["param_groups"]
             for group in groups:
@@ -214,15 +215,6 @@ def _check_shapes(optimiser: Optimizer) -> None:
         for name, held in optimiser.state.get(parameter, {}).items():
             if isinstance(held, Tensor) and held.shape not in ((), parameter.shape):
                 raise ValueError(f"{name} is {list(held.shape)}, its parameter {list(parameter.shape)}")
-
-
-@contextlib.contextmanager
-def _fitting(path: Path, what: str) -> Iterator[None]:
-    """Turns errors of putting a checkpoint's contents into an object into one sentence."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise TrainError(f"{path}: does not fit {what}: {' '.join(str(error).split())}") from None
 
 
 def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str, Any] | None:
@@ -271,9 +263,9 @@ class TrainerState:
         job.change_rate(checkpoint.config.optimiser.learning_rate)
         job.running.restore(own.running)
         if job.graph.history is not None:
-            with _fitting(path, "the historical embeddings"):
+            with as_train_error(*_MISFITS, where=f"{path}: does not fit the historical embeddings: "):
                 job.graph.history.load_state_dict(own.history)
-        with _fitting(path, "this release"):
+        with as_train_error(*_MISFITS, where=f"{path}: does not fit this release: "):
             clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
             progress = replace(checkpoint.progress)
         return cls(progress, checkpoint.best, clock, earlier, own.loader, checkpoint.best_rows)
@@ -315,7 +307,7 @@ class TrainerState:
         if place is None or not self.progress.step:
             loader.set_epoch(self.progress.epoch)
             return loader.steps_left
-        with _fitting(path, "the loader"):
+        with as_train_error(*_MISFITS, where=f"{path}: does not fit the loader: "):
             loader.load_state_dict(place)
         is_over = loader.upcoming_epoch > self.progress.epoch
         return 0 if is_over else loader.steps_left
