@@ -167,14 +167,15 @@ def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
 
 
 def narrow_class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
-    """Returns the labels "y" as [N] of their own type if they are integers of shape [N] or [N, 1],
-    otherwise None: floating-point targets, booleans and several labels per node are no class
-    numbers."""
+    """Returns the labels "y" as [N] of their own type (int64 of wide unsigned ones) if they are
+    integers of shape [N] or [N, 1]. None: they are floating-point targets, booleans, or several
+    labels per node."""
     y = tables.get(LABELS)
     if y is None or y.dtype is torch.bool or y.is_floating_point() or y.is_complex():
         return None
     if y.dim() == 2 and y.shape[1] == 1:
         y = y[:, 0]
+    y = y.to(torch.int64) if y.dtype in (torch.uint16, torch.uint32, torch.uint64) else y
     return y if y.dim() == 1 else None
 
 

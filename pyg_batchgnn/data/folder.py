@@ -369,8 +369,8 @@ class FolderReader:
         return [path.relative_to(self.path).with_suffix("").as_posix() for path in sorted(paths)]
 
     def opened(self, array: str) -> Tensor:
-        values = self.open(array)
-        assert values is not None
+        if (values := self.open(array)) is None:
+            raise self.error(array, "is no file", "remove it")
         return values
 
     def known(

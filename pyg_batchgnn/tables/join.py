@@ -58,8 +58,8 @@ class Engine:
         except duckdb.ConversionException as error:
             fact = str(error).partition("\n")[0]
             raise DatasetError(f"tables: {fact}; give all files one type for the column") from error
-        except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
-            raise DatasetError(f"tables: DuckDB gives up ({error}); give more memory or disk") from error
+        except duckdb.Error as error:
+            raise DatasetError(f"tables: DuckDB gives up ({error}); check files, memory and disk") from error
 
     def columns(self, query: str) -> list[np.ndarray]:
         """Returns the columns of a small result."""

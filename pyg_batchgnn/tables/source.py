@@ -197,14 +197,14 @@ class RawTable:
     def _batches(self, schema: Any) -> Iterator[Any]:
         pq, pa = need("pyarrow.parquet"), need("pyarrow")
         for part in self.parts:
-            with pq.ParquetFile(part.parquet, pre_buffer=False) as file:
-                for batch in file.iter_batches(CHUNK, columns=schema.names):
-                    table = pa.Table.from_batches([batch]).select(schema.names)
-                    try:
+            try:
+                with pq.ParquetFile(part.parquet, pre_buffer=False) as file:
+                    for batch in file.iter_batches(CHUNK, columns=schema.names):
+                        table = pa.Table.from_batches([batch]).select(schema.names)
                         yield from table.cast(schema).to_batches() if table.schema != schema else [batch]
-                    except pa.ArrowInvalid as error:
-                        fact = f"a value does not fit the type of the other files ({error})"
-                        raise DatasetError(f"{part.path}: {fact}; give all files one type") from error
+            except (pa.ArrowException, OSError) as error:
+                fact = f"is damaged, or a value does not fit the type of the other files ({error})"
+                raise DatasetError(f"{part.path}: {fact}; give all files one type") from error
 
     def sql(self, columns: dict[str, str], as_keys: bool = False) -> str:
         """Returns the query of the rows with their numbers. ``columns``: the name of each column in

@@ -157,7 +157,7 @@ def append_record(path: Path, record: EpochRecord) -> None:
 def read_records(path: Path) -> list[EpochRecord]:
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     records = []
     for number, line in enumerate(lines, start=1):
         if not line:

@@ -136,6 +136,14 @@ def _truncate(path: Path, keep: float) -> None:
         (lambda path: save_file({"a": torch.ones(1)}, path), "not a kind of this program"),
         (lambda path: save_values(path, "kind", 2, VALUES), "has format 2, this program reads 1"),
         (lambda path: save_file({}, path, {"kind": "kind", "version": "1"}), "its header is damaged"),
+        (
+            lambda path: path.write_bytes(path.read_bytes().replace(b"2.5,", b"2.7,")),
+            "its values does not match",
+        ),
+        (
+            lambda path: path.write_bytes(path.read_bytes().replace(b'"none', b'"nine')),
+            "its values does not match",
+        ),
     ],
 )
 def test_damage_is_noticed(damage: object, message: str, tmp_path: Path) -> None:
@@ -202,6 +210,14 @@ def test_contents_of_another_shape_are_refused(small_graph: Dataset, tmp_path: P
         found.restore_model(path, nn.Linear(4, 2), found.model)
     with pytest.raises(TrainError, match="does not fit the optimiser"):
         found.restore_optimiser(path, torch.optim.Adam([nn.Parameter(torch.ones(1))]))
+    narrow = torch.optim.Adam(nn.Linear(3, 2).parameters(), fused=True)
+    found.optimiser["param_groups"][0]["fused"] = True
+    found.optimiser["state"]["0"]["exp_avg"] = torch.zeros(1)
+    with pytest.raises(TrainError, match=r"exp_avg is \[1\], its parameter \[2, 3\]"):
+        found.restore_optimiser(path, narrow)
+    found.optimiser["param_groups"] = "none"
+    with pytest.raises(TrainError, match="does not fit the optimiser"):
+        found.restore_optimiser(path, torch.optim.Adam(nn.Linear(3, 2).parameters()))
     for name, value in found.dataset.items():
         with pytest.raises(TrainError, match=f"another data set: its {name} is {value}, here it is -1"):
             found.check_dataset(path, {**found.dataset, name: -1})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import mmap
+import re
 import struct
 import sys
 from dataclasses import dataclass
@@ -258,7 +259,10 @@ class ArrayPromise:
 
     @classmethod
     def from_json(cls, said: Any) -> ArrayPromise:
-        return cls(str(said["dtype"]), tuple(map(int, said["shape"])), str(said["sha256"]))
+        dtype, sha256 = str(said["dtype"]), str(said["sha256"])
+        if not dtype.isidentifier() or not re.fullmatch("[0-9a-f]{64}", sha256):
+            raise ValueError(f"dtype {dtype!r}, sha256 {sha256!r}")
+        return cls(dtype, tuple(map(int, said["shape"])), sha256)
 
 
 def stored_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -276,17 +276,13 @@ def preset(name: str) -> TrainConfig:
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Returns the configuration that the file at `path` holds. Raises `TrainError` if it is
-    missing, is not JSON, or does not hold a configuration."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise TrainError(f"{path}: no such file; give the config.json of a run folder") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        cause = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise TrainError(f"{path}: cannot be read as JSON: {cause}; give the config.json of a run") from None
-    if not isinstance(values, dict):
-        raise TrainError(f"{path}: holds a {type(values).__name__}; a configuration is a JSON object")
+    """Returns the configuration that the file at `path` holds. Raises `TrainError` or
+    `DatasetError` if it is missing, is not JSON, or does not hold a configuration."""
+    from pyg_batchgnn.data.files import read_json  # loads torch, which --help does without
+
+    if not path.is_file():
+        raise TrainError(f"{path}: no such file; give the config.json of a run folder")
+    values = read_json(path)
     try:
         return config_from_dict(values)
     except TrainError as error:
@@ -322,7 +318,7 @@ def _merge(base: T, values: Any, where: str) -> T:
     unknown = [f"{where}{key}" for key in values if key not in hints]
     if unknown:
         known = ", ".join(f"{where}{name}" for name in hints)
-        raise TrainError(f"unknown configuration key {', '.join(unknown)}; known: {known}")
+        raise TrainError(f"unknown configuration key {', '.join(map(repr, unknown))}; known: {known}")
     changes: dict[str, Any] = {}
     for key, value in values.items():
         current = getattr(base, key)
