@@ -85,7 +85,7 @@ class Chooser {
       const int64_t j = degree - fanout_ + i;
       const int64_t position = first + draw(words, j + 1);
       out[i] = taken.contains(out, i, position) ? first + j : position;
-      taken.contains(out, i, out[i]);  // remembers it
+      if (fanout_ > kShortPicks) taken.contains(out, i, out[i]);  // remembers it
     }
   }
 
