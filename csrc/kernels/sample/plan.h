@@ -73,7 +73,7 @@ struct Seeds {
   int64_t excluded_stride = 0, excluded_begin = 0, excluded_end = 0;
 };
 
-// The seeds of the minibatches that are sampled together, by minibatch, then by type.
+// The seeds of minibatches. Arrays are concatenated by minibatch, then by type.
 struct SeedLists {
   const int64_t* node;
   const int64_t* ptr;   // [minibatches * types + 1]
