@@ -103,7 +103,6 @@ def _put_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
     return value
 
 
-#: What values that do not fit lead to.
 _MISFITS = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 _KIND = "pyg_batchgnn checkpoint"
 _VERSION = 3
@@ -180,9 +179,8 @@ class Checkpoint:
                     f"nodes; give every type features, and train anew"
                 )
             return
-        for name, value in found.items():
-            if self.dataset.get(name) != value:
-                was = self.dataset.get(name)
+        for name, was in {**found, **self.dataset}.items():  # releases before had fewer
+            if (value := found.get(name)) != was:
                 raise TrainError(f"{path}: is of another data set: its {name} is {was}, here it is {value}")
 
     def restore_model(self, path: Path, model: nn.Module, weights: dict[str, Tensor]) -> None:
@@ -205,8 +203,7 @@ class Checkpoint:
 
 
 def _check_shapes(optimiser: Optimizer) -> None:
-    """Raises ValueError for state of another shape than its parameter's. torch's fused kernels do
-    not look, and write beyond it."""
+    """Raises ValueError for state of another shape than its parameter's: fused kernels do not look."""
     fused = [one for group in optimiser.param_groups if group.get("fused") for one in group["params"]]
     for parameter in fused:
         for name, held in optimiser.state.get(parameter, {}).items():
@@ -262,9 +259,8 @@ class TrainerState:
         if job.graph.history is not None:
             with as_train_error(*_MISFITS, where=f"{path}: does not fit the historical embeddings: "):
                 job.graph.history.load_state_dict(own.history)
-        with as_train_error(*_MISFITS, where=f"{path}: does not fit this release: "):
-            clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
-            progress = replace(checkpoint.progress)
+        clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
+        progress = replace(checkpoint.progress)
         return cls(progress, checkpoint.best, clock, earlier, own.loader, checkpoint.best_rows)
 
     @property

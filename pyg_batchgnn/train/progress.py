@@ -128,10 +128,9 @@ class RunProgress:
     def next_epoch(self) -> None:
         self.epoch += 1
         self.elapsed_seconds += self.epoch_seconds
-        self.step = self.minibatches = self.seeds = self.nodes = self.edges = 0
+        self.step = self.minibatches = self.seeds = self.nodes = self.edges = self.most_edges = 0
         self.weight = self.loss = self.score = self.score_of = 0.0
         self.seconds = self.most_seconds = self.epoch_seconds = 0.0
-        self.most_edges = 0
 
 
 def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> tuple[dict[str, float], dict[str, list[float]]]:
@@ -173,15 +172,12 @@ class LoaderAccount:
         self._charged, self._read = self._seconds(), self._figures()
 
     def timed(self, batches: Iterator[T]) -> Iterator[T]:
-        while True:
-            begin = time.perf_counter()
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return
-            finally:
-                self._waited += time.perf_counter() - begin
+        begin = time.perf_counter()
+        for batch in batches:
+            self._waited += time.perf_counter() - begin
             yield batch
+            begin = time.perf_counter()
+        self._waited += time.perf_counter() - begin
 
     def charge(self, clock: PhaseClock) -> None:
         now, inside = self._seconds(), 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -308,19 +308,26 @@ _LARGE_CSC = 256 << 20
 def fingerprint_dataset(dataset: Dataset) -> dict[str, int]:
     """Returns the counts of a data set, and a checksum of at most a million evenly spaced elements
     per array, 4,096 of arrays of more than 4 GiB, whatever the types of its integers."""
-    checksum, columns = 0, 0
-    for array in _arrays(dataset):
-        checksum = zlib.crc32(_evenly_spaced(array).numpy().tobytes(), checksum)
+    columns = 0
     for nodes in dataset.node_sets:
         x = nodes.tables.get(FEATURES)
         columns += int(x.shape[1]) if x is not None and x.dim() == 2 else 0
+    rows = (one.tables.get(name) for one in dataset.edge_sets for name in (EDGE_FEATURES, LABELS))
     return {
         "num_nodes": dataset.num_nodes,
         "num_edges": dataset.num_edges,
         "num_features": columns,
         "num_classes": sum(nodes.num_classes for nodes in dataset.node_sets),
-        "checksum": checksum,
+        "checksum": _checksum(_arrays(dataset)),
+        "edge_checksum": _checksum(one for one in rows if one is not None),  # releases before had none
     }
+
+
+def _checksum(arrays: Iterable[Tensor]) -> int:
+    found = 0
+    for array in arrays:
+        found = zlib.crc32(_evenly_spaced(array).numpy().tobytes(), found)
+    return found
 
 
 def _arrays(dataset: Dataset) -> Iterator[Tensor]:
@@ -338,7 +345,6 @@ def _arrays(dataset: Dataset) -> Iterator[Tensor]:
         yield nodes.tables.get(LABELS, torch.tensor(-1).expand(nodes.num_nodes))
         yield from (dataset.split(name, nodes.name) for name in SPLITS)
     for edges in dataset.edge_sets:
-        yield from (edges.tables[name] for name in (EDGE_FEATURES, LABELS) if name in edges.tables)
         for _, links in sorted(edges.links.items()):
             yield from (array for _, array in sorted(links.arrays().items()))
 
