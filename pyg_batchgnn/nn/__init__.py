@@ -7,12 +7,13 @@ What PyG's layers support and these do not raises a ValueError.
 from pyg_batchgnn.nn.aggregated import Aggregated as Aggregated
 from pyg_batchgnn.nn.decoders import DotProductDecoder as DotProductDecoder
 from pyg_batchgnn.nn.decoders import MLPDecoder as MLPDecoder
+from pyg_batchgnn.nn.edge_network import NNConv as NNConv
 from pyg_batchgnn.nn.gat import ActivatedGATConv as ActivatedGATConv
 from pyg_batchgnn.nn.gat import GATConv as GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv as GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv as GCNConv
 from pyg_batchgnn.nn.gin import GINConv as GINConv
-from pyg_batchgnn.nn.halo import HaloPass as HaloPass
+from pyg_batchgnn.nn.gin import GINEConv as GINEConv
 from pyg_batchgnn.nn.hetero import HeteroConv as HeteroConv
 from pyg_batchgnn.nn.hetero import TypedEdges as TypedEdges
 from pyg_batchgnn.nn.inference import ComputeInputs as ComputeInputs
@@ -24,6 +25,7 @@ from pyg_batchgnn.nn.inference import evaluating as evaluating
 from pyg_batchgnn.nn.inference import infer_layers as infer_layers
 from pyg_batchgnn.nn.inference import nodes_of as nodes_of
 from pyg_batchgnn.nn.inputs import ConvInput as ConvInput
+from pyg_batchgnn.nn.inputs import HaloPass as HaloPass
 from pyg_batchgnn.nn.inputs import Rows as Rows
 from pyg_batchgnn.nn.inputs import RowView as RowView
 from pyg_batchgnn.nn.inputs import conv_input as conv_input

@@ -14,8 +14,8 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.utils import scatter
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, conv_input
+from pyg_batchgnn.nn.aggregated import Aggregated, edge_input
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_of
 from pyg_batchgnn.nn.layer_edges import LayerGraph
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, probability, refuse
@@ -140,11 +140,7 @@ class AttentionConv(NativeConv):
         size: tuple[int, int] | None = None,
     ) -> AttentionCall:
         self.check_call()
-        if isinstance(layer, Tensor):
-            layer, edge_attr = None, layer
-        if isinstance(x, Aggregated):
-            raise refuse_aggregated(self, "attention weighs neighbours by learned weights")
-        return self._call_of(conv_input(x, edge_index, layer, size), edge_attr)
+        return self._call_of(*edge_input(self, x, edge_index, layer, edge_attr, size))
 
     def _call_of(self, given: ConvInput, edge_attr: Tensor | None) -> AttentionCall:
         both = min(given.graph.num_sources, given.graph.num_targets)
@@ -160,14 +156,9 @@ class AttentionConv(NativeConv):
             return None
         if self.lin_edge is None:
             raise ValueError("edge_attr is given, but the layer was constructed without edge_dim")
-        attr, graph = call.edge_attr, call.graph
-        features = attr.view(-1, 1) if attr.dim() == 1 else attr
+        features = call.edge_attr.view(-1, 1) if call.edge_attr.dim() == 1 else call.edge_attr
         set_width(features, self.lin_edge)
-        columns = self.lin_edge.weight.size(1)
-        if features.dim() != 2 or features.size(1) != columns:
-            raise ValueError(f"edge_attr must be [E, {columns}], got {list(attr.shape)}")
-        features = graph.edge_prefix(features, "edge_attr")
-        features = (features if graph.edge is None else features.index_select(0, graph.edge)).to(dtype)
+        features = call.graph.edge_rows(features, self.lin_edge.weight.size(1), dtype)
         return features, call.loop_features(features, self.fill_value)
 
     def _heads(self, rows: Tensor) -> Sequence[Tensor]:
@@ -319,17 +310,6 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         weight, groups = self.joining((self.lin or self.lin_src).weight)
         root = None if self.res is None else self.res.weight
         return Terms((RowProduct(attended, weight, groups),), root, self.bias)
-
-
-def table_of(x: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Returns the table and rows for the operator; a float64 copy if the layer computes in
-    float64."""
-    if isinstance(x, RowView):
-        if dtype == torch.float64 and x.dtype != dtype:
-            return x.gather().to(dtype), None
-        return x.table, x.row
-    x = x.to(dtype) if dtype == torch.float64 else x
-    return (x if x.stride(1) == 1 else x.contiguous()), None
 
 
 def _logits(rows: Tensor, weight: Tensor) -> Tensor:

@@ -101,6 +101,14 @@ class LayerGraph:
             raise ValueError(f"{name} has {values.size(0)} entries, but the layer has {self.num_edges} edges")
         return values if self.edge is not None else values[: self.num_edges]
 
+    def edge_rows(self, attr: Tensor, columns: int, dtype: torch.dtype) -> Tensor:
+        """Returns the features of the layer's edges in its order, [E, columns]. ``attr``: of all
+        edges of a minibatch, or of the user's edges."""
+        if attr.dim() != 2 or attr.size(1) != columns:
+            raise ValueError(f"edge_attr must be [E, {columns}], got {list(attr.shape)}")
+        rows = self.edge_prefix(attr, "edge_attr")
+        return (rows if self.edge is None else rows.index_select(0, self.edge)).to(dtype)
+
 
 @dataclass(frozen=True, eq=False)
 class HaloGraph(LayerGraph):

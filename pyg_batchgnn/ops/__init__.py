@@ -16,9 +16,12 @@ from pyg_batchgnn.ops.aggregate import aggregate_with_targets as aggregate_with_
 from pyg_batchgnn.ops.aggregate import first_rows as first_rows
 from pyg_batchgnn.ops.aggregate import transpose as transpose
 from pyg_batchgnn.ops.attention import Attention as Attention
+from pyg_batchgnn.ops.attention import additive_attention as additive_attention
 from pyg_batchgnn.ops.attention import attention as attention
 from pyg_batchgnn.ops.attention import attention_key as attention_key
 from pyg_batchgnn.ops.attention import attention_weights as attention_weights
+from pyg_batchgnn.ops.attention import message_sums as message_sums
+from pyg_batchgnn.ops.attention import weighted_sums as weighted_sums
 from pyg_batchgnn.ops.checks import FLOATS as FLOATS
 from pyg_batchgnn.ops.checks import INTEGERS as INTEGERS
 from pyg_batchgnn.ops.checks import MAP_IDS as MAP_IDS

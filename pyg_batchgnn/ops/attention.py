@@ -1,4 +1,4 @@
-"""Graph attention over raw inputs: a softmax over in-edges and weighted sums of source rows."""
+"""Sums over in-edges whose terms depend on the edge: attention, and messages of rows of edges."""
 
 from __future__ import annotations
 
@@ -92,11 +92,7 @@ def attention(
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
     targets, sources = indptr.numel() - 1, (x if row is None else row).size(0)
     _check_input(x, indptr, indices, row, node, by_source, dtype)
-    if loops is not None and not 0 <= loops <= min(targets, sources):
-        raise ValueError(
-            f"loops must be in [0, {min(targets, sources)}], the nodes that are sources and targets, got "
-            f"{loops}"
-        )
+    _check_loops(loops, min(targets, sources))
     check_drop(drop)
     if target_weight is not None and targets > sources:
         raise ValueError(f"x has {sources} rows, but there are {targets} targets")
@@ -131,10 +127,161 @@ def attention(
             )
     terms = source_weight, target_weight, target_logits, edge_logits, edge_rows
     found = kernels.attention(
-        *(*stored(x), row, indptr, indices, *terms, node, list(by_source), by_head, targets),
-        *(-1 if loops is None else loops, negative_slope, drop, key, dtype, thread_count()),
+        *(*stored(x), row, indptr, indices, *terms, None, None, node, list(by_source), by_head, _LINEAR),
+        *(targets, -1 if loops is None else loops, negative_slope, drop, key, dtype, thread_count()),
     )
     return Attention(*found)
+
+
+#: How coefficients are made (`Scores` in csrc/kernels/simd/attention.h).
+_LINEAR, _ADDITIVE, _GIVEN, _MESSAGES = range(4)
+
+
+def additive_attention(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    weight: Tensor,
+    *,
+    target_rows: Tensor,
+    edge_rows: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+    node: Tensor | None = None,
+    by_source: Sequence[Tensor] = (),
+    loops: int | None = None,
+    negative_slope: float = 0.2,
+    drop: float = 0.0,
+    key: int = 0,
+    out_dtype: torch.dtype | None = None,
+) -> Attention:
+    """Computes the attention of Brody, Alon and Yahav (2022), equation 7, of multiplied rows.
+
+    For the edges e from source j to target i and head h, which has C columns of each row:
+
+        s[e] = x[j] + target_rows[i] + edge_rows[e] @ edge_weight
+        logit[e, h] = weight[h] . leaky_relu(s[e])[h]
+        out[i, h] = sum over e of dropout(softmax(logit))[e, h] * x[j][h]
+
+    No s is kept: the backward pass computes them again. Slots, dropout and bits are those of
+    `attention`.
+
+    Args:
+        x: [N, heads * C] float32, float64 or bfloat16, columns contiguous.
+        weight: [heads, C] float32, or float64 if ``x`` is, as are the next three.
+        target_rows: [D, heads * C].
+        edge_rows: [slots, L]; [slots, heads * C] without ``edge_weight``.
+        edge_weight: [L, heads * C].
+    """
+    terms = {"target_rows": target_rows, "edge_rows": edge_rows, "edge_weight": edge_weight}
+    found = _sums(
+        *(x, None, indptr, indices, weight, _ADDITIVE, by_source, out_dtype),
+        **{"node": node, "loops": loops, "negative_slope": negative_slope, "drop": drop, "key": key, **terms},
+    )
+    return Attention(*found)
+
+
+def message_sums(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    *,
+    row: Tensor | None = None,
+    target_rows: Tensor | None = None,
+    edge_rows: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+    by_source: Sequence[Tensor] = (),
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Sums ``relu(x[j] + target_rows[i] + edge_rows[e] @ edge_weight)`` over the in-edges e of each
+    target i (Hu et al. 2020, equation A.1). No message is kept.
+
+    The arguments are those of `additive_attention` with one head, and ``row``: [>= N] int32 or
+    int64 rows of ``x``, which may also be float16 or a `QuantizedTensor`. A vector that all targets
+    share may be expanded to ``target_rows``.
+
+    Returns:
+        [D, C].
+    """
+    terms = {"target_rows": target_rows, "edge_rows": edge_rows, "edge_weight": edge_weight}
+    nothing = torch.empty(1, x.size(1), dtype=wide_dtype(x.dtype))
+    found = _sums(x, row, indptr, indices, nothing, _MESSAGES, by_source, out_dtype, **terms)
+    return found[0]
+
+
+def weighted_sums(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    weight: Tensor,
+    *,
+    row: Tensor | None = None,
+    by_source: Sequence[Tensor] = (),
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Computes several weighted sums of the same rows: the sum of ``weight[e, h] * x[j]`` over the
+    in-edges e of each target, for every h.
+
+    Args:
+        x, row: as of `message_sums`.
+        weight: [E, H] float32, or float64 if ``x`` is.
+
+    Returns:
+        [D, H * K].
+    """
+    heads = weight.size(1) if weight.dim() == 2 else 0
+    nothing = torch.empty(heads, x.size(1), dtype=wide_dtype(x.dtype))
+    found = _sums(x, row, indptr, indices, nothing, _GIVEN, by_source, out_dtype, edge_logits=weight)
+    return found[0]
+
+
+def _sums(
+    x: Tensor,
+    row: Tensor | None,
+    indptr: Tensor,
+    indices: Tensor,
+    weight: Tensor,
+    scores: int,
+    by_source: Sequence[Tensor],
+    out_dtype: torch.dtype | None,
+    *,
+    node: Tensor | None = None,
+    target_rows: Tensor | None = None,
+    edge_logits: Tensor | None = None,
+    edge_rows: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+    loops: int | None = None,
+    negative_slope: float = 0.0,
+    drop: float = 0.0,
+    key: int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    if isinstance(x, QuantizedTensor):
+        x, row = decode(x.codes, x.decoding, x.dtype, row), None
+    dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
+    wide = wide_dtype(x.dtype)
+    targets, sources = indptr.numel() - 1, (x if row is None else row).size(0)
+    _check_input(x, indptr, indices, row, node, by_source, dtype)
+    _check_loops(loops, min(targets, sources))
+    check_drop(drop)
+    slots, columns = indices.numel() + (loops or 0), x.size(1)
+    heads, of_edges = weight.size(0), columns if edge_rows is None else edge_rows.size(-1)
+    width = columns // heads if scores == _ADDITIVE and heads else columns
+    if edge_weight is not None and edge_rows is None:
+        raise ValueError("edge_weight multiplies edge_rows, but they are not given")
+    _check_numbers("weight", weight, (heads, width), wide)
+    if scores == _ADDITIVE and heads * width != columns:
+        raise ValueError(f"x must have columns for each of {heads} heads, got {columns}")
+    _check_numbers("weight", edge_logits, (slots, heads), wide)
+    _check_numbers("edge_rows", edge_rows, (slots, of_edges if edge_weight is not None else columns), wide)
+    _check_numbers("edge_weight", edge_weight, (of_edges, columns), wide)
+    if target_rows is not None and target_rows.stride() != (0, 1):  # else a vector that was checked
+        _check_numbers("target_rows", target_rows, (targets, columns), wide)
+    found = kernels.attention(
+        *(x, None, row, indptr, indices, weight, None, None, edge_logits, edge_rows, target_rows),
+        *(edge_weight, node, list(by_source), False, scores, targets, -1 if loops is None else loops),
+        *(negative_slope, drop, key, dtype, thread_count()),
+    )
+    made: tuple[Tensor, Tensor, Tensor] = found
+    return made
 
 
 def _weights_of_codes(
@@ -224,6 +371,11 @@ def _check_input(
     check_by_source(by_source, x.size(0), indptr, indices)
 
 
+def _check_loops(loops: int | None, most: int) -> None:
+    if loops is not None and not 0 <= loops <= most:
+        raise ValueError(f"loops must be in [0, {most}], the nodes that are sources and targets, got {loops}")
+
+
 def _check_node(node: Tensor | None, targets: int) -> None:
     if node is None:
         return
@@ -252,27 +404,29 @@ def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, ...], dty
 def _fake_attention(
     x: Tensor, _decoding: Any, _row: Any, _indptr: Tensor, indices: Tensor, source_weight: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    num_targets, num_loops, *_, out_dtype, _threads = rest[7:]
+    scores, num_targets, num_loops, *_, out_dtype, _threads = rest[9:]
     heads, width = source_weight.shape[-2:]
-    slots = indices.size(0) + max(num_loops, 0)
+    slots, softened = indices.size(0) + max(num_loops, 0), heads if scores <= _ADDITIVE else 0
     out = x.new_empty((num_targets, heads * width), dtype=out_dtype)
-    return out, source_weight.new_empty((slots, heads)), source_weight.new_empty((num_targets, heads))
+    return out, source_weight.new_empty((slots, softened)), source_weight.new_empty((num_targets, softened))
 
 
 @fake("attention_grads")
 def _fake_grads(
     _grad: Tensor, _grad_coefficient: Any, _grad_total: Any, coefficient: Tensor, x: Tensor, *rest: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    source_weight, _target_weight, edge_rows, _node, by_source, _by_head, num_targets, *numbers = rest[4:]
-    need_edge_logits, need_edge_rows, _threads = numbers[-3:]
+) -> tuple[Tensor, ...]:
+    source_weight, _, edge_rows, target_rows, edge_weight, _node, by_source, _, scores, *numbers = rest[4:]
+    num_targets, (need_edge_logits, need_edge_rows, _threads) = numbers[0], numbers[-3:]
     (heads, width), slots = source_weight.shape[-2:], coefficient.size(0)
     edge_columns = 0 if edge_rows is None else edge_rows.size(1)
     return (
         torch.empty_like(source_weight),
-        source_weight.new_empty((heads, width - edge_columns)),
+        source_weight.new_empty((heads, width - (0 if scores else edge_columns))),
         source_weight.new_empty((num_targets, heads)),
         source_weight.new_empty((slots if need_edge_logits else 0, heads)),
         source_weight.new_empty((slots if need_edge_rows else 0, edge_columns)),
+        source_weight.new_empty((0 if target_rows is None else num_targets, x.size(1))),
+        source_weight.new_empty((0 if edge_weight is None else edge_columns, x.size(1))),
         x.new_empty((x.size(0) if by_source else 0, x.size(1))),
     )
 
@@ -287,11 +441,10 @@ def _fake_keep(
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     x, decoding, row, indptr, indices, source_weight, target_weight, *rest = inputs
-    _, _, edge_rows, node, by_source, *numbers = rest
-    edges = (row, indptr, indices)
-    ctx.save_for_backward(
-        output[1], x, decoding, *edges, source_weight, target_weight, edge_rows, node, *by_source
-    )
+    _, edge_logits, edge_rows, target_rows, edge_weight, node, by_source, *numbers = rest
+    coefficient = edge_logits if numbers[1] == _GIVEN else output[1]
+    weights = (source_weight, target_weight, edge_rows, target_rows, edge_weight)
+    ctx.save_for_backward(coefficient, x, decoding, row, indptr, indices, *weights, node, *by_source)
     ctx.numbers = numbers
     ctx.set_materialize_grads(False)
 
@@ -300,26 +453,25 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
 def _backward(
     ctx: Any, grad: Tensor | None, grad_coefficient: Tensor | None, grad_total: Tensor | None
 ) -> tuple[Any, ...]:
-    coefficient, x, decoding, row, indptr, indices, source_weight, target_weight, *rest = ctx.saved_tensors
-    edge_rows, node, *by_source = rest
-    by_head, targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
+    coefficient, x, decoding, row, indptr, indices, *rest = ctx.saved_tensors
+    weights, node, by_source = rest[:5], rest[5], rest[6:]
+    *numbers, out_dtype, threads = ctx.numbers
     needs = ctx.needs_input_grad
     check_saved(indptr, indices, row, x.size(0), by_source)
     if grad is None:
-        heads, width = source_weight.shape[-2:]
-        grad = x.new_zeros((targets, heads * width), dtype=out_dtype)
-    # As the source weight, [heads, K], [D, heads], [slots, heads], [slots, L], [N, K]; without rows
-    # where they are not wanted.
+        heads, width = weights[0].shape[-2:]
+        grad = x.new_zeros((indptr.numel() - 1, heads * width), dtype=out_dtype)
+    # As the source weight, [heads, K], [D, heads], [slots, heads], [slots, L], as the rows of
+    # targets and the weight of edges, [N, K]; without rows where they are not wanted.
     grads = (None if one is None else one.contiguous() for one in (grad, grad_coefficient, grad_total))
     *d_terms, d_x = kernels.attention_grads(
-        *(*grads, coefficient, x, decoding, row, indptr, indices, source_weight, target_weight, edge_rows),
-        *(node, by_source if needs[0] else [], by_head, targets, loops, negative_slope, drop, key),
-        *(needs[8], needs[9], threads),
+        *(*grads, coefficient, x, decoding, row, indptr, indices, *weights, node),
+        *(by_source if needs[0] else [], *numbers, needs[8], needs[9], threads),
     )
     return (
         d_x if needs[0] else None,
         *[None] * 4,
-        *(found if need else None for found, need in zip(d_terms, needs[5:10], strict=True)),
+        *(found if need else None for found, need in zip(d_terms, needs[5:12], strict=True)),
         None,
         [None] * len(by_source),
         *[None] * len(ctx.numbers),

@@ -159,6 +159,21 @@ class AcceleratedGINConv(AcceleratedConv, nn.GINConv):
     stands_for = torch_geometric.nn.GINConv
 
 
+class AcceleratedGINEConv(AcceleratedConv, nn.GINEConv):
+    stands_for = torch_geometric.nn.GINEConv
+
+    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
+        return is_plain(values) and takes(self, x, edge_index)
+
+
+class AcceleratedNNConv(AcceleratedConv, nn.NNConv):
+    stands_for = torch_geometric.nn.NNConv
+
+    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
+        known = is_plain(values) and self.reason_against(self) is None
+        return known and takes(self, x, edge_index)
+
+
 class AcceleratedGATConv(AcceleratedConv, nn.GATConv):
     stands_for = torch_geometric.nn.GATConv
 

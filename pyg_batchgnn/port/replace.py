@@ -99,6 +99,7 @@ NATIVE: dict[type[Module], type[Module]] = {
         *(AcceleratedGraphSAGE, AcceleratedGCN, AcceleratedGIN, AcceleratedGAT, AcceleratedHeteroConv),
         *(modules.AcceleratedSAGEConv, modules.AcceleratedGCNConv, modules.AcceleratedGINConv),
         *(modules.AcceleratedGATConv, modules.AcceleratedGATv2Conv, modules.AcceleratedTransformerConv),
+        *(modules.AcceleratedGINEConv, modules.AcceleratedNNConv),
         *(modules.AcceleratedMLP, modules.AcceleratedBatchNorm1d, modules.AcceleratedReLU),
         modules.AcceleratedDropout,
     )
@@ -107,6 +108,8 @@ _CHECKS: dict[type[Module], Callable[..., None]] = {
     torch_geometric.nn.SAGEConv: nn.SAGEConv.check,
     torch_geometric.nn.GCNConv: nn.GCNConv.check,
     torch_geometric.nn.GINConv: nn.GINConv.check,
+    torch_geometric.nn.GINEConv: nn.GINEConv.check,
+    torch_geometric.nn.NNConv: nn.NNConv.check,
     torch_geometric.nn.GATConv: nn.GATConv.check,
     torch_geometric.nn.GATv2Conv: nn.GATv2Conv.check,
     torch_geometric.nn.TransformerConv: nn.TransformerConv.check,
@@ -184,11 +187,11 @@ def accelerate(
     """Makes a model fast, in place: its layers become native, and its ``forward`` is captured.
 
     Replaced are `GraphSAGE`, `GCN`, `GIN` and `GAT` of PyG's models, and in any module `SAGEConv`,
-    `GCNConv`, `GINConv`, `GATConv`, `GATv2Conv`, `TransformerConv`, `HeteroConv`, `MLP`,
-    ``BatchNorm1d`` (also inside PyG's `BatchNorm`), ``ReLU`` and ``Dropout``. Models that PyG's
-    `to_hetero` made keep their graph, and their modules are replaced one by one. Parameters are the
-    same objects, so an optimizer that was made before still works. The keys of the ``state_dict``
-    are the same. Lazy modules stay lazy.
+    `GCNConv`, `GINConv`, `GINEConv`, `NNConv`, `GATConv`, `GATv2Conv`, `TransformerConv`,
+    `HeteroConv`, `MLP`, ``BatchNorm1d`` (also inside PyG's `BatchNorm`), ``ReLU`` and ``Dropout``.
+    Models that PyG's `to_hetero` made keep their graph, and their modules are replaced one by one.
+    Parameters are the same objects, so an optimizer that was made before still works. The keys of
+    the ``state_dict`` are the same. Lazy modules stay lazy.
 
     The first call of a model captures ``forward`` with TorchDynamo, PyTorch's own tracer, which
     guards what it read. From then on ``model(batch)`` computes the rows that the seeds need, and

@@ -21,10 +21,9 @@ from pyg_batchgnn.nn.gat import ActivatedGATConv, GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv, Perceptron
-from pyg_batchgnn.nn.halo import HaloPass
 from pyg_batchgnn.nn.hetero import TypedEdges
 from pyg_batchgnn.nn.inference import HasNodes, LayerStep, check_cpu, infer_model, nodes_of
-from pyg_batchgnn.nn.inputs import Edges, Rows, features_of
+from pyg_batchgnn.nn.inputs import Edges, HaloPass, Rows, features_of
 from pyg_batchgnn.nn.layer_edges import LayerGraph, all_nodes, has_halo, is_sampled, layer_graph
 from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, fuses_relu, model_output, run_layers, wrong_hops
 from pyg_batchgnn.nn.linear import Linear
