@@ -80,14 +80,6 @@ void gradients(const Graph& graph, int64_t targets, int64_t sources, int64_t col
   gather_shares(backward, rows, {share.data.get(), Element::kFloat32, columns}, d_x.data.get(), 3);
   result(out.data.get(), targets * columns);
   result(d_x.data.get(), sources * columns);
-
-  Array<float> d_weight(graph.edges), d_self(targets);
-  const EdgeDots dots{forward, {}, above};
-  edge_dots(dots, d_weight.data.get(), 3);
-  result(d_weight.data.get(), graph.edges);
-  self_dots(dots, true, d_self.data.get(), 3);
-  self_dots(dots, false, d_self.data.get(), 3);
-  result(d_self.data.get(), targets);
 }
 
 void codes(const Graph& graph, int64_t targets, int64_t sources, int64_t columns) {
@@ -95,32 +87,14 @@ void codes(const Graph& graph, int64_t targets, int64_t sources, int64_t columns
   const Decodings by(columns, Element::kInt8);
   const Matrix rows{x.data(), Element::kInt8, columns, by.get()};
   const Integers indices{graph.indices.data.get(), false};
-  Array<float> out(targets * columns), d_weight(graph.edges);
+  Array<float> out(targets * columns);
   const InEdgeRows edges{graph.indptr.data.get(), indices, targets, columns, rows};
   max_rows(edges, out.data.get(), Element::kFloat32, 3);
   result(out.data.get(), targets * columns);
-  const EdgeDots dots{edges, {}, {out.data.get(), Element::kFloat32, columns}};
-  edge_dots(dots, d_weight.data.get(), 3);
-  result(d_weight.data.get(), graph.edges);
-}
-
-void degrees(const Graph& graph, int64_t targets, int64_t sources) {
-  const int64_t nodes = std::max(targets, sources);
-  const Integers indices{graph.indices.data.get(), false};
-  Array<float> scale(nodes);
-  degree_scale(graph.indptr.data.get(), targets, nodes, 1, true, scale.data.get());
-  result(scale.data.get(), nodes);
-  const int64_t left = graph.edges - count_loops(graph.indptr.data.get(), indices, targets);
-  Array<int64_t> indptr(targets + 1), kept(left);
-  Array<int32_t> rest(left);
-  drop_loops(graph.indptr.data.get(), indices, targets, indptr.data.get(), rest.data.get(), kept.data.get());
-  result(rest.data.get(), left);
-  result(kept.data.get(), left);
 }
 
 void round_of(int64_t targets, int64_t sources, int64_t degree, int64_t columns) {
   const Graph graph(targets, sources, degree);
-  degrees(graph, targets, sources);
   sum<float>(graph, targets, sources, columns, Element::kFloat32, Element::kFloat32);
   sum<float>(graph, targets, sources, columns, Element::kFloat16, Element::kFloat32);
   sum<Bfloat16>(graph, targets, sources, columns, Element::kBFloat16, Element::kBFloat16);

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <type_traits>
 #include <vector>
 
 #include "kernels/allocation.h"
 #include "kernels/parallel.h"
-#include "kernels/simd/decode.h"
 #include "kernels/simd/sum_rows.h"
 
 namespace pyg_batchgnn {
@@ -314,22 +312,6 @@ void max_chunk(const InEdgeRows& job, int64_t i, int64_t column, int64_t columns
   for (int64_t c = 0; c < columns; ++c) out[i * job.columns + column + c] = narrow<Out>(most[c]);
 }
 
-template <class Out>
-void max_of_codes(const InEdgeRows& job, int64_t i, int64_t column, int64_t columns, Out* out) {
-  out += i * job.columns + column;
-  if (job.indptr[i] == job.indptr[i + 1]) {
-    std::fill_n(out, columns, Out{});
-    return;
-  }
-  Code most[kChunk];
-  std::fill_n(most, columns, Code{-128});
-  for (int64_t e = job.indptr[i]; e < job.indptr[i + 1]; ++e) {
-    const Code* const from = source<Code>(job, e, column);
-    for (int64_t c = 0; c < columns; ++c) most[c].number = std::max(most[c].number, from[c].number);
-  }
-  decode_row(most, job.x.decoding.from(column), columns, out);
-}
-
 template <class In, class Out, class A>
 void share_chunk(const InEdgeRows& job, const Matrix& out, const Matrix& grad, int64_t i, int64_t column,
                  int64_t columns, A* share) {
@@ -384,11 +366,7 @@ void max_rows(const InEdgeRows& job, void* out, Element out_element, int64_t thr
   with_elements(job.x.element, out_element, [&](auto in, auto stored) {
     using Out = decltype(stored);
     for_chunks(job, threads, [&](int64_t i, int64_t column, int64_t columns) {
-      if constexpr (std::is_same_v<decltype(in), Code>) {
-        max_of_codes(job, i, column, columns, static_cast<Out*>(out));
-      } else {
-        max_chunk<decltype(in)>(job, i, column, columns, static_cast<Out*>(out));
-      }
+      max_chunk<decltype(in)>(job, i, column, columns, static_cast<Out*>(out));
     });
   });
 }
@@ -405,7 +383,7 @@ void share_among_maxima(const InEdgeRows& job, Matrix out, Matrix grad, void* sh
 void gather_shares(const InEdgeRows& job, Matrix x, Matrix share, void* out, int64_t threads) {
   with_elements(x.element, job.x.element, [&](auto in, auto stored) {
     using In = decltype(in);
-    // Tables of float16 and of codes take no gradient.
+    // Tables of float16 take no gradient.
     if constexpr (!std::is_same_v<In, Half> && !std::is_same_v<In, Code>) {
       for_chunks(job, threads, [&](int64_t s, int64_t column, int64_t columns) {
         gather_chunk<In, decltype(stored), Wide<decltype(stored)>>(job, x, share, s, column, columns,
@@ -414,124 +392,5 @@ void gather_shares(const InEdgeRows& job, Matrix x, Matrix share, void* out, int
     }
   });
 }
-
-namespace {
-
-constexpr int kLanes = 16;  // partial sums, which the compiler keeps in vectors
-
-// A row in the type of the sums.
-template <class A, class In>
-struct SummedRow {
-  const In* row;
-  Decoding decoding;
-
-  A operator[](int64_t c) const {
-    const A value = static_cast<A>(widen(row[c]));
-    if constexpr (!std::is_same_v<In, Code>) return value;
-    return value * A{decoding.scale[c]} + A{decoding.offset[c]};
-  }
-};
-
-template <class A, class In, class Grad>
-A dot(const SummedRow<A, In>& x, const Grad* grad, int64_t columns) {
-  A part[kLanes] = {};
-  int64_t c = 0;
-  for (; c + kLanes <= columns; c += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      part[lane] += x[c + lane] * static_cast<A>(widen(grad[c + lane]));
-    }
-  }
-  A sum = 0;
-  for (; c < columns; ++c) sum += x[c] * static_cast<A>(widen(grad[c]));
-  for (const A one : part) sum += one;
-  return sum;
-}
-
-template <class In, class Grad>
-struct RowDots {
-  const EdgeDots& job;
-
-  Wide<Grad> operator()(int64_t i, int64_t s) const {
-    const auto* x = reinterpret_cast<const In*>(job.x.row(job.row ? job.row[s] : s));
-    const SummedRow<Wide<Grad>, In> row{x, job.x.decoding};
-    return dot(row, reinterpret_cast<const Grad*>(job.grad.row(i)), job.columns);
-  }
-};
-
-template <class A>
-A entry(const void* scale, int64_t i) {
-  return scale == nullptr ? A{1} : static_cast<const A*>(scale)[i];
-}
-
-}  // namespace
-
-void edge_dots(const EdgeDots& job, void* out, int64_t threads) {
-  with_elements(job.x.element, job.grad.element, [&](auto in, auto above) {
-    using A = Wide<decltype(above)>;
-    const RowDots<decltype(in), decltype(above)> rows{job};
-    for_rows(job.indptr, job.targets, threads, [&](int64_t i) {
-      A scale = entry<A>(job.target_scale, i);
-      if (job.mean) scale /= static_cast<A>(std::max<int64_t>(1, job.indptr[i + 1] - job.indptr[i]));
-      for (int64_t e = job.indptr[i]; e < job.indptr[i + 1]; ++e) {
-        const int64_t s = job.indices[e];
-        static_cast<A*>(out)[e] = scale * entry<A>(job.source_scale, s) * rows(i, s);
-      }
-    });
-  });
-}
-
-void self_dots(const EdgeDots& job, bool each, void* out, int64_t threads) {
-  const int64_t blocks = (job.targets + kBlock - 1) / kBlock;
-  with_elements(job.x.element, job.grad.element, [&](auto in, auto above) {
-    using A = Wide<decltype(above)>;
-    const RowDots<decltype(in), decltype(above)> rows{job};
-    Buffer<A> buffer;
-    A* const dots = each ? static_cast<A*>(out) : buffer.reserve(job.targets + 1);
-    run_tasks(blocks, threads, [&](int64_t block, int64_t) {
-      const int64_t last = std::min((block + 1) * kBlock, job.targets);
-      for (int64_t i = block * kBlock; i < last; ++i) dots[i] = rows(i, i);
-    });
-    if (each) return;
-    double sum = 0;  // in the order of the rows
-    for (int64_t i = 0; i < job.targets; ++i) sum += static_cast<double>(dots[i]);
-    *static_cast<A*>(out) = static_cast<A>(sum);
-  });
-}
-
-template <class A>
-void degree_scale(const int64_t* indptr, int64_t targets, int64_t nodes, int64_t loops, bool root, A* scale) {
-  const auto scale_of = [&](int64_t degree) {
-    if (degree == 0) return A{0};
-    return A{1} / (root ? std::sqrt(static_cast<A>(degree)) : static_cast<A>(degree));
-  };
-  for (int64_t v = 0; v < std::min(targets, nodes); ++v)
-    scale[v] = scale_of(indptr[v + 1] - indptr[v] + loops);
-  std::fill(scale + std::min(targets, nodes), scale + nodes, scale_of(loops));
-}
-
-int64_t count_loops(const int64_t* indptr, Integers indices, int64_t targets) {
-  int64_t loops = 0;
-  for (int64_t i = 0; i < targets; ++i) {
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; ++e) loops += indices[e] == i ? 1 : 0;
-  }
-  return loops;
-}
-
-void drop_loops(const int64_t* indptr, Integers indices, int64_t targets, int64_t* new_indptr,
-                int32_t* new_indices, int64_t* kept) {
-  int64_t count = 0;
-  new_indptr[0] = 0;
-  for (int64_t i = 0; i < targets; ++i) {
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; ++e) {
-      if (indices[e] == i) continue;
-      new_indices[count] = static_cast<int32_t>(indices[e]);
-      kept[count++] = e;
-    }
-    new_indptr[i + 1] = count;
-  }
-}
-
-template void degree_scale(const int64_t*, int64_t, int64_t, int64_t, bool, float*);
-template void degree_scale(const int64_t*, int64_t, int64_t, int64_t, bool, double*);
 
 }  // namespace pyg_batchgnn

@@ -51,7 +51,7 @@ void aggregate(const Aggregation& job, int64_t threads);
 // Columnwise maxima over in-edges.
 
 // Sets out[i] to the maximum of x[row[s]] over in-edges, 0 for targets without in-edges. A NaN is
-// the maximum. The maximum of codes is decoded: scales are positive.
+// the maximum. Rows are no codes.
 void max_rows(const InEdgeRows& job, void* out, Element out_element, int64_t threads);
 
 // Sets share[i, c] = grad[i, c] / the number of in-edges of i that reach the maximum out[i, c];
@@ -62,32 +62,5 @@ void share_among_maxima(const InEdgeRows& job, Matrix out, Matrix grad, void* sh
 // Sets out[s, c] to the sum of share[i, c] over the out-edges to i with x[s, c] = maximum[i, c], in
 // the type of x. `job` is the graph by source: its targets are the sources, and its x the maxima.
 void gather_shares(const InEdgeRows& job, Matrix x, Matrix share, void* out, int64_t threads);
-
-// Inner products along edges: the gradients of edge weights and of the weight of a row's own part.
-
-struct EdgeDots : InEdgeRows, EdgeFactors {
-  Matrix grad;  // [targets, columns]
-};
-
-// out[e] = target_scale[i] * source_scale[s] * <grad[i], x[row[s]]> for the edge e from s to i.
-// Scales and results are float, or double if `grad` is.
-void edge_dots(const EdgeDots& job, void* out, int64_t threads);
-
-// out[i] = <grad[i], x[row[i]]> for every target, or their sum in out[0] unless `each`.
-void self_dots(const EdgeDots& job, bool each, void* out, int64_t threads);
-
-// The degrees and self loops of a graph, for normalisations.
-
-// Sets scale[v] = 1 / d, or 1 / sqrt(d) with `root`, where d is the number of in-edges of v plus
-// `loops`; 0 where d is 0. Only the first `targets` nodes have in-edges.
-template <class A>
-void degree_scale(const int64_t* indptr, int64_t targets, int64_t nodes, int64_t loops, bool root, A* scale);
-
-// Returns the number of edges from a node to itself.
-int64_t count_loops(const int64_t* indptr, Integers indices, int64_t targets);
-
-// Writes the graph without these edges. kept[k] is the former position of edge k.
-void drop_loops(const int64_t* indptr, Integers indices, int64_t targets, int64_t* new_indptr,
-                int32_t* new_indices, int64_t* kept);
 
 }  // namespace pyg_batchgnn

@@ -214,12 +214,10 @@ class SourceBlocks {
     lists.grads.reserve(most + kMostRowsAhead);
     lists.weights.reserve(most + kMostRowsAhead);
     lists.pairs.reserve(most + kMostRowsAhead);
-    lists.edges.reserve(most);
-    lists.rows.reserve(sources);
+    lists.edges.reserve(most + kMostRowsAhead);
     int64_t at = 0;
     for (int64_t j = first; j < last; ++j) {
       lists.begin.data()[j - first] = at;
-      lists.rows.data()[j - first] = input_.rows.table.row(j);
       for (int64_t entry = transpose_.ptr[j]; entry < transpose_.ptr[j + 1]; ++entry) {
         const int64_t target = transpose_.targets[entry];
         const int64_t edge = transpose_.edge[entry];
@@ -232,6 +230,7 @@ class SourceBlocks {
     std::fill_n(lists.grads.data() + at, kMostRowsAhead, grad_);
     std::fill_n(lists.weights.data() + at, kMostRowsAhead, weights_);
     std::fill_n(lists.pairs.data() + at, kMostRowsAhead, pairs_);
+    std::fill_n(lists.edges.data() + at, kMostRowsAhead, edges_);
     lists.scratch.reserve(scratch_of(input_, 0) * wide_size(input_.rows.table.element));
     return {first,
             sources,
@@ -240,14 +239,13 @@ class SourceBlocks {
             weights_ == nullptr ? nullptr : lists.weights.data(),
             lists.pairs.data(),
             lists.edges.data(),
-            lists.rows.data(),
             lists.scratch.data()};
   }
 
  private:
   struct Lists {
     Buffer<int64_t> begin;
-    Buffer<const char*> grads, weights, pairs, edges, rows;
+    Buffer<const char*> grads, weights, pairs, edges;
     Buffer<char> scratch;
   };
 
@@ -322,8 +320,7 @@ void backward_targets(const AttentionInput& input, const AttentionUpstream& upst
   TargetBlocks blocks(input, threads);
   const Element type = input.rows.table.element;
   const AttentionModel& model = input.model;
-  const bool weighs = model.scores == Scores::kLinear || model.scores == Scores::kAdditive;
-  const int64_t of_source = model.by_target || !weighs ? 0 : model.heads * input.width();
+  const int64_t of_source = model.by_target || !input.has_softmax() ? 0 : model.heads * input.width();
   const int64_t of_target = model.heads * input.rows.columns;
   const int64_t of_edge = model.edge_weight == nullptr ? 0 : input.rows.edge_columns * row_columns(input);
   const int64_t source_bytes = of_source * wide_size(type), target_bytes = of_target * wide_size(type);
@@ -385,7 +382,7 @@ void attention_backward(const AttentionInput& input, const AttentionUpstream& up
 
   const AttentionKernels& kernels = attention_kernels();
   const AttentionInputGrad work{weights_of(input),   upstream.type, grads.target_logits,
-                                input.edges.targets, grads.x,       input.rows.table.element};
+                                input.edges.targets, grads.x,       input.rows.table};
   SourceBlocks blocks(input, upstream, transpose, pairs.data(), threads);
   run_tasks(blocks.count(), threads,
             [&](int64_t task, int64_t slot) { kernels.input_grad(work, blocks.make(task, slot)); });

@@ -83,6 +83,7 @@ struct AttentionInput {
   AttentionDropout dropout;
   AttentionModel model;
 
+  bool has_softmax() const { return model.scores < Scores::kGiven; }
   bool is_summed() const { return model.scores == Scores::kAdditive || model.scores == Scores::kMessages; }
   // Columns of edges that stand behind those of their sources.
   int64_t edge_columns() const { return is_summed() ? 0 : rows.edge_columns; }

@@ -89,7 +89,6 @@ struct AttentionSources {
   const char* const* weights;  // the destination's weights of sources, or its row of y; or null
   const char* const* pairs;    // as above
   const char* const* edges;    // the row of the edge, of sums
-  const char* const* rows;     // [sources] the row of each source, of sums
   void* scratch;               // attention_scratch(0, ...) numbers
 };
 
@@ -99,7 +98,7 @@ struct AttentionInputGrad {
   const void* target_logits;  // gradient, [targets, heads]
   int64_t targets;
   void* out;
-  Element out_type;
+  Matrix rows;  // of the sources, of the type of `out`
 };
 
 struct AttentionKernels {

@@ -233,9 +233,9 @@ inline void prefetch_row(const char* row, int64_t bytes) {
 // The arrays of one destination, cut from the scratch memory of the block.
 template <class Sum>
 struct Place {
-  Sum *logits, *weights, *grads;  // [edges, heads]
+  Sum *logits, *weights, *grads;   // [edges, heads]
   Sum *row, *narrow, *target_row;  // [heads, width], [row_columns], [row_columns]
-  Sum *total, *target;            // [heads]
+  Sum *total, *target;             // [heads]
 
   Place(void* scratch, int64_t longest, const AttentionWeights& of) {
     const int64_t edges = padded(longest * of.heads) + 16, heads = padded(of.heads);
@@ -450,21 +450,20 @@ template <class T, class Grad, class Use>
   const auto* const by = static_cast<const Sum*>(of.source);
   const auto slope = static_cast<Sum>(of.slope);
   for (int64_t h = 0; h < of.heads; ++h) {
-    sum_ends<T>(x, y, edge, of, h * of.columns, of.columns,
-                [&](int64_t c, const auto& part, const auto& sum, uint64_t bits)
-                    __attribute__((always_inline)) {
-                      const auto above = scores == nullptr
-                                             ? part.load(grad + c)
-                                             : L::multiply(L::fill(scores[h]), part.load(by + c));
-                      use(h, c, part, leak<Sum>(above, bits, slope), leak<Sum>(sum, bits, slope));
-                    });
+    sum_ends<T>(
+        x, y, edge, of, h * of.columns, of.columns,
+        [&](int64_t c, const auto& part, const auto& sum, uint64_t bits) __attribute__((always_inline)) {
+          const auto above =
+              scores == nullptr ? part.load(grad + c) : L::multiply(L::fill(scores[h]), part.load(by + c));
+          use(h, c, part, leak<Sum>(above, bits, slope), leak<Sum>(sum, bits, slope));
+        });
   }
 }
 
 // Adds the gradients of a destination's sums to those of a, y, W and the rows of its edges.
 template <class T>
 inline void add_sum_grads(const AttentionBackward& task, const Target<T>& target, const Place<Wide<T>>& at,
-                          const Wide<T>* scores, const Wide<T>* grad) {
+                          int64_t ahead, const Wide<T>* scores, const Wide<T>* grad) {
   using Sum = Wide<T>;
   using L = Lanes<Sum>;
   const AttentionWeights& of = task.weights;
@@ -472,16 +471,16 @@ inline void add_sum_grads(const AttentionBackward& task, const Target<T>& target
   auto* const of_scores = static_cast<Sum*>(task.source_weight);
   auto* const of_weight = static_cast<Sum*>(task.edge_weight);
   auto* const of_edges = static_cast<Sum*>(task.edge);
-  Sum* const of_y = task.target_rows == nullptr ? at.target_row
-                                                : static_cast<Sum*>(task.target_rows) + target.id * F;
+  Sum* const of_y =
+      task.target_rows == nullptr ? at.target_row : static_cast<Sum*>(task.target_rows) + target.id * F;
   for (int64_t c = 0; c < F; ++c) of_y[c] = 0;
   if (of_edges != nullptr) {
     for (int64_t i = 0; i < target.slots * K; ++i) of_edges[target.first_slot * K + i] = 0;
   }
   for (int64_t e = 0; e < target.count; ++e) {
+    prefetch_row(reinterpret_cast<const char*>(target.rows[e + ahead]), F * sizeof(T));
     const Sum* const edge = row_of_edge(of, target, e);
-    Sum* const of_edge =
-        of_edges == nullptr ? nullptr : of_edges + (target.first_slot + target.place[e]) * K;
+    Sum* const of_edge = of_edges == nullptr ? nullptr : of_edges + (target.first_slot + target.place[e]) * K;
     Sum* const kept = of_weight == nullptr && of_edge != nullptr ? of_edge : at.narrow;
     sum_grads<T>(target.rows[e], row_of_target<Sum>(of, target.id), edge, of,
                  scores == nullptr ? nullptr : scores + e * of.heads, grad,
@@ -721,7 +720,7 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
       grad = at.row;
     }
     if (of.scores == Scores::kMessages) {
-      add_sum_grads<T>(task, target, at, nullptr, grad);
+      add_sum_grads<T>(task, target, at, ahead, nullptr, grad);
       continue;
     }
     edge_dots(target, values_of(of), grad, of, ahead, at.weights, at.grads);
@@ -742,7 +741,7 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
       edge_sums(target, keys_of(of), at.grads, of, ahead, into,
                 static_cast<Sum*>(task.source_weight) + of_target);
     } else if (of.scores == Scores::kAdditive) {
-      add_sum_grads<T>(task, target, at, at.grads, nullptr);
+      add_sum_grads<T>(task, target, at, 0, at.grads, nullptr);
     }
     if (of.target != nullptr) {
       const auto* const* self = reinterpret_cast<const T* const*>(block.self) + d;
@@ -776,7 +775,7 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
   const AttentionWeights& of = task.weights;
   const int64_t H = of.heads, K = of.columns, W = of.width();
   const Place<Sum> at(block.scratch, 0, of);
-  const bool narrow = task.out_type == Element::kBFloat16;
+  const bool narrow = task.rows.element == Element::kBFloat16;
   const int64_t out_size = narrow ? 2 : sizeof(Sum);
   const int64_t ahead = rows_ahead(H * W * static_cast<int64_t>(sizeof(Sum)));
   const auto* const source_weight = static_cast<const Sum*>(of.source);
@@ -790,7 +789,7 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
     for (int64_t h = 0; h < H; ++h) at.total[h] = 0;
     for (int64_t k = 0; k < of.row_columns; ++k) row[k] = 0;
     const Sum* const x =
-        is_summed ? widen_row(block.rows[s], task.out_type, of.row_columns, at.target_row) : nullptr;
+        is_summed ? widen_row(task.rows.row(id), task.rows.element, of.row_columns, at.target_row) : nullptr;
     for (int64_t e = block.begin[s]; e < block.begin[s + 1]; ++e) {
       prefetch_row(block.pairs[e + ahead], 2 * H * static_cast<int64_t>(sizeof(Sum)));
       prefetch_row(block.grads[e + ahead], H * W * static_cast<int64_t>(sizeof(Grad)));
@@ -799,6 +798,8 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
       if (of.scores != Scores::kMessages) add_to_row(grad, W, pair, H, values, row);
       if (is_summed) {
         const auto* const y = block.weights == nullptr ? nullptr : block.weights[e];
+        if (y != nullptr) prefetch_row(block.weights[e + ahead], H * W * static_cast<int64_t>(sizeof(Sum)));
+        __builtin_prefetch(block.edges[e + ahead], 0, 2);
         sum_grads<Sum>(x, reinterpret_cast<const Sum*>(y), reinterpret_cast<const Sum*>(block.edges[e]), of,
                        pair == nullptr ? nullptr : pair + H, grad,
                        [&](int64_t, int64_t c, const auto& part, const auto& of_sum, const auto&)
@@ -812,11 +813,12 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
         for (int64_t h = 0; h < H; ++h) at.total[h] += pair[H + h];
       }
     }
-    if (block.weights == nullptr && of.scores == Scores::kLinear) add_to_row(source_weight, W, at.total, H, keys, row);
+    if (block.weights == nullptr && of.scores == Scores::kLinear)
+      add_to_row(source_weight, W, at.total, H, keys, row);
     if (target_weight != nullptr && id < task.targets) {
       add_heads(target_weight, K, static_cast<const Sum*>(task.target_logits) + id * H, H, K, row);
     }
-    if (narrow) narrow_row(row, of.row_columns, task.out_type, to);
+    if (narrow) narrow_row(row, of.row_columns, task.rows.element, to);
   }
 }
 
