@@ -12,10 +12,18 @@ from typing import Any
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from benchmark.networks.own import TYPED, WITH_EDGES, Call, seed_logits
+from benchmark.networks.own import TYPED, Call, seed_logits
 from benchmark.networks.pyg import basic_model
 from benchmark.networks.recipe import StepTrainer
-from benchmark.support.graphs import GraphFolder, edge_times, edge_weights, links, seed_times
+from benchmark.support.graphs import (
+    EDGES,
+    GraphFolder,
+    edge_features,
+    edge_times,
+    edge_weights,
+    links,
+    seed_times,
+)
 from benchmark.support.jobs import Counts, Job, MakeJob, Options, each
 from benchmark.support.mag import CLASSES, FEATURES, SEEDS, TypedFolder
 
@@ -58,8 +66,9 @@ def node_loader(
 ) -> Any:
     """Returns a loader of training nodes."""
     graph = GraphFolder.open(options.graph)
+    of_edges = {"edge_attr": edge_features(graph)} if options.work == EDGES else {}
     return loader(
-        data_of(graph, **(values or {})),
+        data_of(graph, **(values or {}), **of_edges),
         list(options.fanouts),
         input_nodes=graph.seeds(options.seeds, options.seed),
         batch_size=options.batch_size,
@@ -136,7 +145,7 @@ def script_steps(
     trainer = StepTrainer(model if prepare is None else prepare(model))
 
     def step(batch: Any) -> Counts:
-        logits = seed_logits(model, batch, call, options.model == WITH_EDGES)
+        logits = seed_logits(model, batch, call, options.work == EDGES)
         trainer.step(logits, labels(batch, logits.size(0), typed))
         return batch.num_nodes, batch.num_edges
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import torch.nn.functional as F
@@ -26,9 +27,26 @@ class Call(Enum):
     BATCH = "batch"  # model(batch), which only accelerated models know
 
 
+#: Columns of features of edges.
+EDGE_FEATURES = 8
+
+
 def _gine(inputs: int, outputs: int) -> nn.Module:
     inside = nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU(), nn.Linear(outputs, outputs))
-    return pyg.GINEConv(inside, edge_dim=1)
+    return pyg.GINEConv(inside, edge_dim=EDGE_FEATURES)
+
+
+class _Network(nn.Module):
+    """NNConv from 16 to 32 columns, between linear layers."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.before, self.after = nn.Linear(inputs, 16), nn.Linear(32, outputs)
+        self.conv = pyg.NNConv(16, 32, nn.Linear(EDGE_FEATURES, 16 * 32), aggr="mean")
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        rows: Tensor = self.after(F.relu(self.conv(self.before(x), edge_index, edge_attr)))
+        return rows
 
 
 #: Modules that users write themselves, by their convolution.
@@ -38,9 +56,13 @@ CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "own-transformer": pyg.TransformerConv,
     "own-graph": pyg.GraphConv,
     "own-gine": _gine,
+    "own-gatv2": partial(pyg.GATv2Conv, edge_dim=EDGE_FEATURES),
+    "own-transformer-edges": partial(pyg.TransformerConv, edge_dim=EDGE_FEATURES),
+    "own-network": _Network,
 }
-#: The one with values of edges, one with jumping knowledge, and one of several node types.
-WITH_EDGES, JUMPING, TYPED = "own-gine", "own-jumping", "own-typed"
+#: Those with features of edges, one with jumping knowledge, and one of several node types.
+WITH_EDGES = ("own-gine", "own-gatv2", "own-transformer-edges", "own-network")
+JUMPING, TYPED = "own-jumping", "own-typed"
 Counts = list[int] | None
 
 
@@ -156,7 +178,7 @@ def own_model(
 
 def seed_logits(model: nn.Module, batch: Any, call: Call, edges: bool = False) -> Tensor:
     """Returns the logits of the seed nodes of a batch."""
-    values = {"edge_attr": batch.x.new_ones(batch.edge_index.size(1), 1)} if edges else {}
+    values = {"edge_attr": batch.edge_attr} if edges else {}
     if call is Call.BATCH:
         whole: Tensor = model(batch, **values)
         return whole

@@ -14,6 +14,10 @@ InEdgeRows rows_of(const Tensor& x, const Tensor& indptr, const Tensor& indices,
           matrix(x, decoding),   integers(row)};
 }
 
+ScalarType scale_type(ScalarType dtype) {
+  return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
+}
+
 void check_reduction(const std::string& name) {
   if (name == "sum" || name == "mean" || name == "max") return;
   throw std::invalid_argument("reduce must be one of sum, mean, max, got '" + name + "'");
@@ -55,11 +59,25 @@ Tensor aggregate(const Tensor& x, const OptionalTensor& decoding, const Tensor& 
   return out;
 }
 
+TwoTensors aggregate_weight_grads(const Tensor& grad, const Tensor& x, const OptionalTensor& decoding,
+                                  const Tensor& indptr, const Tensor& indices, const OptionalTensor& row,
+                                  const OptionalTensor& source_scale, const OptionalTensor& target_scale,
+                                  bool mean, bool need_edge, int64_t self_size, int64_t threads) {
+  const EdgeDots job{rows_of(x, indptr, indices, row, decoding),
+                     {pointer(source_scale), pointer(target_scale), mean},
+                     matrix(grad)};
+  const ScalarType dtype = scale_type(grad.scalar_type());
+  Tensor of_edges = new_tensor({need_edge ? indices.numel() : 0}, dtype);
+  Tensor of_self = new_tensor({self_size}, dtype);
+  if (need_edge) edge_dots(job, of_edges.mutable_data_ptr(), threads);
+  if (self_size > 0) self_dots(job, self_size != 1, of_self.mutable_data_ptr(), threads);
+  return {of_edges, of_self};
+}
+
 Tensor aggregate_max_grads(const Tensor& grad, const Tensor& out, const Tensor& x, const Tensor& indptr,
                            const Tensor& indices, const Tensor& source_ptr, const Tensor& targets,
                            int64_t threads) {
-  const bool wide = out.scalar_type() == ScalarType::Double;
-  Tensor share = new_tensor({out.size(0), out.size(1)}, wide ? ScalarType::Double : ScalarType::Float);
+  Tensor share = new_tensor({out.size(0), out.size(1)}, scale_type(out.scalar_type()));
   share_among_maxima(rows_of(x, indptr, indices), matrix(out), matrix(grad), share.mutable_data_ptr(),
                      threads);
   Tensor result = new_tensor({x.size(0), x.size(1)}, x.scalar_type());
@@ -88,6 +106,10 @@ constexpr Operator kOperators[] = {
              "Tensor? edge, Tensor? source_scale, Tensor? target_scale, Tensor? self_input, Tensor? "
              "self_scale, Tensor[] by_source, int num_targets, str reduce, ScalarType out_dtype, int "
              "threads) -> Tensor"),
+    OPERATOR(aggregate_weight_grads,
+             "(Tensor grad, Tensor x, Tensor? decoding, Tensor indptr, Tensor indices, Tensor? row, Tensor? "
+             "source_scale, Tensor? target_scale, bool mean, bool need_edge, int self_size, int threads) -> "
+             "(Tensor edge, Tensor self)"),
     OPERATOR(aggregate_max_grads,
              "(Tensor grad, Tensor out, Tensor x, Tensor indptr, Tensor indices, Tensor source_ptr, Tensor "
              "targets, int threads) -> Tensor"),

@@ -81,9 +81,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> atten
     const Tensor &ptr = by_source[0], &targets = by_source[1], &edge = by_source[2];
     transpose = {data<int64_t>(ptr), integers(targets), integers(edge), ptr.numel() - 1};
   }
-  Tensor source_grad = new_tensor_like(source_weight);
+  const bool softened = input.has_softmax();
+  Tensor source_grad = softened ? new_tensor_like(source_weight) : new_tensor({0}, wide);
   Tensor target_grad = new_tensor({heads, input.rows.columns}, wide);
-  Tensor target_logits = new_tensor({num_targets, heads}, wide);
+  Tensor target_logits = new_tensor({softened ? num_targets : 0, heads}, wide);
   Tensor edge_logits = new_tensor({need_edge_logits ? slots : 0, heads}, wide);
   Tensor edge_grad = new_tensor({need_edge_rows ? slots : 0, input.rows.edge_columns}, wide);
   Tensor target_rows_grad = new_tensor({target_rows ? num_targets : 0, x.size(1)}, wide);

@@ -77,8 +77,7 @@ def edge_input(
     edge_attr: Tensor | None,
     size: tuple[int, int] | None = None,
 ) -> tuple[ConvInput, Tensor | None]:
-    """Brings the arguments of a layer that reads values of edges to one form. PyG's ``edge_attr``
-    is accepted in the place of ``layer``."""
+    """Brings the arguments of a layer to one form. PyG gives ``edge_attr`` as the third."""
     if isinstance(x, Aggregated):
         raise refuse_aggregated(conv, "what it takes of a neighbour depends on the edge")
     if isinstance(layer, Tensor):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -43,11 +42,9 @@ class AttentionCall:
     def graph(self) -> LayerGraph:
         return self.given.graph
 
-    def options(self, head: int | None = None) -> dict[str, Any]:
-        """Returns the arguments that `ops.attention` and `ops.attention_weights` have in common, of
-        all heads, or of one that is computed alone."""
-        key = self.key if head is None or self.drop == 0 else ops.part_key(self.key, f"head {head}")
-        return {"node": self.graph.node, "loops": self.loops, "drop": self.drop, "key": key}
+    def options(self) -> dict[str, Any]:
+        """Returns the arguments that the operators of attention have in common."""
+        return {"node": self.graph.node, "loops": self.loops, "drop": self.drop, "key": self.key}
 
     @cached_property
     def of_edges(self) -> Tensor:
@@ -160,14 +157,6 @@ class AttentionConv(NativeConv):
         set_width(features, self.lin_edge)
         features = call.graph.edge_rows(features, self.lin_edge.weight.size(1), dtype)
         return features, call.loop_features(features, self.fill_value)
-
-    def _heads(self, rows: Tensor) -> Sequence[Tensor]:
-        """Returns the columns of each head of rows [n, H * C]."""
-        return rows.view(-1, self.heads, self.out_channels).unbind(1) if self.heads > 1 else [rows]
-
-    def _concat(self, heads: Sequence[Tensor]) -> Tensor:
-        """Returns the heads side by side, or their mean."""
-        return torch.cat(tuple(heads), dim=1) if self.concat else torch.stack(tuple(heads)).mean(dim=0)
 
 
 class GATConv(AttentionConv, torch_geometric.nn.GATConv):
@@ -316,67 +305,3 @@ def _logits(rows: Tensor, weight: Tensor) -> Tensor:
     """Returns rows . w[h], [rows, H] of the dtype of the weight, regardless of autocast."""
     with torch.autocast("cpu", enabled=False):
         return rows.to(weight.dtype) @ weight.t()
-
-
-class ActivatedGATConv(GATConv):
-    """The graph attention of DistGNN-MB (section 2, equation 2).
-
-    Each source u has the row z(u) = ReLU(W x(u) + b). Logits are linear in z, and the result is the
-    sum of z over the neighbours, weighted by attention. It takes the arguments of `GATConv`, but no
-    features of edges, residuals, and inputs of two types: these raise a ValueError. The bias has
-    ``heads * out_channels`` numbers, also without ``concat``.
-    """
-
-    bias: torch.nn.Parameter | None
-
-    def __init__(
-        self, in_channels: int, out_channels: int, heads: int = 1, concat: bool = True, **kwargs: Any
-    ) -> None:
-        super().__init__(in_channels, out_channels, heads, concat, **kwargs)
-        if self.edge_dim is not None or self.res is not None or self.lin is None:
-            what = "features of edges, residuals or inputs of two types"
-            raise refuse(self, what, "take GATConv")
-        if self.bias is not None and not concat:
-            self.bias = torch.nn.Parameter(torch.zeros(heads * out_channels))
-
-    def forward(
-        self,
-        x: Rows | Aggregated | tuple[Rows, Rows | None],
-        edge_index: Edges,
-        layer: int | Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        size: tuple[int, int] | None = None,
-        return_attention_weights: bool | None = None,
-        *,
-        update: Update | None = None,
-    ) -> Tensor:
-        """Returns the rows of the targets, from the arguments of `GATConv.forward`."""
-        if return_attention_weights:
-            raise refuse(self, "return_attention_weights", "take GATConv")
-        call = self._call(x, edge_index, layer, edge_attr, size)
-        return total([Terms(values=self._values(call))], None, call.graph, update, self.training)
-
-    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        return Terms(values=self._values(self._call_of(given, edge_attr)))
-
-    def _values(self, call: AttentionCall) -> Tensor:
-        given = call.given
-        if not given.targets_in_sources or call.edge_attr is not None:
-            raise refuse(self, "features of edges or inputs of two types", "take GATConv")
-        x, graph = given.x, given.graph
-        set_width(x, self.lin)
-        dtype = ops.compute_dtype(self.att_src)
-        check_input(x, self.lin.weight.size(1), dtype)
-        rows = ops.linear([x], [self.lin.weight], self.bias, num_rows=x.size(0), out_dtype=dtype).relu()
-        of_source, of_target = (
-            one.view(self.heads, 1, -1).to(ops.wide_dtype(dtype)) for one in (self.att_src, self.att_dst)
-        )
-        sums = [
-            ops.attention(
-                z, graph.indptr, graph.indices, of_source[head],
-                target_weight=of_target[head],
-                by_source=graph.by_source_for(z), negative_slope=self.negative_slope, **call.options(head),
-            ).out
-            for head, z in enumerate(self._heads(rows))
-        ]  # fmt: skip
-        return self._concat(sums)

@@ -1,4 +1,4 @@
-"""GIN (Xu et al. 2019): sums over neighbours, then a perceptron; also of edges (Hu et al. 2020)."""
+"""GIN (Xu et al. 2019): sums over neighbours, then a perceptron."""
 
 from __future__ import annotations
 
@@ -11,25 +11,16 @@ from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated, edge_input
-from pyg_batchgnn.nn.inputs import (
-    ConvInput,
-    Edges,
-    Rows,
-    RowView,
-    check_input,
-    conv_input,
-    table_and_row,
-    table_of,
-)
-from pyg_batchgnn.nn.linear import Linear, is_watched, linear_of, set_width
+from pyg_batchgnn.nn.aggregated import Aggregated
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, conv_input, table_and_row
+from pyg_batchgnn.nn.linear import Linear, is_watched, linear_of
 from pyg_batchgnn.nn.native_conv import NativeConv, layer_name, refuse
 from pyg_batchgnn.nn.norm import BatchNorm, fused_norm, native_norm
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 
 
-class _Sums(NativeConv):
-    """What the two layers share."""
+class OverSums(NativeConv):
+    """The base of layers that apply a module to sums over neighbours and the own rows."""
 
     nn: torch.nn.Module
     eps: Tensor
@@ -40,10 +31,9 @@ class _Sums(NativeConv):
         if not isinstance(conv.nn, torch.nn.Module):
             raise refuse(conv, f"nn={conv.nn!r}", "give it a torch.nn.Module")
         if not isinstance(conv.eps, Tensor) or conv.eps.numel() != 1:
-            name = layer_name(conv)
-            raise refuse(conv, f"eps={conv.eps!r}", f"use torch_geometric.nn.{name}")
+            raise refuse(conv, f"eps={conv.eps!r}", f"use torch_geometric.nn.{layer_name(conv)}")
 
-    def _terms(self, sums: Tensor, norm: BatchNorm | None) -> Terms:
+    def terms_of(self, sums: Tensor, norm: BatchNorm | None) -> Terms:
         module = self.get_submodule("nn")
         if norm is not None:
             return Terms(values=module(sums, norm))
@@ -55,14 +45,14 @@ class _Sums(NativeConv):
         parameter = next((one for one in self.nn.parameters() if one.is_floating_point()), self.eps)
         return ops.compute_dtype(parameter)
 
-    def _with_own(self, sums: Tensor, own: Rows | None) -> Tensor:
+    def with_own(self, sums: Tensor, own: Rows | None) -> Tensor:
         if own is None:
             return sums
         own = own.gather() if isinstance(own, RowView) else own
         return sums + ((1.0 + self.eps) * own).to(sums.dtype)
 
 
-class GINConv(_Sums, torch_geometric.nn.GINConv):
+class GINConv(OverSums, torch_geometric.nn.GINConv):
     """PyG's `GINConv`: ``nn((1 + eps) * x[i] + sum of x over the in-edges of i)``.
 
     >>> GINConv(torch.nn.Linear(data.num_features, 16))(data.x, data.edge_index).shape
@@ -107,10 +97,10 @@ class GINConv(_Sums, torch_geometric.nn.GINConv):
                 layer, size = None, layer
             given = conv_input(x, edge_index, layer, size)
             graph, sums = given.graph, self._sums(given)
-        return total([self._terms(sums, norm)], None, graph, update, self.training)
+        return total([self.terms_of(sums, norm)], None, graph, update, self.training)
 
     def terms(self, given: ConvInput) -> Terms:
-        return self._terms(self._sums(given), None)
+        return self.terms_of(self._sums(given), None)
 
     def _known(self, x: Aggregated) -> Tensor:
         neighbours, own, dtype = x.of(self, "sum"), x.own_of(self), self._dtype()
@@ -143,79 +133,7 @@ class GINConv(_Sums, torch_geometric.nn.GINConv):
             by_source=graph.by_source_for(sources),
             out_dtype=dtype,
         )
-        return self._with_own(out, None if given.targets_in_sources else given.own_rows())
-
-
-class GINEConv(_Sums, torch_geometric.nn.GINEConv):
-    """PyG's `GINEConv`: ``nn((1 + eps) * x[i] + sum of relu(x[j] + lin(edge_attr[e])))`` over the
-    in-edges e from j to i. No message is kept, and the product of an edge is computed where it is
-    read.
-
-    >>> conv = GINEConv(torch.nn.Linear(data.num_features, 16), edge_dim=4)
-    >>> conv(data.x, data.edge_index, torch.rand(data.num_edges, 4)).shape
-    torch.Size([100, 16])
-
-    Args:
-        nn, eps, train_eps, **kwargs: as of `GINConv`.
-        edge_dim: columns of edge features; None if they have those of x.
-    """
-
-    edge_values: ClassVar[str | None] = "edge_attr"
-    read_parts: ClassVar[dict[str, bool]] = {"lin": True}
-
-    def __init__(
-        self,
-        nn: torch.nn.Module,
-        eps: float = 0.0,
-        train_eps: bool = False,
-        edge_dim: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(nn, eps, train_eps, edge_dim, **kwargs)
-        self.check(self)
-
-    def forward(
-        self,
-        x: Rows | Aggregated | tuple[Rows, Rows | None],
-        edge_index: Edges,
-        layer: int | Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        size: tuple[int, int] | None = None,
-        *,
-        update: Update | None = None,
-    ) -> Tensor:
-        """Returns the rows of the targets of the layer, [D, F'], from the arguments of
-        `GATConv.forward`."""
-        self.check_call()
-        given, edge_attr = edge_input(self, x, edge_index, layer, edge_attr, size)
-        return total([self.terms(given, edge_attr)], None, given.graph, update, self.training)
-
-    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        if edge_attr is None:
-            raise ValueError("GINEConv reads edge_attr, the features of edges, but it is not given")
-        graph, x, dtype = given.graph, given.x, self._dtype()
-        check_input(x, x.size(1), dtype)
-        table, row = table_of(x, dtype)
-        wide, weight, shared = ops.wide_dtype(table.dtype), None, None
-        if self.lin is not None:
-            set_width(edge_attr, self.lin)
-            weight = self.lin.weight.to(wide).t().contiguous()
-            check_input(x, weight.size(1), dtype)
-            if self.lin.bias is not None:
-                shared = self.lin.bias.to(wide).expand(graph.num_targets, -1)
-        columns = x.size(1) if weight is None else weight.size(0)
-        sums = ops.message_sums(
-            table,
-            graph.indptr,
-            graph.indices,
-            row=row,
-            target_rows=shared,
-            edge_rows=graph.edge_rows(edge_attr, columns, wide).contiguous(),
-            edge_weight=weight,
-            by_source=graph.by_source_for(table),
-            out_dtype=dtype,
-        )
-        return self._terms(self._with_own(sums, given.own_rows()), None)
+        return self.with_own(out, None if given.targets_in_sources else given.own_rows())
 
 
 class Perceptron(torch.nn.Module):

@@ -263,23 +263,14 @@ def check_input(x: Tensor | RowView, columns: int, dtype: torch.dtype, name: str
         )
 
 
-# Halo nodes #######################################################################################
-
-# Layers compute the rows of own nodes. Another rank computed those of halo nodes some steps ago.
-# The input of a layer is the own rows and, behind them, those that the caches have, without a
-# gradient. Edges from halo nodes without a row are left out.
-
-
 class HaloPass:
-    """One forward pass of a minibatch with halo nodes. For each layer in order::
+    """One forward pass of a minibatch that reads rows of halo nodes from caches: behind the own
+    rows, without a gradient. Edges from halo nodes without one are left out. For each layer::
 
         halo = HaloPass(minibatch)
         x = conv1(halo.inputs(1, features), halo.graph(1)).relu()
         x = conv2(halo.inputs(2, x), halo.graph(2))
         halo.finish()
-
-    Args:
-        minibatch: one of a loader with historical embeddings.
     """
 
     def __init__(self, minibatch: SampledMinibatch) -> None:

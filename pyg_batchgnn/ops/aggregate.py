@@ -423,60 +423,13 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
             )  # fmt: skip
     if any(ctx.need_weights):
         need_edge, need_self = ctx.need_weights
-        if grad.dtype == torch.float64 and x.dtype != grad.dtype:  # weights are of the wider type
-            x = x if decoding is None else decode(x, decoding, torch.float32, None)
-            x, decoding = x.to(grad.dtype), None
-        if need_edge:
-            grad_edge = _edge_dots(grad, x, decoding, indptr, indices, row, edge_weight)
-            if source_scale is not None:
-                grad_edge *= source_scale[indices]
-            ids, degrees = torch.arange(indptr.numel() - 1), indptr.diff()
-            targets = torch.repeat_interleave(ids, degrees, output_size=indices.numel())
-            if target_scale is not None:
-                grad_edge *= target_scale[targets]
-            if ctx.reduce == "mean":
-                grad_edge /= degrees[targets]
-        if need_self:
-            grad_self = _self_dots(grad, x, decoding, row, self_scale)
+        grad_edge, grad_self = kernels.aggregate_weight_grads(
+            grad, x, decoding, indptr, indices, row, source_scale, target_scale, ctx.reduce == "mean",
+            need_edge, self_scale.numel() if need_self else 0, thread_count(),
+        )  # fmt: skip
+        grad_edge = grad_edge if need_edge else None
+        grad_self = grad_self.view_as(self_scale) if need_self else None
     return (grad_x, *[None] * 4, grad_edge, *[None] * 4, grad_self, no_lists, *[None] * 4)
-
-
-def _edge_dots(
-    grad: Tensor,
-    x: Tensor,
-    decoding: Tensor | None,
-    indptr: Tensor,
-    indices: Tensor,
-    row: Tensor | None,
-    edge_weight: Tensor,
-) -> Tensor:
-    """Returns the products of the gradient of each edge's target with the row of its source, [E]:
-    the gradients of one coefficient an edge, which attention has too."""
-    given, weight = 2, x.new_empty((1, x.size(1)), dtype=wide_dtype(x.dtype))
-    found = kernels.attention_grads(
-        *(grad, None, None, edge_weight.to(weight.dtype).view(-1, 1), x, decoding, row, indptr, indices),
-        *(weight, None, None, None, None, None, [], False, given, indptr.numel() - 1, -1, 0.0, 0.0, 0),
-        *(True, False, thread_count()),
-    )
-    dots: Tensor = found[3]
-    return dots.view(-1)
-
-
-def _self_dots(
-    grad: Tensor, x: Tensor, decoding: Tensor | None, row: Tensor | None, self_scale: Tensor
-) -> Tensor:
-    """Returns the product of each target's gradient with its row, or their sum in order."""
-    count = min(grad.size(0), (x if row is None else row).size(0))
-    own = x[:count] if row is None else x.index_select(0, row[:count])
-    own = own.to(wide_dtype(grad.dtype))
-    if decoding is not None:
-        own = own * decoding[0] + decoding[1]
-    dots = (grad[:count] * own).sum(dim=1)
-    if self_scale.numel() == 1:  # in order, whatever the threads
-        dots = dots.double().cumsum(0)[-1:].to(dots.dtype) if count else dots.new_zeros(1)
-    found = dots.new_zeros(self_scale.shape)
-    found.view(-1)[: dots.numel()] = dots
-    return found
 
 
 def inverse_degrees(indptr: Tensor, num_nodes: int, loops: int, root: bool, dtype: torch.dtype) -> Tensor:
@@ -491,6 +444,14 @@ def inverse_degrees(indptr: Tensor, num_nodes: int, loops: int, root: bool, dtyp
 def _fake_aggregate(x: Tensor, *rest: Any) -> Tensor:
     num_targets, _reduce, out_dtype, _threads = rest[-4:]
     return x.new_empty((num_targets, x.size(1)), dtype=out_dtype)
+
+
+@fake("aggregate_weight_grads")
+def _fake_weight_grads(grad: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    indices: Tensor = rest[3]
+    need_edge, self_size, _threads = rest[-3:]
+    sizes, dtype = (indices.numel() if need_edge else 0, self_size), wide_dtype(grad.dtype)
+    return grad.new_empty(sizes[0], dtype=dtype), grad.new_empty(sizes[1], dtype=dtype)
 
 
 @fake("aggregate_max_grads")

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, check_saved
-from pyg_batchgnn.ops.checks import check_dense, check_indptr, check_vector, wide_dtype
+from pyg_batchgnn.ops.checks import check_dense, check_indptr, wide_dtype
 from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
-from pyg_batchgnn.ops.norm import check_drop, dropout_scale
+from pyg_batchgnn.ops.norm import check_drop, check_nodes, dropout_scale
 from pyg_batchgnn.ops.quantized import QuantizedTensor, decode, stored
 
 
@@ -142,17 +142,16 @@ def additive_attention(
     indptr: Tensor,
     indices: Tensor,
     weight: Tensor,
-    *,
     target_rows: Tensor,
     edge_rows: Tensor | None = None,
     edge_weight: Tensor | None = None,
+    *,
     node: Tensor | None = None,
     by_source: Sequence[Tensor] = (),
     loops: int | None = None,
     negative_slope: float = 0.2,
     drop: float = 0.0,
     key: int = 0,
-    out_dtype: torch.dtype | None = None,
 ) -> Attention:
     """Computes the attention of Brody, Alon and Yahav (2022), equation 7, of multiplied rows.
 
@@ -162,8 +161,8 @@ def additive_attention(
         logit[e, h] = weight[h] . leaky_relu(s[e])[h]
         out[i, h] = sum over e of dropout(softmax(logit))[e, h] * x[j][h]
 
-    No s is kept: the backward pass computes them again. Slots, dropout and bits are those of
-    `attention`.
+    No s is kept: the backward pass computes them again. Slots, dropout, bits and the other
+    arguments are those of `attention`.
 
     Args:
         x: [N, heads * C] float32, float64 or bfloat16, columns contiguous.
@@ -172,66 +171,42 @@ def additive_attention(
         edge_rows: [slots, L]; [slots, heads * C] without ``edge_weight``.
         edge_weight: [L, heads * C].
     """
-    terms = {"target_rows": target_rows, "edge_rows": edge_rows, "edge_weight": edge_weight}
-    found = _sums(
-        *(x, None, indptr, indices, weight, _ADDITIVE, by_source, out_dtype),
-        **{"node": node, "loops": loops, "negative_slope": negative_slope, "drop": drop, "key": key, **terms},
-    )
-    return Attention(*found)
+    terms = (None, edge_rows, target_rows, edge_weight, node, by_source)
+    numbers = (negative_slope, drop, key, x.dtype)
+    return Attention(*_sums(x, None, indptr, indices, weight, _ADDITIVE, terms, loops, numbers))
 
 
-def message_sums(
+def edge_sums(
     x: Tensor,
     indptr: Tensor,
     indices: Tensor,
     *,
-    row: Tensor | None = None,
+    weight: Tensor | None = None,
     target_rows: Tensor | None = None,
     edge_rows: Tensor | None = None,
     edge_weight: Tensor | None = None,
+    row: Tensor | None = None,
     by_source: Sequence[Tensor] = (),
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """Sums ``relu(x[j] + target_rows[i] + edge_rows[e] @ edge_weight)`` over the in-edges e of each
-    target i (Hu et al. 2020, equation A.1). No message is kept.
-
-    The arguments are those of `additive_attention` with one head, and ``row``: [>= N] int32 or
-    int64 rows of ``x``, which may also be float16 or a `QuantizedTensor`. A vector that all targets
-    share may be expanded to ``target_rows``.
-
-    Returns:
-        [D, C].
-    """
-    terms = {"target_rows": target_rows, "edge_rows": edge_rows, "edge_weight": edge_weight}
-    nothing = torch.empty(1, x.size(1), dtype=wide_dtype(x.dtype))
-    found = _sums(x, row, indptr, indices, nothing, _MESSAGES, by_source, out_dtype, **terms)
-    return found[0]
-
-
-def weighted_sums(
-    x: Tensor,
-    indptr: Tensor,
-    indices: Tensor,
-    weight: Tensor,
-    *,
-    row: Tensor | None = None,
-    by_source: Sequence[Tensor] = (),
-    out_dtype: torch.dtype | None = None,
-) -> Tensor:
-    """Computes several weighted sums of the same rows: the sum of ``weight[e, h] * x[j]`` over the
-    in-edges e of each target, for every h.
+    target i, [D, C] (Hu et al. 2020, equation A.1); or, with a weight, ``weight[e, h] * x[j]`` for
+    every h, [D, H * C]. No message is kept.
 
     Args:
-        x, row: as of `message_sums`.
+        x: [>= N, C], as of `attention`.
         weight: [E, H] float32, or float64 if ``x`` is.
-
-    Returns:
-        [D, H * K].
+        target_rows, edge_rows, edge_weight: as of `additive_attention` with one head. A vector that
+            all targets share may be expanded to ``target_rows``.
+        row, by_source, out_dtype: as of `attention`.
     """
-    heads = weight.size(1) if weight.dim() == 2 else 0
-    nothing = torch.empty(heads, x.size(1), dtype=wide_dtype(x.dtype))
-    found = _sums(x, row, indptr, indices, nothing, _GIVEN, by_source, out_dtype, edge_logits=weight)
-    return found[0]
+    if isinstance(x, QuantizedTensor):
+        x, row = decode(x.codes, x.decoding, x.dtype, row), None
+    heads, scores = (1, _MESSAGES) if weight is None else (weight.size(-1), _GIVEN)
+    nothing = torch.empty(heads, x.size(-1), dtype=wide_dtype(x.dtype))
+    dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
+    terms = (weight, edge_rows, target_rows, edge_weight, None, by_source)
+    return _sums(x, row, indptr, indices, nothing, scores, terms, None, (0.0, 0.0, 0, dtype))[0]
 
 
 def _sums(
@@ -241,47 +216,35 @@ def _sums(
     indices: Tensor,
     weight: Tensor,
     scores: int,
-    by_source: Sequence[Tensor],
-    out_dtype: torch.dtype | None,
-    *,
-    node: Tensor | None = None,
-    target_rows: Tensor | None = None,
-    edge_logits: Tensor | None = None,
-    edge_rows: Tensor | None = None,
-    edge_weight: Tensor | None = None,
-    loops: int | None = None,
-    negative_slope: float = 0.0,
-    drop: float = 0.0,
-    key: int = 0,
+    terms: tuple[Any, ...],
+    loops: int | None,
+    numbers: tuple[float, float, int, torch.dtype],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if isinstance(x, QuantizedTensor):
-        x, row = decode(x.codes, x.decoding, x.dtype, row), None
-    dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
-    wide = wide_dtype(x.dtype)
+    edge_logits, edge_rows, target_rows, edge_weight, node, by_source = terms
     targets, sources = indptr.numel() - 1, (x if row is None else row).size(0)
-    _check_input(x, indptr, indices, row, node, by_source, dtype)
+    _check_input(x, indptr, indices, row, node, by_source, numbers[-1])
     _check_loops(loops, min(targets, sources))
-    check_drop(drop)
-    slots, columns = indices.numel() + (loops or 0), x.size(1)
-    heads, of_edges = weight.size(0), columns if edge_rows is None else edge_rows.size(-1)
-    width = columns // heads if scores == _ADDITIVE and heads else columns
+    check_drop(numbers[1])
+    slots, columns, heads = indices.numel() + (loops or 0), x.size(1), weight.size(0)
     if edge_weight is not None and edge_rows is None:
         raise ValueError("edge_weight multiplies edge_rows, but they are not given")
-    _check_numbers("weight", weight, (heads, width), wide)
-    if scores == _ADDITIVE and heads * width != columns:
-        raise ValueError(f"x must have columns for each of {heads} heads, got {columns}")
-    _check_numbers("weight", edge_logits, (slots, heads), wide)
-    _check_numbers("edge_rows", edge_rows, (slots, of_edges if edge_weight is not None else columns), wide)
-    _check_numbers("edge_weight", edge_weight, (of_edges, columns), wide)
-    if target_rows is not None and target_rows.stride() != (0, 1):  # else a vector that was checked
-        _check_numbers("target_rows", target_rows, (targets, columns), wide)
-    found = kernels.attention(
+    width = columns // max(heads, 1) if scores == _ADDITIVE else columns
+    of_edges = columns if edge_weight is None else edge_weight.size(0)
+    wide, whole = wide_dtype(x.dtype), (targets, columns)
+    is_shared = target_rows is not None and (target_rows.stride(), target_rows.shape) == ((0, 1), whole)
+    for name, tensor, shape in (
+        ("weight", weight, (heads, width)),
+        ("weight", edge_logits, (slots, heads)),
+        ("edge_rows", edge_rows, (slots, of_edges)),
+        ("edge_weight", edge_weight, (of_edges, columns)),
+        ("target_rows", None if is_shared else target_rows, whole),
+    ):
+        _check_numbers(name, tensor, shape, wide)
+    return kernels.attention(
         *(x, None, row, indptr, indices, weight, None, None, edge_logits, edge_rows, target_rows),
         *(edge_weight, node, list(by_source), False, scores, targets, -1 if loops is None else loops),
-        *(negative_slope, drop, key, dtype, thread_count()),
+        *(*numbers, thread_count()),
     )
-    made: tuple[Tensor, Tensor, Tensor] = found
-    return made
 
 
 def _weights_of_codes(
@@ -328,7 +291,7 @@ def attention_weights(
     if loops is not None and not 0 <= loops <= targets:
         raise ValueError(f"loops must be in [0, {targets}], the targets, got {loops}")
     check_indptr("indptr", indptr, edges)
-    _check_node(node, targets)
+    check_nodes(node, targets)
     check_drop(drop)
     weights = coefficient.abs()
     if drop == 0.0:
@@ -358,7 +321,7 @@ def _check_input(
         raise ValueError(f"x must be a matrix, columns contiguous, got strides {x.stride()}")
     if dtype == torch.float64 and x.dtype != dtype:
         raise TypeError(f"x is {x.dtype} and the result {dtype}; convert x with .to({dtype})")
-    _check_node(node, indptr.numel() - 1)
+    check_nodes(node, indptr.numel() - 1)
     if not (x.requires_grad and torch.is_grad_enabled()):
         return
     if x.dtype == torch.float16:
@@ -374,14 +337,6 @@ def _check_input(
 def _check_loops(loops: int | None, most: int) -> None:
     if loops is not None and not 0 <= loops <= most:
         raise ValueError(f"loops must be in [0, {most}], the nodes that are sources and targets, got {loops}")
-
-
-def _check_node(node: Tensor | None, targets: int) -> None:
-    if node is None:
-        return
-    check_vector("node", node, (torch.int64,))
-    if node.numel() < targets:
-        raise ValueError(f"node has {node.numel()} ids for {targets} targets")
 
 
 def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -418,11 +373,11 @@ def _fake_grads(
     source_weight, _, edge_rows, target_rows, edge_weight, _node, by_source, _, scores, *numbers = rest[4:]
     num_targets, (need_edge_logits, need_edge_rows, _threads) = numbers[0], numbers[-3:]
     (heads, width), slots = source_weight.shape[-2:], coefficient.size(0)
-    edge_columns = 0 if edge_rows is None else edge_rows.size(1)
+    edge_columns, softened = 0 if edge_rows is None else edge_rows.size(1), scores <= _ADDITIVE
     return (
-        torch.empty_like(source_weight),
+        torch.empty_like(source_weight) if softened else source_weight.new_empty(0),
         source_weight.new_empty((heads, width - (0 if scores else edge_columns))),
-        source_weight.new_empty((num_targets, heads)),
+        source_weight.new_empty((num_targets if softened else 0, heads)),
         source_weight.new_empty((slots if need_edge_logits else 0, heads)),
         source_weight.new_empty((slots if need_edge_rows else 0, edge_columns)),
         source_weight.new_empty((0 if target_rows is None else num_targets, x.size(1))),

@@ -53,7 +53,7 @@ class AcceleratedDropout(Accelerated, nn.Dropout):
     def forward(self, input: Tensor, key: int | None = None, node: Tensor | None = None) -> Tensor:
         if is_symbolic(input):
             return traced(self, (input,))
-        if is_traced() or not is_plain(input) or not is_probability(self.p):
+        if is_traced() or not is_plain(input) or not 0.0 <= self.p < 1 - 2**-16:
             return torch.nn.Dropout.forward(self, input)
         return nn.Dropout.forward(self, input, key, node)
 
@@ -102,14 +102,6 @@ class AcceleratedMLP(Accelerated, torch_geometric.nn.MLP):
                 nn.is_watched(lin) and not is_uninitialized_parameter(lin.weight) for lin in self.lins
             )
         )
-
-
-def is_probability(p: float) -> bool:
-    try:
-        ops.check_drop(p)
-    except ValueError:
-        return False
-    return True
 
 
 class AcceleratedConv(Accelerated, nn.NativeConv):
@@ -162,16 +154,12 @@ class AcceleratedGINConv(AcceleratedConv, nn.GINConv):
 class AcceleratedGINEConv(AcceleratedConv, nn.GINEConv):
     stands_for = torch_geometric.nn.GINEConv
 
-    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
-        return is_plain(values) and takes(self, x, edge_index)
-
 
 class AcceleratedNNConv(AcceleratedConv, nn.NNConv):
     stands_for = torch_geometric.nn.NNConv
 
     def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
-        known = is_plain(values) and self.reason_against(self) is None
-        return known and takes(self, x, edge_index)
+        return super().takes_call(x, edge_index, values) and self.reason_against(self) is None
 
 
 class AcceleratedGATConv(AcceleratedConv, nn.GATConv):

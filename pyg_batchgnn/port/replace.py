@@ -99,22 +99,11 @@ NATIVE: dict[type[Module], type[Module]] = {
         *(AcceleratedGraphSAGE, AcceleratedGCN, AcceleratedGIN, AcceleratedGAT, AcceleratedHeteroConv),
         *(modules.AcceleratedSAGEConv, modules.AcceleratedGCNConv, modules.AcceleratedGINConv),
         *(modules.AcceleratedGATConv, modules.AcceleratedGATv2Conv, modules.AcceleratedTransformerConv),
-        *(modules.AcceleratedGINEConv, modules.AcceleratedNNConv),
+        *(modules.AcceleratedGINEConv, modules.AcceleratedNNConv, modules.AcceleratedDropout),
         *(modules.AcceleratedMLP, modules.AcceleratedBatchNorm1d, modules.AcceleratedReLU),
-        modules.AcceleratedDropout,
     )
 }
-_CHECKS: dict[type[Module], Callable[..., None]] = {
-    torch_geometric.nn.SAGEConv: nn.SAGEConv.check,
-    torch_geometric.nn.GCNConv: nn.GCNConv.check,
-    torch_geometric.nn.GINConv: nn.GINConv.check,
-    torch_geometric.nn.GINEConv: nn.GINEConv.check,
-    torch_geometric.nn.NNConv: nn.NNConv.check,
-    torch_geometric.nn.GATConv: nn.GATConv.check,
-    torch_geometric.nn.GATv2Conv: nn.GATv2Conv.check,
-    torch_geometric.nn.TransformerConv: nn.TransformerConv.check,
-}
-CONVS = tuple(_CHECKS)
+CONVS = tuple(pygs for pygs, one in NATIVE.items() if issubclass(one, nn.NativeConv))
 
 
 def concerns(module: Module) -> bool:
@@ -140,7 +129,8 @@ def reason_against(module: Module, places: int) -> str | None:
     if isinstance(module, torch_geometric.nn.MLP) and (inside := _reason_inside(module)) is not None:
         return inside
     try:
-        _CHECKS.get(kind, lambda _: None)(module)
+        if issubclass(native := NATIVE[kind], nn.NativeConv):
+            native.check(module)
     except ValueError as error:
         return str(error)
     except (AttributeError, TypeError, KeyError) as error:  # of attributes that were deleted

@@ -181,11 +181,14 @@ def test_opcheck() -> None:
     out = ops.aggregate(plain, indptr, indices, reduce="max")
     given_none = (indptr, indices, *[None] * 7)
     weighted = (indptr, indices, None, weight, *[None] * 4, own)
+    of_weights = (indptr, indices, None, None, None, True, True, 2, 1)
     for operator, arguments in (
         (namespace.aggregate, (x, None, *weighted, by_source, *tail)),
         (namespace.aggregate, (x, None, *given_none, [], 2, "max", torch.float32, 1)),
         (namespace.aggregate, (table.codes, table.decoding, *weighted, [], *tail)),
         (namespace.transpose, (indptr, indices, 2, 9, 1)),
+        (namespace.aggregate_weight_grads, (grad, plain, None, *of_weights)),
+        (namespace.aggregate_weight_grads, (grad, table.codes, table.decoding, *of_weights)),
         (namespace.aggregate_max_grads, (grad, out, plain, indptr, indices, *by_source[:2], 1)),
     ):
         torch.library.opcheck(operator.default, arguments)

@@ -127,7 +127,7 @@ def test_opcheck(update: dict[str, Any]) -> None:
     coded = ([table.codes, tables[1]], rows, [table.decoding, None], case.weights, case.bias, *tail)
     torch.library.opcheck(torch.ops.pyg_batchgnn.linear.default, coded)
     detached = [t.detach() for t in tables], rows, [None, None], [w.detach() for w in case.weights]
-    backward = (torch.randn(y.shape), mask, 2.0, *detached, None, 2, True, [True, False], True, True, 2)
+    backward = (torch.randn(y.shape), mask, 2.0, *detached, 2, True, [True, False], True, True, 2)
     torch.library.opcheck(torch.ops.pyg_batchgnn.linear_grads.default, backward)
 
 

@@ -80,6 +80,14 @@ void gradients(const Graph& graph, int64_t targets, int64_t sources, int64_t col
   gather_shares(backward, rows, {share.data.get(), Element::kFloat32, columns}, d_x.data.get(), 3);
   result(out.data.get(), targets * columns);
   result(d_x.data.get(), sources * columns);
+
+  Array<float> d_weight(graph.edges), d_self(targets);
+  const EdgeDots dots{forward, {}, above};
+  edge_dots(dots, d_weight.data.get(), 3);
+  result(d_weight.data.get(), graph.edges);
+  self_dots(dots, true, d_self.data.get(), 3);
+  self_dots(dots, false, d_self.data.get(), 3);
+  result(d_self.data.get(), targets);
 }
 
 void codes(const Graph& graph, int64_t targets, int64_t sources, int64_t columns) {
@@ -87,10 +95,11 @@ void codes(const Graph& graph, int64_t targets, int64_t sources, int64_t columns
   const Decodings by(columns, Element::kInt8);
   const Matrix rows{x.data(), Element::kInt8, columns, by.get()};
   const Integers indices{graph.indices.data.get(), false};
-  Array<float> out(targets * columns);
+  Array<float> grad(targets * columns, 1.0f), d_weight(graph.edges);
   const InEdgeRows edges{graph.indptr.data.get(), indices, targets, columns, rows};
-  max_rows(edges, out.data.get(), Element::kFloat32, 3);
-  result(out.data.get(), targets * columns);
+  const EdgeDots dots{edges, {}, {grad.data.get(), Element::kFloat32, columns}};
+  edge_dots(dots, d_weight.data.get(), 3);
+  result(d_weight.data.get(), graph.edges);
 }
 
 void round_of(int64_t targets, int64_t sources, int64_t degree, int64_t columns) {

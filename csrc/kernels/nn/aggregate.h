@@ -63,4 +63,17 @@ void share_among_maxima(const InEdgeRows& job, Matrix out, Matrix grad, void* sh
 // the type of x. `job` is the graph by source: its targets are the sources, and its x the maxima.
 void gather_shares(const InEdgeRows& job, Matrix x, Matrix share, void* out, int64_t threads);
 
+// Inner products along edges: the gradients of edge weights and of the weight of a row's own part.
+
+struct EdgeDots : InEdgeRows, EdgeFactors {
+  Matrix grad;  // [targets, columns]
+};
+
+// out[e] = target_scale[i] * source_scale[s] * <grad[i], x[row[s]]> for the edge e from s to i.
+// Scales and results are float, or double if `grad` is.
+void edge_dots(const EdgeDots& job, void* out, int64_t threads);
+
+// out[i] = <grad[i], x[row[i]]> for every target, or their sum in out[0] unless `each`.
+void self_dots(const EdgeDots& job, bool each, void* out, int64_t threads);
+
 }  // namespace pyg_batchgnn

@@ -188,6 +188,7 @@ class SourceBlocks {
         transpose_(transpose),
         grad_(static_cast<const char*>(upstream.grad)),
         pairs_(static_cast<const char*>(pairs)),
+        has_weights_(input.model.by_target || input.model.target_rows != nullptr),
         grad_bytes_(input.model.heads * input.width() * element_bytes(upstream.type)),
         pair_bytes_(pairs == nullptr ? 0 : 2 * input.model.heads * wide_size(input.rows.table.element)),
         blocks_(transpose.ptr, transpose.sources),
@@ -236,7 +237,7 @@ class SourceBlocks {
             sources,
             lists.begin.data(),
             lists.grads.data(),
-            weights_ == nullptr ? nullptr : lists.weights.data(),
+            has_weights_ ? lists.weights.data() : nullptr,
             lists.pairs.data(),
             lists.edges.data(),
             lists.scratch.data()};
@@ -259,6 +260,7 @@ class SourceBlocks {
   const AttentionInput& input_;
   const AttentionTranspose& transpose_;
   const char *grad_, *pairs_, *weights_ = nullptr, *edges_ = nullptr;
+  bool has_weights_;
   // Of a destination, a slot, a destination, a slot.
   int64_t grad_bytes_, pair_bytes_, weight_bytes_ = 0, edge_bytes_ = 0;
   RowBlocks blocks_;

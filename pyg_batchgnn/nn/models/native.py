@@ -17,7 +17,7 @@ from torch_geometric.nn.resolver import normalization_resolver
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of
-from pyg_batchgnn.nn.gat import ActivatedGATConv, GATConv
+from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv, Perceptron
@@ -380,23 +380,6 @@ class GAT(NativeModel):
             drop = probability("attention_dropout", attention_dropout)
         conv = GATv2Conv if v2 else type(self).conv
         return conv(in_channels, columns, heads=heads, concat=concat, dropout=drop, **kwargs)
-
-
-class ActivatedGAT(GAT):
-    """The GAT of DistGNN-MB (section 2): bias and ReLU come before the attention.
-
-    Its arguments are those of `GAT`, without ``v2`` and features of edges.
-    """
-
-    conv = ActivatedGATConv
-    supports_edge_attr = False
-
-    def init_conv(
-        self, in_channels: int, out_channels: int, *, v2: bool = False, **kwargs: Any
-    ) -> MessagePassing:
-        if v2:
-            raise ValueError("ActivatedGAT is a form of GAT, not of GATv2; leave v2 out, or take GAT")
-        return super().init_conv(in_channels, out_channels, **kwargs)
 
 
 class GCN(NativeModel):

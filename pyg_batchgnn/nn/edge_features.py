@@ -1,4 +1,5 @@
-"""A layer whose weights a network makes of each edge's features (Gilmer et al. 2017)."""
+"""Layers that read features of edges: GINE (Hu et al. 2020), and weights that a network makes of
+them (Gilmer et al. 2017)."""
 
 from __future__ import annotations
 
@@ -11,17 +12,93 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, edge_input
+from pyg_batchgnn.nn.gin import OverSums
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_of
 from pyg_batchgnn.nn.linear import Linear, is_watched, set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, refuse
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 
-#: The most input columns of the last linear layer. The sums of a target have as many times the
-#: columns of x.
+#: The most sums of a target's neighbours, the input columns of the last layer of an edge network.
 _MOST_COLUMNS = 64
 
 
-class NNConv(NativeConv, torch_geometric.nn.NNConv):
+class _OfEdges(NativeConv):
+    edge_values: ClassVar[str | None] = "edge_attr"
+    root_weight = False
+
+    def forward(
+        self,
+        x: Rows | Aggregated | tuple[Rows, Rows | None],
+        edge_index: Edges,
+        layer: int | Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        size: tuple[int, int] | None = None,
+        *,
+        update: Update | None = None,
+    ) -> Tensor:
+        """Returns the rows of the targets of the layer, from the arguments of `GATConv.forward`."""
+        self.check_call()
+        given, edge_attr = edge_input(self, x, edge_index, layer, edge_attr, size)
+        own = given.own_rows() if self.root_weight else None
+        return total([self.terms(given, edge_attr)], own, given.graph, update, self.training)
+
+    terms: ClassVar[Any]
+
+
+class GINEConv(_OfEdges, OverSums, torch_geometric.nn.GINEConv):
+    """PyG's `GINEConv`: ``nn((1 + eps) * x[i] + sum of relu(x[j] + lin(edge_attr[e])))`` over the
+    in-edges e from j to i. No message is kept, and the product of an edge is computed where it is
+    read.
+
+    >>> conv = GINEConv(torch.nn.Linear(data.num_features, 16), edge_dim=4)
+    >>> conv(data.x, data.edge_index, torch.rand(data.num_edges, 4)).shape
+    torch.Size([100, 16])
+
+    Args:
+        nn, eps, train_eps, **kwargs: as of `GINConv`.
+        edge_dim: columns of edge features; None if they have those of x.
+    """
+
+    read_parts: ClassVar[dict[str, bool]] = {"lin": True}
+
+    def __init__(
+        self,
+        nn: torch.nn.Module,
+        eps: float = 0.0,
+        train_eps: bool = False,
+        edge_dim: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(nn, eps, train_eps, edge_dim, **kwargs)
+        self.check(self)
+
+    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
+        graph, x, dtype = given.graph, given.x, self._dtype()
+        check_input(x, x.size(1), dtype)
+        table, row = table_of(x, dtype)
+        wide, weight, shared, columns = ops.wide_dtype(table.dtype), None, None, x.size(1)
+        if self.lin is not None:
+            set_width(edge_attr, self.lin)
+            weight = self.lin.weight.to(wide).t().contiguous()
+            check_input(x, weight.size(1), dtype)
+            columns = weight.size(0)
+            if self.lin.bias is not None:
+                shared = self.lin.bias.to(wide).expand(graph.num_targets, -1)
+        sums = ops.edge_sums(
+            table,
+            graph.indptr,
+            graph.indices,
+            target_rows=shared,
+            edge_rows=graph.edge_rows(edge_attr, columns, wide).contiguous(),
+            edge_weight=weight,
+            row=row,
+            by_source=graph.by_source_for(table),
+            out_dtype=dtype,
+        )
+        return self.terms_of(self.with_own(sums, given.own_rows()), None)
+
+
+class NNConv(_OfEdges, torch_geometric.nn.NNConv):
     """PyG's `NNConv` with sum or mean, where the edge network is a linear layer or a ``Sequential``
     that ends in one, with at most 64 input columns.
 
@@ -34,16 +111,11 @@ class NNConv(NativeConv, torch_geometric.nn.NNConv):
     torch.Size([100, 16])
 
     Args:
-        in_channels: columns of x, or (of sources, of targets).
-        out_channels: columns of the result.
         nn: the edge network, from edge features to in_channels * out_channels columns.
         aggr: "add" or "mean".
-        root_weight: adds a product of the root nodes' features.
-        bias: adds a bias.
-        **kwargs: the other arguments of PyG, at their default values.
+        in_channels, out_channels, root_weight, bias, **kwargs: as of `SAGEConv`.
     """
 
-    edge_values: ClassVar[str | None] = "edge_attr"
     read_parts: ClassVar[dict[str, bool]] = {"lin": False}
     aggregations: ClassVar[dict[type[torch.nn.Module], str]] = {
         torch_geometric.nn.SumAggregation: "sum",
@@ -76,40 +148,13 @@ class NNConv(NativeConv, torch_geometric.nn.NNConv):
         last = last_linear(conv.nn)
         if type(last) not in (torch.nn.Linear, torch_geometric.nn.Linear, Linear):
             return f"an edge network that ends in {type(last).__name__} and not in a linear layer"
-        outputs, columns = last.weight.shape
-        if columns > _MOST_COLUMNS:
-            most = f"it may have {_MOST_COLUMNS}"
-            return f"an edge network whose last linear layer has {columns} input columns, {most}"
-        if outputs != conv.in_channels_l * conv.out_channels:
-            return (
-                f"an edge network of {outputs} columns for {conv.in_channels_l} x {conv.out_channels} weights"
-            )
+        if (columns := last.weight.size(1)) > _MOST_COLUMNS:
+            return f"an edge network whose last layer has {columns} input columns, over {_MOST_COLUMNS}"
         watched = [type(one).__name__ for one in (conv.nn, last) if is_watched(one)]
         return f"hooks on the {watched[0]} that makes weights" if watched else None
 
-    def forward(
-        self,
-        x: Rows | Aggregated | tuple[Rows, Rows | None],
-        edge_index: Edges,
-        layer: int | Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        size: tuple[int, int] | None = None,
-        *,
-        update: Update | None = None,
-    ) -> Tensor:
-        """Returns the rows of the targets, [D, out_channels], from the arguments of
-        `GATConv.forward`."""
-        self.check_call()
-        given, edge_attr = edge_input(self, x, edge_index, layer, edge_attr, size)
-        own = given.own_rows() if self.root_weight else None
-        return total([self.terms(given, edge_attr)], own, given.graph, update, self.training)
-
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        if edge_attr is None:
-            raise ValueError("NNConv reads edge_attr, the features of edges, but it is not given")
-        what = self.reason_against(self)  # somebody may watch the edge network since the last check
-        if what is not None:
-            raise refuse(self, what, "use torch_geometric.nn.NNConv")
+        self.check(self)  # somebody may watch the edge network since the last check
         graph, x, last = given.graph, given.x, last_linear(self.nn)
         own = given.own_rows() if self.root_weight else None
         dtype = ops.compute_dtype(last.weight)
@@ -118,18 +163,18 @@ class NNConv(NativeConv, torch_geometric.nn.NNConv):
             set_width(own, self.lin)
             check_input(own, self.lin.weight.size(1), dtype, "rows of the targets")
         table, row = table_of(x, dtype)
-        features = graph.edge_rows(edge_attr, edge_attr.size(-1), last.weight.dtype)
+        features = graph.edge_rows(edge_attr, None, last.weight.dtype)
         for part in () if last is self.nn else list(self.nn)[:-1]:
             features = part(features)
         basis = last.weight
         if last.bias is not None:  # W_0 counts once for each edge
             features = torch.cat([features, features.new_ones(features.size(0), 1)], dim=1)
             basis = torch.cat([basis, last.bias.unsqueeze(1)], dim=1)
-        sums = ops.weighted_sums(
+        sums = ops.edge_sums(
             table,
             graph.indptr,
             graph.indices,
-            features.to(ops.wide_dtype(table.dtype)).contiguous(),
+            weight=features.to(ops.wide_dtype(table.dtype)).contiguous(),
             row=row,
             by_source=graph.by_source_for(table),
             out_dtype=dtype,
