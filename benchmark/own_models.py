@@ -17,7 +17,7 @@ from benchmark.modes import in_short, store
 from benchmark.networks.own import WITH_EDGES
 from benchmark.support import mag
 from benchmark.support.cli import Peers, add_peer_option, add_round_options, new_parser, stamped
-from benchmark.support.graphs import EDGES, GraphFolder, dataset_folder
+from benchmark.support.graphs import GraphFolder, dataset_folder
 from benchmark.support.harness import MALLOC, Players, ProcessSetting
 from benchmark.support.jobs import Options
 from benchmark.support.machine import CACHE
@@ -71,9 +71,7 @@ ROWS = {
         *(
             Row(f"{name}{'' if graph == PRODUCTS else '-arxiv'}", model, graph, (IMPORT, PLAIN, BATCH))
             for graph in (PRODUCTS, ARXIV)
-            for name, model in zip(
-                ("GINEConv", "GATv2Conv", "Transformer-edges", "NNConv"), WITH_EDGES, strict=True
-            )
+            for name, model in zip(("GINEConv", "GATv2Conv", "Transformer-edges"), WITH_EDGES, strict=True)
         ),
         Row("JumpingKnowledge", "own-jumping", columns=SCRIPTS[1:], fanouts=(15, 10, 5)),
         Row("HeteroConv", "own-typed", TYPED, (TRIMMED, BATCH, NATIVE)),  # more do not fit the memory
@@ -100,7 +98,7 @@ def series(
         for row in rows:
             print(f"{row.name}, {where.threads} thread(s), malloc {where.malloc}", flush=True)
             work = replace(options, model=row.model, fanouts=row.fanouts)
-            work = replace(work, work=EDGES if row.model in WITH_EDGES else "")
+            work = replace(work, work="edges" if row.model in WITH_EDGES else "")
             found = players.series(work, rounds, WARMUP, row.columns).as_dict()
             yield {**found, "row": row.name, "graph": row.graph}
 

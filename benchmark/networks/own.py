@@ -27,26 +27,9 @@ class Call(Enum):
     BATCH = "batch"  # model(batch), which only accelerated models know
 
 
-#: Columns of features of edges.
-EDGE_FEATURES = 8
-
-
 def _gine(inputs: int, outputs: int) -> nn.Module:
     inside = nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU(), nn.Linear(outputs, outputs))
-    return pyg.GINEConv(inside, edge_dim=EDGE_FEATURES)
-
-
-class _Network(nn.Module):
-    """NNConv from 16 to 32 columns, between linear layers."""
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.before, self.after = nn.Linear(inputs, 16), nn.Linear(32, outputs)
-        self.conv = pyg.NNConv(16, 32, nn.Linear(EDGE_FEATURES, 16 * 32), aggr="mean")
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-        rows: Tensor = self.after(F.relu(self.conv(self.before(x), edge_index, edge_attr)))
-        return rows
+    return pyg.GINEConv(inside, edge_dim=8)
 
 
 #: Modules that users write themselves, by their convolution.
@@ -56,24 +39,17 @@ CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "own-transformer": pyg.TransformerConv,
     "own-graph": pyg.GraphConv,
     "own-gine": _gine,
-    "own-gatv2": partial(pyg.GATv2Conv, edge_dim=EDGE_FEATURES),
-    "own-transformer-edges": partial(pyg.TransformerConv, edge_dim=EDGE_FEATURES),
-    "own-network": _Network,
+    "own-gatv2": partial(pyg.GATv2Conv, edge_dim=8),
+    "own-transformer-edges": partial(pyg.TransformerConv, edge_dim=8),
 }
-#: Those with features of edges, one with jumping knowledge, and one of several node types.
-WITH_EDGES = ("own-gine", "own-gatv2", "own-transformer-edges", "own-network")
+#: Those with 8 features of edges, one with jumping knowledge, and one of several node types.
+WITH_EDGES = ("own-gine", "own-gatv2", "own-transformer-edges")
 JUMPING, TYPED = "own-jumping", "own-typed"
 Counts = list[int] | None
 
 
 class OwnModel(nn.Module):
-    """Convolutions, each with a skip connection and a LayerNorm, and ReLU and dropout as functions.
-
-    Args:
-        conv: makes a convolution.
-        features, hidden, classes: widths.
-        layers: their number.
-    """
+    """Convolutions, each with a skip connection and a LayerNorm; ReLU and dropout are functions."""
 
     def __init__(
         self, conv: Callable[[int, int], nn.Module], features: int, hidden: int, classes: int, layers: int

@@ -204,15 +204,6 @@ def edge_weights(graph: GraphFolder, seed: int) -> Tensor:
     return 1 - torch.rand(graph.row.numel(), generator=generator)
 
 
-#: The work of models that read features of edges.
-EDGES = "edges"
-
-
-@cache
-def edge_features(graph: GraphFolder) -> Tensor:
-    return torch.randn(graph.row.numel(), 8, generator=torch.Generator().manual_seed(4))
-
-
 def seed_times(count: int, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed + 2)
     return torch.randint(LATEST // 2, LATEST, (count,), generator=generator)

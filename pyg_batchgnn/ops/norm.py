@@ -135,7 +135,7 @@ def check_nodes(node: Tensor | None, rows: int) -> None:
         return
     check_vector("node", node, (torch.int64,))
     if node.numel() < rows:
-        raise ValueError(f"node has {node.numel()} ids for {rows} rows; give one id per row")
+        raise ValueError(f"node has {node.numel()} entries for {rows} rows; give one entry per row")
 
 
 def activate(

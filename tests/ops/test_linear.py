@@ -178,7 +178,7 @@ X, W = torch.randn(4, 3), torch.randn(6, 3)
         (([X], [W]), {"num_rows": 5}, ValueError, "has 4 rows"),
         (([X], [W]), {"num_rows": -1}, ValueError, "num_rows is -1"),
         (([X], [W]), {"drop": 1.5}, ValueError, "below 1"),
-        (([X], [W]), {"drop": 0.5, "node": torch.arange(3)}, ValueError, "3 ids for 4 rows"),
+        (([X], [W]), {"drop": 0.5, "node": torch.arange(3)}, ValueError, "3 entries for 4 rows"),
         (([X], [W]), {"drop": 0.5, "node": torch.arange(4).int()}, TypeError, "int64"),
         (([X], [W.half()]), {}, TypeError, "float32, bfloat16 or float64"),
         (([X.double()], [W]), {}, TypeError, "cannot be multiplied"),
