@@ -21,7 +21,7 @@ from pyg_batchgnn.ops.checks import (
 )
 from pyg_batchgnn.ops.library import fake, first_order, gradient, kernels, thread_count
 from pyg_batchgnn.ops.memory import empty
-from pyg_batchgnn.ops.quantized import QuantizedTensor, decode, stored
+from pyg_batchgnn.ops.quantized import stored
 
 
 def aggregate(
@@ -80,8 +80,6 @@ def aggregate(
         check_by_source(by_source, x.size(0), indptr, indices)
     elif torch.is_grad_enabled() and x.requires_grad:
         by_source = transposed(indptr, indices, x.size(0))
-    if reduce == "max" and isinstance(x, QuantizedTensor):
-        x, row = decode(x.codes, x.decoding, x.dtype, row), None
     rows = x if x.stride(-1) == 1 else x.contiguous()
     return _launch(
         rows, indptr, indices, row=row, by_source=by_source, reduce=reduce, out_dtype=dtype, **scales

@@ -194,7 +194,7 @@ def edge_sums(
     every h, [D, H * C]. No message is kept.
 
     Args:
-        x: [>= N, C], as of `attention`.
+        x: [>= N, C], as of `attention`; codes of a `QuantizedTensor` are decoded first.
         weight: [E, H] float32, or float64 if ``x`` is.
         target_rows, edge_rows, edge_weight: as of `additive_attention` with one head. A vector that
             all targets share may be expanded to ``target_rows``.

@@ -95,9 +95,11 @@ void codes(const Graph& graph, int64_t targets, int64_t sources, int64_t columns
   const Decodings by(columns, Element::kInt8);
   const Matrix rows{x.data(), Element::kInt8, columns, by.get()};
   const Integers indices{graph.indices.data.get(), false};
-  Array<float> grad(targets * columns, 1.0f), d_weight(graph.edges);
+  Array<float> out(targets * columns), d_weight(graph.edges);
   const InEdgeRows edges{graph.indptr.data.get(), indices, targets, columns, rows};
-  const EdgeDots dots{edges, {}, {grad.data.get(), Element::kFloat32, columns}};
+  max_rows(edges, out.data.get(), Element::kFloat32, 3);
+  result(out.data.get(), targets * columns);
+  const EdgeDots dots{edges, {}, {out.data.get(), Element::kFloat32, columns}};
   edge_dots(dots, d_weight.data.get(), 3);
   result(d_weight.data.get(), graph.edges);
 }

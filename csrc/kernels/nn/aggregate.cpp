@@ -7,6 +7,7 @@
 
 #include "kernels/allocation.h"
 #include "kernels/parallel.h"
+#include "kernels/simd/decode.h"
 #include "kernels/simd/sum_rows.h"
 
 namespace pyg_batchgnn {
@@ -312,6 +313,22 @@ void max_chunk(const InEdgeRows& job, int64_t i, int64_t column, int64_t columns
   for (int64_t c = 0; c < columns; ++c) out[i * job.columns + column + c] = narrow<Out>(most[c]);
 }
 
+template <class Out>
+void max_of_codes(const InEdgeRows& job, int64_t i, int64_t column, int64_t columns, Out* out) {
+  out += i * job.columns + column;
+  if (job.indptr[i] == job.indptr[i + 1]) {
+    std::fill_n(out, columns, Out{});
+    return;
+  }
+  Code most[kChunk];
+  std::fill_n(most, columns, Code{-128});
+  for (int64_t e = job.indptr[i]; e < job.indptr[i + 1]; ++e) {
+    const Code* const from = source<Code>(job, e, column);
+    for (int64_t c = 0; c < columns; ++c) most[c].number = std::max(most[c].number, from[c].number);
+  }
+  decode_row(most, job.x.decoding.from(column), columns, out);
+}
+
 template <class In, class Out, class A>
 void share_chunk(const InEdgeRows& job, const Matrix& out, const Matrix& grad, int64_t i, int64_t column,
                  int64_t columns, A* share) {
@@ -366,7 +383,11 @@ void max_rows(const InEdgeRows& job, void* out, Element out_element, int64_t thr
   with_elements(job.x.element, out_element, [&](auto in, auto stored) {
     using Out = decltype(stored);
     for_chunks(job, threads, [&](int64_t i, int64_t column, int64_t columns) {
-      max_chunk<decltype(in)>(job, i, column, columns, static_cast<Out*>(out));
+      if constexpr (std::is_same_v<decltype(in), Code>) {
+        max_of_codes(job, i, column, columns, static_cast<Out*>(out));
+      } else {
+        max_chunk<decltype(in)>(job, i, column, columns, static_cast<Out*>(out));
+      }
     });
   });
 }
@@ -383,7 +404,7 @@ void share_among_maxima(const InEdgeRows& job, Matrix out, Matrix grad, void* sh
 void gather_shares(const InEdgeRows& job, Matrix x, Matrix share, void* out, int64_t threads) {
   with_elements(x.element, job.x.element, [&](auto in, auto stored) {
     using In = decltype(in);
-    // Tables of float16 take no gradient.
+    // Tables of float16 and of codes take no gradient.
     if constexpr (!std::is_same_v<In, Half> && !std::is_same_v<In, Code>) {
       for_chunks(job, threads, [&](int64_t s, int64_t column, int64_t columns) {
         gather_chunk<In, decltype(stored), Wide<decltype(stored)>>(job, x, share, s, column, columns,

@@ -51,7 +51,7 @@ void aggregate(const Aggregation& job, int64_t threads);
 // Columnwise maxima over in-edges.
 
 // Sets out[i] to the maximum of x[row[s]] over in-edges, 0 for targets without in-edges. A NaN is
-// the maximum. Rows are no codes.
+// the maximum. The maximum of codes is decoded: scales are positive.
 void max_rows(const InEdgeRows& job, void* out, Element out_element, int64_t threads);
 
 // Sets share[i, c] = grad[i, c] / the number of in-edges of i that reach the maximum out[i, c];

@@ -11,10 +11,10 @@
 // Heads may have columns of their own. Then x_j has the keys of all heads and behind them their
 // values, the logit is w_s[i, h] . key[j, h], and z[i, h] sums values.
 //
-// Other sums over edges are computed by the same passes (`Scores`). With s = x_j + y_i + W^T f, where
-// f is the row of the edge (s = x_j + y_i + f without a weight W), and a leaky ReLU:
-// - kAdditive (Brody et al. 2022): the logit is a[h] . leaky_relu(s[h]), where head h has its columns
-//   of s, and z[i, h] sums those of x_j.
+// Other sums over edges are computed by the same passes (`Scores`). With s = x_j + y_i + W^T f,
+// where f is the row of the edge (s = x_j + y_i + f without a weight W), and a leaky ReLU:
+// - kAdditive (Brody et al. 2022): the logit is a[h] . leaky_relu(s[h]), where head h has its
+//   columns of s, and z[i, h] sums those of x_j.
 // - kGiven: alpha is e[edge, h]. There is no softmax.
 // - kMessages (Hu et al. 2020): z[i] is the sum of leaky_relu(s). There are no coefficients.
 //

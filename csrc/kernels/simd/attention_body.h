@@ -439,8 +439,8 @@ inline void message_sums(const Target<T>& target, const AttentionWeights& of, in
   }
 }
 
-// Calls use(column, part, gradient of s, leaky_relu(s)) for an edge. `scores` [heads] are gradients of
-// scores; without them `grad` is the gradient of messages.
+// Calls use(head, column, part, gradient of s, leaky_relu(s)) for an edge. `scores` [heads] are
+// gradients of scores; without them `grad` is the gradient of messages.
 template <class T, class Grad, class Use>
 [[gnu::always_inline]] inline void sum_grads(const T* x, const Wide<T>* y, const Wide<T>* edge,
                                              const AttentionWeights& of, const Wide<T>* scores,
