@@ -138,10 +138,8 @@ def run_sides(options: dict[str, Any], python: str, network: str) -> dict[str, A
     """Returns what the first rank found, each of torch's sides in processes of its own, with the
     seconds of DistDGL where it takes part.
 
-    Args:
-        options: the workload.
-        python: of an environment that has DGL; empty where DistDGL takes no part.
-        network: the rate of the links between hosts, or loopback.
+    ``python``: of an environment that has DGL; empty where DistDGL takes no part. ``network``: the
+    rate of the links between hosts, or loopback.
     """
     world = World(options["ranks"], network, LIMIT, "benchmark.embeddings", options["threads"])
     with tempfile.TemporaryDirectory() as folder, world.standing():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.modes import in_short, store
+from benchmark.networks.own import WITH_EDGES
 from benchmark.support import mag
 from benchmark.support.cli import Peers, add_peer_option, add_round_options, new_parser, stamped
 from benchmark.support.graphs import GraphFolder, dataset_folder
@@ -67,14 +68,18 @@ ROWS = {
         Row("GATConv", "own-gat", columns=(*SCRIPTS, STOCK)),
         Row("TransformerConv", "own-transformer"),
         Row("GraphConv", "own-graph"),
-        Row("GINEConv", "own-gine", columns=(WHOLE, TRIMMED, PLAIN, BATCH)),
+        *(
+            Row(f"{name}{'' if graph == PRODUCTS else '-arxiv'}", model, graph, (IMPORT, PLAIN, BATCH))
+            for graph in (PRODUCTS, ARXIV)
+            for name, model in zip(("GINEConv", "GATv2Conv", "Transformer-edges"), WITH_EDGES, strict=True)
+        ),
         Row("JumpingKnowledge", "own-jumping", columns=SCRIPTS[1:], fanouts=(15, 10, 5)),
         Row("HeteroConv", "own-typed", TYPED, (TRIMMED, BATCH, NATIVE)),  # more do not fit the memory
         *(
             Row(f"{name}-arxiv", model, ARXIV, (IMPORT, PLAIN, BATCH, *more))
             for name, model, *more in (
                 *(("SAGEConv", "own-sage", NATIVE, STOCK), ("GATConv", "own-gat", NATIVE, STOCK)),
-                *(("TransformerConv", "own-transformer", NATIVE), ("GINEConv", "own-gine")),
+                ("TransformerConv", "own-transformer", NATIVE),
             )
         ),
         Row("amazon_photo", "own-sage", "amazon_photo", (*SCRIPTS, STOCK)),
@@ -93,6 +98,7 @@ def series(
         for row in rows:
             print(f"{row.name}, {where.threads} thread(s), malloc {where.malloc}", flush=True)
             work = replace(options, model=row.model, fanouts=row.fanouts)
+            work = replace(work, work="edges" if row.model in WITH_EDGES else "")
             found = players.series(work, rounds, WARMUP, row.columns).as_dict()
             yield {**found, "row": row.name, "graph": row.graph}
 

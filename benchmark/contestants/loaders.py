@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from benchmark.networks.own import TYPED, WITH_EDGES, Call, seed_logits
+from benchmark.networks.own import TYPED, Call, seed_logits
 from benchmark.networks.pyg import basic_model
 from benchmark.networks.recipe import StepTrainer
 from benchmark.support.graphs import GraphFolder, edge_times, edge_weights, links, seed_times
@@ -58,8 +58,11 @@ def node_loader(
 ) -> Any:
     """Returns a loader of training nodes."""
     graph = GraphFolder.open(options.graph)
+    values = dict(values or {})
+    if options.work == "edges":
+        values["edge_attr"] = torch.randn(graph.row.numel(), 8, generator=torch.Generator().manual_seed(4))
     return loader(
-        data_of(graph, **(values or {})),
+        data_of(graph, **values),
         list(options.fanouts),
         input_nodes=graph.seeds(options.seeds, options.seed),
         batch_size=options.batch_size,
@@ -117,15 +120,8 @@ def script_steps(
     prepare: Callable[[torch.nn.Module], torch.nn.Module] | None = None,
     labels: Callable[[Any, int, bool], torch.Tensor] = pyg_labels,
 ) -> Job:
-    """Returns the job of a script's steps with a model of PyG's or of the user's own.
-
-    Args:
-        options: the workload.
-        batches: a loader.
-        call: how the script calls its model.
-        prepare: what the script does with its model before it trains.
-        labels: returns [count] labels of the seeds from (batch, count, whether it has types).
-    """
+    """Returns the job of a script's steps with a model of PyG's or of the user's own. ``labels``
+    returns those of the seeds from (batch, count, whether it has types)."""
     typed = options.model == TYPED
     if typed:
         relations = typed_data(TypedFolder.open(options.typed_graph), featured=True).edge_types
@@ -136,7 +132,7 @@ def script_steps(
     trainer = StepTrainer(model if prepare is None else prepare(model))
 
     def step(batch: Any) -> Counts:
-        logits = seed_logits(model, batch, call, options.model == WITH_EDGES)
+        logits = seed_logits(model, batch, call, options.work == "edges")
         trainer.step(logits, labels(batch, logits.size(0), typed))
         return batch.num_nodes, batch.num_edges
 

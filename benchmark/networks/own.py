@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import torch.nn.functional as F
@@ -28,7 +29,7 @@ class Call(Enum):
 
 def _gine(inputs: int, outputs: int) -> nn.Module:
     inside = nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU(), nn.Linear(outputs, outputs))
-    return pyg.GINEConv(inside, edge_dim=1)
+    return pyg.GINEConv(inside, edge_dim=8)
 
 
 #: Modules that users write themselves, by their convolution.
@@ -38,20 +39,17 @@ CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "own-transformer": pyg.TransformerConv,
     "own-graph": pyg.GraphConv,
     "own-gine": _gine,
+    "own-gatv2": partial(pyg.GATv2Conv, edge_dim=8),
+    "own-transformer-edges": partial(pyg.TransformerConv, edge_dim=8),
 }
-#: The one with values of edges, one with jumping knowledge, and one of several node types.
-WITH_EDGES, JUMPING, TYPED = "own-gine", "own-jumping", "own-typed"
+#: Those with 8 features of edges, one with jumping knowledge, and one of several node types.
+WITH_EDGES = ("own-gine", "own-gatv2", "own-transformer-edges")
+JUMPING, TYPED = "own-jumping", "own-typed"
 Counts = list[int] | None
 
 
 class OwnModel(nn.Module):
-    """Convolutions, each with a skip connection and a LayerNorm, and ReLU and dropout as functions.
-
-    Args:
-        conv: makes a convolution.
-        features, hidden, classes: widths.
-        layers: their number.
-    """
+    """Convolutions, each with a skip connection and a LayerNorm; ReLU and dropout are functions."""
 
     def __init__(
         self, conv: Callable[[int, int], nn.Module], features: int, hidden: int, classes: int, layers: int
@@ -156,7 +154,7 @@ def own_model(
 
 def seed_logits(model: nn.Module, batch: Any, call: Call, edges: bool = False) -> Tensor:
     """Returns the logits of the seed nodes of a batch."""
-    values = {"edge_attr": batch.x.new_ones(batch.edge_index.size(1), 1)} if edges else {}
+    values = {"edge_attr": batch.edge_attr} if edges else {}
     if call is Call.BATCH:
         whole: Tensor = model(batch, **values)
         return whole

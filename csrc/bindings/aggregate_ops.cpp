@@ -18,12 +18,8 @@ ScalarType scale_type(ScalarType dtype) {
   return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
 }
 
-enum class Reduction { kSum, kMean, kMax };
-
-Reduction reduction_of(const std::string& name) {
-  if (name == "sum") return Reduction::kSum;
-  if (name == "mean") return Reduction::kMean;
-  if (name == "max") return Reduction::kMax;
+void check_reduction(const std::string& name) {
+  if (name == "sum" || name == "mean" || name == "max") return;
   throw std::invalid_argument("reduce must be one of sum, mean, max, got '" + name + "'");
 }
 
@@ -37,15 +33,15 @@ Tensor aggregate(const Tensor& x, const OptionalTensor& decoding, const Tensor& 
                  const OptionalTensor& self_input, const OptionalTensor& self_scale,
                  std::vector<Tensor> /*by source, for the gradient*/, int64_t num_targets, std::string reduce,
                  ScalarType out_dtype, int64_t threads) {
-  const Reduction reduction = reduction_of(reduce);
+  check_reduction(reduce);
   Tensor out = new_tensor({num_targets, x.size(1)}, out_dtype);
-  if (reduction == Reduction::kMax) {
+  if (reduce == "max") {
     max_rows(rows_of(x, indptr, indices, row, decoding), out.mutable_data_ptr(), element_of(out_dtype),
              threads);
     return out;
   }
   Aggregation job{rows_of(x, indptr, indices, row, decoding),
-                  {pointer(source_scale), pointer(target_scale), reduction == Reduction::kMean},
+                  {pointer(source_scale), pointer(target_scale), reduce == "mean"},
                   out.mutable_data_ptr(),
                   element_of(out_dtype)};
   job.targets = num_targets;
@@ -103,29 +99,6 @@ ThreeTensors transpose(const Tensor& indptr, const Tensor& indices, int64_t num_
   return {ptr, targets, edge};
 }
 
-Tensor degree_scale(const Tensor& indptr, int64_t num_nodes, int64_t loops, bool root, ScalarType dtype) {
-  Tensor scale = new_tensor({num_nodes}, dtype);
-  with_wide_float(scale, [&](auto type) {
-    pyg_batchgnn::degree_scale(data<int64_t>(indptr), indptr.numel() - 1, num_nodes, loops, root,
-                               mutable_data<decltype(type)>(scale));
-  });
-  return scale;
-}
-
-int64_t count_self_loops(const Tensor& indptr, const Tensor& indices) {
-  return count_loops(data<int64_t>(indptr), integers(indices), indptr.numel() - 1);
-}
-
-ThreeTensors drop_self_loops(const Tensor& indptr, const Tensor& indices) {
-  const int64_t nodes = indptr.numel() - 1;
-  const int64_t edges = indices.numel() - count_self_loops(indptr, indices);
-  const Tensor left = new_array<int64_t>({nodes + 1}), sources = new_array<int32_t>({edges});
-  const Tensor kept = new_array<int64_t>({edges});
-  drop_loops(data<int64_t>(indptr), integers(indices), nodes, mutable_data<int64_t>(left),
-             mutable_data<int32_t>(sources), mutable_data<int64_t>(kept));
-  return {left, sources, kept};
-}
-
 }  // namespace operators
 constexpr Operator kOperators[] = {
     OPERATOR(aggregate,
@@ -143,11 +116,6 @@ constexpr Operator kOperators[] = {
     OPERATOR(transpose,
              "(Tensor indptr, Tensor indices, int num_targets, int num_sources, int threads) -> (Tensor "
              "ptr, Tensor targets, Tensor edge)"),
-    OPERATOR(degree_scale,
-             "(Tensor indptr, int num_nodes, int loops, bool root, ScalarType dtype) -> Tensor"),
-    OPERATOR(count_self_loops, "(Tensor indptr, Tensor indices) -> int"),
-    OPERATOR(drop_self_loops,
-             "(Tensor indptr, Tensor indices) -> (Tensor indptr, Tensor indices, Tensor kept)"),
 };
 
 PYG_BATCHGNN_REGISTER(kOperators)

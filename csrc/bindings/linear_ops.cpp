@@ -99,11 +99,10 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> gradients_of(
 std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_grads(
     const Tensor& grad, const Tensor& mask, double scale, const std::vector<Tensor>& inputs,
     const std::vector<OptionalTensor>& rows, const std::vector<OptionalTensor>& decodings,
-    const std::vector<Tensor>& weights, const OptionalTensor& center, int64_t groups, bool after_relu,
-    std::vector<bool> need_input, bool need_weight, bool need_bias, int64_t threads) {
+    const std::vector<Tensor>& weights, int64_t groups, bool after_relu, std::vector<bool> need_input,
+    bool need_weight, bool need_bias, int64_t threads) {
   const LinearShape shape{grad.size(0), grad.size(1), groups, element_of(grad.scalar_type())};
   std::vector<LinearInput> from = inputs_of(inputs, rows, decodings);
-  if (center) from.front().center = data<double>(*center);
   for (LinearInput& input : from) input.after_relu = after_relu;
   const LinearGradient gradient{grad.const_data_ptr(), shape.compute,
                                 mask.numel() != 0 ? data<uint8_t>(mask) : nullptr, scale};
@@ -134,7 +133,7 @@ constexpr Operator kOperators[] = {
              "-> (Tensor y, Tensor mean, Tensor variance)"),
     OPERATOR(linear_grads,
              "(Tensor grad, Tensor mask, float scale, Tensor[] inputs, Tensor?[] rows, Tensor?[] decodings, "
-             "Tensor[] weights, Tensor? center, int groups, bool after_relu, bool[] need_input, bool "
+             "Tensor[] weights, int groups, bool after_relu, bool[] need_input, bool "
              "need_weight, bool need_bias, int threads) -> (Tensor[] inputs, Tensor[] weights, Tensor bias)"),
     OPERATOR(linear_grads_normed,
              "(Tensor grad, Tensor normed, Tensor columns, bool relu, Tensor input, Tensor? decoding, "

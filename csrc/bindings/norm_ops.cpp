@@ -3,7 +3,6 @@
 
 #include "bindings/operators.h"
 #include "bindings/tensors.h"
-#include "kernels/nn/folded_norm.h"
 #include "kernels/nn/layer_norm.h"
 #include "kernels/nn/norm.h"
 
@@ -48,27 +47,6 @@ std::tuple<Column, Column> own_statistics(const Tensor& x, int64_t threads) {
   const double rows = static_cast<double>(std::max<int64_t>(1, x.size(0)));
   for (int64_t c = 0; c < columns; ++c) variance.data()[c] /= rows;
   return {std::move(mean), std::move(variance)};
-}
-
-FoldedNorm norm_of(const Tensor& weight, const Column& values, const std::optional<Column>& scale,
-                   double eps) {
-  return {weight.size(0), weight.size(1), values.data(), pointer(scale), eps};
-}
-
-// Returns the rows of the weight times `factor`, in the dtype of `like`, rounded to `compute`.
-Tensor scaled_rows(const FoldedNorm& norm, const double* factor, const Tensor& like, ScalarType compute) {
-  Tensor out = new_tensor_like(like);
-  with_float(like, [&](auto type) {
-    using T = decltype(type);
-    for (int64_t o = 0; o < norm.outputs; ++o) {
-      for (int64_t k = o * norm.columns; k < (o + 1) * norm.columns; ++k) {
-        double value = norm.weight[k] * factor[o];
-        if (compute == ScalarType::BFloat16) value = widen(narrow<Bfloat16>(static_cast<float>(value)));
-        mutable_data<T>(out)[k] = narrow<T>(static_cast<Wide<T>>(value));
-      }
-    }
-  });
-  return out;
 }
 
 // Returns one number per column in the type of the computation, `otherwise` without a tensor.
@@ -240,43 +218,6 @@ Tensor mask_grad(const Tensor& grad, const Tensor& mask, double scale, int64_t t
   return out;
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm(
-    const Tensor& x, const OptionalTensor& decoding, const Tensor& weight, const OptionalTensor& scale,
-    const OptionalTensor& shift, double eps, ScalarType compute, int64_t threads) {
-  const int64_t outputs = weight.size(0), columns = weight.size(1);
-  Column x_mean(columns), mean(outputs), variance(outputs), factor(outputs);
-  Buffer<double> covariance;
-  const Tensor spread = new_array<double>({outputs, columns});
-  column_covariance({matrix(x, decoding), {}, columns}, x.size(0), threads, x_mean.data(),
-                    covariance.reserve(columns * columns + 1));
-  const Column values = copy_of(weight);
-  const auto scales = copy_of(scale), shifts = copy_of(shift);
-  const FoldedNorm norm = norm_of(weight, values, scales, eps);
-  pyg_batchgnn::fold_norm(norm, x_mean.data(), covariance.data(), mutable_data<double>(spread), mean.data(),
-                          variance.data(), factor.data());
-  Tensor folded = scaled_rows(norm, factor.data(), weight, compute);
-  Tensor constant = constant_of(folded, shifts, x_mean.data());
-  return {std::move(folded),          std::move(constant),
-          std::move(mean).tensor(),   std::move(variance).tensor(),
-          std::move(x_mean).tensor(), spread};
-}
-
-TwoTensors fold_norm_grads(const Tensor& d_folded, const Tensor& weight, const OptionalTensor& scale,
-                           const Tensor& variance, const Tensor& spread, double eps) {
-  const Column values = copy_of(weight), gradient = copy_of(d_folded);
-  const auto scales = copy_of(scale);
-  Column d_weight(weight.numel()), d_scale(weight.size(0));
-  pyg_batchgnn::fold_norm_grads(norm_of(weight, values, scales, eps), data<double>(variance),
-                                data<double>(spread), gradient.data(), d_weight.data(), d_scale.data());
-  Tensor out = new_tensor_like(weight);
-  with_float(weight, [&](auto type) {
-    using T = decltype(type);
-    std::transform(d_weight.data(), d_weight.data() + weight.numel(), mutable_data<T>(out),
-                   [](double value) { return narrow<T>(static_cast<Wide<T>>(value)); });
-  });
-  return {std::move(out), std::move(d_scale).tensor()};
-}
-
 }  // namespace operators
 
 constexpr Operator kOperators[] = {
@@ -298,13 +239,6 @@ constexpr Operator kOperators[] = {
     OPERATOR(activate_,
              "(Tensor(a!) x, bool relu, float drop, int key, Tensor? node, int threads) -> Tensor"),
     OPERATOR(mask_grad, "(Tensor grad, Tensor mask, float scale, int threads) -> Tensor"),
-    OPERATOR(fold_norm,
-             "(Tensor x, Tensor? decoding, Tensor weight, Tensor? scale, Tensor? shift, float eps, "
-             "ScalarType compute, int threads) -> (Tensor weight, Tensor constant, Tensor mean, Tensor "
-             "variance, Tensor center, Tensor spread)"),
-    OPERATOR(fold_norm_grads,
-             "(Tensor d_folded, Tensor weight, Tensor? scale, Tensor variance, Tensor spread, float eps) -> "
-             "(Tensor weight, Tensor scale)"),
 };
 
 PYG_BATCHGNN_REGISTER(kOperators)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,8 +13,8 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.utils import scatter
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, conv_input
+from pyg_batchgnn.nn.aggregated import Aggregated, edge_input
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_of
 from pyg_batchgnn.nn.layer_edges import LayerGraph
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, probability, refuse
@@ -43,11 +42,9 @@ class AttentionCall:
     def graph(self) -> LayerGraph:
         return self.given.graph
 
-    def options(self, head: int | None = None) -> dict[str, Any]:
-        """Returns the arguments that `ops.attention` and `ops.attention_weights` have in common, of
-        all heads, or of one that is computed alone."""
-        key = self.key if head is None or self.drop == 0 else ops.part_key(self.key, f"head {head}")
-        return {"node": self.graph.node, "loops": self.loops, "drop": self.drop, "key": key}
+    def options(self) -> dict[str, Any]:
+        """Returns the arguments that the operators of attention have in common."""
+        return {"node": self.graph.node, "loops": self.loops, "drop": self.drop, "key": self.key}
 
     @cached_property
     def of_edges(self) -> Tensor:
@@ -140,11 +137,7 @@ class AttentionConv(NativeConv):
         size: tuple[int, int] | None = None,
     ) -> AttentionCall:
         self.check_call()
-        if isinstance(layer, Tensor):
-            layer, edge_attr = None, layer
-        if isinstance(x, Aggregated):
-            raise refuse_aggregated(self, "attention weighs neighbours by learned weights")
-        return self._call_of(conv_input(x, edge_index, layer, size), edge_attr)
+        return self._call_of(*edge_input(self, x, edge_index, layer, edge_attr, size))
 
     def _call_of(self, given: ConvInput, edge_attr: Tensor | None) -> AttentionCall:
         both = min(given.graph.num_sources, given.graph.num_targets)
@@ -160,23 +153,10 @@ class AttentionConv(NativeConv):
             return None
         if self.lin_edge is None:
             raise ValueError("edge_attr is given, but the layer was constructed without edge_dim")
-        attr, graph = call.edge_attr, call.graph
-        features = attr.view(-1, 1) if attr.dim() == 1 else attr
+        features = call.edge_attr.view(-1, 1) if call.edge_attr.dim() == 1 else call.edge_attr
         set_width(features, self.lin_edge)
-        columns = self.lin_edge.weight.size(1)
-        if features.dim() != 2 or features.size(1) != columns:
-            raise ValueError(f"edge_attr must be [E, {columns}], got {list(attr.shape)}")
-        features = graph.edge_prefix(features, "edge_attr")
-        features = (features if graph.edge is None else features.index_select(0, graph.edge)).to(dtype)
+        features = call.graph.edge_rows(features, self.lin_edge.weight.size(1), dtype)
         return features, call.loop_features(features, self.fill_value)
-
-    def _heads(self, rows: Tensor) -> Sequence[Tensor]:
-        """Returns the columns of each head of rows [n, H * C]."""
-        return rows.view(-1, self.heads, self.out_channels).unbind(1) if self.heads > 1 else [rows]
-
-    def _concat(self, heads: Sequence[Tensor]) -> Tensor:
-        """Returns the heads side by side, or their mean."""
-        return torch.cat(tuple(heads), dim=1) if self.concat else torch.stack(tuple(heads)).mean(dim=0)
 
 
 class GATConv(AttentionConv, torch_geometric.nn.GATConv):
@@ -321,82 +301,7 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         return Terms((RowProduct(attended, weight, groups),), root, self.bias)
 
 
-def table_of(x: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Returns the table and rows for the operator; a float64 copy if the layer computes in
-    float64."""
-    if isinstance(x, RowView):
-        if dtype == torch.float64 and x.dtype != dtype:
-            return x.gather().to(dtype), None
-        return x.table, x.row
-    x = x.to(dtype) if dtype == torch.float64 else x
-    return (x if x.stride(1) == 1 else x.contiguous()), None
-
-
 def _logits(rows: Tensor, weight: Tensor) -> Tensor:
     """Returns rows . w[h], [rows, H] of the dtype of the weight, regardless of autocast."""
     with torch.autocast("cpu", enabled=False):
         return rows.to(weight.dtype) @ weight.t()
-
-
-class ActivatedGATConv(GATConv):
-    """The graph attention of DistGNN-MB (section 2, equation 2).
-
-    Each source u has the row z(u) = ReLU(W x(u) + b). Logits are linear in z, and the result is the
-    sum of z over the neighbours, weighted by attention. It takes the arguments of `GATConv`, but no
-    features of edges, residuals, and inputs of two types: these raise a ValueError. The bias has
-    ``heads * out_channels`` numbers, also without ``concat``.
-    """
-
-    bias: torch.nn.Parameter | None
-
-    def __init__(
-        self, in_channels: int, out_channels: int, heads: int = 1, concat: bool = True, **kwargs: Any
-    ) -> None:
-        super().__init__(in_channels, out_channels, heads, concat, **kwargs)
-        if self.edge_dim is not None or self.res is not None or self.lin is None:
-            what = "features of edges, residuals or inputs of two types"
-            raise refuse(self, what, "take GATConv")
-        if self.bias is not None and not concat:
-            self.bias = torch.nn.Parameter(torch.zeros(heads * out_channels))
-
-    def forward(
-        self,
-        x: Rows | Aggregated | tuple[Rows, Rows | None],
-        edge_index: Edges,
-        layer: int | Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        size: tuple[int, int] | None = None,
-        return_attention_weights: bool | None = None,
-        *,
-        update: Update | None = None,
-    ) -> Tensor:
-        """Returns the rows of the targets, from the arguments of `GATConv.forward`."""
-        if return_attention_weights:
-            raise refuse(self, "return_attention_weights", "take GATConv")
-        call = self._call(x, edge_index, layer, edge_attr, size)
-        return total([Terms(values=self._values(call))], None, call.graph, update, self.training)
-
-    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        return Terms(values=self._values(self._call_of(given, edge_attr)))
-
-    def _values(self, call: AttentionCall) -> Tensor:
-        given = call.given
-        if not given.targets_in_sources or call.edge_attr is not None:
-            raise refuse(self, "features of edges or inputs of two types", "take GATConv")
-        x, graph = given.x, given.graph
-        set_width(x, self.lin)
-        dtype = ops.compute_dtype(self.att_src)
-        check_input(x, self.lin.weight.size(1), dtype)
-        rows = ops.linear([x], [self.lin.weight], self.bias, num_rows=x.size(0), out_dtype=dtype).relu()
-        of_source, of_target = (
-            one.view(self.heads, 1, -1).to(ops.wide_dtype(dtype)) for one in (self.att_src, self.att_dst)
-        )
-        sums = [
-            ops.attention(
-                z, graph.indptr, graph.indices, of_source[head],
-                target_weight=of_target[head],
-                by_source=graph.by_source_for(z), negative_slope=self.negative_slope, **call.options(head),
-            ).out
-            for head, z in enumerate(self._heads(rows))
-        ]  # fmt: skip
-        return self._concat(sums)

@@ -53,12 +53,8 @@ _unweighted: WeakKeyDictionary[LayerGraph, dict[tuple[bool, torch.dtype], Scalin
 def unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -> Scaling:
     """Returns the normalisation of a graph without edge weights, the same object on every call."""
     made = _unweighted.setdefault(whole, {})
-    if (add_loops, dtype) not in made:
-        made[add_loops, dtype] = _unweighted_scaling(whole, add_loops, dtype)
-    return made[add_loops, dtype]
-
-
-def _unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -> Scaling:
+    if (add_loops, dtype) in made:
+        return made[add_loops, dtype]
     indptr, indices = whole.indptr, whole.indices
     without = ops.drop_self_loops(indptr, indices) if add_loops else None
     if without is not None:
@@ -72,8 +68,9 @@ def _unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) 
             return found.masked_fill_(degree == 0, 0.0)
         return ops.degree_scale(indptr, whole.num_sources, loops=loops, root=root, dtype=dtype)
 
-    in_edges = ops.InEdges(indptr, indices)
-    return Scaling(in_edges, None, scale(root=True), scale(root=False) if add_loops else None)
+    loop = scale(root=False) if add_loops else None
+    found = Scaling(ops.InEdges(indptr, indices), None, scale(root=True), loop)
+    return made.setdefault((add_loops, dtype), found)
 
 
 def weighted_scaling(whole: LayerGraph, edge_weight: Tensor, add_loops: bool, fill: float) -> Scaling:

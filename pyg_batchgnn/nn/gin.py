@@ -1,4 +1,4 @@
-"""GIN (Xu et al. 2019): sums over neighbours, then a perceptron of two layers."""
+"""GIN (Xu et al. 2019): sums over neighbours, then a perceptron."""
 
 from __future__ import annotations
 
@@ -14,12 +14,45 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, conv_input, table_and_row
 from pyg_batchgnn.nn.linear import Linear, is_watched, linear_of
-from pyg_batchgnn.nn.native_conv import NativeConv, refuse
+from pyg_batchgnn.nn.native_conv import NativeConv, layer_name, refuse
 from pyg_batchgnn.nn.norm import BatchNorm, fused_norm, native_norm
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 
 
-class GINConv(NativeConv, torch_geometric.nn.GINConv):
+class OverSums(NativeConv):
+    """The base of layers that apply a module to sums over neighbours and the own rows."""
+
+    nn: torch.nn.Module
+    eps: Tensor
+
+    @classmethod
+    def check(cls, conv: MessagePassing) -> None:
+        super().check(conv)
+        if not isinstance(conv.nn, torch.nn.Module):
+            raise refuse(conv, f"nn={conv.nn!r}", "give it a torch.nn.Module")
+        if not isinstance(conv.eps, Tensor) or conv.eps.numel() != 1:
+            raise refuse(conv, f"eps={conv.eps!r}", f"use torch_geometric.nn.{layer_name(conv)}")
+
+    def terms_of(self, sums: Tensor, norm: BatchNorm | None) -> Terms:
+        module = self.get_submodule("nn")
+        if norm is not None:
+            return Terms(values=module(sums, norm))
+        if not is_watched(module) and isinstance(module, Perceptron):
+            return module.terms(sums)
+        return Terms(values=module(sums))
+
+    def _dtype(self) -> torch.dtype:
+        parameter = next((one for one in self.nn.parameters() if one.is_floating_point()), self.eps)
+        return ops.compute_dtype(parameter)
+
+    def with_own(self, sums: Tensor, own: Rows | None) -> Tensor:
+        if own is None:
+            return sums
+        own = own.gather() if isinstance(own, RowView) else own
+        return sums + ((1.0 + self.eps) * own).to(sums.dtype)
+
+
+class GINConv(OverSums, torch_geometric.nn.GINConv):
     """PyG's `GINConv`: ``nn((1 + eps) * x[i] + sum of x over the in-edges of i)``.
 
     >>> GINConv(torch.nn.Linear(data.num_features, 16))(data.x, data.edge_index).shape
@@ -37,14 +70,6 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
     def __init__(self, nn: torch.nn.Module, eps: float = 0.0, train_eps: bool = False, **kwargs: Any) -> None:
         super().__init__(nn, eps, train_eps, **kwargs)
         self.check(self)
-
-    @classmethod
-    def check(cls, conv: MessagePassing) -> None:
-        super().check(conv)
-        if not isinstance(conv.nn, torch.nn.Module):
-            raise refuse(conv, f"nn={conv.nn!r}", "give it a torch.nn.Module")
-        if not isinstance(conv.eps, Tensor) or conv.eps.numel() != 1:
-            raise refuse(conv, f"eps={conv.eps!r}", "use torch_geometric.nn.GINConv")
 
     def forward(
         self,
@@ -72,22 +97,10 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
                 layer, size = None, layer
             given = conv_input(x, edge_index, layer, size)
             graph, sums = given.graph, self._sums(given)
-        return total([self._terms(sums, norm)], None, graph, update, self.training)
+        return total([self.terms_of(sums, norm)], None, graph, update, self.training)
 
     def terms(self, given: ConvInput) -> Terms:
-        return self._terms(self._sums(given), None)
-
-    def _terms(self, sums: Tensor, norm: BatchNorm | None) -> Terms:
-        module = self.get_submodule("nn")
-        if norm is not None:
-            return Terms(values=module(sums, norm))
-        if not is_watched(module) and isinstance(module, Perceptron):
-            return module.terms(sums)
-        return Terms(values=module(sums))
-
-    def _dtype(self) -> torch.dtype:
-        parameter = next((one for one in self.nn.parameters() if one.is_floating_point()), self.eps)
-        return ops.compute_dtype(parameter)
+        return self.terms_of(self._sums(given), None)
 
     def _known(self, x: Aggregated) -> Tensor:
         neighbours, own, dtype = x.of(self, "sum"), x.own_of(self), self._dtype()
@@ -120,11 +133,7 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
             by_source=graph.by_source_for(sources),
             out_dtype=dtype,
         )
-        own = None if given.targets_in_sources else given.own_rows()
-        if own is None:
-            return out
-        own = own.gather() if isinstance(own, RowView) else own
-        return out + ((1.0 + self.eps) * own).to(dtype)
+        return self.with_own(out, None if given.targets_in_sources else given.own_rows())
 
 
 class Perceptron(torch.nn.Module):

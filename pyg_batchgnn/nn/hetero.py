@@ -213,9 +213,8 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
     bitwise identical to its convolution.
 
     Args:
-        convs: the convolution of each relation: `SAGEConv`, `GINConv`, `GATConv`, `GATv2Conv` and
-            `TransformerConv` of this package, and its `GCNConv` within one node type. Layers that
-            add self loops are refused between two types, as in PyG.
+        convs: the convolution of each relation, of this package; `GCNConv` within one node type.
+            Layers that add self loops are refused between two types, as in PyG.
         aggr: how the results of relations into one type become one: "sum", "mean", "min", "max",
             "cat", or None to stack them.
 

@@ -13,6 +13,7 @@ import torch_geometric.nn
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
+from pyg_batchgnn.nn.edge_features import GINEConv
 from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
@@ -27,7 +28,7 @@ from pyg_batchgnn.types import NewRows, OwnedNodes, ReadableRows, Relation
 #: Arrays of a layer's width that a layer holds for each node: sums, products and two between.
 _ARRAYS = 4
 #: Layers that add up the rows of the sources before they multiply.
-_SUMS_FIRST = (GATConv, GCNConv, GINConv, SAGEConv)
+_SUMS_FIRST = (GATConv, GCNConv, GINConv, GINEConv, SAGEConv)
 #: Rows that are computed together where every row is computed by itself.
 _CHUNK = 1 << 16
 

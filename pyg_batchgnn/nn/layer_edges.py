@@ -95,11 +95,17 @@ class LayerGraph:
         from torch's default generator for a whole graph."""
         return ops.drawn_key() if self.key is None else self.key
 
-    def edge_prefix(self, values: Tensor, name: str) -> Tensor:
-        """Returns the layer's entries of values of all edges of a minibatch."""
-        if values.size(0) < self.num_edges:
-            raise ValueError(f"{name} has {values.size(0)} entries, but the layer has {self.num_edges} edges")
-        return values if self.edge is not None else values[: self.num_edges]
+    def edge_rows(self, attr: Tensor | None, columns: int | None, dtype: torch.dtype) -> Tensor:
+        """Returns the features of the layer's edges in its order, [E, columns]. ``attr``: of all
+        edges of a minibatch, or of the user's edges. ``columns``: any number where None."""
+        edges = self.num_edges
+        if attr is None:
+            raise ValueError("the layer reads edge_attr, the features of edges, but it is not given")
+        if attr.dim() != 2 or columns not in (None, attr.size(1)):
+            raise ValueError(f"edge_attr must be [E, {columns or 'columns'}], got {list(attr.shape)}")
+        if attr.size(0) < edges:
+            raise ValueError(f"edge_attr has {attr.size(0)} entries, but the layer has {edges} edges")
+        return (attr[:edges] if self.edge is None else attr.index_select(0, self.edge)).to(dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,6 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
@@ -97,7 +96,7 @@ def total(
         sums.append(_multiplied(together, bias, targets.num_targets))
         bias = None
     sums += values if bias is None else [values[0] + bias, *values[1:]]
-    summed: Tensor = sums[0] if len(sums) == 1 else _Sum.apply(*sums)
+    summed = reduce(add, sums)
     return summed if update is None else ops.activate(summed, **arguments)
 
 
@@ -111,19 +110,3 @@ def _multiplied(products: Sequence[RowProduct], bias: Tensor | None, rows: int, 
         after_relu=all(one.after_relu for one in products),
         **arguments,
     )
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *values: Tensor) -> Tensor:
-        first, second, *rest = values
-        out = ops.empty(first.shape, first.dtype)
-        torch.add(first, second, out=out)
-        for one in rest:
-            out += one
-        ctx.count = len(values)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
-        return grads * ctx.count

@@ -13,8 +13,8 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
-from pyg_batchgnn.nn.gat import AttentionCall, AttentionConv, table_of
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input
+from pyg_batchgnn.nn.gat import AttentionCall, AttentionConv
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_of
 from pyg_batchgnn.nn.layer_edges import LayerGraph
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import input_columns, positive, probability, refuse

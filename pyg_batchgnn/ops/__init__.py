@@ -16,9 +16,11 @@ from pyg_batchgnn.ops.aggregate import aggregate_with_targets as aggregate_with_
 from pyg_batchgnn.ops.aggregate import first_rows as first_rows
 from pyg_batchgnn.ops.aggregate import transpose as transpose
 from pyg_batchgnn.ops.attention import Attention as Attention
+from pyg_batchgnn.ops.attention import additive_attention as additive_attention
 from pyg_batchgnn.ops.attention import attention as attention
 from pyg_batchgnn.ops.attention import attention_key as attention_key
 from pyg_batchgnn.ops.attention import attention_weights as attention_weights
+from pyg_batchgnn.ops.attention import edge_sums as edge_sums
 from pyg_batchgnn.ops.checks import FLOATS as FLOATS
 from pyg_batchgnn.ops.checks import INTEGERS as INTEGERS
 from pyg_batchgnn.ops.checks import MAP_IDS as MAP_IDS
@@ -69,7 +71,6 @@ from pyg_batchgnn.ops.library import first_order as first_order
 from pyg_batchgnn.ops.library import simd_level as simd_level
 from pyg_batchgnn.ops.library import thread_limit as thread_limit
 from pyg_batchgnn.ops.library import to_signed as to_signed
-from pyg_batchgnn.ops.linear import BFloat16Level as BFloat16Level
 from pyg_batchgnn.ops.linear import ProductsName as ProductsName
 from pyg_batchgnn.ops.linear import bfloat16_level as bfloat16_level
 from pyg_batchgnn.ops.linear import bfloat16_levels as bfloat16_levels
@@ -79,7 +80,6 @@ from pyg_batchgnn.ops.linear import linear as linear
 from pyg_batchgnn.ops.linear import set_bfloat16_level as set_bfloat16_level
 from pyg_batchgnn.ops.linear import set_products as set_products
 from pyg_batchgnn.ops.linear_norm import linear_norm as linear_norm
-from pyg_batchgnn.ops.memory import MemoryStats as MemoryStats
 from pyg_batchgnn.ops.memory import Turns as Turns
 from pyg_batchgnn.ops.memory import advise_huge_pages as advise_huge_pages
 from pyg_batchgnn.ops.memory import check_budget as check_budget

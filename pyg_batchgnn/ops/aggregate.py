@@ -363,7 +363,7 @@ def source_gradient(
     ptr, targets, place = by_source
     wide = wide_dtype(grad.dtype)
     if mean:
-        degree = kernels.degree_scale(indptr, indptr.numel() - 1, 0, False, wide)
+        degree = inverse_degrees(indptr, indptr.numel() - 1, 0, False, wide)
         target_scale = degree if target_scale is None else degree * target_scale
     # In a graph of two node types a target that is not a source has no row for its own part.
     result = _launch(
@@ -430,6 +430,14 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return (grad_x, *[None] * 4, grad_edge, *[None] * 4, grad_self, no_lists, *[None] * 4)
 
 
+def inverse_degrees(indptr: Tensor, num_nodes: int, loops: int, root: bool, dtype: torch.dtype) -> Tensor:
+    """Does what `degree_scale` does, for an ``indptr`` that is checked."""
+    degrees = torch.nn.functional.pad(indptr.diff(), (0, num_nodes - indptr.numel() + 1)) + loops
+    scale = degrees.to(dtype)
+    scale = scale.sqrt_() if root else scale
+    return scale.reciprocal_().masked_fill_(degrees == 0, 0.0)
+
+
 @fake("aggregate")
 def _fake_aggregate(x: Tensor, *rest: Any) -> Tensor:
     num_targets, _reduce, out_dtype, _threads = rest[-4:]
@@ -456,10 +464,3 @@ def _fake_transpose(
     edges = indices.numel()
     ptr, targets = indptr.new_empty(num_sources + 1), indices.new_empty(edges, dtype=torch.int32)
     return ptr, targets, indices.new_empty(edges, dtype=id_dtype(edges))
-
-
-@fake("degree_scale")
-def _fake_degree_scale(
-    indptr: Tensor, num_nodes: int, _loops: int, _root: bool, dtype: torch.dtype
-) -> Tensor:
-    return indptr.new_empty((num_nodes,), dtype=dtype)

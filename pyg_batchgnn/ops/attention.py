@@ -1,4 +1,4 @@
-"""Graph attention over raw inputs: a softmax over in-edges and weighted sums of source rows."""
+"""Sums over in-edges whose terms depend on the edge: attention, and messages of rows of edges."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, check_saved
-from pyg_batchgnn.ops.checks import check_dense, check_indptr, check_vector, wide_dtype
+from pyg_batchgnn.ops.checks import check_dense, check_indptr, wide_dtype
 from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
-from pyg_batchgnn.ops.norm import check_drop, dropout_scale
+from pyg_batchgnn.ops.norm import check_drop, check_nodes, dropout_scale
 from pyg_batchgnn.ops.quantized import QuantizedTensor, decode, stored
 
 
@@ -92,11 +92,7 @@ def attention(
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
     targets, sources = indptr.numel() - 1, (x if row is None else row).size(0)
     _check_input(x, indptr, indices, row, node, by_source, dtype)
-    if loops is not None and not 0 <= loops <= min(targets, sources):
-        raise ValueError(
-            f"loops must be in [0, {min(targets, sources)}], the nodes that are sources and targets, got "
-            f"{loops}"
-        )
+    _check_loops(loops, min(targets, sources))
     check_drop(drop)
     if target_weight is not None and targets > sources:
         raise ValueError(f"x has {sources} rows, but there are {targets} targets")
@@ -131,10 +127,124 @@ def attention(
             )
     terms = source_weight, target_weight, target_logits, edge_logits, edge_rows
     found = kernels.attention(
-        *(*stored(x), row, indptr, indices, *terms, node, list(by_source), by_head, targets),
-        *(-1 if loops is None else loops, negative_slope, drop, key, dtype, thread_count()),
+        *(*stored(x), row, indptr, indices, *terms, None, None, node, list(by_source), by_head, _LINEAR),
+        *(targets, -1 if loops is None else loops, negative_slope, drop, key, dtype, thread_count()),
     )
     return Attention(*found)
+
+
+#: How coefficients are made (`Scores` in csrc/kernels/simd/attention.h).
+_LINEAR, _ADDITIVE, _GIVEN, _MESSAGES = range(4)
+
+
+def additive_attention(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    weight: Tensor,
+    target_rows: Tensor,
+    edge_rows: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+    *,
+    node: Tensor | None = None,
+    by_source: Sequence[Tensor] = (),
+    loops: int | None = None,
+    negative_slope: float = 0.2,
+    drop: float = 0.0,
+    key: int = 0,
+) -> Attention:
+    """Computes the attention of Brody, Alon and Yahav (2022), equation 7, of multiplied rows.
+
+    For the edges e from source j to target i and head h, which has C columns of each row:
+
+        s[e] = x[j] + target_rows[i] + edge_rows[e] @ edge_weight
+        logit[e, h] = weight[h] . leaky_relu(s[e])[h]
+        out[i, h] = sum over e of dropout(softmax(logit))[e, h] * x[j][h]
+
+    No s is kept: the backward pass computes them again. Slots, dropout, bits and the other
+    arguments are those of `attention`.
+
+    Args:
+        x: [N, heads * C] float32, float64 or bfloat16, columns contiguous.
+        weight: [heads, C] float32, or float64 if ``x`` is, as are the next three.
+        target_rows: [D, heads * C].
+        edge_rows: [slots, L]; [slots, heads * C] without ``edge_weight``.
+        edge_weight: [L, heads * C].
+    """
+    terms = (None, edge_rows, target_rows, edge_weight, node, by_source)
+    numbers = (negative_slope, drop, key, x.dtype)
+    return Attention(*_sums(x, None, indptr, indices, weight, _ADDITIVE, terms, loops, numbers))
+
+
+def edge_sums(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    *,
+    weight: Tensor | None = None,
+    target_rows: Tensor | None = None,
+    edge_rows: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+    row: Tensor | None = None,
+    by_source: Sequence[Tensor] = (),
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Sums ``relu(x[j] + target_rows[i] + edge_rows[e] @ edge_weight)`` over the in-edges e of each
+    target i, [D, C] (Hu et al. 2020, equation A.1); or, with a weight, ``weight[e, h] * x[j]`` for
+    every h, [D, H * C]. No message is kept.
+
+    Args:
+        x: [>= N, C], as of `attention`; codes of a `QuantizedTensor` are decoded first.
+        weight: [E, H] float32, or float64 if ``x`` is.
+        target_rows, edge_rows, edge_weight: as of `additive_attention` with one head. A vector that
+            all targets share may be expanded to ``target_rows``.
+        row, by_source, out_dtype: as of `attention`.
+    """
+    if isinstance(x, QuantizedTensor):
+        x, row = decode(x.codes, x.decoding, x.dtype, row), None
+    heads, scores = (1, _MESSAGES) if weight is None else (weight.size(-1), _GIVEN)
+    nothing = torch.empty(heads, x.size(-1), dtype=wide_dtype(x.dtype))
+    dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
+    terms = (weight, edge_rows, target_rows, edge_weight, None, by_source)
+    return _sums(x, row, indptr, indices, nothing, scores, terms, None, (0.0, 0.0, 0, dtype))[0]
+
+
+def _sums(
+    x: Tensor,
+    row: Tensor | None,
+    indptr: Tensor,
+    indices: Tensor,
+    weight: Tensor,
+    scores: int,
+    terms: tuple[Any, ...],
+    loops: int | None,
+    numbers: tuple[float, float, int, torch.dtype],
+) -> tuple[Tensor, Tensor, Tensor]:
+    edge_logits, edge_rows, target_rows, edge_weight, node, by_source = terms
+    targets, sources = indptr.numel() - 1, (x if row is None else row).size(0)
+    _check_input(x, indptr, indices, row, node, by_source, numbers[-1])
+    _check_loops(loops, min(targets, sources))
+    check_drop(numbers[1])
+    slots, columns, heads = indices.numel() + (loops or 0), x.size(1), weight.size(0)
+    if edge_weight is not None and edge_rows is None:
+        raise ValueError("edge_weight multiplies edge_rows, but they are not given")
+    width = columns // max(heads, 1) if scores == _ADDITIVE else columns
+    of_edges = columns if edge_weight is None else edge_weight.size(0)
+    wide, whole = wide_dtype(x.dtype), (targets, columns)
+    is_shared = target_rows is not None and (target_rows.stride(), target_rows.shape) == ((0, 1), whole)
+    for name, tensor, shape in (
+        ("weight", weight, (heads, width)),
+        ("weight", edge_logits, (slots, heads)),
+        ("edge_rows", edge_rows, (slots, of_edges)),
+        ("edge_weight", edge_weight, (of_edges, columns)),
+        ("target_rows", None if is_shared else target_rows, whole),
+    ):
+        _check_numbers(name, tensor, shape, wide)
+    return kernels.attention(
+        *(x, None, row, indptr, indices, weight, None, None, edge_logits, edge_rows, target_rows),
+        *(edge_weight, node, list(by_source), False, scores, targets, -1 if loops is None else loops),
+        *(*numbers, thread_count()),
+    )
 
 
 def _weights_of_codes(
@@ -181,7 +291,7 @@ def attention_weights(
     if loops is not None and not 0 <= loops <= targets:
         raise ValueError(f"loops must be in [0, {targets}], the targets, got {loops}")
     check_indptr("indptr", indptr, edges)
-    _check_node(node, targets)
+    check_nodes(node, targets)
     check_drop(drop)
     weights = coefficient.abs()
     if drop == 0.0:
@@ -211,7 +321,7 @@ def _check_input(
         raise ValueError(f"x must be a matrix, columns contiguous, got strides {x.stride()}")
     if dtype == torch.float64 and x.dtype != dtype:
         raise TypeError(f"x is {x.dtype} and the result {dtype}; convert x with .to({dtype})")
-    _check_node(node, indptr.numel() - 1)
+    check_nodes(node, indptr.numel() - 1)
     if not (x.requires_grad and torch.is_grad_enabled()):
         return
     if x.dtype == torch.float16:
@@ -224,12 +334,9 @@ def _check_input(
     check_by_source(by_source, x.size(0), indptr, indices)
 
 
-def _check_node(node: Tensor | None, targets: int) -> None:
-    if node is None:
-        return
-    check_vector("node", node, (torch.int64,))
-    if node.numel() < targets:
-        raise ValueError(f"node has {node.numel()} ids for {targets} targets")
+def _check_loops(loops: int | None, most: int) -> None:
+    if loops is not None and not 0 <= loops <= most:
+        raise ValueError(f"loops must be in [0, {most}], the nodes that are sources and targets, got {loops}")
 
 
 def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -252,27 +359,29 @@ def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, ...], dty
 def _fake_attention(
     x: Tensor, _decoding: Any, _row: Any, _indptr: Tensor, indices: Tensor, source_weight: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    num_targets, num_loops, *_, out_dtype, _threads = rest[7:]
+    scores, num_targets, num_loops, *_, out_dtype, _threads = rest[9:]
     heads, width = source_weight.shape[-2:]
-    slots = indices.size(0) + max(num_loops, 0)
+    slots, softened = indices.size(0) + max(num_loops, 0), heads if scores <= _ADDITIVE else 0
     out = x.new_empty((num_targets, heads * width), dtype=out_dtype)
-    return out, source_weight.new_empty((slots, heads)), source_weight.new_empty((num_targets, heads))
+    return out, source_weight.new_empty((slots, softened)), source_weight.new_empty((num_targets, softened))
 
 
 @fake("attention_grads")
 def _fake_grads(
     _grad: Tensor, _grad_coefficient: Any, _grad_total: Any, coefficient: Tensor, x: Tensor, *rest: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    source_weight, _target_weight, edge_rows, _node, by_source, _by_head, num_targets, *numbers = rest[4:]
-    need_edge_logits, need_edge_rows, _threads = numbers[-3:]
+) -> tuple[Tensor, ...]:
+    source_weight, _, edge_rows, target_rows, edge_weight, _node, by_source, _, scores, *numbers = rest[4:]
+    num_targets, (need_edge_logits, need_edge_rows, _threads) = numbers[0], numbers[-3:]
     (heads, width), slots = source_weight.shape[-2:], coefficient.size(0)
-    edge_columns = 0 if edge_rows is None else edge_rows.size(1)
+    edge_columns, softened = 0 if edge_rows is None else edge_rows.size(1), scores <= _ADDITIVE
     return (
-        torch.empty_like(source_weight),
-        source_weight.new_empty((heads, width - edge_columns)),
-        source_weight.new_empty((num_targets, heads)),
+        torch.empty_like(source_weight) if softened else source_weight.new_empty(0),
+        source_weight.new_empty((heads, width - (0 if scores else edge_columns))),
+        source_weight.new_empty((num_targets if softened else 0, heads)),
         source_weight.new_empty((slots if need_edge_logits else 0, heads)),
         source_weight.new_empty((slots if need_edge_rows else 0, edge_columns)),
+        source_weight.new_empty((0 if target_rows is None else num_targets, x.size(1))),
+        source_weight.new_empty((0 if edge_weight is None else edge_columns, x.size(1))),
         x.new_empty((x.size(0) if by_source else 0, x.size(1))),
     )
 
@@ -287,11 +396,10 @@ def _fake_keep(
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     x, decoding, row, indptr, indices, source_weight, target_weight, *rest = inputs
-    _, _, edge_rows, node, by_source, *numbers = rest
-    edges = (row, indptr, indices)
-    ctx.save_for_backward(
-        output[1], x, decoding, *edges, source_weight, target_weight, edge_rows, node, *by_source
-    )
+    _, edge_logits, edge_rows, target_rows, edge_weight, node, by_source, *numbers = rest
+    coefficient = edge_logits if numbers[1] == _GIVEN else output[1]
+    weights = (source_weight, target_weight, edge_rows, target_rows, edge_weight)
+    ctx.save_for_backward(coefficient, x, decoding, row, indptr, indices, *weights, node, *by_source)
     ctx.numbers = numbers
     ctx.set_materialize_grads(False)
 
@@ -300,26 +408,25 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
 def _backward(
     ctx: Any, grad: Tensor | None, grad_coefficient: Tensor | None, grad_total: Tensor | None
 ) -> tuple[Any, ...]:
-    coefficient, x, decoding, row, indptr, indices, source_weight, target_weight, *rest = ctx.saved_tensors
-    edge_rows, node, *by_source = rest
-    by_head, targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
+    coefficient, x, decoding, row, indptr, indices, *rest = ctx.saved_tensors
+    weights, node, by_source = rest[:5], rest[5], rest[6:]
+    *numbers, out_dtype, threads = ctx.numbers
     needs = ctx.needs_input_grad
     check_saved(indptr, indices, row, x.size(0), by_source)
     if grad is None:
-        heads, width = source_weight.shape[-2:]
-        grad = x.new_zeros((targets, heads * width), dtype=out_dtype)
-    # As the source weight, [heads, K], [D, heads], [slots, heads], [slots, L], [N, K]; without rows
-    # where they are not wanted.
+        heads, width = weights[0].shape[-2:]
+        grad = x.new_zeros((indptr.numel() - 1, heads * width), dtype=out_dtype)
+    # As the source weight, [heads, K], [D, heads], [slots, heads], [slots, L], as the rows of
+    # targets and the weight of edges, [N, K]; without rows where they are not wanted.
     grads = (None if one is None else one.contiguous() for one in (grad, grad_coefficient, grad_total))
     *d_terms, d_x = kernels.attention_grads(
-        *(*grads, coefficient, x, decoding, row, indptr, indices, source_weight, target_weight, edge_rows),
-        *(node, by_source if needs[0] else [], by_head, targets, loops, negative_slope, drop, key),
-        *(needs[8], needs[9], threads),
+        *(*grads, coefficient, x, decoding, row, indptr, indices, *weights, node),
+        *(by_source if needs[0] else [], *numbers, needs[8], needs[9], threads),
     )
     return (
         d_x if needs[0] else None,
         *[None] * 4,
-        *(found if need else None for found, need in zip(d_terms, needs[5:10], strict=True)),
+        *(found if need else None for found, need in zip(d_terms, needs[5:12], strict=True)),
         None,
         [None] * len(by_source),
         *[None] * len(ctx.numbers),

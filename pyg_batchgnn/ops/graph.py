@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from pyg_batchgnn.ops.aggregate import inverse_degrees
 from pyg_batchgnn.ops.checks import (
     INTEGERS,
     MAP_IDS,
@@ -192,7 +193,7 @@ def degree_scale(
         raise ValueError(f"num_nodes is {num_nodes}, but indptr has {indptr.numel() - 1} targets")
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"scales are float32 or float64, not {dtype}")
-    return kernels.degree_scale(indptr, num_nodes, loops, root, dtype)
+    return inverse_degrees(indptr, num_nodes, loops, root, dtype)
 
 
 class LoopFree(NamedTuple):
@@ -207,9 +208,11 @@ def drop_self_loops(indptr: Tensor, indices: Tensor) -> LoopFree | None:
     """Returns a CSC graph without its self loops, or None if it has none."""
     check_vector("indices", indices)
     check_indptr("indptr", indptr, indices.numel())
-    if kernels.count_self_loops(indptr, indices) == 0:
+    targets = torch.repeat_interleave(torch.arange(indptr.numel() - 1), indptr.diff())
+    kept = (indices != targets).nonzero().view(-1)
+    if kept.numel() == indices.numel():
         return None
-    found = LoopFree(*kernels.drop_self_loops(indptr, indices))
+    found = LoopFree(torch.searchsorted(kept, indptr), indices[kept].int(), kept)
     remember(found.indptr, found.indices.numel() + 1, ascends=True)
     remember(found.kept, indices.numel())
     known = known_bound(indices)

@@ -8,9 +8,9 @@ from typing import Any, Literal, Protocol, get_args
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_ids, check_on_cpu, check_vector
+from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_ids, check_on_cpu
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
-from pyg_batchgnn.ops.norm import activate, check_drop, dropout_scale
+from pyg_batchgnn.ops.norm import activate, check_drop, check_nodes, dropout_scale
 from pyg_batchgnn.ops.quantized import stored
 
 
@@ -75,16 +75,13 @@ def linear(
     if num_rows is None:
         num_rows = (tables[0] if rows[0] is None else rows[0]).size(0)
     dtype = out_dtype or compute_dtype(weights[0])
-    _check_weights(weights, bias, dtype, groups)
+    check_weights(weights, bias, dtype, groups)
     checked = [
-        _checked_input(table, row, weight, num_rows, groups, dtype)
+        checked_input(table, row, weight, num_rows, groups, dtype)
         for table, row, weight in zip(tables, rows, weights, strict=True)
     ]
     check_drop(drop)
-    if node is not None:
-        check_vector("node", node, (torch.int64,))
-        if node.numel() < num_rows:
-            raise ValueError(f"node has {node.numel()} ids for {num_rows} rows")
+    check_nodes(node, num_rows)
     arguments = (num_rows, groups, dtype, relu, drop, key, node)
     if current_products() == "torch":
         return linear_by_torch(checked, rows, weights, bias, *arguments)
@@ -96,7 +93,7 @@ def linear(
     return y
 
 
-def _check_weights(weights: Sequence[Tensor], bias: Tensor | None, dtype: torch.dtype, groups: int) -> None:
+def check_weights(weights: Sequence[Tensor], bias: Tensor | None, dtype: torch.dtype, groups: int) -> None:
     if dtype not in FLOATS:
         raise TypeError(f"out_dtype must be float32, bfloat16 or float64, got {dtype}")
     if groups < 1:
@@ -124,7 +121,7 @@ def _check_weights(weights: Sequence[Tensor], bias: Tensor | None, dtype: torch.
         )
 
 
-def _checked_input(
+def checked_input(
     table: Tensor, row: Tensor | None, weight: Tensor, num_rows: int, groups: int, dtype: torch.dtype
 ) -> Tensor:
     check_on_cpu("inputs", table)
@@ -309,7 +306,7 @@ def _fake_grads(
     weights: list[Tensor],
     *rest: Any,
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    need_input, need_weight, need_bias, _threads = rest[3:]
+    need_input, need_weight, need_bias, _threads = rest[2:]
     d_inputs = [
         x.new_empty((x.size(0) if need else 0, x.size(1))) for x, need in zip(inputs, need_input, strict=True)
     ]
@@ -351,7 +348,7 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
     with_weights = any(need_weight) or bool(need_bias)
     decodings = [next(rest) if coded else None for coded in ctx.coded]
     d_inputs, d_weights, d_bias = kernels.linear_grads(
-        *(grad.contiguous(), mask, ctx.scale, tables, rows, decodings, weights, None, ctx.groups),
+        *(grad.contiguous(), mask, ctx.scale, tables, rows, decodings, weights, ctx.groups),
         *(ctx.after_relu, need_input, with_weights, bool(need_bias), ctx.threads),
     )
     return (

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_dense, check_float, wide_dtype
+from pyg_batchgnn.ops.checks import wide_dtype
 from pyg_batchgnn.ops.library import fake, first_order, kernels, thread_count
-from pyg_batchgnn.ops.linear import compute_dtype
+from pyg_batchgnn.ops.linear import check_weights, checked_input, compute_dtype
+from pyg_batchgnn.ops.norm import check_column
 from pyg_batchgnn.ops.quantized import stored
 
 
@@ -36,9 +37,8 @@ def linear_norm(
     """Computes ``batch_norm(x @ weight.t() + bias)`` with the statistics of the product, or its
     ReLU.
 
-    The normalisation is folded into the weight if x requires no gradient and has at most half as
-    many columns as the result. The gradient of ``bias`` is exactly zero, because a bias shifts only
-    the mean. Bitwise identical on any number of threads. There are first derivatives only.
+    The gradient of ``bias`` is exactly zero, because a bias shifts only the mean. Bitwise identical
+    on any number of threads. There are first derivatives only.
 
     Args:
         x: [D, K] float32, float16 (without a gradient) or bfloat16, or float64 if the weight is.
@@ -51,47 +51,19 @@ def linear_norm(
         out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weight where None.
     """
     dtype = out_dtype or compute_dtype(weight)
-    _check(x, weight, dtype)
-    for name, column in (("bias", bias), ("scale", scale), ("shift", shift)):
-        if column is not None:
-            check_float(name, column)
-            if column.shape != weight.shape[:1]:
-                raise ValueError(f"{name} must be [{weight.size(0)}], got {list(column.shape)}")
-    if bias is not None and bias.dtype is not weight.dtype:
-        raise TypeError(f"bias must have the weight's type, {weight.dtype}, got {bias.dtype}")
-    bias, scale, shift = (None if one is None else one.contiguous() for one in (bias, scale, shift))
-    rows, decoding = stored(x if x.stride(1) == 1 else x.contiguous())
-    layer = (rows, decoding, weight, bias, scale, shift, eps, relu)
-    if not x.requires_grad and 2 * weight.size(1) <= weight.size(0):
-        return LinearNorm(*_FoldedNorm.apply(*layer, dtype))
-    return LinearNorm(*_NormedLinear.apply(*layer, after_relu, dtype))
+    check_weights([weight], bias, dtype, 1)
+    rows, decoding = stored(checked_input(x, None, weight, x.size(0), 1, dtype))
+    scale, shift = (check_column(*one, weight.size(0)) for one in (("scale", scale), ("shift", shift)))
+    bias = None if bias is None else bias.contiguous()
+    layer = (rows, decoding, weight, bias, scale, shift, eps, relu, after_relu, dtype)
+    return LinearNorm(*_NormedLinear.apply(*layer))
 
-
-def _check(x: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
-    if dtype not in FLOATS:
-        raise TypeError(f"out_dtype must be float32, bfloat16 or float64, got {dtype}")
-    check_dense("x", x)
-    check_dense("weight", weight)
-    if weight.dim() != 2 or x.dim() != 2 or x.size(1) != weight.size(1):
-        raise ValueError(f"x must be [D, K] and weight [O, K], got {list(x.shape)} and {list(weight.shape)}")
-    narrower = dtype is torch.float64 and weight.dtype is not torch.float64
-    if weight.dtype not in (dtype, torch.float32) or narrower:
-        raise TypeError(f"a weight of {weight.dtype} cannot be multiplied in {dtype}; convert it")
-    if x.dtype not in TABLES or (x.dtype is torch.float64) > (dtype is torch.float64):
-        raise TypeError(f"x of {x.dtype} cannot be multiplied in {dtype}; convert it")
-    if x.requires_grad and x.dtype is torch.float16:
-        raise TypeError("x of float16 takes no gradient; use bfloat16 or float32")
-
-
-# Product, then normalisation ######################################################################
 
 # In the backward pass the gradient of the product is computed block by block where the gradients of
 # weight and rows read it. It is never written.
 
 
 class _NormedLinear(torch.autograd.Function):
-    """Of rows with a gradient or with many columns."""
-
     @staticmethod
     def forward(
         ctx: Any,
@@ -165,71 +137,6 @@ def _product(
     return product, None, None
 
 
-# Normalisation folded into the weight #############################################################
-
-# The statistics of the result follow from the mean and covariance of the columns of the rows. So
-# the product before the normalisation is never written, neither here nor for the gradients. The
-# covariance costs K / 2 multiplications per element of the [D, K] rows.
-
-
-class _FoldedNorm(torch.autograd.Function):
-    """Of rows without a gradient."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        decoding: Tensor | None,
-        weight: Tensor,
-        bias: Tensor | None,
-        scale: Tensor | None,
-        shift: Tensor | None,
-        eps: float,
-        relu: bool,
-        dtype: torch.dtype,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        own = weight.contiguous()
-        # The folded weight and bias, the mean (without the bias) and variance of the product, the
-        # mean of the columns of x, and the weight times their covariance.
-        folded, constant, mean, variance, center, spread = kernels.fold_norm(
-            x, decoding, own, scale, shift, eps, dtype, thread_count()
-        )
-        y, mask = kernels.linear(
-            [x], [None], [decoding], [folded], constant,
-            x.size(0), 1, dtype, relu, 0.0, 0, None, False, thread_count(),
-        )  # fmt: skip
-        ctx.save_for_backward(x, decoding, own, scale, mask, variance, center, spread)
-        ctx.eps = eps
-        ctx.bias = None if bias is None else bias.dtype
-        ctx.shift = None if shift is None else shift.dtype
-        mean = mean if bias is None else mean + bias.double()
-        ctx.mark_non_differentiable(mean, variance)
-        ctx.set_materialize_grads(False)
-        return y, mean, variance
-
-    @staticmethod
-    @first_order
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        grad = grads[0]
-        if grad is None:
-            return (None,) * 9
-        x, decoding, weight, scale, mask, variance, center, spread = ctx.saved_tensors
-        _, (d_folded,), d_shift = kernels.linear_grads(
-            grad.contiguous(), mask, 1.0, [x], [None], [decoding], [weight], center,
-            1, False, [False], True, True, thread_count(),
-        )  # fmt: skip
-        d_weight, d_scale = kernels.fold_norm_grads(d_folded, weight, scale, variance, spread, ctx.eps)
-        return (
-            None,
-            None,
-            d_weight,
-            None if ctx.bias is None else torch.zeros(weight.size(0), dtype=ctx.bias),
-            None if scale is None else d_scale.to(scale.dtype),
-            None if ctx.shift is None else d_shift.to(ctx.shift),
-            *[None] * 3,
-        )
-
-
 # Shapes ###########################################################################################
 
 
@@ -253,19 +160,3 @@ def _fake_grads(*arguments: Any) -> tuple[Tensor, Tensor]:
     _grad, _normed, _columns, _relu, x, _decoding, weight, _after_relu, need_input, _threads = arguments
     rows = x.size(0) if need_input else 0
     return x.new_empty((rows, x.size(1))), weight.new_empty(weight.shape)
-
-
-@fake("fold_norm")
-def _fake_fold(x: Tensor, _decoding: Tensor | None, weight: Tensor, *_: Any) -> tuple[Tensor, ...]:
-    outputs, columns = weight.shape
-
-    def wide(*shape: int) -> Tensor:
-        return x.new_empty(shape, dtype=torch.float64)
-
-    folded, constant = torch.empty_like(weight), weight.new_empty((outputs,))
-    return folded, constant, wide(outputs), wide(outputs), wide(columns), wide(outputs, columns)
-
-
-@fake("fold_norm_grads")
-def _fake_folded_grads(_: Tensor, weight: Tensor, *__: Any) -> tuple[Tensor, Tensor]:
-    return weight.new_empty(weight.shape), weight.new_empty((weight.size(0),), dtype=torch.float64)

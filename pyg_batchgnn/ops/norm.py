@@ -46,8 +46,8 @@ def batch_norm(
     """
     check_matrix("x", x)
     count = thread_count()  # before any operator, where torch.compile can break
-    weight, bias = _column("weight", weight, x.size(1)), _column("bias", bias, x.size(1))
-    mean, variance = _column("mean", mean, x.size(1)), _column("variance", variance, x.size(1))
+    weight, bias = check_column("weight", weight, x.size(1)), check_column("bias", bias, x.size(1))
+    mean, variance = check_column("mean", mean, x.size(1)), check_column("variance", variance, x.size(1))
     if (mean is None) != (variance is None):
         missing = "mean" if mean is None else "variance"
         raise ValueError(f"{missing} is None and the other is not; give both, or neither to use x's own")
@@ -56,14 +56,12 @@ def batch_norm(
     )
 
 
-def _column(name: str, column: Tensor | None, columns: int) -> Tensor | None:
+def check_column(name: str, column: Tensor | None, columns: int) -> Tensor | None:
     if column is None:
         return None
     check_float(name, column)
     if column.shape != (columns,):
-        raise ValueError(
-            f"{name} must have shape [{columns}], one entry per column of x, got {list(column.shape)}"
-        )
+        raise ValueError(f"{name} must have shape [{columns}], one per column, got {list(column.shape)}")
     return column.contiguous()
 
 
@@ -132,12 +130,12 @@ def _kept_levels(drop: float) -> int:
     return int((1.0 - drop) * LEVELS + 0.5)
 
 
-def _check_nodes(node: Tensor | None, rows: int) -> None:
+def check_nodes(node: Tensor | None, rows: int) -> None:
     if node is None:
         return
     check_vector("node", node, (torch.int64,))
     if node.numel() < rows:
-        raise ValueError(f"node has {node.numel()} entries, but x has {rows} rows; give one entry per row")
+        raise ValueError(f"node has {node.numel()} entries for {rows} rows; give one entry per row")
 
 
 def activate(
@@ -162,7 +160,7 @@ def activate(
     if not relu and drop == 0.0:
         return x
     rows = x.numel() // max(1, x.size(-1)) if x.dim() else 1
-    _check_nodes(node, rows)
+    check_nodes(node, rows)
     if x.numel() == 0:
         return x
     own = x if x.is_contiguous() else x.contiguous()
@@ -248,9 +246,9 @@ def layer_norm(
     """
     check_matrix("x", x)
     check_drop(drop)
-    _check_nodes(node, x.size(0))
+    check_nodes(node, x.size(0))
     count = thread_count()
-    weight, bias = _column("weight", weight, x.size(1)), _column("bias", bias, x.size(1))
+    weight, bias = check_column("weight", weight, x.size(1)), check_column("bias", bias, x.size(1))
     y, _, _ = kernels.layer_norm(x.contiguous(), weight, bias, eps, relu, drop, key, node, count)
     return y
 

@@ -53,7 +53,7 @@ class AcceleratedDropout(Accelerated, nn.Dropout):
     def forward(self, input: Tensor, key: int | None = None, node: Tensor | None = None) -> Tensor:
         if is_symbolic(input):
             return traced(self, (input,))
-        if is_traced() or not is_plain(input) or not is_probability(self.p):
+        if is_traced() or not is_plain(input) or not 0.0 <= self.p < 1 - 2**-16:
             return torch.nn.Dropout.forward(self, input)
         return nn.Dropout.forward(self, input, key, node)
 
@@ -104,14 +104,6 @@ class AcceleratedMLP(Accelerated, torch_geometric.nn.MLP):
         )
 
 
-def is_probability(p: float) -> bool:
-    try:
-        ops.check_drop(p)
-    except ValueError:
-        return False
-    return True
-
-
 class AcceleratedConv(Accelerated, nn.NativeConv):
     """A convolution of PyG that `accelerate` made native. It stands before the native class among
     the bases of each layer. Calls that the native layer does not take go to PyG's ``forward``."""
@@ -157,6 +149,17 @@ class AcceleratedGCNConv(AcceleratedConv, nn.GCNConv):
 
 class AcceleratedGINConv(AcceleratedConv, nn.GINConv):
     stands_for = torch_geometric.nn.GINConv
+
+
+class AcceleratedGINEConv(AcceleratedConv, nn.GINEConv):
+    stands_for = torch_geometric.nn.GINEConv
+
+
+class AcceleratedNNConv(AcceleratedConv, nn.NNConv):
+    stands_for = torch_geometric.nn.NNConv
+
+    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
+        return super().takes_call(x, edge_index, values) and self.reason_against(self) is None
 
 
 class AcceleratedGATConv(AcceleratedConv, nn.GATConv):

@@ -99,19 +99,11 @@ NATIVE: dict[type[Module], type[Module]] = {
         *(AcceleratedGraphSAGE, AcceleratedGCN, AcceleratedGIN, AcceleratedGAT, AcceleratedHeteroConv),
         *(modules.AcceleratedSAGEConv, modules.AcceleratedGCNConv, modules.AcceleratedGINConv),
         *(modules.AcceleratedGATConv, modules.AcceleratedGATv2Conv, modules.AcceleratedTransformerConv),
+        *(modules.AcceleratedGINEConv, modules.AcceleratedNNConv, modules.AcceleratedDropout),
         *(modules.AcceleratedMLP, modules.AcceleratedBatchNorm1d, modules.AcceleratedReLU),
-        modules.AcceleratedDropout,
     )
 }
-_CHECKS: dict[type[Module], Callable[..., None]] = {
-    torch_geometric.nn.SAGEConv: nn.SAGEConv.check,
-    torch_geometric.nn.GCNConv: nn.GCNConv.check,
-    torch_geometric.nn.GINConv: nn.GINConv.check,
-    torch_geometric.nn.GATConv: nn.GATConv.check,
-    torch_geometric.nn.GATv2Conv: nn.GATv2Conv.check,
-    torch_geometric.nn.TransformerConv: nn.TransformerConv.check,
-}
-CONVS = tuple(_CHECKS)
+CONVS = tuple(pygs for pygs, one in NATIVE.items() if issubclass(one, nn.NativeConv))
 
 
 def concerns(module: Module) -> bool:
@@ -137,7 +129,8 @@ def reason_against(module: Module, places: int) -> str | None:
     if isinstance(module, torch_geometric.nn.MLP) and (inside := _reason_inside(module)) is not None:
         return inside
     try:
-        _CHECKS.get(kind, lambda _: None)(module)
+        if issubclass(native := NATIVE[kind], nn.NativeConv):
+            native.check(module)
     except ValueError as error:
         return str(error)
     except (AttributeError, TypeError, KeyError) as error:  # of attributes that were deleted
@@ -184,11 +177,11 @@ def accelerate(
     """Makes a model fast, in place: its layers become native, and its ``forward`` is captured.
 
     Replaced are `GraphSAGE`, `GCN`, `GIN` and `GAT` of PyG's models, and in any module `SAGEConv`,
-    `GCNConv`, `GINConv`, `GATConv`, `GATv2Conv`, `TransformerConv`, `HeteroConv`, `MLP`,
-    ``BatchNorm1d`` (also inside PyG's `BatchNorm`), ``ReLU`` and ``Dropout``. Models that PyG's
-    `to_hetero` made keep their graph, and their modules are replaced one by one. Parameters are the
-    same objects, so an optimizer that was made before still works. The keys of the ``state_dict``
-    are the same. Lazy modules stay lazy.
+    `GCNConv`, `GINConv`, `GINEConv`, `NNConv`, `GATConv`, `GATv2Conv`, `TransformerConv`,
+    `HeteroConv`, `MLP`, ``BatchNorm1d`` (also inside PyG's `BatchNorm`), ``ReLU`` and ``Dropout``.
+    Models that PyG's `to_hetero` made keep their graph, and their modules are replaced one by one.
+    Parameters are the same objects, so an optimizer that was made before still works. The keys of
+    the ``state_dict`` are the same. Lazy modules stay lazy.
 
     The first call of a model captures ``forward`` with TorchDynamo, PyTorch's own tracer, which
     guards what it read. From then on ``model(batch)`` computes the rows that the seeds need, and

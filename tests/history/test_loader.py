@@ -28,7 +28,7 @@ from pyg_batchgnn.history import (
     decode,
     encode,
 )
-from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, ActivatedGAT, HaloPass
+from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, HaloPass
 from pyg_batchgnn.nn.models import LayerEdges, NativeModel
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, MacrobatchSeeds, Minibatch, SamplingPlan
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, graph_from_pyg, replicate_topology
@@ -91,7 +91,6 @@ MODELS: dict[str, Callable[[int], NativeModel]] = {
     "SAGE of sums": lambda layers: SAGE(5, 8, layers, 7, aggr="sum", jk="cat"),
     "GIN": lambda layers: GIN(5, 8, layers, 7, norm="batch_norm"),
     "GAT": lambda layers: GAT(5, 8, layers, 7, heads=2),
-    "GAT of the paper": lambda layers: ActivatedGAT(5, 8, layers, 7, heads=2),
 }
 
 

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn import (
-    ActivatedGAT,
-    ActivatedGATConv,
     Aggregated,
     GATConv,
     GATv2Conv,
@@ -23,7 +21,6 @@ from pyg_batchgnn.nn import (
     LayerGraph,
     RowView,
     TransformerConv,
-    gatv2,
     layer_graph,
     transformer,
 )
@@ -91,9 +88,8 @@ MORE: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(params=LAYERS)
 def layer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Names a layer. GATv2 has several blocks, and a Transformer multiplies as is asked for."""
+    """Names a layer. A Transformer multiplies as is asked for."""
     name, _, first = request.param.partition(", ")
-    monkeypatch.setattr(gatv2, "_BLOCK_BYTES", 1000)
     if first:
         monkeypatch.setattr(transformer, "_LEAST_GAIN", FIRST[first])
     return str(name)
@@ -348,32 +344,6 @@ def test_features_of_edges_by_relation() -> None:
     assert all(distance(found[name], wanted[name]) < 1e-10 for name in "ab")
 
 
-def reference(conv: ActivatedGATConv, x: Tensor, edge_index: Tensor) -> Tensor:
-    """Computes equation 2 with a self loop for every node, in plain torch."""
-    nodes = torch.arange(len(x))
-    source, target = torch.cat([edge_index[:, edge_index[0] != edge_index[1]], nodes.expand(2, -1)], dim=1)
-    z = torch.relu(x @ conv.lin.weight.t() + (0 if conv.bias is None else conv.bias))
-    z = z.view(len(x), conv.heads, -1)
-    score = ((z * conv.att_src).sum(-1))[source] + ((z * conv.att_dst).sum(-1))[target]
-    score = torch.nn.functional.leaky_relu(score, conv.negative_slope).exp()
-    total = torch.zeros(len(x), conv.heads, dtype=x.dtype).index_add(0, target, score)
-    weight = score / total[target]
-    out = torch.zeros_like(z).index_add(0, target, weight[..., None] * z[source])
-    return out.flatten(1) if conv.concat else out.mean(dim=1)
-
-
-@pytest.mark.parametrize(("heads", "concat", "bias"), [(1, True, True), (3, True, False), (2, False, True)])
-def test_an_activated_layer_is_the_equation(heads: int, concat: bool, bias: bool) -> None:
-    torch.manual_seed(heads)
-    edge_index = torch.randint(9, (2, 40))
-    conv = ActivatedGATConv(5, 4, heads, concat, bias=bias).double()
-    if conv.bias is not None:
-        torch.nn.init.normal_(conv.bias)
-    x = torch.randn(9, 5, dtype=torch.float64)
-    calls = (lambda conv, x: conv(x, edge_index), lambda conv, x: reference(conv, x, edge_index))
-    assert_as_pygs(conv, conv, *calls, x)
-
-
 EDGE = torch.zeros(2, 1, dtype=torch.int64)
 BATCH = CASES["ordinary"]
 ROWS = table()[BATCH.node]
@@ -392,7 +362,7 @@ def test_what_no_layer_with_attention_takes_is_refused(kind: Any) -> None:
         kind(4, 4, dropout=1.0)
     with pytest.raises(ValueError, match="without edge_dim"):
         kind(FEATURES, 4)(ROWS, BATCH, 1, edge_attr=torch.ones(BATCH.num_edges, 2))
-    with pytest.raises(ValueError, match="attention weighs"):
+    with pytest.raises(ValueError, match="depends on the edge"):
         kind(FEATURES, 4)(Aggregated("mean", ROWS), BATCH)
     with pytest.raises(ValueError, match=r"\[E, 3\].*\[1, 2\]"):
         kind(FEATURES, 4, edge_dim=3)(table(), EDGE, torch.zeros(1, 2))
@@ -406,13 +376,6 @@ def test_what_no_layer_with_attention_takes_is_refused(kind: Any) -> None:
         (lambda: TransformerConv(4, 4, edge_dim=0), "edge_dim=0"),
         (lambda: TransformerConv(FEATURES, 4, edge_dim=2)(ROWS, BATCH, 1), "edge_dim, but edge_attr"),
         (lambda: changed(TransformerConv(FEATURES, 4))(ROWS, BATCH, 1), "lin_value is a Linear, not PyG's"),
-        (lambda: ActivatedGATConv(5, 4, edge_dim=2), "take GATConv"),
-        (lambda: ActivatedGATConv(5, 4, residual=True), "take GATConv"),
-        (lambda: ActivatedGAT(5, 8, 2, 7, v2=True), "leave v2 out"),
-        (
-            lambda: ActivatedGATConv(FEATURES, 4)(table(), EDGE, return_attention_weights=True),
-            "return_attention_weights",
-        ),
     ],
 )
 def test_refused(call: Callable[[], Any], words: str) -> None:

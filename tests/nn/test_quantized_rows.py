@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.nn import (
-    ActivatedGATConv,
     BatchNorm,
     GATConv,
     GATv2Conv,
@@ -49,7 +48,6 @@ LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "GIN, learned eps": lambda: gin(True),
     "GAT": lambda: GATConv(FEATURES, 5, heads=3),
     "GAT, no loops": lambda: GATConv(FEATURES, 5, heads=2, add_self_loops=False, residual=True),
-    "GAT, activated": lambda: ActivatedGATConv(FEATURES, 5, heads=2),
     "GATv2": lambda: GATv2Conv(FEATURES, 5, heads=2),
     "Transformer": lambda: TransformerConv(FEATURES, 5, heads=2),
     "Transformer, beta": lambda: TransformerConv(FEATURES, 2, heads=8, beta=True),

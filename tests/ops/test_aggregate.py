@@ -187,7 +187,6 @@ def test_opcheck() -> None:
         (namespace.aggregate, (x, None, *given_none, [], 2, "max", torch.float32, 1)),
         (namespace.aggregate, (table.codes, table.decoding, *weighted, [], *tail)),
         (namespace.transpose, (indptr, indices, 2, 9, 1)),
-        (namespace.degree_scale, (indptr, 9, 1, True, torch.float32)),
         (namespace.aggregate_weight_grads, (grad, plain, None, *of_weights)),
         (namespace.aggregate_weight_grads, (grad, table.codes, table.decoding, *of_weights)),
         (namespace.aggregate_max_grads, (grad, out, plain, indptr, indices, *by_source[:2], 1)),

@@ -184,8 +184,9 @@ def test_opcheck(grad: bool, by_target: bool) -> None:
     by_source = list(ops.transpose(case.indptr, case.indices, 9))
     w = case.weights if grad else {name: weight.detach() for name, weight in case.weights.items()}
     x = case.x if grad else case.x.detach()
-    arguments = (x, None, None, case.indptr, case.indices, *w.values(), None, by_source if grad else [])
-    numbers = (False, 6, 4, 0.2, 0.3, 7)
+    terms = (*w.values(), None, None, None, by_source if grad else [])
+    arguments = (x, None, None, case.indptr, case.indices, *terms)
+    numbers = (False, 0, 6, 4, 0.2, 0.3, 7)
     torch.library.opcheck(torch.ops.pyg_batchgnn.attention, (*arguments, *numbers, torch.float32, 2))
     table = drawn_table(*x.shape, seed=0)
     coded = (table.codes, table.decoding, *arguments[2:-1], [], *numbers, torch.float32, 2)
@@ -193,7 +194,7 @@ def test_opcheck(grad: bool, by_target: bool) -> None:
     if grad:
         return
     out, coefficient, total = (one.detach() for one in case.run(drop=0.3, key=7))
-    given = (w["source_weight"], w["target_weight"], w["edge_rows"])
+    given = (w["source_weight"], w["target_weight"], w["edge_rows"], None, None)
     graph = (None, case.indptr, case.indices, *given, None, by_source)
     operands = (out, None, total, coefficient, x, None, *graph, *numbers, True, True, 2)
     torch.library.opcheck(torch.ops.pyg_batchgnn.attention_grads, operands)

@@ -127,7 +127,7 @@ def test_opcheck(update: dict[str, Any]) -> None:
     coded = ([table.codes, tables[1]], rows, [table.decoding, None], case.weights, case.bias, *tail)
     torch.library.opcheck(torch.ops.pyg_batchgnn.linear.default, coded)
     detached = [t.detach() for t in tables], rows, [None, None], [w.detach() for w in case.weights]
-    backward = (torch.randn(y.shape), mask, 2.0, *detached, None, 2, True, [True, False], True, True, 2)
+    backward = (torch.randn(y.shape), mask, 2.0, *detached, 2, True, [True, False], True, True, 2)
     torch.library.opcheck(torch.ops.pyg_batchgnn.linear_grads.default, backward)
 
 
@@ -178,7 +178,7 @@ X, W = torch.randn(4, 3), torch.randn(6, 3)
         (([X], [W]), {"num_rows": 5}, ValueError, "has 4 rows"),
         (([X], [W]), {"num_rows": -1}, ValueError, "num_rows is -1"),
         (([X], [W]), {"drop": 1.5}, ValueError, "below 1"),
-        (([X], [W]), {"drop": 0.5, "node": torch.arange(3)}, ValueError, "3 ids for 4 rows"),
+        (([X], [W]), {"drop": 0.5, "node": torch.arange(3)}, ValueError, "3 entries for 4 rows"),
         (([X], [W]), {"drop": 0.5, "node": torch.arange(4).int()}, TypeError, "int64"),
         (([X], [W.half()]), {}, TypeError, "float32, bfloat16 or float64"),
         (([X.double()], [W]), {}, TypeError, "cannot be multiplied"),

@@ -21,6 +21,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import Turns
 from pyg_batchgnn.ops.library import kernels
+from tests.ops import test_edge_sums
 from tests.support import linear_cases, reference_attention
 from tests.support.aggregate_cases import graph
 from tests.support.programs import WIDTHS, run_text
@@ -278,6 +279,11 @@ def attention(dtype: torch.dtype, by_target: bool, by_head: bool) -> Run:
     return run
 
 
+def edge_sums(kind: str) -> Run:
+    case = test_edge_sums.make_case(kind, 40, dtype=torch.float32, edges=30_000)
+    return lambda: [case.run(), *test_edge_sums.gradients(case.run(), list(case.leaves.values()))]
+
+
 def norm(operator: Callable[..., Any], dtype: torch.dtype, **options: Any) -> Run:
     leaves = [torch.randn(9001, 70), torch.rand(70), torch.randn(70)]
     leaves[0] = leaves[0].to(dtype)
@@ -299,6 +305,7 @@ CASES: dict[str, Callable[[], Run]] = {
         f"attention, {options}": lambda options=options: attention(*options)
         for options in itertools.product(DTYPES[:2], (False, True), (False, True))
     },
+    **{f"edge sums, {one}": lambda one=one: edge_sums(one) for one in test_edge_sums.KINDS},
     **{f"batch norm, {one}": lambda one=one: norm(ops.batch_norm, one) for one in DTYPES},
     **{f"layer norm, {one}": lambda one=one: norm(ops.layer_norm, one, drop=0.3, key=4) for one in DTYPES},
     **{f"activate, {one}": lambda one=one: activate(one) for one in DTYPES},

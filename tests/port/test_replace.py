@@ -235,6 +235,37 @@ def test_attention(kind: type[torch.nn.Module], edge_dim: int | None) -> None:
     assert torch.allclose(ours(pair, edges), reference(pair, edges), atol=1e-12)
 
 
+EDGE_LAYERS: dict[str, Callable[[], Any]] = {
+    "gine": lambda: pyg.GINEConv(torch.nn.Linear(FEATURES, 4), edge_dim=3),
+    "network": lambda: pyg.NNConv(FEATURES, 4, torch.nn.Linear(3, 4 * FEATURES), "mean"),
+}
+
+
+@pytest.mark.parametrize("name", EDGE_LAYERS)
+def test_layers_that_read_features_of_edges(name: str) -> None:
+    reference, batch, reports = EDGE_LAYERS[name]().double(), batch_of(2), []
+    ours = accelerate(copy.deepcopy(reference), report=reports.append)
+    assert len(reports[0].replaced) == 1 and not reports[0].left
+    given = batch.x, batch.edge_index, batch.edge_attr
+    wanted = reference(*given)
+    assert torch.allclose(ours(*given), wanted, atol=1e-12)
+    targets = (batch.x, batch.x[:4])
+    edges = batch.edge_index[1] < 4
+    pair = targets, batch.edge_index[:, edges], batch.edge_attr[edges]
+    assert torch.allclose(ours(*pair), reference(*pair), atol=1e-12)
+    seen: list[Any] = []
+    ours.nn.register_forward_hook(lambda _module, _given, out: seen.append(out))
+    assert torch.allclose(ours(*given), wanted, atol=1e-12) and len(seen) == 1
+
+
+def test_edge_networks_that_are_left() -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Linear(8, 8), torch.nn.ReLU())
+    reports: list[Any] = []
+    accelerate(pyg.NNConv(2, 4, network), report=reports.append)
+    (left,) = reports[0].left
+    assert "ends in ReLU" in left.why
+
+
 def test_attention_that_only_pygs_transformer_layer_computes() -> None:
     """Edge features without a weight are added to the values, and errors are PyG's."""
     batch, columns = batch_of(2), 4

@@ -104,23 +104,8 @@ void codes(const Graph& graph, int64_t targets, int64_t sources, int64_t columns
   result(d_weight.data.get(), graph.edges);
 }
 
-void degrees(const Graph& graph, int64_t targets, int64_t sources) {
-  const int64_t nodes = std::max(targets, sources);
-  const Integers indices{graph.indices.data.get(), false};
-  Array<float> scale(nodes);
-  degree_scale(graph.indptr.data.get(), targets, nodes, 1, true, scale.data.get());
-  result(scale.data.get(), nodes);
-  const int64_t left = graph.edges - count_loops(graph.indptr.data.get(), indices, targets);
-  Array<int64_t> indptr(targets + 1), kept(left);
-  Array<int32_t> rest(left);
-  drop_loops(graph.indptr.data.get(), indices, targets, indptr.data.get(), rest.data.get(), kept.data.get());
-  result(rest.data.get(), left);
-  result(kept.data.get(), left);
-}
-
 void round_of(int64_t targets, int64_t sources, int64_t degree, int64_t columns) {
   const Graph graph(targets, sources, degree);
-  degrees(graph, targets, sources);
   sum<float>(graph, targets, sources, columns, Element::kFloat32, Element::kFloat32);
   sum<float>(graph, targets, sources, columns, Element::kFloat16, Element::kFloat32);
   sum<Bfloat16>(graph, targets, sources, columns, Element::kBFloat16, Element::kBFloat16);

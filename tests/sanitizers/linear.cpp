@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "inputs.h"
-#include "kernels/nn/folded_norm.h"
 
 namespace {
 
@@ -71,27 +70,6 @@ void around_norms(int64_t rows, int64_t outputs, int64_t columns, Element comput
                 {{dx.data()}, {dw.data()}, db.data()}},
                3);
   for (const std::vector<char>* made : {&dx, &dw, &db}) result(*made);
-  std::vector<double> mean(static_cast<size_t>(columns)), covariance(static_cast<size_t>(columns * columns));
-  column_covariance(input, rows, 3, mean.data(), covariance.data());
-  input.center = mean.data();
-  linear_grads({shape,
-                {input},
-                {{w.data(), weight}},
-                {grad.data(), compute, nullptr, 1.0},
-                {{nullptr}, {dw.data()}, db.data()}},
-               3);
-  result(dw);
-  result(covariance);
-  const std::vector<double> wide(size(outputs * columns), 0.25);
-  std::vector<double> spread = wide, d_weight = wide, of_rows[4];
-  for (std::vector<double>& one : of_rows) one.resize(static_cast<size_t>(outputs));
-  const FoldedNorm folded{outputs, columns, wide.data(), nullptr, 1e-5};
-  fold_norm(folded, mean.data(), covariance.data(), spread.data(), of_rows[0].data(), of_rows[1].data(),
-            of_rows[2].data());
-  fold_norm_grads(folded, of_rows[1].data(), spread.data(), wide.data(), d_weight.data(), of_rows[3].data());
-  result(spread);
-  result(d_weight);
-  for (const std::vector<double>& one : of_rows) result(one);
 }
 
 }  // namespace

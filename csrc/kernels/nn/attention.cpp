@@ -7,7 +7,6 @@
 #include "kernels/allocation.h"
 #include "kernels/parallel.h"
 #include "kernels/random.h"
-#include "kernels/simd/attention.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -19,11 +18,13 @@ constexpr int64_t kEntries = 8192;  // their lists stay in the second cache
 int64_t wide_size(Element type) { return type == Element::kFloat64 ? 8 : 4; }
 
 int64_t row_columns(const AttentionInput& input) {
-  return input.rows.by_head ? 2 * input.model.heads * input.rows.columns : input.rows.columns;
+  const int64_t of_heads = input.model.heads * input.rows.columns;
+  if (input.rows.by_head) return 2 * of_heads;
+  return input.is_summed() ? of_heads : input.rows.columns;
 }
 
 int64_t scratch_of(const AttentionInput& input, int64_t longest) {
-  return attention_scratch(longest, input.model.heads, input.rows.width(), row_columns(input));
+  return attention_scratch(longest, input.model.heads, input.width(), row_columns(input));
 }
 
 // Blocks of destinations and of sources with pointers to the rows of their edges, for the inner
@@ -84,7 +85,7 @@ class TargetBlocks {
       const char** const self = lists.self.reserve(targets);
       for (int64_t i = 0; i < targets; ++i) self[i] = row(first + i);
     }
-    const bool has_rows = input_.rows.edge != nullptr;
+    const bool has_rows = input_.rows.edge != nullptr && !input_.is_summed();
     if (has_rows) list_edge_rows(targets, lists);
     lists.scratch.reserve(scratch_of(input_, longest) * wide_size(input_.rows.table.element));
     return {first,
@@ -186,15 +187,23 @@ class SourceBlocks {
       : input_(input),
         transpose_(transpose),
         grad_(static_cast<const char*>(upstream.grad)),
-        weights_(static_cast<const char*>(input.model.source_weight)),
         pairs_(static_cast<const char*>(pairs)),
-        grad_bytes_(input.model.heads * input.rows.width() * element_bytes(upstream.type)),
-        weight_bytes_(input.model.by_target
-                          ? input.model.heads * input.rows.width() * wide_size(input.rows.table.element)
-                          : 0),
-        pair_bytes_(2 * input.model.heads * wide_size(input.rows.table.element)),
+        has_weights_(input.model.by_target || input.model.target_rows != nullptr),
+        grad_bytes_(input.model.heads * input.width() * element_bytes(upstream.type)),
+        pair_bytes_(pairs == nullptr ? 0 : 2 * input.model.heads * wide_size(input.rows.table.element)),
         blocks_(transpose.ptr, transpose.sources),
-        lists_(static_cast<size_t>(threads)) {}
+        lists_(static_cast<size_t>(threads)) {
+    const int64_t bytes = wide_size(input.rows.table.element);
+    if (input.is_summed()) {
+      weights_ = static_cast<const char*>(input.model.target_rows);
+      weight_bytes_ = input.model.target_step * bytes;
+      edges_ = static_cast<const char*>(input.rows.edge);
+      edge_bytes_ = input.rows.edge_columns * bytes;
+    } else if (input.model.by_target) {
+      weights_ = static_cast<const char*>(input.model.source_weight);
+      weight_bytes_ = input.model.heads * input.width() * bytes;
+    }
+  }
 
   int64_t count() const { return blocks_.count(); }
   AttentionSources make(int64_t block, int64_t slot) {
@@ -206,6 +215,7 @@ class SourceBlocks {
     lists.grads.reserve(most + kMostRowsAhead);
     lists.weights.reserve(most + kMostRowsAhead);
     lists.pairs.reserve(most + kMostRowsAhead);
+    lists.edges.reserve(most + kMostRowsAhead);
     int64_t at = 0;
     for (int64_t j = first; j < last; ++j) {
       lists.begin.data()[j - first] = at;
@@ -221,20 +231,22 @@ class SourceBlocks {
     std::fill_n(lists.grads.data() + at, kMostRowsAhead, grad_);
     std::fill_n(lists.weights.data() + at, kMostRowsAhead, weights_);
     std::fill_n(lists.pairs.data() + at, kMostRowsAhead, pairs_);
+    std::fill_n(lists.edges.data() + at, kMostRowsAhead, edges_);
     lists.scratch.reserve(scratch_of(input_, 0) * wide_size(input_.rows.table.element));
     return {first,
             sources,
             lists.begin.data(),
             lists.grads.data(),
-            input_.model.by_target ? lists.weights.data() : nullptr,
+            has_weights_ ? lists.weights.data() : nullptr,
             lists.pairs.data(),
+            lists.edges.data(),
             lists.scratch.data()};
   }
 
  private:
   struct Lists {
     Buffer<int64_t> begin;
-    Buffer<const char*> grads, weights, pairs;
+    Buffer<const char*> grads, weights, pairs, edges;
     Buffer<char> scratch;
   };
 
@@ -242,14 +254,15 @@ class SourceBlocks {
     lists.grads.data()[at] = grad_ + target * grad_bytes_;
     lists.weights.data()[at] = weights_ + target * weight_bytes_;
     lists.pairs.data()[at] = pairs_ + slot * pair_bytes_;
+    lists.edges.data()[at] = edges_ + slot * edge_bytes_;
   }
 
   const AttentionInput& input_;
   const AttentionTranspose& transpose_;
-  const char* grad_;
-  const char* weights_;
-  const char* pairs_;
-  int64_t grad_bytes_, weight_bytes_, pair_bytes_;  // of a destination, a destination, a slot
+  const char *grad_, *pairs_, *weights_ = nullptr, *edges_ = nullptr;
+  bool has_weights_;
+  // Of a destination, a slot, a destination, a slot.
+  int64_t grad_bytes_, pair_bytes_, weight_bytes_ = 0, edge_bytes_ = 0;
   RowBlocks blocks_;
   std::vector<Lists> lists_;
 };
@@ -261,16 +274,23 @@ AttentionWeights weights_of(const AttentionInput& input) {
   AttentionWeights of{};
   of.heads = model.heads;
   of.columns = rows.columns;
-  of.edge_columns = rows.edge_columns;
+  of.edge_columns = input.edge_columns();
   of.row_columns = row_columns(input);
   of.first_value = rows.by_head ? model.heads * rows.columns : 0;
-  of.head_step = rows.by_head ? rows.columns : 0;
+  of.head_step = rows.by_head || (input.is_summed() && model.heads > 1) ? rows.columns : 0;
   of.slope = model.slope;
   of.scale = dropout.scale();
   of.source = model.source_weight;
-  of.source_step = model.by_target ? model.heads * rows.width() : 0;
+  of.source_step = model.by_target ? model.heads * input.width() : 0;
   of.target = model.target_weight;
   of.decoding = rows.table.decoding;
+  of.scores = model.scores;
+  if (!input.is_summed()) return of;
+  of.target_rows = model.target_rows;
+  of.target_step = model.target_step;
+  of.edge_weight = model.edge_weight;
+  of.edge_rows = rows.edge;
+  of.summed_edge_columns = rows.edge_columns;
   return of;
 }
 
@@ -279,7 +299,7 @@ AttentionWeights weights_of(const AttentionInput& input) {
 bool writes_past_caches(const AttentionInput& input, const AttentionResult& result) {
   constexpr int64_t kLine = 64, kLarge = 16 << 20;
   if (element_bytes(result.out_type) == 2) return false;
-  const int64_t bytes = input.model.heads * input.rows.width() * element_bytes(result.out_type);
+  const int64_t bytes = input.model.heads * input.width() * element_bytes(result.out_type);
   return bytes % kLine == 0 && input.edges.targets * bytes >= kLarge &&
          reinterpret_cast<uintptr_t>(result.out) % kLine == 0;
 }
@@ -302,9 +322,11 @@ void backward_targets(const AttentionInput& input, const AttentionUpstream& upst
   TargetBlocks blocks(input, threads);
   const Element type = input.rows.table.element;
   const AttentionModel& model = input.model;
-  const int64_t of_source = model.by_target ? 0 : model.heads * input.rows.width();
+  const int64_t of_source = model.by_target || !input.has_softmax() ? 0 : model.heads * input.width();
   const int64_t of_target = model.heads * input.rows.columns;
-  const int64_t source_bytes = of_source * wide_size(type), step = source_bytes + of_target * wide_size(type);
+  const int64_t of_edge = model.edge_weight == nullptr ? 0 : input.rows.edge_columns * row_columns(input);
+  const int64_t source_bytes = of_source * wide_size(type), target_bytes = of_target * wide_size(type);
+  const int64_t step = source_bytes + target_bytes + of_edge * wide_size(type);
   Buffer<char> parts;
   parts.reserve(std::max<int64_t>(1, blocks.count() * step));
   run_tasks(blocks.count(), threads, [&](int64_t task, int64_t slot) {
@@ -321,12 +343,15 @@ void backward_targets(const AttentionInput& input, const AttentionUpstream& upst
                                  grads.edge,
                                  pairs,
                                  model.by_target ? grads.source_weight : part,
-                                 part + source_bytes};
+                                 part + source_bytes,
+                                 of_edge > 0 ? part + source_bytes + target_bytes : nullptr,
+                                 grads.target_rows};
     kernels.backward(type, work, blocks.make(task, slot));
   });
   const auto add = type == Element::kFloat64 ? &add_parts<double> : &add_parts<float>;
   add(parts.data(), blocks.count(), step, of_source, grads.source_weight);
   add(parts.data() + source_bytes, blocks.count(), step, of_target, grads.target_weight);
+  add(parts.data() + source_bytes + target_bytes, blocks.count(), step, of_edge, grads.edge_weight);
 }
 
 }  // namespace
@@ -351,13 +376,15 @@ void attention_backward(const AttentionInput& input, const AttentionUpstream& up
                         const AttentionTranspose& transpose, const AttentionGrads& grads, int64_t threads) {
   Buffer<char> pairs;
   const int64_t pair_bytes = 2 * input.model.heads * wide_size(input.rows.table.element);
-  if (grads.x != nullptr) pairs.reserve(std::max<int64_t>(1, attention_slots(input.edges)) * pair_bytes);
+  if (grads.x != nullptr && input.model.scores != Scores::kMessages) {
+    pairs.reserve(std::max<int64_t>(1, attention_slots(input.edges)) * pair_bytes);
+  }
   backward_targets(input, upstream, grads, pairs.data(), threads);
   if (grads.x == nullptr) return;
 
   const AttentionKernels& kernels = attention_kernels();
   const AttentionInputGrad work{weights_of(input),   upstream.type, grads.target_logits,
-                                input.edges.targets, grads.x,       input.rows.table.element};
+                                input.edges.targets, grads.x,       input.rows.table};
   SourceBlocks blocks(input, upstream, transpose, pairs.data(), threads);
   run_tasks(blocks.count(), threads,
             [&](int64_t task, int64_t slot) { kernels.input_grad(work, blocks.make(task, slot)); });

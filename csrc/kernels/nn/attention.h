@@ -11,6 +11,13 @@
 // Heads may have columns of their own. Then x_j has the keys of all heads and behind them their
 // values, the logit is w_s[i, h] . key[j, h], and z[i, h] sums values.
 //
+// Other sums over edges are computed by the same passes (`Scores`). With s = x_j + y_i + W^T f,
+// where f is the row of the edge (s = x_j + y_i + f without a weight W), and a leaky ReLU:
+// - kAdditive (Brody et al. 2022): the logit is a[h] . leaky_relu(s[h]), where head h has its
+//   columns of s, and z[i, h] sums those of x_j.
+// - kGiven: alpha is e[edge, h]. There is no softmax.
+// - kMessages (Hu et al. 2020): z[i] is the sum of leaky_relu(s). There are no coefficients.
+//
 // If x are codes, the weights and t are for codes, as are their gradients; z is decoded.
 //
 // Edges may have rows of their own. Then x_j above is the row of source j with the row of the edge
@@ -26,6 +33,7 @@
 #include <cstdint>
 
 #include "kernels/operand.h"
+#include "kernels/simd/attention.h"
 
 namespace pyg_batchgnn {
 
@@ -45,8 +53,6 @@ struct AttentionRows {
   bool by_head;      // whether the table has the columns [2, heads, columns]: keys and values
   const void* edge;  // [slots, edge_columns], or null
   int64_t edge_columns;
-
-  int64_t width() const { return columns + edge_columns; }
 };
 
 // Dropout of coefficients. Destination i has the id node[i], or i if null. The column is position
@@ -64,6 +70,11 @@ struct AttentionModel {
   const void* source_weight;  // [heads, width], or [targets, heads, width]
   bool by_target;             // the latter
   const void* target_weight;  // [heads, columns], or null
+  Scores scores = Scores::kLinear;
+  // For kAdditive and kMessages.
+  const void* target_rows = nullptr;  // y [targets, heads * columns], or null
+  int64_t target_step = 0;            // numbers from a row of y to the next, or 0
+  const void* edge_weight = nullptr;  // W [edge columns, heads * columns], or null
 };
 
 struct AttentionInput {
@@ -71,6 +82,12 @@ struct AttentionInput {
   AttentionRows rows;
   AttentionDropout dropout;
   AttentionModel model;
+
+  bool has_softmax() const { return model.scores < Scores::kGiven; }
+  bool is_summed() const { return model.scores == Scores::kAdditive || model.scores == Scores::kMessages; }
+  // Columns of edges that stand behind those of their sources.
+  int64_t edge_columns() const { return is_summed() ? 0 : rows.edge_columns; }
+  int64_t width() const { return rows.columns + edge_columns(); }  // of a head of z
 };
 
 // The edges by source: edge[ptr[j]] to edge[ptr[j + 1]] go from source j to `targets`.
@@ -85,7 +102,8 @@ int64_t attention_slots(const AttentionEdges& edges);
 struct AttentionResult {
   void* out;  // [targets, heads, width]
   Element out_type;
-  // [slots, heads], the softmax before dropout, negative where the leaky ReLU has its slope.
+  // [slots, heads], the softmax before dropout, negative where the leaky ReLU has its slope. It and
+  // the totals are written only where there is one.
   void* coefficient;
   void* total;  // [targets, heads], the sums after dropout: 1 without it, 0 without edges
 };
@@ -97,7 +115,7 @@ void attention_forward(const AttentionInput& input, const void* target_logits, c
 struct AttentionUpstream {
   const void* grad;  // of z, [targets, heads, width]
   Element type;
-  const void* coefficient;       // from the forward pass
+  const void* coefficient;       // from the forward pass, or those that were given
   const void* grad_coefficient;  // [slots, heads], or null
   const void* grad_total;        // [targets, heads], or null
 };
@@ -109,6 +127,8 @@ struct AttentionGrads {
   void* edge_logits;    // [slots, heads], or null if not wanted
   void* edge;           // [slots, edge_columns], or null if not wanted
   void* x;              // [sources, columns] of the type of the rows, or null
+  void* target_rows;    // [targets, heads * columns]; null without y
+  void* edge_weight;    // as W; null without
 };
 
 // `transpose` is read only if grads.x is wanted.

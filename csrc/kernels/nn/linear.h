@@ -13,10 +13,9 @@
 namespace pyg_batchgnn {
 
 struct LinearInput : Matrix {
-  Integers rows;                   // the position of each row; false: in order
-  int64_t columns;                 // of all groups
-  const double* center = nullptr;  // [columns] subtracted in a weight's gradient; or null
-  bool after_relu = false;         // made by a ReLU: the gradient of a zero may be given as zero
+  Integers rows;            // the position of each row; false: in order
+  int64_t columns;          // of all groups
+  bool after_relu = false;  // made by a ReLU: the gradient of a zero may be given as zero
 
   const char* row(int64_t i) const { return Matrix::row(rows ? rows[i] : i); }
 };

@@ -124,31 +124,6 @@ class GradientRows {
   const LinearGradient& gradient_;
 };
 
-// The rows of an input.
-template <class T>
-class InputRows {
- public:
-  InputRows(const LinearInput& input, Element compute) : input_(input), compute_(compute) {
-    if (input.center == nullptr) return;
-    std::transform(input.center, input.center + input.columns, to_center_.reserve(input.columns + 1),
-                   [](double value) { return static_cast<T>(-value); });
-  }
-
-  // Reads rows [begin, end), centred if there is a center, without finding zeros.
-  void read(int64_t begin, int64_t end, RowBlock<T>& block) const {
-    read_values(input_, compute_, begin, end, block);
-    if (input_.center == nullptr) return;
-    for (int64_t i = 0; i < block.rows; ++i) {
-      product_kernels<T>().add(to_center_.data(), block.columns, block.values.data() + i * block.stride);
-    }
-  }
-
- private:
-  const LinearInput& input_;
-  Element compute_;
-  Buffer<T> to_center_;  // the center of rows
-};
-
 // The gradient of one input of a dense layer, one block of rows at a time.
 
 template <class T>
@@ -280,10 +255,9 @@ class Backward {
         relu_backward_(job.inputs.size()) {
     for (size_t t = 0; t < job.inputs.size(); ++t) {
       const LinearInput& input = job.inputs[t];
-      input_rows_.emplace_back(input, job.shape.compute);
       if (job.wanted.inputs[t] == nullptr) continue;
       input_grads_[t].emplace(job.shape, input, job.weights[t], job.wanted.inputs[t]);
-      const bool rectified = input.after_relu && input.center == nullptr && job.shape.groups == 1;
+      const bool rectified = input.after_relu && job.shape.groups == 1;
       if (!rectified || job.wanted.weights.empty()) continue;
       relu_backward_[t].emplace(job.shape.outputs, input.columns, input_grads_[t]->weight(),
                                 input_grads_[t]->stride());
@@ -359,7 +333,7 @@ class Backward {
   int64_t sum_elements(size_t t) const { return sum_rows(t) * sum_stride(t); }
 
   void read_input(size_t t, int64_t begin, int64_t end, RowBlock<T>& block) const {
-    if (!relu_backward_[t]) return input_rows_[t].read(begin, end, block);
+    if (!relu_backward_[t]) return read_values(job_.inputs[t], job_.shape.compute, begin, end, block);
     read_block(job_.inputs[t], job_.shape.compute, begin, end, block);
     if (block.sparse) block.find_columns();
   }
@@ -419,7 +393,6 @@ class Backward {
   const ProductKernels<T>& kernels_;
   const LinearGrads& job_;
   const GradientRows<T> grad_rows_;
-  std::vector<InputRows<T>> input_rows_;
   std::vector<std::optional<InputGrad<T>>> input_grads_;             // those that are wanted
   std::vector<std::optional<ReluBackwardWeight<T>>> relu_backward_;  // those of inputs that a ReLU made
 };

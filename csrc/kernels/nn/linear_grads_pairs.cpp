@@ -172,25 +172,11 @@ class PairBackward {
       const LinearInput& input = job_.inputs[t];
       const int64_t columns = job_.group_columns(t), first = group * columns;
       const char* const from = input.row(row);
-      if (input.center != nullptr) {
-        round_centered(input, from, first, columns, to + at);
-      } else if (input.element == Element::kBFloat16) {
+      if (input.element == Element::kBFloat16) {
         pairs_.copy(reinterpret_cast<const uint16_t*>(from) + first, columns, to + at);
       } else {
         round_columns(input, from, first, columns, to + at);
       }
-    }
-  }
-
-  void round_centered(const LinearInput& input, const char* from, int64_t first, int64_t columns,
-                      uint16_t* to) const {
-    float block[kWordBits];
-    const double* const center = input.center + first;
-    for (int64_t at = 0; at < columns; at += kWordBits) {
-      const int64_t count = std::min(kWordBits, columns - at);
-      read_columns(input, from, first + at, count, Element::kFloat32, block);
-      for (int64_t c = 0; c < count; ++c) block[c] -= static_cast<float>(center[at + c]);
-      kernels_.write(block, count, Element::kBFloat16, to + at);
     }
   }
 

@@ -156,10 +156,8 @@ class TileBackward {
 }  // namespace
 
 bool linear_grads_tiles(const LinearGrads& job, int64_t threads) {
-  const bool plain = std::all_of(job.inputs.begin(), job.inputs.end(),
-                                 [](const LinearInput& input) { return input.center == nullptr; });
   if (job.shape.compute != Element::kBFloat16 || bfloat16_level() != Bfloat16Level::kTiles ||
-      job.shape.groups != 1 || !plain) {
+      job.shape.groups != 1) {
     return false;
   }
   sum_parts<float>(TileBackward(job), job.shape.rows, threads);

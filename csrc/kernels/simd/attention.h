@@ -11,6 +11,9 @@ namespace pyg_batchgnn {
 // Lists of rows have this many further entries, whose rows may be fetched and are not used.
 constexpr int64_t kMostRowsAhead = 32;
 
+// How coefficients are made (kernels/nn/attention.h).
+enum class Scores : uint8_t { kLinear, kAdditive, kGiven, kMessages };
+
 // Consecutive destinations and the rows that each sums over.
 struct AttentionBlock {
   int64_t first, targets;
@@ -37,6 +40,13 @@ struct AttentionWeights {
   int64_t source_step;  // numbers from the weights of a destination to those of the next one, or 0
   const void* target;   // or null
   Decoding decoding{};  // of the columns of codes
+  Scores scores = Scores::kLinear;
+  // Of sums s: y with numbers from a row to the next, W, and rows of edges by slot.
+  const void* target_rows = nullptr;
+  int64_t target_step = 0;
+  const void* edge_weight = nullptr;
+  const void* edge_rows = nullptr;
+  int64_t summed_edge_columns = 0;
 
   int64_t width() const { return columns + edge_columns; }
 };
@@ -67,6 +77,8 @@ struct AttentionBackward {
   // the block in them.
   void* source_weight;
   void* target_weight;  // [heads, columns] the share of the block
+  void* edge_weight;    // the share of the block; null without W
+  void* target_rows;    // gradient; null without y
 };
 
 // Consecutive sources and the destinations of their edges. Lists have further entries as above.
@@ -74,8 +86,9 @@ struct AttentionSources {
   int64_t first, sources;
   const int64_t* begin;        // [sources + 1] into the lists below
   const char* const* grads;    // the destination's row of the gradient of z
-  const char* const* weights;  // the destination's weights of sources; null if all have the same
+  const char* const* weights;  // the destination's weights of sources, or its row of y; or null
   const char* const* pairs;    // as above
+  const char* const* edges;    // the row of the edge, of sums
   void* scratch;               // attention_scratch(0, ...) numbers
 };
 
@@ -85,7 +98,7 @@ struct AttentionInputGrad {
   const void* target_logits;  // gradient, [targets, heads]
   int64_t targets;
   void* out;
-  Element out_type;
+  Matrix rows;  // of the sources, of the type of `out`
 };
 
 struct AttentionKernels {

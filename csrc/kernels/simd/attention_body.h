@@ -233,9 +233,9 @@ inline void prefetch_row(const char* row, int64_t bytes) {
 // The arrays of one destination, cut from the scratch memory of the block.
 template <class Sum>
 struct Place {
-  Sum *logits, *weights, *grads;  // [edges, heads]
-  Sum *row, *narrow;              // [heads, width], [row_columns]
-  Sum *total, *target;            // [heads]
+  Sum *logits, *weights, *grads;   // [edges, heads]
+  Sum *row, *narrow, *target_row;  // [heads, width], [row_columns], [row_columns]
+  Sum *total, *target;             // [heads]
 
   Place(void* scratch, int64_t longest, const AttentionWeights& of) {
     const int64_t edges = padded(longest * of.heads) + 16, heads = padded(of.heads);
@@ -252,6 +252,7 @@ struct Place {
     target = take(heads);
     row = take(of.heads * of.width());
     narrow = take(of.row_columns);
+    target_row = take(of.row_columns);
   }
 };
 
@@ -325,6 +326,12 @@ inline void list_dots(const T* const* rows, int64_t count, const Columns& of, co
   if (e < count) dots<1>(rows + e, of, vectors, stride, out + e * heads, heads, ahead);
 }
 
+// Additive scores have their leaky ReLU inside.
+template <class Sum>
+inline Sum slope_of_logits(const AttentionWeights& of) {
+  return of.scores == Scores::kLinear ? static_cast<Sum>(of.slope) : Sum{1};
+}
+
 inline Columns keys_of(const AttentionWeights& of) { return {of.columns, 0, of.head_step}; }
 inline Columns values_of(const AttentionWeights& of) { return {of.columns, of.first_value, of.head_step}; }
 
@@ -347,6 +354,153 @@ inline void edge_sums(const Target<T>& target, const Columns& columns, const Wid
   const int64_t H = of.heads, K = of.columns, L = of.edge_columns, W = of.width();
   sums(target.rows, target.count, columns, factors, H, out, W, into, ahead);
   if (L > 0) sums(target.edges, target.count, {L}, factors, H, out + K, W, into, 0);
+}
+
+// Sums over an edge's ends and its row ############################################################
+
+// Calls use(column, part, s, bits of its positive elements) for the columns of some heads of a sum.
+template <class T, class Use>
+[[gnu::always_inline]] inline void sum_ends(const T* x, const Wide<T>* y, const Wide<T>* edge,
+                                            const AttentionWeights& of, int64_t first, int64_t count,
+                                            const Use& use) {
+  using L = Lanes<Wide<T>>;
+  const auto* const weight = static_cast<const Wide<T>*>(of.edge_weight);
+  vectors_of<Wide<T>>(count, [&](int64_t k, const auto& part) __attribute__((always_inline)) {
+    const int64_t c = first + k;
+    auto sum = part.load(x + c);
+    if (y != nullptr) sum = L::add(sum, part.load(y + c));
+    if (weight != nullptr) {
+      for (int64_t l = 0; l < of.summed_edge_columns; ++l) {
+        sum = L::fma(L::fill(edge[l]), part.load(weight + l * of.row_columns + c), sum);
+      }
+    } else if (edge != nullptr) {
+      sum = L::add(sum, part.load(edge + c));
+    }
+    use(c, part, sum, L::passing(sum));
+  });
+}
+
+// Multiplies the elements by the slope that the bits leave out.
+template <class Sum>
+[[gnu::always_inline]] inline Vector<Sum> leak(const Vector<Sum>& value, uint64_t bits, Sum slope) {
+  using L = Lanes<Sum>;
+  return L::fma(L::fill(slope), L::keep(value, ~bits), L::keep(value, bits));
+}
+
+template <class Sum>
+inline const Sum* row_of_target(const AttentionWeights& of, int64_t id) {
+  return of.target_rows == nullptr ? nullptr : static_cast<const Sum*>(of.target_rows) + id * of.target_step;
+}
+
+template <class T>
+inline const Wide<T>* row_of_edge(const AttentionWeights& of, const Target<T>& target, int64_t e) {
+  if (of.edge_rows == nullptr) return nullptr;
+  return static_cast<const Wide<T>*>(of.edge_rows) +
+         (target.first_slot + target.place[e]) * of.summed_edge_columns;
+}
+
+// out[e, h] = a[h] . leaky_relu(s[e, h]) for all edges of a destination.
+template <class T>
+inline void additive_scores(const Target<T>& target, const AttentionWeights& of, int64_t ahead,
+                            Wide<T>* out) {
+  using Sum = Wide<T>;
+  using L = Lanes<Sum>;
+  const auto* const by = static_cast<const Sum*>(of.source);
+  const auto slope = static_cast<Sum>(of.slope);
+  const Sum* const y = row_of_target<Sum>(of, target.id);
+  for (int64_t e = 0; e < target.count; ++e) {
+    prefetch_row(reinterpret_cast<const char*>(target.rows[e + ahead]), of.row_columns * sizeof(T));
+    for (int64_t h = 0; h < of.heads; ++h) {
+      auto score = L::zero();
+      sum_ends<T>(target.rows[e], y, row_of_edge(of, target, e), of, h * of.columns, of.columns,
+                  [&](int64_t c, const auto& part, const auto& sum, uint64_t bits)
+                      __attribute__((always_inline)) {
+                        score = L::fma(part.load(by + c), leak<Sum>(sum, bits, slope), score);
+                      });
+      out[e * of.heads + h] = L::sum(score);
+    }
+  }
+}
+
+// out = sum over a destination's edges of leaky_relu(s[e]).
+template <class T>
+inline void message_sums(const Target<T>& target, const AttentionWeights& of, int64_t ahead, Wide<T>* out) {
+  using Sum = Wide<T>;
+  const auto slope = static_cast<Sum>(of.slope);
+  const Sum* const y = row_of_target<Sum>(of, target.id);
+  for (int64_t c = 0; c < of.row_columns; ++c) out[c] = 0;
+  for (int64_t e = 0; e < target.count; ++e) {
+    prefetch_row(reinterpret_cast<const char*>(target.rows[e + ahead]), of.row_columns * sizeof(T));
+    sum_ends<T>(target.rows[e], y, row_of_edge(of, target, e), of, 0, of.row_columns,
+                [&](int64_t c, const auto& part, const auto& sum, uint64_t bits)
+                    __attribute__((always_inline)) {
+                      part.store(out + c, Lanes<Sum>::add(part.load(out + c), leak<Sum>(sum, bits, slope)));
+                    });
+  }
+}
+
+// Calls use(head, column, part, gradient of s, leaky_relu(s)) for an edge. `scores` [heads] are
+// gradients of scores; without them `grad` is the gradient of messages.
+template <class T, class Grad, class Use>
+[[gnu::always_inline]] inline void sum_grads(const T* x, const Wide<T>* y, const Wide<T>* edge,
+                                             const AttentionWeights& of, const Wide<T>* scores,
+                                             const Grad* grad, const Use& use) {
+  using Sum = Wide<T>;
+  using L = Lanes<Sum>;
+  const auto* const by = static_cast<const Sum*>(of.source);
+  const auto slope = static_cast<Sum>(of.slope);
+  for (int64_t h = 0; h < of.heads; ++h) {
+    sum_ends<T>(
+        x, y, edge, of, h * of.columns, of.columns,
+        [&](int64_t c, const auto& part, const auto& sum, uint64_t bits) __attribute__((always_inline)) {
+          const auto above =
+              scores == nullptr ? part.load(grad + c) : L::multiply(L::fill(scores[h]), part.load(by + c));
+          use(h, c, part, leak<Sum>(above, bits, slope), leak<Sum>(sum, bits, slope));
+        });
+  }
+}
+
+// Adds the gradients of a destination's sums to those of a, y, W and the rows of its edges.
+template <class T>
+inline void add_sum_grads(const AttentionBackward& task, const Target<T>& target, const Place<Wide<T>>& at,
+                          int64_t ahead, const Wide<T>* scores, const Wide<T>* grad) {
+  using Sum = Wide<T>;
+  using L = Lanes<Sum>;
+  const AttentionWeights& of = task.weights;
+  const int64_t F = of.row_columns, K = of.summed_edge_columns;
+  auto* const of_scores = static_cast<Sum*>(task.source_weight);
+  auto* const of_weight = static_cast<Sum*>(task.edge_weight);
+  auto* const of_edges = static_cast<Sum*>(task.edge);
+  Sum* const of_y =
+      task.target_rows == nullptr ? at.target_row : static_cast<Sum*>(task.target_rows) + target.id * F;
+  for (int64_t c = 0; c < F; ++c) of_y[c] = 0;
+  if (of_edges != nullptr) {
+    for (int64_t i = 0; i < target.slots * K; ++i) of_edges[target.first_slot * K + i] = 0;
+  }
+  for (int64_t e = 0; e < target.count; ++e) {
+    prefetch_row(reinterpret_cast<const char*>(target.rows[e + ahead]), F * sizeof(T));
+    const Sum* const edge = row_of_edge(of, target, e);
+    Sum* const of_edge = of_edges == nullptr ? nullptr : of_edges + (target.first_slot + target.place[e]) * K;
+    Sum* const kept = of_weight == nullptr && of_edge != nullptr ? of_edge : at.narrow;
+    sum_grads<T>(target.rows[e], row_of_target<Sum>(of, target.id), edge, of,
+                 scores == nullptr ? nullptr : scores + e * of.heads, grad,
+                 [&](int64_t h, int64_t c, const auto& part, const auto& of_sum, const auto& value)
+                     __attribute__((always_inline)) {
+                       part.store(of_y + c, L::add(of_sum, part.load(of_y + c)));
+                       if (scores != nullptr) {
+                         const auto score = L::fill(scores[e * of.heads + h]);
+                         part.store(of_scores + c, L::fma(score, value, part.load(of_scores + c)));
+                       }
+                       for (int64_t l = 0; of_weight != nullptr && l < K; ++l) {
+                         Sum* const to = of_weight + l * F + c;
+                         part.store(to, L::fma(L::fill(edge[l]), of_sum, part.load(to)));
+                       }
+                       if (of_edge != nullptr) part.store(kept + c, of_sum);
+                     });
+    if (of_edge == nullptr || of_weight == nullptr) continue;
+    const Sum* const rows[1] = {kept};
+    dots<1>(rows, {F}, static_cast<const Sum*>(of.edge_weight), F, of_edge, K, 0);
+  }
 }
 
 // Forward #########################################################################################
@@ -412,6 +566,24 @@ inline void decode_sums(const AttentionWeights& of, const Sum* total, Sum* row) 
   }
 }
 
+// Computes the coefficients of a destination after dropout.
+template <class T>
+inline void soften(const AttentionForward& task, const AttentionBlock& block, int64_t d,
+                   const Target<T>& target, int64_t ahead, const Place<Wide<T>>& at) {
+  using Sum = Wide<T>;
+  const AttentionWeights& of = task.weights;
+  if (of.scores == Scores::kAdditive) {
+    additive_scores(target, of, ahead, at.logits);
+  } else {
+    const Sum* const weights = static_cast<const Sum*>(of.source) + target.id * of.source_step;
+    edge_dots(target, keys_of(of), weights, of, ahead, at.weights, at.logits);
+  }
+  target_logits<T>(task, block, d, at.target);
+  edge_logits(task, target, at);
+  softmax(at.logits, target.count, of.heads, slope_of_logits<Sum>(of), at.weights);
+  keep_coefficients(task, block, target, at);
+}
+
 template <class T>
 void forward_targets(const AttentionForward& task, const AttentionBlock& block) {
   using Sum = Wide<T>;
@@ -423,15 +595,18 @@ void forward_targets(const AttentionForward& task, const AttentionBlock& block) 
   const int64_t out_size = direct ? sizeof(Sum) : 2;
   for (int64_t d = 0; d < block.targets; ++d) {
     const Target<T> target(block, d);
-    const Sum* const weights = static_cast<const Sum*>(of.source) + target.id * of.source_step;
-    edge_dots(target, keys_of(of), weights, of, ahead, at.weights, at.logits);
-    target_logits<T>(task, block, d, at.target);
-    edge_logits(task, target, at);
-    softmax(at.logits, target.count, H, static_cast<Sum>(of.slope), at.weights);
-    keep_coefficients(task, block, target, at);
+    if (of.scores == Scores::kGiven) {
+      target.read(static_cast<const Sum*>(task.edge_logits), H, at.weights);
+    } else if (of.scores != Scores::kMessages) {
+      soften<T>(task, block, d, target, ahead, at);
+    }
     char* const out = static_cast<char*>(task.out) + target.id * H * W * out_size;
     Sum* const row = direct && !task.stream ? reinterpret_cast<Sum*>(out) : at.row;
-    edge_sums(target, values_of(of), at.weights, of, ahead, Into::kFresh, row);
+    if (of.scores == Scores::kMessages) {
+      message_sums(target, of, ahead, row);
+    } else {
+      edge_sums(target, values_of(of), at.weights, of, ahead, Into::kFresh, row);
+    }
     if (of.decoding) decode_sums(of, static_cast<const Sum*>(task.total) + target.id * H, row);
     if (!direct) narrow_row(row, H * W, task.out_type, out);
     if (task.stream) stream_row(row, H * W, reinterpret_cast<Sum*>(out));
@@ -470,6 +645,7 @@ inline void drop_weights(const AttentionBackward& task, const AttentionBlock& bl
                          const Place<Wide<T>>& at) {
   using Sum = Wide<T>;
   const int64_t H = task.weights.heads, count = target.count * H;
+  if (task.weights.scores == Scores::kGiven) return;
   for (int64_t i = 0; i < count; ++i) at.weights[i] = at.weights[i] < 0 ? -at.weights[i] : at.weights[i];
   if (block.keep == nullptr) return;
   const uint8_t* keep = block.keep + target.begin * H;
@@ -543,6 +719,10 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
       code_grads(of, grad, at.row, at.target);
       grad = at.row;
     }
+    if (of.scores == Scores::kMessages) {
+      add_sum_grads<T>(task, target, at, ahead, nullptr, grad);
+      continue;
+    }
     edge_dots(target, values_of(of), grad, of, ahead, at.weights, at.grads);
     if constexpr (std::is_same_v<T, Code>) {
       for (int64_t e = 0; e < target.count; ++e) {
@@ -550,13 +730,19 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
       }
     }
     target.read(static_cast<const Sum*>(task.coefficient), H, at.weights);
-    softmax_upstream(task, block, target, at);
-    softmax_grad(at.weights, target.count, H, static_cast<Sum>(of.slope), at.grads, at.total);
-    Sum* const target_grad = static_cast<Sum*>(task.target_logits) + target.id * H;
-    for (int64_t h = 0; h < H; ++h) target_grad[h] = at.total[h];
     const int64_t of_target = target.id * of.source_step;
-    edge_sums(target, keys_of(of), at.grads, of, ahead, into,
-              static_cast<Sum*>(task.source_weight) + of_target);
+    if (of.scores != Scores::kGiven) {
+      softmax_upstream(task, block, target, at);
+      softmax_grad(at.weights, target.count, H, slope_of_logits<Sum>(of), at.grads, at.total);
+      Sum* const target_grad = static_cast<Sum*>(task.target_logits) + target.id * H;
+      for (int64_t h = 0; h < H; ++h) target_grad[h] = at.total[h];
+    }
+    if (of.scores == Scores::kLinear) {
+      edge_sums(target, keys_of(of), at.grads, of, ahead, into,
+                static_cast<Sum*>(task.source_weight) + of_target);
+    } else if (of.scores == Scores::kAdditive) {
+      add_sum_grads<T>(task, target, at, 0, at.grads, nullptr);
+    }
     if (of.target != nullptr) {
       const auto* const* self = reinterpret_cast<const T* const*>(block.self) + d;
       sums(self, 1, {K}, at.total, H, static_cast<Sum*>(task.target_weight), K, Into::kAdd, 0);
@@ -565,7 +751,7 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
     if (task.pairs == nullptr && task.edge == nullptr) continue;
     drop_weights(task, block, target, at);
     if (task.pairs != nullptr) keep_pairs(task, target, at);
-    if (task.edge == nullptr) continue;
+    if (task.edge == nullptr || of.scores != Scores::kLinear) continue;
     edge_row_grads(task, target, at, grad, static_cast<const Sum*>(of.source) + of_target);
   }
 }
@@ -589,36 +775,50 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
   const AttentionWeights& of = task.weights;
   const int64_t H = of.heads, K = of.columns, W = of.width();
   const Place<Sum> at(block.scratch, 0, of);
-  const bool narrow = task.out_type == Element::kBFloat16;
+  const bool narrow = task.rows.element == Element::kBFloat16;
   const int64_t out_size = narrow ? 2 : sizeof(Sum);
   const int64_t ahead = rows_ahead(H * W * static_cast<int64_t>(sizeof(Sum)));
   const auto* const source_weight = static_cast<const Sum*>(of.source);
   const auto* const target_weight = static_cast<const Sum*>(of.target);
   const Columns keys = keys_of(of), values = values_of(of);
+  const bool is_summed = of.scores == Scores::kAdditive || of.scores == Scores::kMessages;
   for (int64_t s = 0; s < block.sources; ++s) {
     const int64_t id = block.first + s;
     char* const to = static_cast<char*>(task.out) + id * of.row_columns * out_size;
     Sum* const row = narrow ? at.narrow : reinterpret_cast<Sum*>(to);
     for (int64_t h = 0; h < H; ++h) at.total[h] = 0;
     for (int64_t k = 0; k < of.row_columns; ++k) row[k] = 0;
+    const Sum* const x =
+        is_summed ? widen_row(task.rows.row(id), task.rows.element, of.row_columns, at.target_row) : nullptr;
     for (int64_t e = block.begin[s]; e < block.begin[s + 1]; ++e) {
       prefetch_row(block.pairs[e + ahead], 2 * H * static_cast<int64_t>(sizeof(Sum)));
       prefetch_row(block.grads[e + ahead], H * W * static_cast<int64_t>(sizeof(Grad)));
       const auto* const pair = reinterpret_cast<const Sum*>(block.pairs[e]);
       const auto* const grad = reinterpret_cast<const Grad*>(block.grads[e]);
-      add_to_row(grad, W, pair, H, values, row);
-      if (block.weights != nullptr) {
+      if (of.scores != Scores::kMessages) add_to_row(grad, W, pair, H, values, row);
+      if (is_summed) {
+        const auto* const y = block.weights == nullptr ? nullptr : block.weights[e];
+        if (y != nullptr) prefetch_row(block.weights[e + ahead], H * W * static_cast<int64_t>(sizeof(Sum)));
+        __builtin_prefetch(block.edges[e + ahead], 0, 2);
+        sum_grads<Sum>(x, reinterpret_cast<const Sum*>(y), reinterpret_cast<const Sum*>(block.edges[e]), of,
+                       pair == nullptr ? nullptr : pair + H, grad,
+                       [&](int64_t, int64_t c, const auto& part, const auto& of_sum, const auto&)
+                           __attribute__((always_inline)) {
+                             part.store(row + c, Lanes<Sum>::add(of_sum, part.load(row + c)));
+                           });
+      } else if (block.weights != nullptr) {
         prefetch_row(block.weights[e + ahead], H * W * static_cast<int64_t>(sizeof(Sum)));
         add_to_row(reinterpret_cast<const Sum*>(block.weights[e]), W, pair + H, H, keys, row);
       } else {
         for (int64_t h = 0; h < H; ++h) at.total[h] += pair[H + h];
       }
     }
-    if (block.weights == nullptr) add_to_row(source_weight, W, at.total, H, keys, row);
+    if (block.weights == nullptr && of.scores == Scores::kLinear)
+      add_to_row(source_weight, W, at.total, H, keys, row);
     if (target_weight != nullptr && id < task.targets) {
       add_heads(target_weight, K, static_cast<const Sum*>(task.target_logits) + id * H, H, K, row);
     }
-    if (narrow) narrow_row(row, of.row_columns, task.out_type, to);
+    if (narrow) narrow_row(row, of.row_columns, task.rows.element, to);
   }
 }
 

@@ -4,16 +4,12 @@
 // #define PYG_BATCHGNN_BODY "kernels/simd/norm_body.h" #include "kernels/simd/each_level.h"
 //
 // A body and the lanes are included inside a namespace, so they include nothing but other bodies.
-// PYG_BATCHGNN_BASELINE_BODY names another body for the baseline. It also serves a level that
-// PYG_BATCHGNN_NO_AVX512 or PYG_BATCHGNN_NO_AVX2 leaves out: tests with sanitizers compile less so.
+// The baseline also serves a level that PYG_BATCHGNN_NO_AVX512 or PYG_BATCHGNN_NO_AVX2 leaves out:
+// tests with sanitizers compile less so.
 
 #include "kernels/operand.h"
 #include "kernels/random.h"
 #include "kernels/simd/level.h"
-
-#if !defined(PYG_BATCHGNN_BASELINE_BODY)
-#define PYG_BATCHGNN_BASELINE_BODY PYG_BATCHGNN_BODY
-#endif
 
 #if defined(__x86_64__)
 
@@ -54,6 +50,6 @@ PYG_BATCHGNN_END_LEVEL
 namespace pyg_batchgnn::baseline {
 namespace {
 #include "kernels/simd/lanes_baseline.h"
-#include PYG_BATCHGNN_BASELINE_BODY
+#include PYG_BATCHGNN_BODY
 }  // namespace
 }  // namespace pyg_batchgnn::baseline

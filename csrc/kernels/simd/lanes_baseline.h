@@ -22,6 +22,7 @@ struct Lanes {
   static constexpr int kSparseVectors = 8;
   static constexpr int kReluBackwardVectors = 4;
   static constexpr int kTwoRowVectors = 6;
+  static constexpr int kSumVectors = 8;
 
   PYG_BATCHGNN_INLINE Vector zero() { return Vector{}; }
   PYG_BATCHGNN_INLINE Vector fill(T value) { return Vector{} + value; }
@@ -64,7 +65,10 @@ struct Lanes {
   PYG_BATCHGNN_INLINE void store(Out* p, Vector v, int64_t count = kWidth) {
     for (int64_t i = 0; i < count; ++i) p[i] = narrow<Out>(v[i]);
   }
-  PYG_BATCHGNN_INLINE void stream(T* p, Vector v) { store(p, v); }
+  template <class Out>
+  PYG_BATCHGNN_INLINE void stream(Out* p, Vector v) {
+    store(p, v);
+  }
 
   PYG_BATCHGNN_INLINE T sum(Vector v) {
     T total = 0;

@@ -56,12 +56,8 @@ template <class T>
 struct MomentKernels {
   // The mean of at least one row, summed about the first row: exact for equal numbers.
   void (*row_mean)(const StridedRows<T>& x, T* mean);
-  // out[i, :] = x[i, :] - mean; rows of `out` lie `stride` apart.
-  void (*center_rows)(const StridedRows<T>& x, const T* mean, T* out, int64_t stride);
   // With d = (x[i, :] + shift) - center: sum[c] = sum of d, square[c] = sum of d * d.
   void (*shifted_sums)(const StridedRows<T>& x, const T* shift, const T* center, T* sum, T* square);
-  // to[c] += from[c] + by * gap[c]
-  void (*add_products)(const T* from, double by, const double* gap, int64_t count, double* to);
 };
 
 // T: float or double.

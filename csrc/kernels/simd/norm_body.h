@@ -131,14 +131,6 @@ void row_mean(const StridedRows<T>& x, T* __restrict mean) {
 }
 
 template <class T>
-void center_rows(const StridedRows<T>& x, const T* __restrict mean, T* __restrict out, int64_t stride) {
-  for (int64_t i = 0; i < x.rows; ++i, out += stride) {
-    const T* __restrict const row = x.row(i);
-    for (int64_t c = 0; c < x.columns; ++c) out[c] = row[c] - mean[c];
-  }
-}
-
-template <class T>
 void shifted_sums(const StridedRows<T>& x, const T* __restrict shift, const T* __restrict center,
                   T* __restrict sum, T* __restrict square) {
   std::fill_n(sum, x.columns, T{0});
@@ -167,13 +159,7 @@ void shifted_sums(const StridedRows<T>& x, const T* __restrict shift, const T* _
 }
 
 template <class T>
-void add_products(const T* __restrict from, double by, const double* __restrict gap, int64_t count,
-                  double* __restrict to) {
-  for (int64_t c = 0; c < count; ++c) to[c] += static_cast<double>(from[c]) + by * gap[c];
-}
-
-template <class T>
 constexpr NormKernels<T> kNormKernels{&center_sums<T>, &affine_rows<T>, &gradient_sums<T>, &gradient_rows<T>};
 
 template <class T>
-constexpr MomentKernels<T> kMomentKernels{&row_mean<T>, &center_rows<T>, &shifted_sums<T>, &add_products<T>};
+constexpr MomentKernels<T> kMomentKernels{&row_mean<T>, &shifted_sums<T>};

@@ -1,10 +1,8 @@
 #include "kernels/simd/sum_rows.h"
 
-#include <algorithm>
 #include <type_traits>
 
 #define PYG_BATCHGNN_BODY "kernels/simd/sum_rows_body.h"
-#define PYG_BATCHGNN_BASELINE_BODY "kernels/simd/sum_rows_plain_body.h"
 #include "kernels/simd/each_level.h"
 
 namespace pyg_batchgnn {

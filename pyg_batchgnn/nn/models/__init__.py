@@ -6,7 +6,6 @@ from pyg_batchgnn.nn.models.native import GAT as GAT
 from pyg_batchgnn.nn.models.native import GCN as GCN
 from pyg_batchgnn.nn.models.native import GIN as GIN
 from pyg_batchgnn.nn.models.native import SAGE as SAGE
-from pyg_batchgnn.nn.models.native import ActivatedGAT as ActivatedGAT
 from pyg_batchgnn.nn.models.native import LayerEdges as LayerEdges
 from pyg_batchgnn.nn.models.native import NativeModel as NativeModel
 from pyg_batchgnn.nn.models.typed import TypedModel as TypedModel

@@ -17,14 +17,13 @@ from torch_geometric.nn.resolver import normalization_resolver
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of
-from pyg_batchgnn.nn.gat import ActivatedGATConv, GATConv
+from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv, Perceptron
-from pyg_batchgnn.nn.halo import HaloPass
 from pyg_batchgnn.nn.hetero import TypedEdges
 from pyg_batchgnn.nn.inference import HasNodes, LayerStep, check_cpu, infer_model, nodes_of
-from pyg_batchgnn.nn.inputs import Edges, Rows, features_of
+from pyg_batchgnn.nn.inputs import Edges, HaloPass, Rows, features_of
 from pyg_batchgnn.nn.layer_edges import LayerGraph, all_nodes, has_halo, is_sampled, layer_graph
 from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, fuses_relu, model_output, run_layers, wrong_hops
 from pyg_batchgnn.nn.linear import Linear
@@ -381,23 +380,6 @@ class GAT(NativeModel):
             drop = probability("attention_dropout", attention_dropout)
         conv = GATv2Conv if v2 else type(self).conv
         return conv(in_channels, columns, heads=heads, concat=concat, dropout=drop, **kwargs)
-
-
-class ActivatedGAT(GAT):
-    """The GAT of DistGNN-MB (section 2): bias and ReLU come before the attention.
-
-    Its arguments are those of `GAT`, without ``v2`` and features of edges.
-    """
-
-    conv = ActivatedGATConv
-    supports_edge_attr = False
-
-    def init_conv(
-        self, in_channels: int, out_channels: int, *, v2: bool = False, **kwargs: Any
-    ) -> MessagePassing:
-        if v2:
-            raise ValueError("ActivatedGAT is a form of GAT, not of GATv2; leave v2 out, or take GAT")
-        return super().init_conv(in_channels, out_channels, **kwargs)
 
 
 class GCN(NativeModel):
