@@ -5,11 +5,11 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 305,
-    "package: Python lines": 69_036,
+    "package: Python lines": 68_855,
     "lines of train": 9_475,
     "lines of data": 7_222,
     "lines of loader": 7_205,
-    "lines of port": 6_711,
+    "lines of port": 6_530,
     "lines of nn": 4_750,
     "lines of ops": 4_681,
     "lines of sample": 4_529,
@@ -29,7 +29,7 @@ BOUNDS = {
     "lines of top level": 475,
     "C++: files": 144,
     "C++: lines": 20_921,
-    "tests: lines": 57_725,
+    "tests: lines": 56_963,
     "benchmark: lines": 11_771,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
