@@ -62,7 +62,7 @@ def _cut(comm: Communicator, dataset: Dataset, policy: PolicyLike, count: int) -
     wall, cpu, peak = time.perf_counter() - begin, cpu_seconds() - used, peak_bytes() - before
     report, worst = report_partition(parts, comm), dict[str, float]()
     for load in report.loads:  # of each load's worst node type
-        worst[load.name] = max(worst.get(load.name, 1.0), 1.0 if load.is_even else load.balance)
+        worst[load.name] = max(worst.get(load.name, 1.0), load.balance)
     found = {"wall": wall, "cpu": cpu, "peak": peak, "nodes": dataset.num_nodes, "edges": dataset.num_edges}
     return {**found, "edge_cut": report.edge_cut, "balance": worst}
 

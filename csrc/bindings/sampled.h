@@ -144,10 +144,7 @@ struct EdgeForm {
   }
 };
 
-// The arrays and the counts of minibatches of the same graph, as operators return them. Arrays are
-// for each type that has nodes, `node` and in disjoint sampling `example`; then for each relation
-// into a type with expanded nodes, `indptr`, `edges` and, if they are wanted, `edge`. Counts are,
-// for each minibatch, the nodes of each type by hop, then the edges of each relation by hop.
+// The arrays and the counts of minibatches of the same graph, as ops/sample.py describes them.
 using Minibatches = std::tuple<std::vector<Tensor>, Tensor>;
 
 // Takes minibatches after EdgeForm::apply.

@@ -11,11 +11,12 @@
 namespace pyg_batchgnn {
 
 constexpr uint64_t kGamma = 0x9E3779B97F4A7C15u;
+constexpr uint64_t kMixFirst = 0xBF58476D1CE4E5B9u, kMixSecond = 0x94D049BB133111EBu;
 
 // The SplitMix64 finaliser (Steele, Lea and Flood 2014), a bijection that mixes all bits.
 inline uint64_t mix(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  z = (z ^ (z >> 30)) * kMixFirst;
+  z = (z ^ (z >> 27)) * kMixSecond;
   return z ^ (z >> 31);
 }
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.comm.errors import CommError as CommError
     from pyg_batchgnn.comm.errors import DivergenceError as DivergenceError
     from pyg_batchgnn.comm.errors import PeerError as PeerError
-    from pyg_batchgnn.comm.host_memory import Access as Access
     from pyg_batchgnn.comm.host_memory import Field as Field
     from pyg_batchgnn.comm.host_memory import share_on_host as share_on_host
     from pyg_batchgnn.comm.message import CommCounters as CommCounters

@@ -21,7 +21,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from enum import Enum
 from typing import TypeVar
 
 import torch
@@ -37,19 +36,12 @@ _SECONDS, _BACKLOG = 5, 128
 _SEAL_FUTURE_WRITE = 0x10  # Linux 5.1; not among Python's constants before 3.13
 
 
-class Access(Enum):
-    """The access of other ranks to a rank's block."""
-
-    READ = "read"
-    WRITE = "write"
-
-
-def share_on_host(communicator: Collectives, size: int, access: Access = Access.READ) -> dict[int, Tensor]:
+def share_on_host(communicator: Collectives, size: int) -> dict[int, Tensor]:
     """Makes one block of memory per rank, which all ranks of its host see. Collective.
 
     The other ranks see the owner's writes at once; a barrier tells them when the data is complete.
-    All memory is allocated at once, so that it cannot run out later. A write to a block that is
-    mapped for reading ends the process. ``size``: bytes of this rank's block, 0 for none.
+    All memory is allocated at once, so that it cannot run out later. Other ranks only read it: a
+    write ends their process. ``size``: bytes of this rank's block, 0 for none.
 
     Returns uint8 tensors [size of the rank's block] by rank of this host. A block lives as long as
     any rank holds a tensor of it. Raises CommError on every rank, if any rank cannot allocate its
@@ -59,10 +51,10 @@ def share_on_host(communicator: Collectives, size: int, access: Access = Access.
         raise ValueError(f"size must not be negative, is {size}")
     mates = [rank for rank in communicator.ranks_of_host if rank != communicator.rank]
     with contextlib.ExitStack() as stack:
-        own, block, server, name = _together(communicator, lambda: _offer(size, access, stack))
+        own, block, server, name = _together(communicator, lambda: _offer(size, stack))
         offers = communicator.all_gather_json([size, name])
         theirs = {rank: offers[rank] for rank in mates}
-        found = _together(communicator, lambda: _swap(block, server, theirs, access))
+        found = _together(communicator, lambda: _swap(block, server, theirs))
     return dict(sorted({**found, communicator.rank: own}.items()))
 
 
@@ -81,16 +73,15 @@ def _together(communicator: Collectives, work: Callable[[], T]) -> T:
     return communicator.run_together(work, catch=(OSError,), error=error)
 
 
-def _offer(size: int, access: Access, stack: contextlib.ExitStack) -> tuple[Tensor, int, socket.socket, str]:
+def _offer(size: int, stack: contextlib.ExitStack) -> tuple[Tensor, int, socket.socket, str]:
     block = os.memfd_create("pyg_batchgnn", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     stack.callback(os.close, block)
     if size:
         os.posix_fallocate(block, 0, size)
-    own = _map(block, size, Access.WRITE)
+    own = _map(block, size, mmap.PROT_READ | mmap.PROT_WRITE)
     fcntl.fcntl(block, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-    if access is Access.READ:
-        with contextlib.suppress(OSError):  # an older kernel: the read-only mapping still prevents mistakes
-            fcntl.fcntl(block, fcntl.F_ADD_SEALS, _SEAL_FUTURE_WRITE)
+    with contextlib.suppress(OSError):  # an older kernel: the read-only mapping still prevents mistakes
+        fcntl.fcntl(block, fcntl.F_ADD_SEALS, _SEAL_FUTURE_WRITE)
     server = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     name = f"pyg_batchgnn-{secrets.token_hex(16)}"
     server.bind(b"\0" + name.encode())
@@ -98,15 +89,13 @@ def _offer(size: int, access: Access, stack: contextlib.ExitStack) -> tuple[Tens
     return own, block, server, name
 
 
-def _swap(
-    block: int, server: socket.socket, theirs: Mapping[int, tuple[int, str]], access: Access
-) -> dict[int, Tensor]:
+def _swap(block: int, server: socket.socket, theirs: Mapping[int, tuple[int, str]]) -> dict[int, Tensor]:
     """Hands the own block to the other ranks, and takes theirs meanwhile. Every user of the machine
     can see abstract names and connect, so a thread accepts whoever comes, and lets other users go
     at once: they cannot fill the queue in which the ranks wait."""
     with ThreadPoolExecutor(1) as pool:
         serving = pool.submit(_serve, server, block, len(theirs))
-        found = {rank: _take(name, size, access) for rank, (size, name) in theirs.items()}
+        found = {rank: _take(name, size) for rank, (size, name) in theirs.items()}
         serving.result()
     return found
 
@@ -121,7 +110,7 @@ def _serve(server: socket.socket, block: int, mates: int) -> None:
                 mates -= 1
 
 
-def _take(name: str, size: int, access: Access) -> Tensor:
+def _take(name: str, size: int) -> Tensor:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):  # `settimeout` does not wait for the queue
             line.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _SECONDS, 0))
@@ -132,7 +121,7 @@ def _take(name: str, size: int, access: Access) -> Tensor:
     if not descriptors:
         raise OSError("another rank of the host sent no descriptor")
     try:
-        return _map(descriptors[0], size, access)
+        return _map(descriptors[0], size, mmap.PROT_READ)
     finally:
         os.close(descriptors[0])
 
@@ -143,10 +132,9 @@ def _user(line: socket.socket) -> int:
     return int(user)
 
 
-def _map(block: int, size: int, access: Access) -> Tensor:
+def _map(block: int, size: int, protection: int) -> Tensor:
     if not size:
         return torch.empty(0, dtype=torch.uint8)
-    protection = mmap.PROT_READ | (mmap.PROT_WRITE if access is Access.WRITE else 0)
     memory = mmap.mmap(block, size, flags=mmap.MAP_SHARED, prot=protection)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given buffer is not writable")

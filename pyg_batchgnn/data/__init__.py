@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.codes_folder import CodesRequest as CodesRequest
     from pyg_batchgnn.data.codes_folder import quantize_folder as quantize_folder
     from pyg_batchgnn.data.convert import to_codes as to_codes
+    from pyg_batchgnn.data.dataset import EDGE_ID as EDGE_ID
+    from pyg_batchgnn.data.dataset import REVERSE_ID as REVERSE_ID
     from pyg_batchgnn.data.dataset import SPLITS as SPLITS
     from pyg_batchgnn.data.dataset import Dataset as Dataset
     from pyg_batchgnn.data.dataset import EdgeSet as EdgeSet
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.dataset import NodeSet as NodeSet
     from pyg_batchgnn.data.dataset import class_numbers as class_numbers
     from pyg_batchgnn.data.dataset import converted as converted
+    from pyg_batchgnn.data.dataset import count_classes as count_classes
     from pyg_batchgnn.data.dataset import narrow_class_numbers as narrow_class_numbers
     from pyg_batchgnn.data.errors import DatasetError as DatasetError
     from pyg_batchgnn.data.errors import DatasetNotFoundError as DatasetNotFoundError

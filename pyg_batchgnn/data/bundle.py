@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +15,10 @@ from torch import Tensor
 from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.convert import to_features, to_index, to_labels
 from pyg_batchgnn.data.dataset import SPLITS, Dataset, EdgeSet, NodeSet, class_numbers
-from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken
+from pyg_batchgnn.data.errors import DatasetNotFoundError, broken
 from pyg_batchgnn.data.files.durable import check_sha256, read_json
 from pyg_batchgnn.data.folder_write import arrays_of
+from pyg_batchgnn.data.ogb.raw import open_member
 from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.types import FEATURES, LABELS, Relation
 
@@ -91,34 +90,23 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 
 def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {}
-            for key in archive.files:
-                try:
-                    arrays[key] = np.asarray(archive[key])
-                except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError) as error:
-                    raise broken(path, key, f"cannot be read ({error})", _RESTORE) from error
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
-        if isinstance(error, DatasetError):
-            raise
-        raise broken(path, "all arrays", f"not a .npz archive ({error})", _RESTORE) from error
-    for key in ("edge_index", "y", "train_idx", "val_idx", "test_idx"):
-        if key not in arrays:
-            raise broken(path, key, "array is missing", _RESTORE)
+    """Reads the arrays that the JSON names, of which it says type and shape before any is read."""
+    arrays, said = dict[str, np.ndarray](), about["arrays"]
     types = ("node_type", "edge_type") if about.get("heterogeneous", False) else ()
-    known = ("edge_index", "y", "train_idx", "val_idx", "test_idx", "x", "x_data", *_FEATURE_KEYS, *types)
-    if others := [key for key in arrays if key not in known]:
-        text = (
-            f"{path}: the arrays {', '.join(map(repr, others))} are not read; convert the graph to a folder"
-        )
-        warnings.warn(f"{text} of .npy files (write_folder) to keep them", UserWarning, stacklevel=2)
-    for key, (dtype, shape) in about["arrays"].items():
-        if key not in arrays:
-            raise broken(path, key, "array is missing", _RESTORE)
-        if (arrays[key].dtype.name, list(arrays[key].shape)) != (dtype, shape):
-            fact = f"is {arrays[key].dtype} {list(arrays[key].shape)}, the JSON says {dtype} {shape}"
-            raise broken(path, key, fact, _RESTORE)
+    needed = ("edge_index", "y", "train_idx", "val_idx", "test_idx")
+    known = (*needed, "x", "x_data", *_FEATURE_KEYS, *types)
+    if not isinstance(said, dict):
+        raise broken(path.with_suffix(".json"), "arrays", f"is {said!r}, expected an object", _RESTORE)
+    if others := [key for key in said if key not in known]:
+        fact = f"{path}: the arrays {', '.join(map(repr, others))} are not read"
+        warnings.warn(f"{fact}; write_folder keeps them in a folder of .npy files", stacklevel=2)
+    for key in (*needed, *(key for key in known[len(needed) :] if key in said)):
+        with open_member(path, key) as member:
+            seen = [member.header.dtype.name, list(member.header.shape)]
+            if seen != said.get(key):
+                fact = f"is {seen[0]} {seen[1]}, the JSON says {said.get(key)}"
+                raise broken(path, key, fact, _RESTORE)
+            arrays[key] = member.read()
     return arrays
 
 

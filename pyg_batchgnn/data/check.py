@@ -11,6 +11,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.data.csc import Complain, check_entries_of_csc, check_outline_of_csc
 from pyg_batchgnn.data.dataset import (
+    EDGE_ID,
     INDEX,
     NEGATIVE_TARGETS,
     NEGATIVES,
@@ -19,11 +20,12 @@ from pyg_batchgnn.data.dataset import (
     EdgeSet,
     LinkSplit,
     NodeSet,
+    count_classes,
     narrow_class_numbers,
 )
 from pyg_batchgnn.data.errors import DatasetError, broken
 from pyg_batchgnn.data.meta import LinkArray, attribute_array, csc_array, edge_array, split_array
-from pyg_batchgnn.types import FEATURES, LABELS, Group
+from pyg_batchgnn.types import EDGE_FEATURES, FEATURES, LABELS, Group
 
 # Features are read whole to look for NaN only up to this size. A larger table is mapped, and
 # reading all of it would cost what mapping saves.
@@ -109,23 +111,24 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
                 elif name == NEGATIVE_TARGETS:
                     targets = dataset.nodes_of(edges.relation[2]).num_nodes
                     check.span(array, values, 0, targets, "node id")
-    for nodes in dataset.node_sets:
-        _check_finite(check, nodes)
-        labels = narrow_class_numbers(nodes.tables)
+    for one in dataset.sets:
+        _check_finite(check, one)
+        labels, of = narrow_class_numbers(one.tables), "node" if one.group.is_node else "edge"
         if labels is not None:
-            check.span(attribute_array(nodes.group, LABELS), labels, -1, nodes.num_classes, "label")
-        _check_splits(check, nodes)
-        index = dataset.split(SPLITS[0], nodes.name)
-        missing = index[:0] if labels is None else index[labels[index] < 0]
-        if len(missing):
-            fact = f"{len(missing)} of {len(index)} nodes have no label (y is -1), node {missing[0]} first"
-            remedy = "leave them out of the split, or give them labels"
-            raise check.error(split_array(nodes.group, SPLITS[0]), fact, remedy)
+            most = one.num_classes if one.group.is_node else one.num_classes or count_classes(one.tables)
+            check.span(attribute_array(one.group, LABELS), labels, -1, most, "label")
+        splits = _splits(one)
+        _check_splits(check, of, one.num_rows, splits)
+        for array, index in list(splits.values())[:1]:
+            missing = index[:0] if labels is None else index[labels[index] < 0]
+            if len(missing):
+                first = f"{of} {missing[0]} first"
+                fact = f"{len(missing)} of {len(index)} {of}s have no label (y is -1), {first}"
+                raise check.error(array, fact, "leave them out of the split, or give them labels")
     return dataset
 
 
 def check_node_counts(dataset: Dataset, files: Files | None = None, processes: int = 1) -> None:
-    """Raises `DatasetError` if there are more nodes than some processes can hold."""
     check = _Checker(dataset, files or {})
     for nodes in dataset.node_sets:
         why = ops.too_many_nodes(nodes.num_nodes, processes)
@@ -202,8 +205,9 @@ def _check_pairs(check: _Checker, array: str, pairs: Tensor, edges: EdgeSet) -> 
         check.span(array, pairs[row], 0, nodes, f"id of a node of type {name!r},")
 
 
-def _check_finite(check: _Checker, nodes: NodeSet) -> None:
-    x = nodes.tables.get(FEATURES)
+def _check_finite(check: _Checker, rows: NodeSet | EdgeSet) -> None:
+    name = FEATURES if rows.group.is_node else EDGE_FEATURES
+    x = rows.tables.get(name)
     if x is None or not x.is_floating_point() or x.itemsize == 1:  # torch cannot tell for float8
         return
     if isinstance(x, ops.QuantizedTensor):  # scales and offsets are finite
@@ -217,22 +221,38 @@ def _check_finite(check: _Checker, nodes: NodeSet) -> None:
             place = [start + row, *rest]
             fact = f"value {float(x[tuple(place)])} at position {place} is not finite"
             remedy = "replace NaN and infinite features, for example by 0"
-            raise check.error(attribute_array(nodes.group, FEATURES), fact, remedy)
+            raise check.error(attribute_array(rows.group, name), fact, remedy)
 
 
-def _check_splits(check: _Checker, nodes: NodeSet) -> None:
-    owner = torch.zeros(nodes.num_nodes, dtype=torch.uint8)  # 0: in no split yet
-    for name, index in nodes.splits.items():
-        check.span(split_array(nodes.group, name), index, 0, nodes.num_nodes, "node id")
+def _splits(rows: NodeSet | EdgeSet) -> dict[str, tuple[str, Tensor]]:
+    """Returns the array and the ids of each split of nodes or edges, those of training first."""
+    if isinstance(rows, NodeSet):
+        found = {name: (split_array(rows.group, name), index) for name, index in rows.splits.items()}
+    else:
+        found = {
+            name: (str(LinkArray(rows.group, name, EDGE_ID)), links.tables[EDGE_ID].reshape(-1))
+            for name, links in rows.links.items()
+            if EDGE_ID in links.tables
+        }
+    return {name: found[name] for name in (*SPLITS, *found) if name in found}
+
+
+def _check_splits(check: _Checker, of: str, rows: int, splits: Mapping[str, tuple[str, Tensor]]) -> None:
+    owner = torch.zeros(rows, dtype=torch.uint8)  # 0: in no split yet
+    for array, index in splits.values():
+        check.dtype(array, index, (torch.int64,))
+        check.span(array, index, 0, rows, f"{of} id")
     for code, name in enumerate(SPLITS, start=1):
-        array, index = split_array(nodes.group, name), check.dataset.split(name, nodes.name)
+        if name not in splits:
+            continue
+        array, index = splits[name]
         taken = owner[index].nonzero()
         if len(taken):
-            node = int(index[taken[0, 0]])
-            other = SPLITS[int(owner[node]) - 1]
-            raise check.error(array, f"node {node} is in {other} too", "make the splits disjoint")
+            one = int(index[taken[0, 0]])
+            other = SPLITS[int(owner[one]) - 1]
+            raise check.error(array, f"{of} {one} is in {other} too", "make the splits disjoint")
         owner[index] = code
         if int((owner == code).sum()) != len(index):
             values, counts = torch.unique(index, return_counts=True)
-            node = int(values[counts > 1][0])
-            raise check.error(array, f"node {node} is listed more than once", "list each node once")
+            one = int(values[counts > 1][0])
+            raise check.error(array, f"{of} {one} is listed more than once", f"list each {of} once")

@@ -31,7 +31,6 @@ class MappedEdges(InEdges):
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the arrays take in memory."""
         return sum(array.nbytes for array in _arrays(self))
 
     def read(self) -> InEdges:

@@ -18,6 +18,9 @@ from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Rela
 
 #: The arrays of a split that are not attributes of its links.
 INDEX, NEGATIVES, NEGATIVE_TARGETS = "index", "negatives", "negative_targets"
+#: The attribute of links with the id of the edge that each one is, and that of edges with the id of
+#: the reverse of each edge in the same relation, -1 for none.
+EDGE_ID, REVERSE_ID = "edge_id", "reverse_id"
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +44,6 @@ class LinkSplit:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Tensor]) -> LinkSplit:
-        """Makes a split of what `arrays` returns. Raises KeyError if there are no links."""
         known = (INDEX, NEGATIVES, NEGATIVE_TARGETS)
         tables = {name: table for name, table in arrays.items() if name not in known}
         return cls(arrays[INDEX], tables, arrays.get(NEGATIVES), arrays.get(NEGATIVE_TARGETS))
@@ -73,12 +75,10 @@ class NodeSet:
 
     @property
     def group(self) -> Group:
-        """The group of the rows of the attributes."""
         return Group(RowKind.NODE, self.name)
 
     @property
     def num_rows(self) -> int:
-        """The number of rows of each attribute: one per node."""
         return self.num_nodes
 
 
@@ -106,17 +106,19 @@ class EdgeSet:
         tables: the attributes by name: [E_r, ...], any dtype and shape. By convention "edge_attr"
             are the features.
         links: the links of each split, "train", "val" and "test", for learning and for measuring;
-            the edges that a model sees are those of `topology` alone.
+            the edges that a model sees are those of `topology` alone. Links that are edges, whose
+            labels "y" are to be learned, have their ids as the attribute "edge_id".
+        num_classes: as of a `NodeSet`, of the labels "y" of edges.
     """
 
     relation: Relation
     topology: Tensor | InEdges
     tables: dict[str, Tensor] = field(default_factory=dict)
     links: dict[str, LinkSplit] = field(default_factory=dict)
+    num_classes: int = 0
 
     @property
     def group(self) -> Group:
-        """The group of the rows of the attributes."""
         return Group(RowKind.EDGE, self.relation)
 
     @property
@@ -128,7 +130,6 @@ class EdgeSet:
 
     @property
     def csc(self) -> InEdges | None:
-        """The edges by destination, if that is their form."""
         return self.topology if isinstance(self.topology, InEdges) else None
 
     @property
@@ -156,7 +157,6 @@ class EdgeSet:
 
     @property
     def num_rows(self) -> int:
-        """The number of rows of each attribute: one per edge."""
         return self.num_edges
 
 
@@ -167,14 +167,15 @@ def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
 
 
 def narrow_class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
-    """Returns the labels "y" as [N] of their own type if they are integers of shape [N] or [N, 1],
-    otherwise None: floating-point targets, booleans and several labels per node are no class
-    numbers."""
+    """Returns the labels "y" as [N] of their own type (int64 of wide unsigned ones) if they are
+    integers of shape [N] or [N, 1]. None: they are floating-point targets, booleans, or several
+    labels per node."""
     y = tables.get(LABELS)
     if y is None or y.dtype is torch.bool or y.is_floating_point() or y.is_complex():
         return None
     if y.dim() == 2 and y.shape[1] == 1:
         y = y[:, 0]
+    y = y.to(torch.int64) if y.dtype in (torch.uint16, torch.uint32, torch.uint64) else y
     return y if y.dim() == 1 else None
 
 

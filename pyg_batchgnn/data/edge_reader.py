@@ -24,7 +24,6 @@ class EdgeReader:
     columns: Sequence[str] = ()  # of Parquet files, those that are attributes of the edges
 
     def file_of(self, end: int) -> Path:
-        """Returns the file of sources (0) or destinations (1), for errors."""
         return self.files[end if self.files[0].stem == "src" else 0]
 
 

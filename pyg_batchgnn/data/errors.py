@@ -6,6 +6,9 @@ from pathlib import Path
 class DatasetError(ValueError):
     """A data set cannot be read, is inconsistent, or was asked for wrongly, in one line."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(text.splitlines()))  # names and other libraries' texts have more
+
 
 class DatasetNotFoundError(DatasetError, FileNotFoundError):
     """A file or folder of a data set does not exist; also a FileNotFoundError."""

@@ -129,7 +129,7 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
         counts[group] = folder.num_nodes(group, ids, tables[group], lengths)
     splits, links = folder.splits(schema, counts), read_links(folder, schema)
     folder.warn_of_unread()
-    said = {group: folder.meta.num_classes.get(str(group.name)) for group in schema.node_groups}
+    said = {group: folder.meta.num_classes.get(str(group)) for group in tables}
     classes = {group: count_classes(tables[group]) if one is None else one for group, one in said.items()}
     dataset = Dataset(
         folder.meta.name or path.resolve().name,
@@ -138,7 +138,7 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
             for group in schema.node_groups
         ),
         tuple(
-            EdgeSet(relation, topology, tables[group], links[group])
+            EdgeSet(relation, topology, tables[group], links[group], classes[group])
             for relation, group, topology in zip(schema.relations, schema.edge_groups, edges, strict=True)
         ),
         folder.meta.source or f"Arrays read from the folder {path}.",
@@ -245,7 +245,6 @@ class FolderReader:
         return Schema(tuple(sorted(names)), tuple(sorted(relations)))
 
     def edges(self, group: Group) -> Tensor | InEdges:
-        """Returns the edges of a relation in the form that they have in the folder."""
         if self.file(csc_array(group, INDPTR)).is_file():
             self.refuse_twice(edge_array("edge_index", group), group)
             return self._csc(group)
@@ -306,7 +305,6 @@ class FolderReader:
         return np.stack([source.numpy(), target.numpy()])
 
     def refuse_twice(self, array: str, group: Group) -> None:
-        """Raises DatasetError if the edges of a relation are there in two forms."""
         forms = [
             [self.file(array)],
             [self.file("src"), self.file("dst")] if group == EDGES else [],
@@ -319,7 +317,6 @@ class FolderReader:
             raise broken(there[1], array, fact, "remove one of the two")
 
     def _keep(self, group: Group, columns: dict[str, np.ndarray], files: Sequence[Path]) -> None:
-        """Keeps the columns of Parquet files for `attributes`."""
         self._read.update(files)
         self._columns[group] = columns
         for name in columns:
@@ -372,8 +369,8 @@ class FolderReader:
         return [path.relative_to(self.path).with_suffix("").as_posix() for path in sorted(paths)]
 
     def opened(self, array: str) -> Tensor:
-        values = self.open(array)
-        assert values is not None
+        if (values := self.open(array)) is None:
+            raise self.error(array, "is no file", "remove it")
         return values
 
     def known(
@@ -455,7 +452,6 @@ class FolderReader:
 
 
 def _relation(path: Path, name: str) -> Relation:
-    """Returns the relation that a file, or its folder, is named by."""
     group = group_of_folder(RowKind.EDGE, name) if path.suffix in (".npy", ".parquet") else None
     if group is None or isinstance(group.name, str):
         fact, remedy = f"{name} is not named by a relation", "name it SOURCE__RELATION__TARGET"

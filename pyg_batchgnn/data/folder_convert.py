@@ -296,7 +296,6 @@ def place_others(
 
 
 def _reader(folder: FolderReader, group: Group) -> EdgeReader | None:
-    """Returns what reads the edges of a relation; None if they lie by destination already."""
     array = edge_array("edge_index", group)
     folder.refuse_twice(array, group)
     if folder.file(csc_array(group, INDPTR)).is_file():
@@ -336,7 +335,6 @@ def link_or_copy(file: Path, target: Path, links: bool, report: Callable[[int], 
 
 
 def _copy(file: Path, target: Path, report: Callable[[int], Any]) -> None:
-    """Copies a file in pieces, inside the system where it can, and lets its pages go."""
     with writing(target), file.open("rb") as stream, target.open("wb") as out:
         size, done = os.fstat(stream.fileno()).st_size, 0
         while done < size:

@@ -102,13 +102,12 @@ class FolderKeys:
         return cls(folder)
 
     def table(self, node_type: str, num_nodes: int) -> KeyTable:
-        """Returns the keys of a type."""
         path = self.folder / f"{group_folder(Group(RowKind.NODE, node_type))}.parquet"
         return KeyTable(node_type, num_nodes, path if path.is_file() else None)
 
-    def classes(self, node_type: str) -> list[Any] | None:
-        """Returns the values of the classes of a type, or None: class numbers are the values."""
-        path = self.folder / f"{group_folder(Group(RowKind.NODE, node_type))}.classes.json"
+    def classes(self, group: Group) -> list[Any] | None:
+        """Returns the values of the classes of a group, or None: class numbers are the values."""
+        path = self.folder / f"{group_folder(group)}.classes.json"
         if not path.is_file():
             return None
         values = read_json(path).get("values")
@@ -213,7 +212,6 @@ class KeyTable:
             yield int(self._bounds[at]), self._group(at)
 
     def _group(self, at: int) -> Any:
-        """Returns a row group, which may be kept from before."""
         import pyarrow as pa
 
         if at not in self._kept:

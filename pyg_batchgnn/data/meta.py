@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.files.durable import read_json
-from pyg_batchgnn.data.files.meta_file import MetaFormat
+from pyg_batchgnn.data.files.meta_file import MetaFormat, promises
 from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
@@ -55,29 +55,28 @@ class Meta:
             dataset.source,
             dataset.schema,
             {nodes.name: nodes.num_nodes for nodes in dataset.node_sets},
-            {nodes.name: nodes.num_classes for nodes in dataset.node_sets},
+            {str(one.group): one.num_classes for one in dataset.sets if one.num_classes or one.group.is_node},
             arrays,
             origin or {},
         )
 
 
 def read_meta(folder: Path) -> Meta:
-    """Reads a folder's META.json; returns an empty `Meta` where there is none."""
     path = folder / META_FILE
     if not path.is_file():
         return Meta()
     content = read_json(path)
     FORMAT.check(path, {"format": FORMAT.name, "version": VERSION, **content})
-    if "format" in content and not isinstance(content.get("arrays"), dict):
-        raise broken(path, "arrays", "missing or not an object", "make the folder again")
+    if not isinstance(origin := content.get("origin") or {}, dict):
+        raise broken(path, "origin", f"is {origin!r}, expected an object", "correct it")
     return Meta(
         name=_text(path, content, "name"),
         source=_text(path, content, "source"),
         schema=_schema(path, content),
         num_nodes=_counts(path, content, "num_nodes"),
         num_classes=_counts(path, content, "num_classes"),
-        arrays=_arrays(path, content),
-        origin=content.get("origin") or {},
+        arrays=promises(path, content.get("arrays", None if "format" in content else {}), FORMAT.remedy),
+        origin=origin,
     )
 
 
@@ -136,20 +135,8 @@ def _schema(path: Path, content: dict[str, Any]) -> Schema | None:
         raise broken(path, "node_types, relations", f"cannot be read ({error!r})", remedy) from error
 
 
-def _arrays(path: Path, content: dict[str, Any]) -> dict[str, ArrayPromise]:
-    found = {}
-    for array, said in (content.get("arrays") or {}).items():
-        try:
-            found[array] = ArrayPromise.from_json(said)
-        except (KeyError, TypeError, ValueError) as error:
-            fact = f"its entry lacks or garbles one of dtype, shape, sha256 ({error!r})"
-            raise broken(path, array, fact, "make the folder again") from error
-    return found
-
-
 # The names of arrays in a folder: `edge_index`, `nodes/x`, `edges/edge_attr`, `splits/train`,
 # `links/train/index`, `csc/indices`, `decoding/nodes/x`.
-#
 # Arrays of the groups of a homogeneous graph have such short names. Those of other groups name the
 # node type or the relation too: `nodes/paper/x`, `splits/paper/train`,
 # `edge_index/author__writes__paper`, `edges/author__writes__paper/edge_attr`,

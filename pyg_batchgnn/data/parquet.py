@@ -128,7 +128,6 @@ def _columns_of(pa: Any, file: Any, path: Path, ids: Sequence[str]) -> list[str]
 
 
 def count_rows(files: Sequence[Path]) -> int:
-    """Returns the number of rows of all files, from their footers."""
     pq = _pyarrow(files)
     rows = 0
     for path in files:
@@ -185,7 +184,6 @@ def _is_time(pa: Any, kind: Any) -> bool:
 
 
 def _values(pa: Any, path: Path, name: str, values: Any) -> np.ndarray:
-    """Returns the values of a column, [rows] or [rows, size]."""
     rows, kind = len(values), values.type
     is_list = pa.types.is_fixed_size_list(kind)
     missing = values.null_count

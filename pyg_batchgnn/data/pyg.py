@@ -69,7 +69,6 @@ def from_pyg(
 
 
 def as_dataset(dataset: Dataset | Data | HeteroData) -> Dataset:
-    """Returns a data set as it is, and that in a PyG `Data` or `HeteroData` by `from_pyg`."""
     if isinstance(dataset, Dataset):
         return dataset
     from torch_geometric.data.data import BaseData

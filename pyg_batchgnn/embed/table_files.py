@@ -27,8 +27,9 @@ def load_tables(tables: Sequence[EmbeddingTable], folder: str | Path, comm: Comm
     comm.check_agreement({"columns": dict(meta.columns), "steps": meta.steps, "parts": meta.parts})
 
     def read() -> None:
-        for table in tables:
-            _read(path, meta, table)
+        with FORMAT.parsing(path):
+            for table in tables:
+                _read(path, meta, table)
 
     with_files(comm, read)
     return meta.steps
@@ -39,8 +40,7 @@ def _checked(meta: EmbeddingMeta, tables: Sequence[EmbeddingTable], path: Path) 
     if columns != meta.columns:
         fact = f"holds tables of {dict(meta.columns)} columns by type, but here they have {columns}"
         raise files.broken(path, "columns", fact, OTHER)
-    held = len(tables[0].state)
-    if held and held != meta.state:
+    if (held := len(tables[0].state)) not in (0, meta.state):
         fact = f"holds {meta.state} numbers beside each weight, but the optimizer here keeps {held}"
         raise files.broken(
             path, "state", fact, "make the optimizer with the rule that the tables were trained with"
@@ -161,7 +161,7 @@ class EmbeddingMeta:
                 state=int(content["state"]),
                 steps=int(content["steps"]),
                 parts=int(content["parts"]),
-                arrays=files.promises(content["arrays"]),
+                arrays=files.promises(folder / files.META_FILE, content["arrays"], REMEDY),
             )
 
 

@@ -71,7 +71,7 @@ def choose_sizes(
 
     def largest(most: int) -> Sizes:
         b = wanted_b or next((b for b in range(most, least, -1) if fits(b, least)), least)
-        return Sizes(b, wanted_f or next((f for f in range(b, 1, -1) if fits(b, f)), 1))
+        return Sizes(b, wanted_f or next((f for f in range(min(b, epoch), 1, -1) if fits(b, f)), 1))
 
     budget = options.memory_budget or free_bytes()
     sizes, for_threads = largest(max(most, least)), min(depth.sharing, most)

@@ -47,17 +47,14 @@ class DiskForecast:
 
     @property
     def seconds(self) -> float:
-        """The time that reading takes."""
         return self.bytes / self.bytes_per_second
 
     @property
     def first_seconds(self) -> float:
-        """The part of it before the first minibatch."""
         return self.first_bytes / self.bytes_per_second
 
     @property
     def least_later_seconds(self) -> float:
-        """The part of it beside training."""
         return self.seconds - self.first_seconds
 
 

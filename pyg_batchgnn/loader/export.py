@@ -152,7 +152,6 @@ class BlockExporter:
 
 
 def _put(store: Any, rows: AttributeRows | None, place: Tensor | None, gather: Gatherer) -> None:
-    """Copies the rows of attributes into a store; ``place``: which of them, None for all."""
     if rows is None:
         return
     index = rows.row if place is None else place if rows.row is None else rows.row[place]

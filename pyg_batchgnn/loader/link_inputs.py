@@ -68,7 +68,6 @@ class RelationLinks:
 
     @property
     def node(self) -> Tensor:
-        """[n] int64, the targets."""
         return self.index[1]
 
     def __len__(self) -> int:
@@ -158,6 +157,9 @@ class LinkInputs:
                 [list(one), [[list(name) for name in names] for names in pairs]]
                 for one, pairs in self.seeder.excluded.relations.items()
             ]
+            if self.seeder.excluded.by_id:
+                paired = self.seeder.excluded.paired
+                found["excluded_by_id"] = None if paired is None else _digest([paired])
         return found
 
 
@@ -389,6 +391,9 @@ class LinkRequest:
         excluded = SeedEdges.wanted(
             self.rules.exclude_seed_edges, schema, list(by_relation), sampled.direction
         )
+        if excluded is not None and excluded.by_id:
+            for part in parts:
+                _check_edges(part, excluded.paired)
         is_disjoint = sampled.choice.disjoint or times is not None
         seeder = LinkSeeder(schema, {**plans, **given}, is_disjoint, excluded, finder)
         return LinkInputs(parts, seeder, names)
@@ -429,6 +434,17 @@ class LinkRequest:
         return found, given
 
 
+#: Ids of edges that travel between ranks with ids of nodes are below this.
+_MOST_EDGES = 1 << 31
+
+
+def _check_edges(links: RelationLinks, paired: Tensor | None) -> None:
+    """Raises IndexError unless links have ids that edges can have, and reverses are known."""
+    ids = torch.arange(len(links)) if links.input_id is None else links.input_id
+    most = _MOST_EDGES if paired is None else paired.numel()
+    check_range(f"input_id of {links.relation}, the ids of edges that are left out,", ids, most, "edges")
+
+
 def _checked_targets(table: Tensor, links: RelationLinks, graph: GraphShape) -> Tensor:
     """Returns the targets that a user gave as negatives, [n, k] int64."""
     what, target = f"neg_sampling of {links.relation}", links.relation[2]
@@ -446,7 +462,6 @@ def _checked_targets(table: Tensor, links: RelationLinks, graph: GraphShape) -> 
 
 
 def _cast(given: Any) -> NegativeSampling | None:
-    """Returns PyG's description of negatives from one of its forms."""
     if isinstance(given, Tensor):
         return NegativeSampling("triplet", given.size(1)) if given.dim() == 2 and given.size(1) else None
     mode = given[0] if isinstance(given, (tuple, list)) and given else given
@@ -460,7 +475,6 @@ def _is_by_type(sampling: Any) -> bool:
 
 
 def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor | None:
-    """Returns the labels of links. Negatives take the label 0."""
     if sampling is None or links.label is None:
         return links.label
     if sampling.is_triplet():

@@ -70,7 +70,6 @@ class LocalSetup(Setup):
 
     @classmethod
     def of(cls, data: Any, choice: NeighborChoice, sampler: Any, options: LoaderOptions) -> LocalSetup:
-        """``sampler``: the user's own, or None."""
         _refuse_options_of_ranks(options)
         world = World()
         return cls(local_sampler(data, choice, sampler, options, world), options, world)
@@ -279,7 +278,6 @@ def local_sampler(
 
 
 def _check_graph(given: PygNeighborSampler, data: Any) -> None:
-    """Raises ValueError unless ``data`` has the nodes of the sampler's graph."""
     schema, counts = given.graph.schema, given.graph.num_nodes
     is_typed = given.form.names is Names.TYPES
     if isinstance(data, (Data, HeteroData)) and isinstance(data, HeteroData) != is_typed:

@@ -365,7 +365,10 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         exclude_existing: True for negatives that are no edges of the links' relation.
         exclude_seed_edges: True leaves the edges between the ends of a minibatch's links out of
             what is sampled, parallel edges included; "reverse" leaves their reverses out as well,
-            and a dict says in which edge type those are.
+            and a dict says in which edge type those are. "edges" leaves out the links alone, which
+            are the edges that ``input_id`` names (unset, links are all edges in their order), and
+            the edge of the same id in the reverse edge type; ("edges", ids) gives the id of the
+            reverse of each edge, [E] int64, -1 for none.
         late_negatives: what is done if links are earlier than every node of an end's type, so that
             no negative exists at their time. "warn" takes the earliest node, as PyG does, and says
             so once; such negatives are later than their link, and the counter ``late_negatives`` of

@@ -87,7 +87,6 @@ class TypeInputs:
         return self.node.numel()
 
     def ids(self, at: Tensor) -> Tensor:
-        """Returns ``input_id`` of a batch for some positions."""
         return at if self.input_id is None else self.input_id[at]
 
 
@@ -139,7 +138,6 @@ class NodeInputs:
 
     @cached_property
     def node(self) -> Tensor:
-        """[s] int64, the id of each input node within its type."""
         return self.parts[0].node if len(self.parts) == 1 else torch.cat([part.node for part in self.parts])
 
     @property
@@ -150,7 +148,6 @@ class NodeInputs:
         return {groups[number]: part.node for number, part in parts if part.time is None}
 
     def type_of(self, positions: Tensor) -> Tensor:
-        """Returns the number of the node type at each position, [n] int64."""
         return torch.tensor(self.types)[self._places.parts_of(positions)]
 
     def by_type(self, positions: Tensor) -> Tensor:

@@ -109,7 +109,6 @@ def disk_table(value: Any) -> DiskTable | None:
 
 
 def _as_tensor(value: Any) -> Any:
-    """Returns an array as a tensor, also one that is for reading only; anything else as it is."""
     if not isinstance(value, np.ndarray):
         return value
     with warnings.catch_warnings():

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.store import DistGraphStore
 
 
-# Pipeline #########################################################################################
-
-
 T = TypeVar("T")
 
 #: Does a piece of work, now.
@@ -269,6 +266,9 @@ class EmbeddingSteps:
                 f"embedding is for the loader's own thread; with num_workers={num_workers} the steps of the "
                 f"tables would be planned in other processes: use prefetch=1 and threads"
             )
+        from pyg_batchgnn.embed import Embedding
+
+        ops.check_type("embedding", embedding, Embedding, "make one with Embedding(data, columns)")
         embedding.check_graph(data)
         if not is_partitioned(data):
             return cls(embedding, None, embedding.owners.internal_ids)

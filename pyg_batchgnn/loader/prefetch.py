@@ -187,7 +187,6 @@ class World:
         return MAX_AUTO
 
     def now(self, work: Callable[[], T]) -> T:
-        """Does a piece of work after all that was started before."""
         return work()
 
     def executor(self) -> Executor:

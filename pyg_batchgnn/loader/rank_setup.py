@@ -119,7 +119,6 @@ class RankSetup(Setup):
         return dataloader_arguments(self.options.features, kwargs)
 
     def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
-        """Checks what minibatches begin with. A split may stand for its nodes."""
         if isinstance(request, NodeRequest):
             request = dataclasses.replace(request, nodes=with_splits(self._graph, request.nodes))
         return super().take_inputs(request)
@@ -202,7 +201,6 @@ class RankSetup(Setup):
 
     @property
     def _looks_up(self) -> bool:
-        """Returns whether seeds need internal ids that they do not come with, as links do."""
         return self._whole is None and isinstance(self.inputs, NodeInputs)
 
     def _made_schedule(self, loader: NodeLoader, seeds: OwnSeeds) -> SeedSchedule:
@@ -267,7 +265,6 @@ class RankSetup(Setup):
         return MinibatchExporter(self.stage, made, (max(self._id_bounds), self.num_edges))
 
     def _share(self, loader: NodeLoader, trained: TrainedSeeds) -> SeedShare:
-        """Returns the share of this rank's nodes that are seeds."""
         is_global = self._schedule_name is ScheduleName.GLOBAL
         every = len(self.inputs) if is_global else trained.seeds.positions.numel()
         assert loader.batch_size is not None

@@ -68,7 +68,6 @@ class Setup(ABC):
         return kwargs
 
     def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
-        """Checks what minibatches begin with."""
         inputs = request.inputs(self)
         self.inputs: Inputs = inputs
         return inputs

@@ -119,7 +119,6 @@ def _together(edges: _EdgeIds) -> dict[Group, Tensor]:
 
 
 def _split(found: Mapping[Group, Mapping[str, Tensor]], edges: _EdgeIds) -> _EdgeRows:
-    """Returns each minibatch's share of the rows that were read for `_together`."""
     rows: _EdgeRows = {}
     for group, ids in edges.items():
         pieces = {name: table.split(list(map(len, ids))) for name, table in found[group].items()}
@@ -391,7 +390,6 @@ def bytes_more(table: Tensor) -> int:
 
 
 def _mapped_tables(wanted: Mapping[Group, Mapping[str, Any]], budget: int) -> MappedTables | None:
-    """Returns the wanted tables that lie in mapped files; None if there are none."""
     values = [value for named in wanted.values() for value in named.values()]
     values = [ops.as_stored(value) for value in values]
     tables = [value for value in values if isinstance(value, Tensor) and value.device.type == "cpu"]

@@ -73,7 +73,7 @@ def read_partition_meta(folder: Path) -> PartitionMeta:
             schema=schema,
             book=PartitionBook(content["offsets"], schema.num_types),
             edge_counts=tuple(map(int, counts)),
-            arrays=promises(content["arrays"]),
+            arrays=promises(folder / META_FILE, content["arrays"], _REMEDY),
             origin=dict(content["origin"]),
             digest=digest,
         )

@@ -50,11 +50,6 @@ class Load:
         return self.sums.index(max(self.sums))
 
     @property
-    def is_even(self) -> bool:
-        """True if it is as even as can be: no part has more than the mean rounded up."""
-        return max(self.sums) <= self._rounded_mean
-
-    @property
     def is_met(self) -> bool:
         """True unless a part exceeds its limit. The mean rounded up is always allowed."""
         if self.slack is None:

@@ -20,7 +20,7 @@ from pyg_batchgnn.data.files import META_FILE, broken, map_tensor, verify_tensor
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.checks import check_comm, with_files
-from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name, read_partition_meta
+from pyg_batchgnn.partition.folder_meta import FORMAT, PartitionMeta, part_name, read_partition_meta
 from pyg_batchgnn.partition.part import Part, directory_slices
 from pyg_batchgnn.types import Group
 
@@ -44,7 +44,12 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
     path = Path(folder).expanduser()
     meta = with_files(comm, lambda: read_partition_meta(path))
     comm.check_agreement({"partition": meta.digest})
-    return with_files(comm, lambda: _Folder(path, meta).part(comm.rank, comm.size))
+
+    def part() -> Part:
+        with FORMAT.parsing(path):
+            return _Folder(path, meta).part(comm.rank, comm.size)
+
+    return with_files(comm, part)
 
 
 def verify_partition(folder: str | Path) -> int:

@@ -39,17 +39,18 @@ class AttributeRows:
         """Copies a table's rows of the first ``rows`` nodes or edges, of all by default. Codes are
         decoded. Raises ValueError if the table has not the rows that are read."""
         table = self.tables[name]
-        if table.device.type not in ("cpu", "meta"):  # of a batch on a GPU, which no kernel here reads
-            if self.row is not None:
-                return table.index_select(0, self.row[:rows])
-            own = table[:rows]
-            return own.dequantize() if isinstance(own, ops.QuantizedTensor) else own.clone()
-        ops.check_dense(f"attribute {name!r}", table)
-        if table.dim() == 0:
-            raise ValueError(f"attribute {name!r} is one number; give a table with one row per node or edge")
+        is_here = table.device.type in ("cpu", "meta")  # else of a batch on a GPU, which no kernel here reads
+        if is_here:
+            ops.check_dense(f"attribute {name!r}", table)
+            if table.dim() == 0:
+                raise ValueError(
+                    f"attribute {name!r} is one number; give a table with a row per node or edge"
+                )
         if self.row is None:
             own = table[:rows]
             return own.dequantize() if isinstance(own, ops.QuantizedTensor) else own.clone()
+        if not is_here:
+            return table.index_select(0, self.row[:rows])
         ops.check_dense("row", self.row)
         sizes = {one: list(other.shape[:1]) for one, other in self.tables.items()}
         if self.placement is Placement.BLOCK and any(size != [len(table)] for size in sizes.values()):
@@ -76,11 +77,12 @@ class AttributeRows:
 def _is_plain(table: Tensor, index: Tensor) -> bool:
     """Returns whether the package's kernel, which reuses memory, should copy rows of a table. It is
     2 to 7 times as fast as torch's for rows of several numbers. For rows of one it is half as fast
-    on a thread, but torch's has only one."""
+    on a thread, but torch's has only one, and knows no wide unsigned integers."""
     stored = ops.as_stored(table)
+    is_wide = stored.itemsize > 1 and not stored.dtype.is_signed
     return (
         type(table) in (Tensor, ops.QuantizedTensor)
-        and (table.dim() > 1 or torch.get_num_threads() >= 4)
+        and (table.dim() > 1 or torch.get_num_threads() >= 4 or is_wide)
         and len(table) > 0
         and stored[0].is_contiguous()
         and index.is_contiguous()

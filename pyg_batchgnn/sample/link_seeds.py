@@ -96,7 +96,6 @@ class LinkDraw:
         ]
 
     def sampled(self, source: Tensor, target: Tensor) -> SampledLinks:
-        """Returns the links by local ids, given the local ids of all sources and all targets."""
         links, count = self.links, self.links.count
         plan = None if self.negatives is None else self.negatives.plan
         if plan is not None and plan.mode is NegativeMode.TRIPLET:
@@ -123,11 +122,9 @@ class LinkIds:
     negative_target: Tensor  # [N] int64, in the order of the draws
 
     def sources(self) -> Tensor:
-        """Returns the sources of the links, then the sources of negatives."""
         return torch.cat([self.source, self.negative_source])
 
     def targets(self, order: Tensor) -> Tensor:
-        """Returns the targets of the links, then the targets of negatives in some order."""
         return torch.cat([self.target, self.negative_target[order]])
 
 
@@ -209,24 +206,29 @@ def placed_nodes(ends: Sequence[EndNodes], is_disjoint: bool) -> PlacedNodes:
 class SeedEdges:
     """The relations whose edges are excluded between the ends of a minibatch's links.
 
-    All parallel edges of a pair are excluded, whatever their ids. In disjoint sampling an example
-    leaves out its own pair alone, otherwise a minibatch leaves out the pairs of all its links.
+    In disjoint sampling an example leaves out its own pair alone, otherwise a minibatch leaves out
+    the pairs of all its links.
     """
 
     # For each relation that has links, those in which (source, target) is excluded, and those in
     # which (target, source) is.
     relations: Mapping[Relation, tuple[tuple[Relation, ...], tuple[Relation, ...]]]
+    by_id: bool = False  # True for the edges of the links' input ids alone; False for parallel ones too
+    # [E] int64, the id of the reverse of each edge, -1 without one; None: the reverse has its id.
+    paired: Tensor | None = None
 
     @classmethod
     def wanted(
         cls, wanted: Any, schema: Schema, linked: Sequence[Relation], direction: Direction = Direction.FORWARD
     ) -> SeedEdges | None:
         """Returns what ``exclude_seed_edges`` says; None if nothing is excluded. ``wanted``: False,
-        True, "reverse" or a dict from relations to their reverses. ``direction``: backward, the
-        sampler works on the reversed graph. Its relations have the numbers that they have in the
-        graph, but lead from the target of a link to its source."""
+        True, "reverse", a dict from relations to their reverses, "edges" or ("edges", paired).
+        ``direction``: backward, the sampler works on the reversed graph. Its relations have the
+        numbers that they have in the graph, but lead from the target of a link to its source."""
         if wanted is False or wanted is None:
             return None
+        if isinstance(wanted, tuple) or wanted == "edges":
+            return cls._edges(wanted, schema, linked, direction)
         if direction is Direction.BACKWARD:
             found = cls._forward(wanted, schema, linked).relations.items()
             return cls({one: (backward, forward) for one, (forward, backward) in found})
@@ -249,13 +251,35 @@ class SeedEdges:
                 )
             return cls.both_ways(schema, linked, reverses)
         raise TypeError(
-            f"exclude_seed_edges must be True, 'reverse', or a dict from edge types to their reverses, "
-            f"got {wanted!r}"
+            f"exclude_seed_edges must be True, 'reverse', 'edges', ('edges', ids of reverse edges), or a "
+            f"dict from edge types to their reverses, got {wanted!r}"
         )
 
     @classmethod
+    def _edges(
+        cls, wanted: Any, schema: Schema, linked: Sequence[Relation], direction: Direction
+    ) -> SeedEdges:
+        name, paired = (wanted, None) if isinstance(wanted, str) else (*wanted, None)[:2]
+        if name != "edges" or not (paired is None or isinstance(paired, Tensor)):
+            raise TypeError(f"exclude_seed_edges is {wanted!r}; give 'edges', or ('edges', ids [E])")
+        if direction is Direction.BACKWARD:
+            raise NotImplementedError("exclude_seed_edges='edges' is for sample_direction='forward'")
+        if unknown := [one for one in linked if one not in schema.relations]:
+            raise ValueError(
+                f"exclude_seed_edges='edges' excludes links by their ids, but {unknown[0]} is no relation "
+                f"of the graph; it has {list(schema.relations)}"
+            )
+        back = {one: stored_reverse(schema, one) for one in linked}
+        if paired is not None:
+            if len(linked) > 1 or paired.dtype != torch.int64 or paired.dim() != 1:
+                raise ValueError(
+                    "exclude_seed_edges=('edges', ids) is for links of one relation, and [E] int64 ids"
+                )
+            back = {one: found or one for one, found in back.items()}
+        return cls({one: ((one,), (found,) if found else ()) for one, found in back.items()}, True, paired)
+
+    @classmethod
     def forward(cls, schema: Schema, linked: Sequence[Relation]) -> SeedEdges:
-        """Excludes the links in their own relation, if the graph has it."""
         return cls({one: (_known(schema, one), ()) for one in linked})
 
     @classmethod
@@ -270,23 +294,25 @@ class SeedEdges:
 
     def of(self, links: Sequence[Links], is_disjoint: bool) -> dict[Relation, ExcludedPairs]:
         """Returns the pairs that a minibatch of these links leaves out, by relation."""
-        pairs: dict[Relation, list[Tensor]] = defaultdict(list)
-        examples: dict[Relation, list[Tensor]] = defaultdict(list)
+        # By relation: the pairs, the numbers of their examples, and the ids of their edges.
+        rows: dict[Relation, list[Tensor]] = defaultdict(list)
         first = 0
         for one in links:
-            ends = torch.stack([one.source, one.target])
             number = torch.arange(first, first + one.count)
+            back = one.input_id if self.paired is None else self.paired[one.input_id]
             forward, backward = self.relations[one.relation]
-            for relation, excluded in [*((r, ends) for r in forward), *((r, ends.flip(0)) for r in backward)]:
-                pairs[relation].append(excluded)
-                examples[relation].append(number)
+            for relation in forward:
+                rows[relation].append(torch.stack([one.source, one.target, number, one.input_id]))
+            for relation in backward:
+                found = torch.stack([one.target, one.source, number, back])
+                rows[relation].append(found[:, back >= 0] if self.by_id else found)
             first += one.count
-        return {
-            relation: ExcludedPairs(
-                torch.cat(every, dim=1), torch.cat(examples[relation]) if is_disjoint else None
-            )
-            for relation, every in pairs.items()
-        }
+        excluded = {}
+        for relation, every in rows.items():
+            table = torch.cat(every, dim=1)
+            example, edge = (table[2] if is_disjoint else None, table[3] if self.by_id else None)
+            excluded[relation] = ExcludedPairs(table[:2], example, edge)
+        return excluded
 
 
 def named_relation(schema: Schema, names: Sequence[str]) -> Relation:
@@ -360,7 +386,6 @@ class LinkSeeder:
     finder: LinkFinder = field(default_factory=LocalFinder)
 
     def start(self, links: Sequence[Links], seed: int, epoch: int) -> LinkStart:
-        """Draws negatives and returns the seeds of one minibatch (`start_all`)."""
         (start,) = self.start_all([links], seed, epoch)
         return start
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 def typed_of(graph: CscGraph | TypedGraph) -> TypedGraph:
-    """Returns a graph with types."""
     ops.check_type(
         "graph",
         graph,
@@ -46,7 +45,6 @@ def kernel_arrays(
     weights: Sequence[WeightSums | None],
     source_ids: Sequence[Tensor] = (),
 ) -> ops.SampledGraph:
-    """Returns the arrays of the in-edges of some nodes."""
     none = torch.empty(0, dtype=torch.int64)
     no_weights = torch.empty(0, dtype=torch.float64)
     for what, given in (("time orders", times), ("lists of weights", weights)):

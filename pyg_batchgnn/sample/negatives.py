@@ -84,7 +84,6 @@ class NegativePlan:
         return targets if self.mode is NegativeMode.TRIPLET else {End.SOURCE: self.sources, **targets}
 
     def count(self, positives: int) -> int:
-        """Returns the number of negatives of a minibatch with P links."""
         return math.ceil(positives * self.amount)
 
     def early(self, time: Tensor) -> Tensor:
@@ -106,7 +105,6 @@ class GivenNegatives(NegativePlan):
 
     @classmethod
     def of(cls, table: Tensor) -> GivenNegatives:
-        """Returns the plan of triplets with these targets."""
         nobody = NodePool.of(0)
         return cls(NegativeMode.TRIPLET, table.size(1), nobody, nobody, table=table)
 
@@ -285,7 +283,6 @@ class GivenDraw:
 def draw_negatives(
     plan: NegativePlan, source: Tensor, target: Tensor, time: Tensor | None, key: int
 ) -> Negatives:
-    """Draws the negatives of a minibatch in a process that holds the whole graph."""
     return NegativeDraw(plan, source, target, time, key).draw()
 
 
@@ -320,7 +317,6 @@ class NegativeDraw:
         return WordStreams(self.keys[end])
 
     def draw(self) -> Negatives:
-        """Draws the negatives, where the nodes of the pools and the existing pairs are here."""
         if self.plan.mode is NegativeMode.TRIPLET:
             target = draw_partners(self.plan, self.streams(End.TARGET), self.source, self.allowed[End.TARGET])
             return Negatives(self.source, self.plan.targets.node(self.found(target)), self.positive)

@@ -29,7 +29,6 @@ class BlockSums:
 
     @classmethod
     def of(cls, weight: Tensor) -> BlockSums:
-        """Returns the sums of [n] weights of any floating point type."""
         blocks = -(-weight.numel() // BLOCK)
         padded = np.zeros(blocks * BLOCK)
         padded[: weight.numel()] = weight.double().numpy()
@@ -37,7 +36,6 @@ class BlockSums:
         return cls(torch.from_numpy(inner), torch.from_numpy(np.cumsum(inner[:, -1])))
 
     def before(self, count: Tensor) -> Tensor:
-        """Returns the sum of the first ``count`` weights, float64 for each entry of [n] int64."""
         block = ((count - 1) // BLOCK).clamp(min=0)
         inner = self.inner.view(-1)[(count - 1).clamp(min=0)]
         return torch.where(count > 0, self._outer_before(block) + inner, 0.0)
@@ -201,7 +199,6 @@ class ExistingPairs:
 
     @classmethod
     def of(cls, held: Tensor, other: Tensor, num_held: int, num_others: int) -> ExistingPairs:
-        """Returns the distinct ones of [n] pairs."""
         if num_held * num_others >= 2**63:
             raise ValueError(
                 f"negatives that avoid existing edges number the pairs of {num_held} and {num_others} "
@@ -210,7 +207,6 @@ class ExistingPairs:
         return cls(torch.unique_consecutive((held * num_others + other).sort().values), num_others)
 
     def contain(self, held: Tensor, other: Tensor) -> Tensor:
-        """Returns for each of [n] pairs whether an edge joins it, [n] bool."""
         if not self.code.numel():
             return torch.zeros_like(held, dtype=torch.bool)
         code = held * self.num_others + other
@@ -218,7 +214,6 @@ class ExistingPairs:
         return self.code[at] == code
 
     def others(self, held: int) -> Tensor:
-        """Returns the distinct other ends of a node's edges, [n] int64 in ascending order."""
         first = held * self.num_others
         begin, end = torch.searchsorted(self.code, torch.tensor([first, first + self.num_others])).tolist()
         return self.code[begin:end] - first

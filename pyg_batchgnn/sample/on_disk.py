@@ -77,7 +77,6 @@ _opened: weakref.WeakKeyDictionary[InEdges, EdgeFiles] = weakref.WeakKeyDictiona
 
 
 def bytes_in_files(graph: TypedGraph) -> int:
-    """Returns the bytes of the arrays of a graph that lie in mapped files."""
     arrays = [one for edges in graph.relations for one in (edges.indptr, edges.indices, edges.edge_ids)]
     tables = [DiskTable.of(one) for one in arrays if one is not None]
     return sum(one.nbytes for one in tables if one is not None)
@@ -92,7 +91,6 @@ class _Ordered:
 def _take(
     source: DiskReader | Tensor, position: Tensor, ordered: _Ordered | None, out: Tensor
 ) -> ReadCounters:
-    """Writes the entries at some positions; ``ordered``: the same for a file."""
     if isinstance(source, Tensor):
         out.copy_(source[position])
         return ReadCounters()

@@ -75,7 +75,6 @@ class RelayPart:
         return self.plan.num_hops + (self.plan.subgraph is Subgraph.INDUCED)
 
     def begin(self, seeds: Sequence[Seeds], seed: int, epoch: int) -> Relay:
-        """Begins to sample one minibatch for each list of seeds, by internal id."""
         gathered = gather_seeds(seeds, self.form.disjoint, self.form.timed)
         return Relay(gathered, self._book, self._rules, self.form, seed, epoch)
 
@@ -208,7 +207,6 @@ class PartitionedSampler:
         return self.sample(seeds.internal, seeds.original, seeds.epoch, seeds.number)
 
     def of_any_seeds(self) -> PartitionedSampler:
-        """Returns the same sampler for seeds that need not be nodes of the rank's own part."""
         other = copy.copy(self)
         other.seeds_are_own = False
         return other

@@ -1,8 +1,4 @@
-"""The plans by which minibatches grow from their seeds: fanouts by hop, or budgets by node type.
-
-The arguments of PyG are read here: ``num_neighbors``, ``num_samples``, and those that say which
-neighbours may be chosen (`NeighborChoice`).
-"""
+"""The plans by which minibatches grow from their seeds: fanouts by hop, or budgets by node type."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.sampler import NumNeighbors
@@ -131,7 +128,6 @@ class SamplingPlan:
 
     @property
     def num_hops(self) -> int:
-        """The number of hops."""
         return len(self.fanouts)
 
     def fanouts_of(self, relation: Relation) -> Fanouts:
@@ -160,7 +156,6 @@ class SamplingPlan:
         }
 
     def summary(self) -> str:
-        """Returns the fanouts in one line, by relation where relations have their own."""
         own = {"-".join(relation): list(fanouts) for relation, fanouts in self.by_relation}
         return f"fanouts={own or list(self.fanouts)}"
 
@@ -274,6 +269,8 @@ class NeighborChoice:
             choices = ", ".join(repr(one.value) for one in SubgraphType)
             raise ValueError(f"subgraph_type must be one of {choices}, got {self.subgraph_type!r}")
         object.__setattr__(self, "subgraph_type", SubgraphType(kind))
+        for name in ("replace", "disjoint", "is_sorted"):
+            ops.check_type(name, getattr(self, name), (bool, int, np.bool_), "give True or False")
         for name in ("time_attr", "weight_attr"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
@@ -326,9 +323,6 @@ def subgraph_of(subgraph_type: Any, directed: bool) -> Any:
         return subgraph_type
     warnings.warn("directed=False is deprecated; use subgraph_type='induced'", stacklevel=3)
     return SubgraphType.induced
-
-
-# Budgets by node type #############################################################################
 
 
 ALL_CANDIDATES = -1

@@ -58,7 +58,6 @@ class PygNodeSampler(BaseSampler):
 
     @property
     def epoch(self) -> int:
-        """The epoch that samples are keyed by."""
         return self._epoch() if callable(self._epoch) else self._epoch
 
     @epoch.setter
@@ -94,14 +93,12 @@ class PygNodeSampler(BaseSampler):
 
 
 def graph_of(data: Any) -> TypedGraph:
-    """Returns the graph of a ``Data``, a ``HeteroData``, a pair of stores, or of this package."""
     if isinstance(data, TypedGraph):
         return data
     return data.typed if isinstance(data, CscGraph) else typed_graph_from_pyg(data).advise_huge_pages()
 
 
 def names_of(data: Any) -> Names:
-    """Returns whether the samples of a graph name its types."""
     is_named = not isinstance(data, CscGraph) and (isinstance(data, TypedGraph) or is_typed(data))
     return Names.TYPES if is_named else Names.NONE
 
@@ -174,7 +171,6 @@ class LinkRules:
             raise TypeError(f"exclude_existing must be True or False, got {self.exclude_existing!r}")
 
     def joined(self, other: LinkRules) -> LinkRules:
-        """Returns these rules of a sampler joined with those of a loader that uses it."""
         own, given = self.exclude_seed_edges, other.exclude_seed_edges
         if own and given and own != given:
             raise ValueError(
@@ -289,7 +285,6 @@ class PygNeighborSampler(PygNodeSampler):
 
     @property
     def num_neighbors(self) -> NumNeighbors:
-        """The fanouts, as they were given."""
         given = self.choice.num_neighbors
         return given if isinstance(given, NumNeighbors) else NumNeighbors(given)
 

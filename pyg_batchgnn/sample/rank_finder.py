@@ -101,7 +101,6 @@ def _entries(pairs: ExistingPairs, held: Tensor, sources: NodePool, targets: Nod
 
 
 def _first_free(pairs: ExistingPairs, held: Tensor, sources: NodePool) -> Tensor:
-    """Returns how many sources that may be drawn lie before the first free one of each target."""
     begin, num_others = int(held[0]), max(pairs.num_others, 1)
     at, other = pairs.code // num_others - begin, pairs.code % num_others
     if sources.weight is not None:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 class ExcludedPairs:
     """Pairs of nodes of one relation; their edges are left out of a minibatch."""
 
-    # [2, n] int64, sources above targets, ids within their types. All parallel edges of a pair are
-    # excluded.
-    pairs: Tensor
+    pairs: Tensor  # [2, n] int64, sources above targets, ids within their types
     # [n] int64, the number of the example that each pair is excluded for; None: for all. Ignored
     # unless sampling is disjoint.
     example: Tensor | None = None
+    # [n] int64, the input id of the only edge of each pair that is left out; None: all edges are.
+    edge: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,6 @@ _ALL_EXAMPLES = -1
 
 
 def named_seeds(schema: Schema, number: int, seeds: Tensor | Seeds) -> Seeds:
-    """Returns the seeds of minibatch ``number``; bare node ids belong to the only node type."""
     if isinstance(seeds, Seeds):
         return seeds
     name = f"seeds of minibatch {number}"
@@ -123,7 +122,6 @@ def named_seeds(schema: Schema, number: int, seeds: Tensor | Seeds) -> Seeds:
 
 
 def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seeds:
-    """Returns the seeds of minibatch ``number``, whose nodes are checked."""
     found = named_seeds(graph.schema, number, seeds)
     for type_number in found.types:
         nodes, most = found.nodes[type_number], graph.num_nodes[type_number]
@@ -132,7 +130,6 @@ def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seed
 
 
 def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.SampledSeeds:
-    """Returns the seeds of all minibatches, checked, as one list."""
     parts, ptr = _nodes(seeds)
     return ops.SampledSeeds(
         torch.cat(parts) if parts else _NONE,
@@ -185,7 +182,6 @@ def _check_count(name: str, values: Tensor, count: int) -> None:
 
 
 def _by_type(values: Tensor, seeds: Seeds) -> Tensor:
-    """Puts values in the order in which the seeds' types were given into the schema's order."""
     if all(a < b for a, b in zip(seeds.types, seeds.types[1:], strict=False)):
         return values
     parts = values.split([seeds.nodes[number].numel() for number in seeds.types])
@@ -207,7 +203,8 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
             own = excluded.example if disjoint else None
             example = torch.full((count,), _ALL_EXAMPLES) if own is None else own
             where = torch.tensor([[minibatch], [relation]]).expand(2, count)
-            columns.append(torch.cat([where, example[None], pairs[1:], pairs[:1]]))
+            source = pairs[:1] if excluded.edge is None else ~excluded.edge[None]
+            columns.append(torch.cat([where, example[None], pairs[1:], source]))
     if not columns:
         return None
     table = torch.cat(columns, dim=1)
@@ -250,7 +247,7 @@ def _internal_pairs(
             (schema.source_types[relation], schema.target_types[relation]), excluded.pairs, strict=True
         )
         ids = [_among(what, seeds.nodes[end], internal[end], original) for end, original in ends]
-        found[relation] = ExcludedPairs(torch.stack(ids), excluded.example)
+        found[relation] = replace(excluded, pairs=torch.stack(ids))
     return found
 
 

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.tables.conversion import Conversion as Conversion
     from pyg_batchgnn.tables.conversion import apply as apply
     from pyg_batchgnn.tables.conversion import convert as convert
-    from pyg_batchgnn.tables.conversion import notes_on as notes_on
     from pyg_batchgnn.tables.description import ColumnFeature as ColumnFeature
     from pyg_batchgnn.tables.description import EdgeTable as EdgeTable
     from pyg_batchgnn.tables.description import ForeignKey as ForeignKey

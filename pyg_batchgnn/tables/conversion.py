@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from pyg_batchgnn import __version__
-from pyg_batchgnn.data import DatasetError, Meta, Relation, Schema, reverse_of, write_meta
+from pyg_batchgnn.data import DatasetError, Group, Meta, Relation, RowKind, Schema, reverse_of, write_meta
 from pyg_batchgnn.data.files import making, read_json, sync_tree, write_json
 from pyg_batchgnn.tables.description import EdgeTable, GraphDescription, NodeTable
 from pyg_batchgnn.tables.edges import make_edges, make_reverse
@@ -38,7 +38,6 @@ class Conversion:
         nodes, edges: their number by type and by relation.
         bad: how many rows of each table were set aside, by reason.
         training: the options of `batchgnn train` that name what is predicted.
-        notes: what to know before training.
     """
 
     folder: Path
@@ -46,7 +45,6 @@ class Conversion:
     edges: Mapping[Relation, int]
     bad: Mapping[str, Mapping[str, int]]
     training: str = ""
-    notes: tuple[str, ...] = ()
 
 
 def convert(
@@ -223,10 +221,7 @@ def _finish(job: ConversionJob) -> Conversion:
     relations += [reverse_of(one) for one in relations if job.spec.has_reverse(one)]
     nodes = {name: job.facts[f"nodes {name}"]["count"] for name in types}
     has_names = (types, relations) != (["node"], [("node", "to", "node")])
-    classes = {}
-    for name in types:
-        labels = job.facts[f"nodes {name}"]["labels"]
-        classes[name] = 0 if labels is None else labels["count"]
+    classes = dict.fromkeys(types, 0) | {str(group): one["count"] for group, one in job.labels().items()}
     name = job.spec.options.name or Path(job.spec.folder).resolve().name
     source = f"Converted from tables by pyg_batchgnn {__version__}."
     folder = job.journal.folder
@@ -242,7 +237,7 @@ def _finish(job: ConversionJob) -> Conversion:
     job.journal.finish()
     edges = {one: job.facts[f"edges {','.join(one)}"]["count"] for one in job.spec.relations()}
     bad = {step.partition(" ")[2]: facts["bad"] for step, facts in job.facts.items() if facts.get("bad")}
-    return Conversion(job.journal.path, nodes, edges, bad, training_options(job.spec), notes_on(job.spec))
+    return Conversion(job.journal.path, nodes, edges, bad, training_options(job.spec, job.labels()))
 
 
 def _write_tables_file(job: ConversionJob) -> str:
@@ -253,8 +248,10 @@ def _write_tables_file(job: ConversionJob) -> str:
         if kind in ("features", "edges") and facts["states"]:
             where = "nodes" if kind == "features" else "edges"
             fitted[where][name] = {"states": facts["states"], "columns": facts["columns"]}
-    found = {name: job.facts[f"nodes {name}"]["labels"] for name in job.spec.types()}
-    labels = {name: one for name, one in found.items() if one is not None}
+    labels = {
+        one.name if isinstance(one.name, str) else ",".join(one.name): said
+        for one, said in job.labels().items()
+    }
     spec = json.dumps([fitted, labels, job.unit], sort_keys=True)
     write_json(
         job.journal.folder / TABLES_FILE,
@@ -271,7 +268,7 @@ def _write_tables_file(job: ConversionJob) -> str:
     return hashlib.sha256(spec.encode()).hexdigest()
 
 
-def training_options(spec: GraphDescription) -> str:
+def training_options(spec: GraphDescription, labels: Mapping[Group, Mapping[str, Any]]) -> str:
     """Returns the options of `batchgnn train` for the labels or the links of a description."""
     for name, table in spec.nodes.items():
         if table.label is not None:
@@ -279,16 +276,11 @@ def training_options(spec: GraphDescription) -> str:
             return of_type + _time_option(table)
     for relation, links in spec.edges.items():
         if links.split is not None:
-            return f" --task link --edge-type {','.join(relation)}{_time_option(links)}"
+            said, task = labels.get(Group(RowKind.EDGE, relation)), "link"
+            if said is not None:
+                task = "edge-value" if said["kind"] == "value" else "edge-class"
+            return f" --task {task} --edge-type {','.join(relation)}{_time_option(links)}"
     return ""
-
-
-def notes_on(spec: GraphDescription) -> tuple[str, ...]:
-    """Returns what a description stores and `batchgnn train` does not read."""
-    used = {one: {of.encoder for of in table.features.values()} for one, table in spec.edges.items()}
-    unread = ["-".join(one) for one, encoders in used.items() if encoders - {"ids"}]
-    fact = "are stored as edge_attr, for scripts; batchgnn train does not read them"
-    return (f"the features of {', '.join(unread)} {fact}",) if unread else ()
 
 
 def _time_option(table: NodeTable | EdgeTable) -> str:
@@ -296,22 +288,25 @@ def _time_option(table: NodeTable | EdgeTable) -> str:
 
 
 def _as_json(spec: Any) -> Any:
-    """Returns a description whose dates are texts."""
     return json.loads(json.dumps(spec, default=lambda one: one.isoformat()))
 
 
 def _without_absent(spec: GraphDescription, raw: Mapping[str, RawTable]) -> GraphDescription:
     """Returns a description without labels and splits whose columns new tables do not have. Links
     that are not split by time stay edges, all of them, as nothing is learned from them."""
-    nodes, edges = {}, {}
-    for name, node in spec.nodes.items():
-        names = raw[f"[nodes.{name}]"].schema.names
-        label = node.label if node.label is not None and node.label.column in names else None
-        split = node.split
-        nodes[name] = replace(
-            node, label=label, split=None if split and split.column and split.column not in names else split
+
+    def present(where: str, table: Any) -> Any:
+        names, label, split = raw[where].schema.names, table.label, table.split
+        return replace(
+            table,
+            label=label if label is not None and label.column in names else None,
+            split=None if split and split.column and split.column not in names else split,
         )
+
+    nodes = {name: present(f"[nodes.{name}]", node) for name, node in spec.nodes.items()}
+    edges = {}
     for relation, edge in spec.edges.items():
-        by_time = edge.split is not None and edge.split.is_by_time
-        edges[relation] = edge if by_time else replace(edge, split=None)
+        is_link = edge.label is None and (edge.split is None or not edge.split.is_by_time)
+        edge = present(f'[edges."{",".join(relation)}"]', edge)
+        edges[relation] = replace(edge, split=None) if is_link else edge
     return replace(spec, nodes=nodes, edges=edges)

@@ -160,7 +160,9 @@ class EdgeTable:
     Attributes:
         source, target: the columns that name the ends, in the order of their keys.
         time: when an edge comes into being.
-        split: of the edges as links to be predicted; None: they are none.
+        label: of the edges, to be predicted.
+        split: of the edges whose labels are predicted, without a label of the edges as links to be
+            predicted; None: they are none.
         reverse: whether the reverse relation is stored too. None: as the options say.
 
     The others are those of a `NodeTable`.
@@ -170,6 +172,7 @@ class EdgeTable:
     source: tuple[str, ...]
     target: tuple[str, ...]
     time: TimeColumn | None = None
+    label: LabelColumn | None = None
     split: TableSplit | None = None
     features: Mapping[str, ColumnFeature] = field(default_factory=dict)
     reverse: bool | None = None
@@ -283,7 +286,6 @@ class GraphDescription:
         return list(dict.fromkeys([*self.nodes, *named]))
 
     def has_reverse(self, relation: Relation) -> bool:
-        """Returns whether the reverse of a relation is to be stored too."""
         one = self.relations()[relation]
         spec = one.reverse if isinstance(one, EdgeTable) else one[1].reverse
         return (self.options.reverse if spec is None else spec) and reverse_of(
@@ -324,8 +326,6 @@ def _check(spec: GraphDescription) -> None:
     for name, table in spec.nodes.items():
         where = f"[nodes.{name}]"
         _check_common(where, table)
-        if table.label is not None and table.label.column in table.features:
-            raise DatasetError(f"{where}: features.{table.label.column}: is the label; leave it out")
         for own, key in table.foreign_keys.items():
             other = spec.nodes.get(key.type)
             want = max(len(other.key), 1) if other is not None else len(key.columns)
@@ -353,6 +353,8 @@ def _check(spec: GraphDescription) -> None:
 
 
 def _check_common(where: str, table: NodeTable | EdgeTable) -> None:
+    if table.label is not None and table.label.column in table.features:
+        raise DatasetError(f"{where}: features.{table.label.column}: is the label; leave it out")
     if table.split is not None:
         _check_split(where, table.split, table.time)
     for column, one in table.features.items():
@@ -441,7 +443,6 @@ class _Section:
         return cls(**found)
 
     def _value(self, hint: Any, key: str, value: Any) -> Any:
-        """Returns the value of a key, whose type is a hint."""
         kinds = tuple(one for one in get_args(hint) if one is not NoneType)
         kinds = kinds if isinstance(hint, UnionType) else (hint,)
         kind, inner = kinds[0], f"{self.name}.{key}"
@@ -529,7 +530,6 @@ def _write(lines: list[str], path: tuple[str, ...], table: Mapping[str, Any], co
 
 
 def _is_section(path: tuple[str, ...], key: str, value: Any) -> bool:
-    """Returns whether a value gets a header of its own. Small tables stand in one line."""
     return isinstance(value, Mapping) and (len(path) < 2 or key in ("features", "foreign_keys"))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from pyg_batchgnn.data import (
     EDGE_FEATURES,
+    EDGE_ID,
     SPLITS,
     Group,
     LinkArray,
@@ -26,13 +27,13 @@ from pyg_batchgnn.tables.description import EdgeTable, ForeignKey
 from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob, write_rows
 from pyg_batchgnn.tables.join import IdFile, match, match_rows
-from pyg_batchgnn.tables.rows import BadRows, look_at, splits_of_rows
+from pyg_batchgnn.tables.nodes import write_labels
+from pyg_batchgnn.tables.rows import BadRows, LabelsOfRows, RowCheck, look_at, splits_of_rows
 from pyg_batchgnn.tables.source import RawTable, need
 from pyg_batchgnn.tables.values import is_text, missing_in
 
 
 def make_edges(job: ConversionJob, relation: Relation) -> Made:
-    """Writes the edges of a relation, with their attributes and links."""
     one, group = job.spec.relations()[relation], Group(RowKind.EDGE, relation)
     ends = [job.facts[f"nodes {end}"]["count"] for end in (relation[0], relation[2])]
     dtype = np.int32 if max(ends) < 2**31 else np.int64
@@ -41,8 +42,10 @@ def make_edges(job: ConversionJob, relation: Relation) -> Made:
         return _foreign_key_edges(job, group, one[0], one[1], dtype, file)
     table = job.table_of(relation)
     bad, features = BadRows(table, one), FeaturesOfRows(table, one.features)
-    checks = features.checks()
-    times = job.times_of(group, one, table, checks)
+    checks, fitted = features.checks(), job.fitted_labels(group)
+    times, labels = job.times_of(group, one, table, checks), LabelsOfRows.wanted(one.label, table, fitted)
+    if labels is not None:
+        checks.append(RowCheck(labels.spec.column, labels.parse))
     look_at(table, checks, (), bad)
     ids = IdFile(job.work(group, "ids"), dtype, (2, table.rows))
     for at, (end, columns) in enumerate(((relation[0], one.source), (relation[2], one.target))):
@@ -52,13 +55,19 @@ def make_edges(job: ConversionJob, relation: Relation) -> Made:
     ends_of = tuple(dict.fromkeys([*one.source, *one.target]))
     codes = splits_of_rows(one, table, ends_of, times, job.unit, job.fitted is None)
     files = bad.write(job.bad_file(group))
+    has_labels = (labels or fitted) is not None
+    if labels is None and has_labels:  # what has no label is in no split
+        codes = None
+    files += write_labels(job, group, labels or fitted, table, kept, codes)
     counts, training = None, None
     if codes is not None and one.split is not None:
         codes[bad.is_bad] = -1
         counts = {split: int((codes == code).sum()) for code, split in enumerate(SPLITS)}
-        files += _write_links(job, group, ids.values, codes, times)
+        files += _write_links(job, group, ids.values, codes, times, kept if has_labels else None)
         training = codes == 0
-        if not one.split.is_by_time:  # sampling by time looks only back; other sampling would see them
+        # Sampling by time looks only back. Other sampling would see the links that are predicted,
+        # as it may where their labels are.
+        if not one.split.is_by_time and not has_labels:
             kept &= codes < 1
     if not kept.all():
         _write_pairs(file, ids.values, kept)
@@ -76,14 +85,15 @@ def make_edges(job: ConversionJob, relation: Relation) -> Made:
     found, more = job.write_features(group, features, kept, training)
     attributes = [column for column, spec in one.features.items() if spec.encoder == "ids"]
     attributes += [EDGE_FEATURES] * bool(found["columns"]) + [TIME] * (times is not None)
+    said = fitted if labels is None else labels.to_json()
     facts = {"count": int(kept.sum()), "bad": dict(bad.reasons), "links": counts, "attributes": attributes}
+    facts["labels"] = said
     return facts | found, files + more
 
 
 def _foreign_key_edges(
     job: ConversionJob, group: Group, name: str, key: ForeignKey, dtype: type, file: Path
 ) -> Made:
-    """Writes the edges from the rows of a table to those that a foreign key names."""
     table, spec = job.table_of(name), job.spec.nodes[name]
     # Torn rows were counted with the nodes.
     bad, kept = BadRows(table, spec, with_torn=False), job.kept_rows(name)
@@ -104,7 +114,7 @@ def _foreign_key_edges(
     ids.close()
     ids.path.unlink()
     files = [file, *bad.write(job.bad_file(group))]
-    nothing: dict[str, Any] = {"links": None, "states": {}, "columns": [], "attributes": []}
+    nothing: dict[str, Any] = {"links": None, "states": {}, "columns": [], "attributes": [], "labels": None}
     return {"count": edges, "bad": dict(bad.reasons), **nothing}, files
 
 
@@ -125,7 +135,6 @@ def make_reverse(job: ConversionJob, relation: Relation) -> Made:
 def _match(
     job: ConversionJob, end: str, table: RawTable, columns: Sequence[str], ids: IdFile, at: int
 ) -> None:
-    """Writes the id of each row's end; -1 where it has none."""
     spec = job.spec.nodes.get(end)
     if spec is None or spec.key:
         match(job.engine, table, columns, job.key_file(Group(RowKind.NODE, end)), ids, at)
@@ -170,17 +179,25 @@ def _write_pairs(file: Path, ids: np.ndarray, wanted: np.ndarray) -> Path:
 
 
 def _write_links(
-    job: ConversionJob, group: Group, ids: np.ndarray, codes: np.ndarray, times: np.ndarray | None
+    job: ConversionJob,
+    group: Group,
+    ids: np.ndarray,
+    codes: np.ndarray,
+    times: np.ndarray | None,
+    kept: np.ndarray | None,
 ) -> list[Path]:
+    """Writes the links of each split. ``kept``: the rows that are edges, if the links are such."""
+    rows = {TIME: times, EDGE_ID: None if kept is None else _ids_of_rows(kept)}
     files = []
     for code, split in enumerate(SPLITS):
         file = job.file(str(LinkArray(group, split, "index")))
         files.append(_write_pairs(file, ids, codes == code))
-        if times is not None:
-            files.append(write_rows(job.file(str(LinkArray(group, split, TIME))), times, codes == code))
+        for name, values in rows.items():
+            if values is not None:
+                files.append(write_rows(job.file(str(LinkArray(group, split, name))), values, codes == code))
     return files
 
 
 def _ids_of_rows(kept: np.ndarray) -> np.ndarray:
-    """Returns the id of each row of a node table, -1 for rows that are no nodes."""
+    """Returns the id of each row of a table, -1 for rows that are no nodes, or no edges."""
     return np.where(kept, np.cumsum(kept) - 1, -1)

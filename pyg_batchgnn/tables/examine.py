@@ -92,8 +92,7 @@ def check(
     with tempfile.TemporaryDirectory(prefix="batchgnn-") as work:
         made = convert(lenient, Path(work) / "data", memory_limit=memory_limit, threads=threads)
         by_time = f"the split is by time: train with --time-attr {TIME}, or later edges are seen too"
-        notes = (by_time, *made.notes) if "--time-attr" in made.training else made.notes
-        return _examined(made, notes)
+        return _examined(made, (by_time,) if "--time-attr" in made.training else ())
 
 
 def _examined(made: Conversion, notes: tuple[str, ...]) -> TableCheck:
@@ -180,7 +179,6 @@ def _of_edges(
 
 
 def _last_seed(dataset: Dataset) -> int | None:
-    """Returns the time of the last node or link in a split."""
     found = []
     for nodes in dataset.node_sets:
         if TIME in nodes.tables:

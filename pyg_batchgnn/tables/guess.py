@@ -157,7 +157,6 @@ def _is_table(file: Path, empty: bool = False) -> bool:
 
 
 def _delimiter(file: Path) -> str:
-    """Returns the delimiter that the first line of a CSV file has most often."""
     if file.suffix.lower() == ".parquet":
         return ","
     with open_file(str(file)) as stream:
@@ -294,7 +293,6 @@ def _find_foreign_keys(engine: Engine, guesses: list[_Guess]) -> None:
 
 
 def _likeness(column: str, other: _Guess) -> int:
-    """Returns how well the name of a column fits another table; 0: not at all."""
     name, key = _plain(column), _plain(other.key or "")
     kind, table = _plain(other.type), _plain(other.name)
     if name == key and key not in ("id", "key", "uuid"):

@@ -51,19 +51,15 @@ class ConversionJob:
         self.facts[name] = self.journal.step(name, make)
 
     def file(self, array: str) -> Path:
-        """Returns the file of an array of the data folder."""
         return new_file(self.journal.folder, array)
 
     def work(self, group: Group, name: str) -> Path:
-        """Returns the file of an array that only the conversion needs."""
         return new_file(self.journal.work, f"{group.kind.value}/{group_folder(group)}/{name}")
 
     def table_of(self, name: str | Relation) -> RawTable:
-        """Returns the table of a node type or of a relation."""
         return self.raw[f"[nodes.{name}]" if isinstance(name, str) else f'[edges."{",".join(name)}"]']
 
     def key_file(self, group: Group) -> Path:
-        """Returns the file of a type's keys."""
         return self.journal.folder / "keys" / f"{group_folder(group)}.parquet"
 
     def kept_rows(self, name: str) -> np.ndarray:
@@ -74,12 +70,21 @@ class ConversionJob:
             kept[np.load(file)] = False
         return kept
 
+    def labels(self) -> dict[Group, dict[str, Any]]:
+        every = [(Group(RowKind.NODE, name), f"nodes {name}") for name in self.spec.types()]
+        every += [(Group(RowKind.EDGE, one), f"edges {','.join(one)}") for one in self.spec.relations()]
+        found = {group: self.facts[step]["labels"] for group, step in every}
+        return {group: one for group, one in found.items() if one is not None}
+
+    def fitted_labels(self, group: Group) -> dict[str, Any] | None:
+        """Returns what a model knows of the labels of nodes or edges; None without."""
+        found: dict[str, Any] = {} if self.fitted is None else self.fitted["labels"]
+        return found.get(group.name if isinstance(group.name, str) else ",".join(group.name))
+
     def bad_file(self, group: Group) -> Path:
-        """Returns the file of the rows that are set aside."""
         return self.journal.folder / "bad_rows" / f"{group_folder(group)}.parquet"
 
     def last_training_time(self) -> int | None:
-        """Returns the time of the last training node of any type."""
         steps = [facts for name, facts in self.facts.items() if name.startswith("nodes ")]
         times = [one["last_training_time"] for one in steps]
         return max((one for one in times if one is not None), default=None)

@@ -58,8 +58,8 @@ class Engine:
         except duckdb.ConversionException as error:
             fact = str(error).partition("\n")[0]
             raise DatasetError(f"tables: {fact}; give all files one type for the column") from error
-        except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
-            raise DatasetError(f"tables: DuckDB gives up ({error}); give more memory or disk") from error
+        except duckdb.Error as error:
+            raise DatasetError(f"tables: DuckDB gives up ({error}); check files, memory and disk") from error
 
     def columns(self, query: str) -> list[np.ndarray]:
         """Returns the columns of a small result."""
@@ -106,7 +106,6 @@ class KeyWriter:
         self._waiting: list[Any] = []
 
     def append(self, table: Any) -> None:
-        """Appends rows; columns are cast to the types of the file."""
         self._waiting += table.cast(self.schema).to_batches()
         self.rows += len(table)
         self._write(_GROUP_ROWS)
@@ -215,7 +214,6 @@ class IdFile:
             self.release()
 
     def release(self) -> None:
-        """Gives the pages that are in memory back to the system."""
         self._written = 0
         mapped = getattr(self.values, "_mmap", None)
         if mapped is not None and hasattr(mapped, "madvise"):
@@ -224,7 +222,6 @@ class IdFile:
             mapped.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
-        """Waits until everything is on disk."""
         if isinstance(self.values, np.memmap):
             self.values.flush()
         self.values = self.values[..., :0]
@@ -266,7 +263,6 @@ def match_rows(engine: Engine, table: RawTable, column: str, ids: np.ndarray, ou
 def _put(
     engine: Engine, table: RawTable, query: str, out: IdFile, at: int, ids: np.ndarray | None = None
 ) -> None:
-    """Writes the ids of a query to row `at` of a file. ``ids``: what its numbers stand for."""
     count = 0
     for batch in engine.batches(query):
         found = batch.column(1).to_numpy()

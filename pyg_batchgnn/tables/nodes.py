@@ -28,17 +28,12 @@ from pyg_batchgnn.tables.values import is_uuid, uuid_texts
 
 
 def make_nodes(job: ConversionJob, name: str) -> Made:
-    """Gives the nodes of a type their ids, and writes keys, times, labels and splits."""
     if name not in job.spec.nodes:
         return _nodes_without_table(job, name)
     spec, table, group = job.spec.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
     bad, checks = BadRows(table, spec), FeaturesOfRows(table, spec.features).checks()
-    times, labels = job.times_of(group, spec, table, checks), None
-    fitted = None if job.fitted is None else job.fitted["labels"].get(name)
-    if spec.label is not None and fitted is not None:
-        labels = LabelsOfRows(spec.label, table, fitted["kind"], fitted["values"], fitted["count"])
-    elif spec.label is not None:
-        labels = LabelsOfRows.of(spec.label, table)
+    times, fitted = job.times_of(group, spec, table, checks), job.fitted_labels(group)
+    labels = LabelsOfRows.wanted(spec.label, table, fitted)
     if labels is not None:
         checks.append(RowCheck(labels.spec.column, labels.parse))
     look_at(table, checks, spec.key, bad)
@@ -50,10 +45,7 @@ def make_nodes(job: ConversionJob, name: str) -> Made:
     files = [*_write_keys(job, group, spec, table, kept), *bad.write(job.bad_file(group))]
     if times is not None:
         files.append(write_rows(job.file(attribute_array(group, TIME)), times, kept))
-    if labels is not None:
-        files += _write_labels(job, group, labels, table, kept, splits)
-    elif fitted is not None:
-        files += _write_no_labels(job, group, fitted, int(kept.sum()))
+    files += write_labels(job, group, labels or fitted, table, kept, splits)
     if splits is not None:
         splits[bad.is_bad] = -1
         files += _write_splits(job, group, splits[kept])
@@ -123,16 +115,19 @@ def _write_keys(
     return [file]
 
 
-def _write_labels(
+def write_labels(
     job: ConversionJob,
     group: Group,
-    labels: LabelsOfRows,
+    labels: LabelsOfRows | Mapping[str, Any] | None,
     table: RawTable,
     kept: np.ndarray,
     splits: np.ndarray | None,
 ) -> list[Path]:
-    """Writes "y" of the rows that are kept. Rows without a label get -1 in `splits`."""
+    """Writes "y" of the rows that are kept. Rows without a label get -1 in `splits`. ``labels``: of
+    the table, or what a model knows of them where there are none."""
     file = job.file(attribute_array(group, LABELS))
+    if not isinstance(labels, LabelsOfRows):
+        return [] if labels is None else _write_no_labels(job, group, labels, int(kept.sum()))
     with NpyAppender(file, *labels.form) as writer:
         for first, chunk in table.chunks([labels.spec.column]):
             here = slice(first, first + len(chunk))
@@ -179,7 +174,6 @@ def make_node_features(job: ConversionJob, name: str) -> Made:
 
 
 def _training_nodes(job: ConversionJob, name: str) -> np.ndarray:
-    """Returns which nodes of a type are for fitting, [N] bool."""
     group, count = Group(RowKind.NODE, name), job.facts[f"nodes {name}"]["count"]
     if job.facts[f"nodes {name}"]["splits"] is not None:
         return np.asarray(np.load(job.work(group, "splits")) == 0)

@@ -130,7 +130,6 @@ class RowCheck:
 
 
 def look_at(table: RawTable, checks: Sequence[RowCheck], keys: Sequence[str], bad: BadRows) -> None:
-    """Reads the columns of all rows once, and finds those that are bad."""
     columns = list(dict.fromkeys([*keys, *(check.column for check in checks)]))
     if not columns:
         return
@@ -215,6 +214,17 @@ class LabelsOfRows:
     #: the values of the classes in order; None: class numbers are the values themselves
     values: list[Any] | None = None
     count: int = 0  # the number of classes; 0 for other labels
+
+    @classmethod
+    def wanted(
+        cls, spec: LabelColumn | None, table: RawTable, fitted: dict[str, Any] | None
+    ) -> LabelsOfRows | None:
+        """Returns the labels that a table has, as a model knows them if there is one."""
+        if spec is None:
+            return None
+        if fitted is None:
+            return cls.of(spec, table)
+        return cls(spec, table, fitted["kind"], fitted["values"], fitted["count"])
 
     @classmethod
     def of(cls, spec: LabelColumn, table: RawTable) -> LabelsOfRows:

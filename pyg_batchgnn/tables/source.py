@@ -41,7 +41,6 @@ def need(module: str) -> Any:
 
 
 def _remote(path: str) -> Any:
-    """Returns the file system of a URL and the path in it."""
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
@@ -166,7 +165,6 @@ class RawTable:
 
     @cached_property
     def rows(self) -> int:
-        """The number of rows."""
         return sum(part.rows for part in self.parts)
 
     def type_of(self, column: str, key: str) -> Any:
@@ -199,14 +197,14 @@ class RawTable:
     def _batches(self, schema: Any) -> Iterator[Any]:
         pq, pa = need("pyarrow.parquet"), need("pyarrow")
         for part in self.parts:
-            with pq.ParquetFile(part.parquet, pre_buffer=False) as file:
-                for batch in file.iter_batches(CHUNK, columns=schema.names):
-                    table = pa.Table.from_batches([batch]).select(schema.names)
-                    try:
+            try:
+                with pq.ParquetFile(part.parquet, pre_buffer=False) as file:
+                    for batch in file.iter_batches(CHUNK, columns=schema.names):
+                        table = pa.Table.from_batches([batch]).select(schema.names)
                         yield from table.cast(schema).to_batches() if table.schema != schema else [batch]
-                    except pa.ArrowInvalid as error:
-                        fact = f"a value does not fit the type of the other files ({error})"
-                        raise DatasetError(f"{part.path}: {fact}; give all files one type") from error
+            except (pa.ArrowException, OSError) as error:
+                fact = f"is damaged, or a value does not fit the type of the other files ({error})"
+                raise DatasetError(f"{part.path}: {fact}; give all files one type") from error
 
     def sql(self, columns: dict[str, str], as_keys: bool = False) -> str:
         """Returns the query of the rows with their numbers. ``columns``: the name of each column in
@@ -276,7 +274,6 @@ class RawTable:
         }
 
     def value(self, row: int, column: str) -> Any:
-        """Returns the value of a row in a column."""
         for first, chunk in self.chunks([column]):
             if row < first + len(chunk):
                 return chunk.column(0)[row - first].as_py()
@@ -284,12 +281,10 @@ class RawTable:
 
 
 def quoted(name: str) -> str:
-    """Returns a name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """Returns a text as SQL writes it."""
     return "'" + text.replace("'", "''") + "'"
 
 

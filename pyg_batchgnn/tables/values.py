@@ -30,13 +30,11 @@ class Parsed:
 
 
 def missing_in(array: Any) -> np.ndarray:
-    """Returns which rows of a column have no value, [n] bool."""
     array = flat(array)
     return np.asarray(array.is_null(nan_is_null=True).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def flat(array: Any) -> Any:
-    """Returns a chunked array as one array."""
     pa = need("pyarrow")
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -46,7 +44,6 @@ def flat(array: Any) -> Any:
 
 
 def is_text(kind: Any) -> bool:
-    """Returns whether an Arrow type is one of texts."""
     types = need("pyarrow").types
     return types.is_string(kind) or types.is_large_string(kind) or "string_view" in str(kind)
 
@@ -58,7 +55,6 @@ def is_number(kind: Any) -> bool:
 
 
 def is_vector(kind: Any) -> bool:
-    """Returns whether an Arrow type is one of lists of numbers."""
     types = need("pyarrow").types
     if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
         return False
@@ -187,7 +183,6 @@ def _scaled(
 
 
 def _zoned(array: Any, spec: TimeColumn) -> Any:
-    """Returns timestamps that count from 1970-01-01 UTC."""
     pa, pc = need("pyarrow"), need("pyarrow.compute")
     if pa.types.is_date(array.type):
         array = array.cast(pa.timestamp("s" if pa.types.is_date32(array.type) else "ms"))
@@ -311,7 +306,6 @@ def places_among(array: Any, names: Sequence[str], where: str) -> np.ndarray:
 
 
 def is_uuid(kind: Any) -> bool:
-    """Returns whether an Arrow type is the one of UUIDs."""
     return getattr(kind, "extension_name", "") == "arrow.uuid"
 
 
@@ -319,7 +313,6 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def uuid_texts(array: Any) -> Any:
-    """Returns UUIDs as texts of 36 characters."""
     pa = need("pyarrow")
     storage = array.storage if hasattr(array, "storage") else array
     count = len(storage)
@@ -357,7 +350,6 @@ def hash_texts(array: Any) -> np.ndarray:
 
 
 def mixed(values: np.ndarray) -> np.ndarray:
-    """Returns uint64 numbers, mixed as splitmix64 does in the end."""
     for factor, shift in zip(_MIX, (30, 27), strict=True):
         values = (values ^ (values >> np.uint64(shift))) * np.uint64(factor)
     return values ^ (values >> np.uint64(31))

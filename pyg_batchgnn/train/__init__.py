@@ -4,62 +4,36 @@ Each name imports its part of the room when it is first used, so that the comman
 without waiting for torch.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.train.config.train_config import TrainConfig, assign, preset, read_config
-    from pyg_batchgnn.train.errors import TrainError
-    from pyg_batchgnn.train.link_prediction import LinkPredictRequest, LinkPredictSummary, predict_links
-    from pyg_batchgnn.train.prediction import (
-        EmbedRequest,
-        EmbedSummary,
-        PredictRequest,
-        PredictSummary,
-        embed_nodes,
-        predict_nodes,
-    )
-    from pyg_batchgnn.train.restored import RestoreRequest
-    from pyg_batchgnn.train.run_log import RunLog
-    from pyg_batchgnn.train.run_metrics import EvaluateRequest, EvaluateSummary, evaluate_run
-    from pyg_batchgnn.train.start import resume_run, start_or_resume_run, start_run
-    from pyg_batchgnn.train.tasks import average_precision, f1_score, roc_auc
-    from pyg_batchgnn.train.trainer import RunOutcome
+    from pyg_batchgnn.train.config.train_config import TrainConfig as TrainConfig
+    from pyg_batchgnn.train.config.train_config import assign as assign
+    from pyg_batchgnn.train.config.train_config import preset as preset
+    from pyg_batchgnn.train.config.train_config import read_config as read_config
+    from pyg_batchgnn.train.errors import TrainError as TrainError
+    from pyg_batchgnn.train.link_prediction import LinkPredictRequest as LinkPredictRequest
+    from pyg_batchgnn.train.link_prediction import LinkPredictSummary as LinkPredictSummary
+    from pyg_batchgnn.train.link_prediction import predict_links as predict_links
+    from pyg_batchgnn.train.prediction import EmbedRequest as EmbedRequest
+    from pyg_batchgnn.train.prediction import EmbedSummary as EmbedSummary
+    from pyg_batchgnn.train.prediction import PredictRequest as PredictRequest
+    from pyg_batchgnn.train.prediction import PredictSummary as PredictSummary
+    from pyg_batchgnn.train.prediction import embed_nodes as embed_nodes
+    from pyg_batchgnn.train.prediction import predict_nodes as predict_nodes
+    from pyg_batchgnn.train.restored import RestoreRequest as RestoreRequest
+    from pyg_batchgnn.train.run_log import RunLog as RunLog
+    from pyg_batchgnn.train.run_metrics import EvaluateRequest as EvaluateRequest
+    from pyg_batchgnn.train.run_metrics import EvaluateSummary as EvaluateSummary
+    from pyg_batchgnn.train.run_metrics import evaluate_run as evaluate_run
+    from pyg_batchgnn.train.start import resume_run as resume_run
+    from pyg_batchgnn.train.start import start_or_resume_run as start_or_resume_run
+    from pyg_batchgnn.train.start import start_run as start_run
+    from pyg_batchgnn.train.tasks import average_precision as average_precision
+    from pyg_batchgnn.train.tasks import f1_score as f1_score
+    from pyg_batchgnn.train.tasks import roc_auc as roc_auc
+    from pyg_batchgnn.train.trainer import RunOutcome as RunOutcome
 else:
     __getattr__ = late_names(__name__)
-
-__all__ = [
-    "EmbedRequest",
-    "EmbedSummary",
-    "EvaluateRequest",
-    "EvaluateSummary",
-    "LinkPredictRequest",
-    "LinkPredictSummary",
-    "PredictRequest",
-    "PredictSummary",
-    "RestoreRequest",
-    "RunLog",
-    "RunOutcome",
-    "TrainConfig",
-    "TrainError",
-    "assign",
-    "average_precision",
-    "embed_nodes",
-    "evaluate_run",
-    "f1_score",
-    "predict_links",
-    "predict_nodes",
-    "preset",
-    "read_config",
-    "resume_run",
-    "roc_auc",
-    "start_or_resume_run",
-    "start_run",
-]
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -20,7 +20,7 @@ from pyg_batchgnn.data import fitted_encoders
 from pyg_batchgnn.history import HistoricalCaches, HistoricalStats, LayerCounts, hit_rates
 from pyg_batchgnn.train.config.choices import ScheduleKind
 from pyg_batchgnn.train.config.train_config import TrainConfig, config_from_dict, config_to_dict
-from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.errors import TrainError, as_train_error
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
@@ -33,19 +33,16 @@ from pyg_batchgnn.train.run_folder import replacing
 
 
 _TENSOR = "__tensor__"
+_VALUES = "values"  # the checksum of all that is no tensor, among those of tensors; releases before had none
 
 
 def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
     """Replaces `path`. ``kind`` and ``version`` are checked when it is read."""
     tensors: dict[str, Tensor] = {}
-    plain = _take_tensors(values, "", tensors)
+    plain = json.dumps(_take_tensors(values, "", tensors))
     checksums = {name: _checksum(tensor) for name, tensor in tensors.items()}
-    header = {
-        "kind": kind,
-        "version": str(version),
-        "values": json.dumps(plain),
-        "checksums": json.dumps(checksums),
-    }
+    checksums[_VALUES] = zlib.crc32(plain.encode())
+    header = {"kind": kind, "version": str(version), "values": plain, "checksums": json.dumps(checksums)}
     with replacing(path) as temporary:
         temporary.write_bytes(save(tensors, metadata=header))
 
@@ -67,9 +64,11 @@ def parse_values(path: Path, data: bytes | None, kind: str, version: int) -> dic
     if header.get("version") != str(version):
         raise TrainError(f"{path}: has format {header.get('version')}, this program reads {version}")
     try:
-        checksums = json.loads(header["checksums"])
-        values: dict[str, Any] = _put_tensors(json.loads(header["values"]), tensors)
-    except (KeyError, json.JSONDecodeError) as error:
+        checksums, text = json.loads(header["checksums"]), header["values"].encode()
+        if checksums.pop(_VALUES, known := zlib.crc32(text)) != known:
+            raise ValueError("the checksum of its values does not match")
+        values: dict[str, Any] = _put_tensors(json.loads(text), tensors)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise TrainError(f"{path}: its header is damaged ({error!r})") from None
     damaged = [name for name, tensor in tensors.items() if checksums.get(name) != _checksum(tensor)]
     if damaged or checksums.keys() != tensors.keys():
@@ -104,6 +103,8 @@ def _put_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
     return value
 
 
+#: What values that do not fit lead to.
+_MISFITS = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 _KIND = "pyg_batchgnn checkpoint"
 _VERSION = 3
 
@@ -137,7 +138,6 @@ class Checkpoint:
     schedule: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Writes the checkpoint to `path`, which it replaces."""
         ranks = [asdict(state) for state in self.ranks]
         plain = {"config": config_to_dict(self.config), "progress": asdict(self.progress), "ranks": ranks}
         save_values(path, _KIND, _VERSION, {**vars(self), **plain})
@@ -153,11 +153,10 @@ class Checkpoint:
             return cls(**{**values, "config": config, "progress": progress, "ranks": ranks})
         except TrainError as error:
             raise TrainError(f"{path}: {error}") from None
-        except (KeyError, TypeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None
 
     def state_of(self, rank: int, size: int) -> RankCheckpoint:
-        """Returns the state that a rank continues with."""
         if size == len(self.ranks):
             return self.ranks[rank]
         if self.config.ranks.schedule is not ScheduleKind.GLOBAL:
@@ -187,26 +186,32 @@ class Checkpoint:
                 raise TrainError(f"{path}: is of another data set: its {name} is {was}, here it is {value}")
 
     def restore_model(self, path: Path, model: nn.Module, weights: dict[str, Tensor]) -> None:
-        """Loads `weights` (``self.model`` or ``self.best``) into `model`."""
-        try:
+        with as_train_error(*_MISFITS, where=f"{path}: does not fit the model: "):
             model.load_state_dict(weights)
-        except RuntimeError as error:
-            raise TrainError(f"{path}: does not fit the model: {' '.join(str(error).split())}") from None
 
     def restore_optimiser(
         self, path: Path, optimiser: Optimizer, schedule: LRScheduler | None = None
     ) -> None:
         """Loads the state of an optimiser, and that of the schedule of its learning rate."""
-        state = {int(index): values for index, values in self.optimiser["state"].items()}
-        groups = self.optimiser["param_groups"]
-        for group in groups:
-            group |= {name: tuple(one) for name, one in group.items() if isinstance(one, list)}
-        try:
+        with as_train_error(*_MISFITS, where=f"{path}: does not fit the optimiser: "):
+            state = {int(index): values for index, values in self.optimiser["state"].items()}
+            groups = self.optimiser["param_groups"]
+            for group in groups:
+                group |= {name: tuple(one) for name, one in group.items() if isinstance(one, list)}
             optimiser.load_state_dict({"state": state, "param_groups": groups})
-        except ValueError as error:
-            raise TrainError(f"{path}: does not fit the optimiser: {error}") from None
-        if schedule is not None:  # the milestones of MultiStepLR are those of its options
-            schedule.load_state_dict({k: v for k, v in self.schedule.items() if not isinstance(v, dict)})
+            _check_shapes(optimiser)
+            if schedule is not None:  # the milestones of MultiStepLR are those of its options
+                schedule.load_state_dict({k: v for k, v in self.schedule.items() if not isinstance(v, dict)})
+
+
+def _check_shapes(optimiser: Optimizer) -> None:
+    """Raises ValueError for state of another shape than its parameter's. torch's fused kernels do
+    not look, and write beyond it."""
+    fused = [one for group in optimiser.param_groups if group.get("fused") for one in group["params"]]
+    for parameter in fused:
+        for name, held in optimiser.state.get(parameter, {}).items():
+            if isinstance(held, Tensor) and held.shape not in ((), parameter.shape):
+                raise ValueError(f"{name} is {list(held.shape)}, its parameter {list(parameter.shape)}")
 
 
 def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str, Any] | None:
@@ -255,12 +260,11 @@ class TrainerState:
         job.change_rate(checkpoint.config.optimiser.learning_rate)
         job.running.restore(own.running)
         if job.graph.history is not None:
-            try:
+            with as_train_error(*_MISFITS, where=f"{path}: does not fit the historical embeddings: "):
                 job.graph.history.load_state_dict(own.history)
-            except ValueError as error:
-                raise TrainError(f"{path}: does not fit the historical embeddings: {error}") from None
-        clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
-        progress = replace(checkpoint.progress)
+        with as_train_error(*_MISFITS, where=f"{path}: does not fit this release: "):
+            clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
+            progress = replace(checkpoint.progress)
         return cls(progress, checkpoint.best, clock, earlier, own.loader, checkpoint.best_rows)
 
     @property
@@ -270,7 +274,6 @@ class TrainerState:
         return f"epoch-{epoch}-step-{step}" if step else f"epoch-{epoch}"
 
     def checkpoint(self, job: TrainingJob, dataset: dict[str, int], ranks: Ranks) -> Checkpoint:
-        """Returns a checkpoint of the run; collective."""
         running = job.running.table()
         mine = [job.train_loader.state_dict(), self.clock.to_dict(), self.earlier.to_dict()]
         histories: list[dict[str, Tensor]] = [{} for _ in range(ranks.size)]
@@ -295,20 +298,16 @@ class TrainerState:
         )
 
     def begin_epoch(self, job: TrainingJob, path: Path) -> int:
-        """Brings the training loader to the place of the run."""
         loader, place, self.loader = job.train_loader, self.loader, None
         if place is None or not self.progress.step:
             loader.set_epoch(self.progress.epoch)
             return loader.steps_left
-        try:
+        with as_train_error(*_MISFITS, where=f"{path}: does not fit the loader: "):
             loader.load_state_dict(place)
-        except ValueError as error:
-            raise TrainError(f"{path}: does not fit the loader: {error}") from None
         is_over = loader.upcoming_epoch > self.progress.epoch
         return 0 if is_over else loader.steps_left
 
     def end_epoch(self) -> None:
-        """Goes on to the next epoch."""
         self.progress.next_epoch()
         for phase, seconds in self.clock.items():
             self.earlier[phase] += seconds
@@ -316,5 +315,4 @@ class TrainerState:
 
 
 def copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Returns a copy of parameters and buffers."""
     return {name: value.detach().clone() for name, value in state.items()}

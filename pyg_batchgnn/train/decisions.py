@@ -43,7 +43,6 @@ def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
 
 
 def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, dict[str, int]]:
-    """Opens each rank's data set; collective. Its path may differ between ranks."""
     dataset = open_dataset(config.run.dataset, config.run.reverse_relations)
     fingerprint = fingerprint_dataset(dataset)
     ranks.agree({f"data set, {name}": value for name, value in fingerprint.items()})
@@ -114,7 +113,6 @@ def _common_level(of_ranks: list[list[str]]) -> str:
 
 
 def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
-    """Returns the log's line about the product."""
     name = config.run.matrix_product.value
     if choice is None:
         level = f", bfloat16 {config.run.bfloat16_products.value}" if _multiplies_bfloat16(config) else ""
@@ -154,7 +152,11 @@ def decide_fields(
 
     config = config_from_dict(ranks.from_first(decided))
     torch.set_num_threads(config.run.threads or 1)
-    columns = TrainingData.of(dataset, config).inputs.first_columns(config.model.hidden)
+    inputs = TrainingData.of(dataset, config).inputs
+    columns, is_read = inputs.first_columns(config.model.hidden), config.model.edge_features
+    if is_read == "auto" and not config.task.kind.is_of_edges:  # whose decoder reads them with any model
+        is_read = "read" if inputs.edges else "none"
+    config = replace(config, model=replace(config.model, edge_features=is_read))
     task = task_of(dataset, config.task, config.model.hidden)
     config, choice = choose_product(config, columns, task.columns, ranks)
     config = replace(config, run=replace(config.run, threads=own_threads or config.run.threads))

@@ -9,12 +9,13 @@ from rich.filesize import decimal
 from pyg_batchgnn import machine
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.disk import is_mapped
-from pyg_batchgnn.loader import DiskForecast, MacrobatchNeighborLoader
+from pyg_batchgnn.loader import DiskForecast
 from pyg_batchgnn.planner import Prediction
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.graphs import WholeGraph
 from pyg_batchgnn.train.node_tasks import PredictedNodes
 from pyg_batchgnn.train.report import larger_budgets
+from pyg_batchgnn.train.run_graph import AnyLoader
 from pyg_batchgnn.types import FEATURES
 
 #: The share of the memory budget, or of the memory that is free, that features in memory may take.
@@ -28,7 +29,7 @@ class DiskPrediction:
     forecast: DiskForecast  # of the loader that trains
     dataset: Dataset
     graph: WholeGraph
-    loader: MacrobatchNeighborLoader
+    loader: AnyLoader
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, samples: int) -> DiskPrediction | None:

@@ -15,9 +15,10 @@ class FirstRankError(Exception):
 
 
 @contextlib.contextmanager
-def as_train_error(*kinds: type[Exception]) -> Iterator[None]:
-    """Turns errors of these kinds inside the block into a `TrainError` with the same message."""
+def as_train_error(*kinds: type[Exception], where: str = "") -> Iterator[None]:
+    """Turns errors of these kinds inside the block into a `TrainError` with the same message, in
+    one line behind ``where``."""
     try:
         yield
     except kinds as error:
-        raise TrainError(str(error)) from error
+        raise TrainError(where + " ".join(str(error).split())) from error

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader
 from pyg_batchgnn.nn import ModelOutput
 from pyg_batchgnn.store import SortedNodes
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import ExistingTargets, LinkRanking, LinkTask, PredictedLinks, RankedLinks
-from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, NativeNetwork
+from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, NativeNetwork, RowNetwork
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, RunGraph
+from pyg_batchgnn.train.run_graph import AnyLoader, EmbeddedNodes, EmbeddedRows, RunGraph
 from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Scoring
 from pyg_batchgnn.train.times import first_times_of, link_times
 
@@ -25,11 +25,8 @@ from pyg_batchgnn.train.times import first_times_of, link_times
 # metrics.
 _EPOCH = 0
 
-#: A loader of an evaluation.
-Loader: TypeAlias = MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
 
-
-def infer(network: GraphNetwork, loader: Loader) -> Iterator[tuple[Any, ModelOutput]]:
+def infer(network: GraphNetwork, loader: AnyLoader) -> Iterator[tuple[Any, ModelOutput]]:
     """Yields each minibatch and the output for its seeds, in evaluation mode."""
     for batch in evaluated(network, loader):
         with torch.no_grad():
@@ -37,7 +34,7 @@ def infer(network: GraphNetwork, loader: Loader) -> Iterator[tuple[Any, ModelOut
         yield batch, output
 
 
-def evaluated(network: GraphNetwork, loader: Loader) -> Iterator[Any]:
+def evaluated(network: GraphNetwork, loader: AnyLoader) -> Iterator[Any]:
     """Yields each minibatch of an evaluation, with the model in evaluation mode."""
     was_training = network.model.training
     network.model.eval()
@@ -46,23 +43,6 @@ def evaluated(network: GraphNetwork, loader: Loader) -> Iterator[Any]:
         yield from loader
     finally:
         network.model.train(was_training)
-
-
-def evaluate(
-    network: NativeNetwork,
-    loader: MacrobatchNeighborLoader,
-    graph: RunGraph,
-    task: NodeTask,
-    ranks: Ranks,
-    stop: Callable[[], bool] = lambda: False,
-) -> Evaluation | None:
-    """Returns loss and metrics of the nodes of all ranks' loaders; collective."""
-    scoring = Scoring(task)
-    for batch, output in infer(network, loader):
-        scoring.add(output.logits, graph.labels(network, batch))
-        if stop():
-            return None
-    return scoring.result(ranks)
 
 
 #: Rows of outputs that are worked on together.
@@ -80,13 +60,13 @@ def infer_all(network: NativeNetwork, graph: RunGraph) -> tuple[SortedNodes, Emb
 
 @dataclass(frozen=True, eq=False)
 class MeasuredNodes:
-    """The nodes of a split, on which a run is measured."""
+    """The nodes or edges of a split, on which a run is measured."""
 
-    network: NativeNetwork
+    network: RowNetwork
     graph: RunGraph
     task: NodeTask
     nodes: Tensor  # [n] int64 original ids, the same on every rank
-    loader: MacrobatchNeighborLoader | None  # this rank's minibatches of them; None: computed exactly
+    loader: AnyLoader | None  # this rank's minibatches of them; None: computed exactly
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -94,18 +74,26 @@ class MeasuredNodes:
     def compute(self) -> tuple[SortedNodes, EmbeddedNodes, EmbeddedNodes] | None:
         """Computes all nodes of the graph, which other splits can share; None where minibatches are
         sampled; collective."""
-        return infer_all(self.network, self.graph) if self.loader is None else None
+        if self.loader is not None:
+            return None
+        assert isinstance(self.network, NativeNetwork), "edges are computed from minibatches"
+        return infer_all(self.network, self.graph)
 
     def evaluate(
         self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
     ) -> Evaluation | None:
         """Returns loss and metrics; collective. ``computed``: what `compute` has returned."""
+        scoring = Scoring(self.task)
         if self.loader is not None:
-            return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
+            for batch, output in infer(self.network, self.loader):
+                scoring.add(output.logits, self.graph.labels(self.network, batch))
+                if stop():
+                    return None
+            return scoring.result(ranks)
         found = (computed or self.compute()) if len(self) else None
         if found is None or stop():
             return None
-        scoring, labels, (own, logits, _) = Scoring(self.task), self.graph.owned_labels(), found
+        labels, (own, logits, _) = self.graph.owned_labels(), found
         for row in own.find(self.nodes).row.split(ROWS):
             scoring.add(logits.at(row), labels[row])
         return scoring.result(ranks)
@@ -128,7 +116,6 @@ class PairScorer:
 
     @property
     def rows_at_a_time(self) -> int:
-        """The most rows that are held together, beside those of the graph."""
         return max(1, _NUMBERS // self.columns)
 
     @torch.no_grad()
@@ -168,45 +155,34 @@ class MeasuredLinks:
         return len(self.links)
 
     def compute(self) -> EmbeddedRows:
-        """Computes all nodes that links join, each from all its neighbours; collective."""
         return embed_all(self.network, self.graph)
 
     def evaluate(
         self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
     ) -> Evaluation | None:
-        """Returns loss and metrics; collective. ``computed``: what `compute` has returned."""
         rows = (computed or self.compute()) if len(self) else None
         if rows is None or stop():
             return None
-        return rank_links(self.network, rows, self.links, self.task, ranks)
+        ranking, others = LinkRanking(self.task), self.links.negatives
+        index = self.links.index.to(torch.int64)
+        scorer = PairScorer(self.network, rows, self.task.columns, ranks)
+        if not isinstance(others, Tensor):
+            size = min(scorer.rows_at_a_time, _PAIRS // (1 + others.per_link))
+            for piece in shares(len(self), ranks, size):  # of which each rank takes an equal one
+                targets = torch.cat([index[1, piece, None], others.of(piece)], dim=1)
+                scores = _scores(scorer, index[0, piece], targets)
+                ranking.add(scores[:, 0], scores[:, 1:])
+            return ranking.result(ranks)
+        negatives = _of_all_ranks(scorer, others.to(torch.int64))
+        for piece in shares(len(self), ranks, scorer.rows_at_a_time):
+            scores = _scores(scorer, index[0, piece], index[1, piece, None])
+            ranking.add(scores[:, 0], negatives, piece.start)
+        return ranking.result(ranks)
 
 
 def embed_all(network: LinkNetwork, graph: RunGraph) -> EmbeddedRows:
-    """Computes all nodes of the types that links join, in evaluation mode; collective."""
     nodes = graph.all_nodes()
     return graph.embedded(nodes, network.infer_embeddings(nodes, network.embedded_types))
-
-
-@torch.no_grad()
-def rank_links(
-    network: LinkNetwork, rows: EmbeddedRows, links: RankedLinks, task: LinkTask, ranks: Ranks
-) -> Evaluation | None:
-    """Ranks links among their negatives; collective. Each rank takes an equal share of them."""
-    ranking, index = LinkRanking(task), links.index.to(torch.int64)
-    scorer = PairScorer(network, rows, task.columns, ranks)
-    others = links.negatives
-    if not isinstance(others, Tensor):
-        size = min(scorer.rows_at_a_time, _PAIRS // (1 + others.per_link))
-        for piece in shares(len(links), ranks, size):
-            targets = torch.cat([index[1, piece, None], others.of(piece)], dim=1)
-            scores = _scores(scorer, index[0, piece], targets)
-            ranking.add(scores[:, 0], scores[:, 1:])
-        return ranking.result(ranks)
-    negatives = _of_all_ranks(scorer, others.to(torch.int64))
-    for piece in shares(len(links), ranks, scorer.rows_at_a_time):
-        scores = _scores(scorer, index[0, piece], index[1, piece, None])
-        ranking.add(scores[:, 0], negatives, piece.start)
-    return ranking.result(ranks)
 
 
 def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
@@ -217,7 +193,6 @@ def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
 
 
 def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
-    """Returns [m], the scores of pairs [2, m] that all ranks score together; collective."""
     ranks = scorer.ranks
     pieces = shares(pairs.size(1), ranks, scorer.rows_at_a_time)
     scores = torch.cat([_scores(scorer, pairs[0, piece], pairs[1, piece, None])[:, 0] for piece in pieces])
@@ -225,7 +200,6 @@ def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
 
 
 def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
-    """Yields this rank's part of a list in pieces."""
     size = max(1, size)
     begin, end = (count * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
     longest = -(-count // ranks.size)
@@ -254,7 +228,6 @@ class MeasuredTimedLinks:
         graph: RunGraph,
         task: LinkTask,
     ) -> MeasuredTimedLinks:
-        """Returns the links of a split; collective."""
         name = str(graph.config.sampling.time_attr)
         times, first = (
             link_times(dataset, links, split, name),
@@ -271,7 +244,7 @@ class MeasuredTimedLinks:
         table = torch.empty(0, 1, dtype=torch.int64)
         if not isinstance(ranked.negatives, Tensor):
             table = ranked.negatives.of(slice(0, count))
-        loader = graph.link_evaluation_loader(links, ranked.index, times, table, excludes=True)
+        loader = graph.link_loader(links, ranked.index, times, table)
         return cls(network, task, count, loader)
 
     def __len__(self) -> int:
@@ -283,7 +256,6 @@ class MeasuredTimedLinks:
     def evaluate(
         self, ranks: Ranks, stop: Callable[[], bool] = lambda: False, computed: Any = None
     ) -> Evaluation | None:
-        """Returns loss and metrics; collective."""
         assert computed is None, "nothing is shared"
         ranking = LinkRanking(self.task)
         for positions, scores in score_pairs(self.network, self.loader):

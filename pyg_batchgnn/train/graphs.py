@@ -41,6 +41,7 @@ from pyg_batchgnn.train.config.choices import (
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.network import NativeNetwork
+from pyg_batchgnn.train.node_tasks import predicted_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, RowsHere, RowsOverRanks, RunGraph
 from pyg_batchgnn.train.training_data import (
@@ -52,7 +53,7 @@ from pyg_batchgnn.train.training_data import (
     feature_type,
     fingerprint_dataset,
 )
-from pyg_batchgnn.types import FEATURES, LABELS, Group, RowKind
+from pyg_batchgnn.types import EDGE_FEATURES, FEATURES, LABELS, Group, Relation, RowKind
 
 #: The aggregation of each model's first layer. GAT's depends on learned values.
 AGGREGATION_OF_MODEL = {
@@ -90,7 +91,6 @@ def aggregation_cache(
 
 
 def aggregates_exist(config: TrainConfig) -> bool:
-    """Returns whether the folder of the run's cache exists."""
     folder = config.sampling.cache_folder
     return folder is not None and Path(folder).expanduser().exists()
 
@@ -106,7 +106,6 @@ class WholeGraph(RunGraph):
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
-        """Takes what training needs of a data set: edges, features and labels."""
         read = TrainingData.of(dataset, config)
         learned = read.inputs.learned
         check_learned_fit(dataset, config, learned, ranks=1)
@@ -128,9 +127,10 @@ class WholeGraph(RunGraph):
             label=read.labels.get(read.inputs.node_type),
             times=read.times,
             held=held,
+            predicted=predicted_of(dataset, config.task),
         )
 
-    def labels(self, network: NativeNetwork, batch: Any) -> Tensor:
+    def node_labels(self, network: NativeNetwork, batch: Any) -> Tensor:
         return self.owned_labels()[network.seeds(batch)]
 
     def owned_labels(self) -> Tensor:
@@ -147,7 +147,6 @@ class WholeGraph(RunGraph):
         return self.topology, {name: data[name].x for name in data.node_types if FEATURES in data[name]}
 
     def _own_arguments(self, training: bool) -> dict[str, Any]:
-        """Returns the sampler. It has all minibatches, with any schedule."""
         run, sampling = self.config.run, self.config.sampling
         sampler = PygNeighborSampler(
             self.topology,
@@ -164,28 +163,28 @@ class WholeGraph(RunGraph):
 
 
 def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:
-    """Returns the in-edges of each node, with the names of types if they have any."""
     room = machine.memory().available // 2
     dataset = dataset.read_topology(room if budget is None else min(room, budget))
     graph = TypedGraph.of_dataset(dataset).advise_huge_pages()
     return graph if dataset.has_names else CscGraph(graph.relations[0])
 
 
-def _data(dataset: Dataset, features: Mapping[str, Tensor]) -> Data | HeteroData:
+def _data(dataset: Dataset, features: Mapping[str | Relation, Tensor]) -> Data | HeteroData:
     data: Any = HeteroData() if dataset.has_names else Data()
     for nodes in dataset.node_sets:
         store = data[nodes.name] if dataset.has_names else data
         store.num_nodes = nodes.num_nodes
         if nodes.name in features:
             store.x = features[nodes.name]
-    if dataset.has_names:
-        for edges in dataset.edge_sets:
-            # So that the relation is known. The sampler has the edges.
-            store = data[edges.relation]
-            if edges.csc is None:
-                store.edge_index = edges.edge_index
-            else:
-                store.adj_t = edges.csc
+    for edges in dataset.edge_sets:
+        store = data[edges.relation] if dataset.has_names else data
+        # So that the relation is known. The sampler has the edges.
+        if dataset.has_names and edges.csc is None:
+            store.edge_index = edges.edge_index
+        elif dataset.has_names:
+            store.adj_t = edges.csc
+        if edges.relation in features:
+            store.num_edges, store.edge_attr = edges.num_edges, features[edges.relation]
     return data
 
 
@@ -197,7 +196,6 @@ class PartitionedGraph(RunGraph):
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
-        """Partitions a data set, or reads its saved partition; collective."""
         read, comm = TrainingData.of(dataset, config), ranks.sampling
         check_learned_fit(dataset, config, read.inputs.learned, ranks.size)
         part = _part(dataset, read, config, comm)
@@ -228,10 +226,10 @@ class PartitionedGraph(RunGraph):
             history=history,
             held=_held(features),
             features=features,
+            predicted=predicted_of(dataset, config.task),
         )
 
-    def labels(self, network: NativeNetwork, batch: Any) -> Tensor:
-        """Returns the labels that came with the features."""
+    def node_labels(self, network: NativeNetwork, batch: Any) -> Tensor:
         return network.fetched(batch, LABELS)
 
     def embedded(self, nodes: AllNodes, rows: Mapping[str, Tensor]) -> EmbeddedRows:  # noqa: ARG002
@@ -248,6 +246,7 @@ class PartitionedGraph(RunGraph):
         # The aggregates of GCN include a node's own features, so only labels travel with them.
         are_cached = self.is_cached(training) and self.config.model.kind is ModelKind.GCN
         features = [FEATURES] if self.inputs.features and not are_cached else []
+        features += [EDGE_FEATURES] if self.inputs.edges else []
         return {
             "replace": sampling.replacement is ReplacementKind.WITH,
             "labor": _labor(self.config, training),
@@ -266,7 +265,6 @@ def _labor(config: TrainConfig, training: bool) -> str | None:
 
 
 def graph_of(dataset: Dataset, config: TrainConfig, ranks: Ranks) -> RunGraph:
-    """Returns the graph of a run, whole in one process; collective."""
     if ranks.is_alone:
         return WholeGraph.of(dataset, config)
     return PartitionedGraph.of(dataset, config, ranks)
@@ -294,18 +292,18 @@ def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
     alone."""
     budget = config.sampling.memory_budget
     found = dict(part.attributes)
-    for group in part.schema.node_groups:
-        name = str(group.name)
+    for group in (*part.schema.node_groups, *part.schema.edge_groups):
+        own = FEATURES if group.is_node else EDGE_FEATURES
         tables = {**found.get(group, {})}
-        if name in read.features:
-            dtype = feature_type(read.features[name], config)
-            size = read.features[name].numel() * dtype.itemsize // part.book.parts  # the same on all ranks
-            stays = budget is not None and size > budget // 2 and read.features[name].dtype in NATIVE_TYPES
-            if isinstance(tables[FEATURES], ops.QuantizedTensor):
-                tables[FEATURES] = converted(tables[FEATURES], dtype)
-            elif dtype is not read.features[name].dtype and not stays:
-                tables[FEATURES] = torch.as_tensor(tables[FEATURES]).to(dtype)
-        if name not in read.labels:
+        if (whole := read.features.get(group.name)) is not None:
+            dtype = feature_type(whole, config)
+            size = whole.numel() * dtype.itemsize // part.book.parts  # the same on all ranks
+            stays = budget is not None and size > budget // 2 and whole.dtype in NATIVE_TYPES
+            if isinstance(tables[own], ops.QuantizedTensor):
+                tables[own] = converted(tables[own], dtype)
+            elif dtype is not whole.dtype and not stays:
+                tables[own] = torch.as_tensor(tables[own]).to(dtype)
+        if group.name not in read.labels:
             tables.pop(LABELS, None)
         found[group] = tables
     return replace(part, attributes=found)
@@ -336,8 +334,11 @@ def _part(dataset: Dataset, read: TrainingData, config: TrainConfig, comm: Commu
 def _check_attributes(
     source: str, part: Part, dataset: Dataset, read: TrainingData, time_attr: str | None
 ) -> None:
-    """Raises TrainError unless a saved part has the features, labels and times of a data set."""
-    wanted = {(Group(RowKind.NODE, name), FEATURES): x for name, x in read.features.items()}
+    wanted = {}
+    for name, x in read.features.items():
+        is_node = isinstance(name, str)
+        group = Group(RowKind.NODE if is_node else RowKind.EDGE, name)
+        wanted[group, FEATURES if is_node else EDGE_FEATURES] = x
     wanted |= {(Group(RowKind.NODE, name), LABELS): y for name, y in read.labels.items()}
     wanted |= {(group, str(time_attr)): times for group, times in read.times.items()}
     for (group, name), whole in wanted.items():
@@ -357,7 +358,6 @@ def _check_attributes(
 
 
 def _check_codes(source: str, name: str, own: Tensor, whole: Tensor, dataset: Dataset) -> None:
-    """Raises TrainError unless both or neither have int8 codes, and their scales are equal."""
     both = [table.decoding if isinstance(table, ops.QuantizedTensor) else None for table in (own, whole)]
     if both[0] is None and both[1] is None:
         return

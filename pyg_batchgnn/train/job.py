@@ -13,18 +13,17 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from pyg_batchgnn.data import SPLITS, Dataset
 from pyg_batchgnn.embed import SGD, Adagrad, EmbeddingOptimizer, SparseAdam, UpdateRule
-from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.train.config.choices import EmbeddingRule, EvaluationKind
 from pyg_batchgnn.train.config.train_config import TrainConfig, json_or_text
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import Measured, MeasuredLinks, MeasuredNodes, MeasuredTimedLinks
 from pyg_batchgnn.train.graphs import graph_of
 from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
-from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, NativeNetwork, build_network
+from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, RowNetwork, build_network
 from pyg_batchgnn.train.node_tasks import PredictedNodes, predicted_of, task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.replica import BatchNormStatistics, Replica
-from pyg_batchgnn.train.run_graph import RunGraph
+from pyg_batchgnn.train.run_graph import AnyLoader, RunGraph
 from pyg_batchgnn.train.tasks import NodeTask, Task
 from pyg_batchgnn.train.times import link_times
 
@@ -48,7 +47,6 @@ _PIECE = 1 << 14
 
 
 def make_optimiser(config: TrainConfig, weights: Sequence[nn.Parameter], mode: str) -> tuple[Optimizer, Any]:
-    """Returns the optimiser of some weights and the schedule of its learning rate."""
     chosen = config.optimiser
     decay = {"weight_decay": chosen.weight_decay} if chosen.weight_decay else {}
     # Fused, it reads and writes each number once: a fifth of the time on cora's 0.7 million.
@@ -114,10 +112,9 @@ class RunModel:
     network: GraphNetwork  # the model and its kind of minibatch
 
     def measured(self, split: str) -> Measured:
-        """Returns the nodes or links of a split, as they are measured; collective."""
         network, graph, task, predicted = self.network, self.graph, self.task, self.predicted
         if isinstance(predicted, PredictedNodes):
-            assert isinstance(task, NodeTask) and isinstance(network, NativeNetwork), "of nodes"
+            assert isinstance(task, NodeTask) and isinstance(network, RowNetwork), "of nodes or edges"
             nodes, is_sampled = predicted.split(split), self.config.sampling.evaluation is _SAMPLED
             loader = graph.evaluation_loader(nodes) if is_sampled else None
             return MeasuredNodes(network, graph, task, nodes, loader)
@@ -137,20 +134,18 @@ class TrainingJob(RunModel):
     schedule: Any  # moves its learning rate; None in a run whose learning rate stays
     rows: EmbeddingOptimizer | None  # updates the learned rows; None in a run without them
     #: shuffled minibatches of the training nodes
-    train_loader: MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
+    train_loader: AnyLoader
     val: Measured  # the validation split
     test: Measured  # the test split
     sizes: dict[str, int]  # the number of nodes or links of each split
     notes: list[str]  # lines that the user should read before training starts
 
     def labels(self, batch: Any) -> Tensor:
-        """Returns [S, ...], the labels of a minibatch's seed nodes, or of its pairs of nodes."""
         if isinstance(self.network, LinkNetwork):
             return self.network.labels(batch)
         return self.graph.labels(self.network, batch)
 
     def clip(self) -> None:
-        """Scales gradients down if their norm, the same on all ranks, is larger than allowed."""
         most, weights = self.config.optimiser.clip_norm, list(self.network.model.parameters())
         if most is not None:
             grads = [one.grad.reshape(-1) for one in weights if one.grad is not None]
@@ -183,7 +178,6 @@ class TrainingJob(RunModel):
 
 
 def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJob:
-    """Builds graph, network, optimiser and loaders; collective. The run's seed sets the weights."""
     task = task_of(dataset, config.task, config.model.hidden)
     predicted = predicted_of(dataset, config.task)
     sizes = {name: len(predicted.split(name)) for name in SPLITS}
@@ -221,10 +215,7 @@ def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJo
     )
 
 
-def _training_loader(
-    model: RunModel, ranks: Ranks
-) -> tuple[MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader, list[str]]:
-    """Returns the loader of training, and lines that the user should read; collective."""
+def _training_loader(model: RunModel, ranks: Ranks) -> tuple[AnyLoader, list[str]]:
     predicted, times, name = model.predicted, None, model.config.sampling.time_attr
     if isinstance(predicted, PredictedNodes):
         return model.graph.training_loader(predicted.split("train"), ranks.size)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 
 from pyg_batchgnn.data import (
     Clock,
@@ -25,10 +26,10 @@ from pyg_batchgnn.data import (
 from pyg_batchgnn.data.files import writing
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.link_tasks import PredictedLinks
-from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask
+from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, PredictedEdges, PredictedNodes
 from pyg_batchgnn.train.tasks import NodeTask
 from pyg_batchgnn.train.times import is_time
-from pyg_batchgnn.types import Group, RowKind
+from pyg_batchgnn.types import Group, Relation, RowKind
 
 #: The file of predictions of nodes and of links.
 PREDICTIONS = "predictions.parquet"
@@ -50,12 +51,10 @@ class DatasetKeys:
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> DatasetKeys:
-        """Returns the keys of the data set that a run names."""
         return cls(dataset, FolderKeys.of(config.run.dataset), config.sampling.time_attr or _TIME)
 
     @property
     def clock(self) -> Clock:
-        """The meaning of the times."""
         return Clock() if self.folder is None else self.folder.clock
 
     def table(self, node_type: str) -> KeyTable:
@@ -65,38 +64,40 @@ class DatasetKeys:
             KeyTable(node_type, count, None) if self.folder is None else self.folder.table(node_type, count)
         )
 
-    def times(self, node_type: str) -> np.ndarray | None:
-        """Returns [N] int64, the times of the nodes of a type, or None if they have none."""
-        found = self.dataset.nodes_of(node_type).tables.get(self.time_attr)
+    def times(self, predicted: PredictedNodes) -> np.ndarray | None:
+        """Returns [N] int64, the times of nodes or edges, or None if they have none."""
+        found = predicted.tables.get(self.time_attr)
         return None if found is None or not is_time(found) else found.reshape(-1).numpy()
 
     def read_nodes(self, file: Path, node_type: str) -> np.ndarray:
-        """Returns [n] int64, the ids of the nodes that a file names by their keys."""
         return read_ids(file, [self.table(node_type)], [""])[0]
 
     def read_pairs(self, file: Path, links: PredictedLinks) -> np.ndarray:
-        """Returns [P, 2] int64, the ids of the sources and targets that a file names."""
         source, _, target = links.relation
         ends = read_ids(file, [self.table(source), self.table(target)], ["source_", "target_"])
         return np.stack(ends, axis=1)
 
 
 def write_nodes(
-    folder: Path, keys: DatasetKeys, node_type: str, task: NodeTask, has_embeddings: bool = False
+    folder: Path, keys: DatasetKeys, predicted: PredictedNodes, task: NodeTask, has_embeddings: bool = False
 ) -> None:
-    """Writes the predictions of nodes that lie in a folder as arrays."""
-    (ids, (num_rows,)), (predictions, _) = _array(folder, "node_ids"), _array(folder, "predictions")
+    """Writes the predictions of nodes or edges that lie in a folder as arrays. Edges go by the keys
+    of their ends and by their ids."""
+    (ids, (num_rows,)), node_type = _array(folder, f"{predicted.unit[:-1]}_ids"), predicted.node_type
+    predictions, _ = _array(folder, "predictions")
     scores, shape = (
         _array(folder, "probabilities") if isinstance(task, (ClassTask, LabelTask)) else (None, ())
     )
     embeddings = _array(folder, "embeddings")[0] if has_embeddings else None
-    table, times, is_class = keys.table(node_type), keys.times(node_type), isinstance(task, ClassTask)
-    classes = None if keys.folder is None or not is_class else keys.folder.classes(node_type)
+    group = predicted.edges.group if isinstance(predicted, PredictedEdges) else Group(RowKind.NODE, node_type)
+    table, times, is_class = keys.table(node_type), keys.times(predicted), isinstance(task, ClassTask)
+    classes = None if keys.folder is None or not is_class else keys.folder.classes(group)
     if classes is not None and len(classes) < shape[1]:
         raise DatasetError(
-            f"{keys.dataset.name}: the keys name {len(classes)} classes of {node_type!r}, but the model has "
+            f"{keys.dataset.name}: the keys name {len(classes)} classes of {str(group)!r}, but the model has "
             f"{shape[1]}; make the folder again"
         )
+    ends = _keys_of_pairs(keys, predicted.relation) if isinstance(predicted, PredictedEdges) else None
 
     def columns(rows: slice) -> _Columns:
         some = ids(rows)
@@ -106,39 +107,35 @@ def write_nodes(
             found |= _split("score", scores(rows), classes)
         if embeddings is not None:
             found["embedding"] = _lists(embeddings(rows))
+        if isinstance(predicted, PredictedEdges) and ends is not None:
+            index = predicted.index[:, torch.from_numpy(some)].numpy()
+            return ends(*index), {"edge_id": some, **found}
         return _named(table.take(some)), found
 
     _write(folder / PREDICTIONS, num_rows, columns)
 
 
 def write_pairs(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int | None) -> None:
-    """Writes the scores of pairs that lie in a folder as arrays. ``at``: the time that they hold
-    for, if the run looks at times."""
-    (pairs, (num_rows, _)), (scores, _) = _array(folder, "pairs"), _array(folder, "scores")
-    ends = _keys_of_pairs(keys, links)
+    """Writes the scores of pairs that lie in a folder as arrays, or the best partners of nodes, a
+    row for each. ``at``: the time that they hold for, if the run looks at times."""
+    (scores, shape), ends = _array(folder, "scores"), _keys_of_pairs(keys, links.relation)
+    pairs, partners, nodes = (
+        _array(folder, name)[0] if (folder / f"{name}.npy").exists() else None
+        for name in ("pairs", "partners", "node_ids")
+    )
+    top = 1 if len(shape) == 1 else shape[1]
 
     def columns(rows: slice) -> _Columns:
-        some = pairs(rows)
-        return ends(some[:, 0], some[:, 1]), {**_moment(keys, at, len(some)), "score": scores(rows)}
+        score = scores(rows).reshape(-1)
+        found = _moment(keys, at, len(score))
+        if pairs is not None:
+            return ends(*pairs(rows).T), {**found, "score": score}
+        assert partners is not None and nodes is not None, "pairs or partners are written"
+        some = nodes(rows)
+        found["rank"] = np.tile(np.arange(1, top + 1, dtype=np.int32), len(some))
+        return ends(np.repeat(some, top), partners(rows).reshape(-1)), {**found, "score": score}
 
-    _write(folder / PREDICTIONS, num_rows, columns)
-
-
-def write_partners(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int | None) -> None:
-    """Writes the best partners of nodes that lie in a folder as arrays, a row for each partner."""
-    (ids, _), (partners, (num_rows, top)) = _array(folder, "node_ids"), _array(folder, "partners")
-    (scores, _), ends = _array(folder, "scores"), _keys_of_pairs(keys, links)
-
-    def columns(rows: slice) -> _Columns:
-        some = ids(rows)
-        found = {
-            **_moment(keys, at, len(some) * top),
-            "rank": np.tile(np.arange(1, top + 1, dtype=np.int32), len(some)),
-            "score": scores(rows).reshape(-1),
-        }
-        return ends(np.repeat(some, top), partners(rows).reshape(-1)), found
-
-    _write(folder / PREDICTIONS, num_rows, columns, per_row=top)
+    _write(folder / PREDICTIONS, shape[0], columns, per_row=top)
 
 
 def write_embeddings(folder: Path, keys: DatasetKeys, node_type: str, at: int | None) -> None:
@@ -188,10 +185,10 @@ def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_
 
 
 def _keys_of_pairs(
-    keys: DatasetKeys, links: PredictedLinks
+    keys: DatasetKeys, relation: Relation
 ) -> Callable[[np.ndarray, np.ndarray], dict[str, Any]]:
     """Returns what gives the key columns of pairs of ids, [n] int64 each."""
-    tables = [keys.table(links.relation[end]) for end in (0, 2)]
+    tables = [keys.table(relation[end]) for end in (0, 2)]
     names = named_apart(tables, ["source_", "target_"])
 
     def of(*ends: np.ndarray) -> dict[str, Any]:
@@ -209,12 +206,10 @@ def _named(table: Any) -> dict[str, Any]:
 
 
 def _moment(keys: DatasetKeys, at: int | None, count: int) -> dict[str, Any]:
-    """Returns the column of one time for all rows; none without a time."""
     return {} if at is None else {_TIME: keys.clock.column(np.full(count, at))}
 
 
 def _predicted(predictions: np.ndarray, task: NodeTask, classes: list[Any] | None) -> dict[str, Any]:
-    """Returns the columns of what was predicted: classes by their values, labels as booleans."""
     import pyarrow as pa
 
     if isinstance(task, ClassTask):

@@ -16,7 +16,7 @@ from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 from pyg_batchgnn.train.evaluate import PairScorer, embed_all, rows_at, score_pairs
-from pyg_batchgnn.train.keyed_tables import KEY_FILES, DatasetKeys, write_pairs, write_partners
+from pyg_batchgnn.train.keyed_tables import KEY_FILES, DatasetKeys, write_pairs
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import LinkNetwork
 from pyg_batchgnn.train.prediction import (
@@ -134,15 +134,10 @@ class LinkPredictRequest:
 
 @dataclass(frozen=True)
 class LinkPredictSummary:
-    """A summary of predictions of links.
+    """A summary of predictions of links."""
 
-    Attributes:
-        rows: the number of pairs, or of nodes with partners.
-        epoch: of the weights, counted from 1.
-    """
-
-    rows: int
-    epoch: int
+    rows: int  # the number of pairs, or of nodes with partners
+    epoch: int  # of the weights, counted from 1
 
 
 def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSummary:
@@ -182,8 +177,7 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
 
         def write() -> None:
             if keys.folder is not None:
-                write_table = write_pairs if request.top is None else write_partners
-                write_table(temporary, keys, run.predicted, at)
+                write_pairs(temporary, keys, run.predicted, at)
             write_meta(
                 *(temporary, run, request.restore, [arrays]),
                 relation=list(run.predicted.relation),
@@ -197,7 +191,6 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
 
 
 def _existing_targets(run: RestoredLinkRun, at: int | None) -> Tensor:
-    """Returns [n] int64, the ids of the targets that exist at a time; all without a time."""
     every, name = torch.arange(run.predicted.num_targets), run.config.sampling.time_attr
     if at is None or name is None:
         return every
@@ -233,7 +226,7 @@ def _fill_at(
     """Fills in the scores that hold for a time, and with `top` the partners; collective."""
     if top is None:
         times = torch.full((len(ids),), at)
-        loader = run.graph.link_evaluation_loader(run.predicted, ids.t(), times, excludes=False)
+        loader = run.graph.link_loader(run.predicted, ids.t(), times, excludes=False)
         for positions, scores in score_pairs(run.network, loader):
             arrays.add(positions, {"scores": scores.float()}, scores)
         return

@@ -73,7 +73,7 @@ class LinkTask(Task):
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MRR, *HITS)
     train_metric: ClassVar[Metric] = Metric.ACCURACY
-    unit: ClassVar[str] = "links"
+    unit = "links"
 
     def __init__(self, columns: int, metric: Metric, loss: TaskLoss) -> None:
         self.columns = columns
@@ -86,7 +86,6 @@ class LinkTask(Task):
         return "BPR" if self.is_pairwise else "binary cross entropy"
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns [S] bool, True for links and False for negatives."""
         return labels.bool()
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -246,22 +245,20 @@ class PredictedLinks:
     num_targets: int  # the number of nodes of the target type
     splits: Mapping[str, LinkSplit]  # the links of each split
     ranked_among: int  # the targets that each link of a split without negatives is ranked among
+    unit: ClassVar[str] = "links"
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedLinks:
-        """Returns the links that a configuration names."""
-        relation = _relation(dataset, config.edge_type, "task.edge_type")
+        relation = named_relation(dataset, config.edge_type, "task.edge_type")
         sources, targets = (dataset.nodes_of(relation[end]).num_nodes for end in (0, 2))
         reverse = _reverse(dataset, relation, config)
         links, among = dataset.edges_of(relation).links, config.ranked_among
         return cls(dataset.name, relation, reverse, sources, targets, links, among)
 
     def split(self, name: str) -> LinkSplit:
-        """Returns the links of a split; none where there is no such split."""
         return self.splits.get(name, LinkSplit(torch.empty(2, 0, dtype=torch.int64)))
 
     def measured(self, name: str, existing: ExistingTargets | None = None) -> RankedLinks:
-        """Returns the links of a split with negatives."""
         links = self.split(name)
         if links.negative_targets is not None:
             return RankedLinks(links.index, GivenTargets(links.negative_targets))
@@ -276,7 +273,8 @@ class PredictedLinks:
         return RankedLinks(links.index, drawn)
 
 
-def _relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> Relation:
+def named_relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> Relation:
+    """Returns the relation that a field names; the only one without a name."""
     known = dataset.schema.relations
     names = "; ".join(",".join(one) for one in known)
     if wanted is None:
@@ -295,7 +293,7 @@ def _reverse(dataset: Dataset, relation: Relation, config: TaskConfig) -> Relati
     the same name with "rev_" in front, or without it, if there is one."""
     source, _, target = relation
     if config.reverse_edge_type is not None:
-        found = _relation(dataset, config.reverse_edge_type, "task.reverse_edge_type")
+        found = named_relation(dataset, config.reverse_edge_type, "task.reverse_edge_type")
         if (found[0], found[2]) != (target, source):
             raise TrainError(
                 f"task.reverse_edge_type is {','.join(found)}, but the reverse of {','.join(relation)} leads "

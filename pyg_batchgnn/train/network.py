@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.nn import (
     DotProductDecoder,
     HeteroDictLinear,
+    Linear,
     MLPDecoder,
     ModelOutput,
     NativeModel,
@@ -30,7 +33,7 @@ from pyg_batchgnn.train.config.choices import Decoder, ModelKind, Precision
 from pyg_batchgnn.train.config.table import ModelConfig
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
-from pyg_batchgnn.types import Relation, Schema
+from pyg_batchgnn.types import EDGE_FEATURES, Relation, Schema
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,10 @@ class ModelInputs:
     node_type: str  # the type that is predicted; for links that of their targets
     features: Mapping[str, int]  # the number of columns of the features, by type; types without are absent
     learned: Mapping[str, int]  # the number of columns of the learned rows, likewise
-    link: Relation | None = None  # the relation whose links are predicted, or None if nodes are
+    link: Relation | None = None  # the relation whose links or edges are predicted; None if nodes are
+    edges: Mapping[Relation, int] = field(default_factory=dict)  # columns of the features of edges, likewise
+    #: [E, F], the features of the predicted edges, for the decoder; None unless edges are predicted
+    edge_rows: Tensor | None = None
 
     @property
     def output_types(self) -> set[str]:
@@ -54,7 +60,6 @@ class ModelInputs:
         return not self.schema.has_names and not self.learned
 
     def projected(self, hidden: int) -> dict[str, int]:
-        """Returns the number of columns of each type that is projected to the hidden columns."""
         both = {name: count + self.learned.get(name, 0) for name, count in self.features.items()}
         alone = {name: count for name, count in self.learned.items() if name not in both}
         return {**both, **{name: count for name, count in alone.items() if count != hidden}}
@@ -74,6 +79,12 @@ class TypedNet(nn.Module):
         self.project = HeteroDictLinear(inputs.projected(hidden), hidden)
         with as_train_error(ValueError):
             self.layers: TypedModel = to_hetero(model, (schema.node_types, schema.relations))
+        self._edges = inputs.edges
+        for index, relation in itertools.product(range(model.num_layers), inputs.edges):
+            conv: Any = self.layers.conv(index, relation)
+            if conv.edge_dim != (columns := inputs.edges[relation]):  # that of another relation
+                lin, conv.edge_dim = conv.lin_edge, columns
+                conv.lin_edge = type(lin)(columns, lin.out_channels, bias=False, weight_initializer="glorot")
         self._freeze_unread(inputs.output_types)
 
     def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
@@ -87,7 +98,10 @@ class TypedNet(nn.Module):
         read = set(types)
         for index in reversed(range(self.layers.num_layers)):
             for relation in self.layers.relations:
-                self.layers.conv(index, relation).requires_grad_(relation[2] in read)
+                conv: Any = self.layers.conv(index, relation).requires_grad_(relation[2] in read)
+                if self._edges and relation not in self._edges:
+                    conv.lin_edge.requires_grad_(False)
+                    conv.att_edge.requires_grad_(False)
             for name in self.layers.node_types:
                 if (norm := self.layers.norm(index, name)) is not None:
                     norm.requires_grad_(name in read)
@@ -96,8 +110,17 @@ class TypedNet(nn.Module):
             part.requires_grad_(name in read)
 
 
+def edge_features(batch: Any, relations: Collection[Relation]) -> dict[Relation, Tensor]:
+    """Returns the features of the edges of a minibatch by relation, where it has some."""
+    found = {}
+    for relation in relations:
+        rows = batch.attributes.get(batch.schema.edge_groups[batch.schema.relation_number(relation)])
+        if rows is not None:
+            found[relation] = rows.gather(EDGE_FEATURES)
+    return found
+
+
 def _joined(x: Rows, learned: Tensor | None) -> Rows:
-    """Returns features with learned rows behind them."""
     if learned is None:
         return x
     values = x if isinstance(x, Tensor) else x.gather()
@@ -108,15 +131,17 @@ class NativeNetwork:
     """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout. Weights and
     logits are float32. ``model``: holds parameters, buffers and the training mode."""
 
-    def __init__(self, model: Any, precision: Precision, node_type: str) -> None:
+    def __init__(self, model: Any, precision: Precision, inputs: ModelInputs) -> None:
         self.model = model
         self.precision = precision
-        self.node_type = node_type  # of the seed nodes
+        self.node_type = inputs.node_type  # of the seed nodes
+        self.edges = inputs.edges  # the relations whose features of edges are read
 
     def outputs_by_type(self, batch: Any) -> dict[str, ModelOutput]:
         """Runs the forward pass. Returns the outputs of the seed nodes of a minibatch."""
+        edge_attr = next(iter(edge_features(batch, self.edges).values()), None)
         with self._autocast():
-            return {self.node_type: self.model.outputs(batch)}
+            return {self.node_type: self.model.outputs(batch, edge_attr=edge_attr)}
 
     def infer_by_type(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
         """Returns the outputs of this rank's nodes of some types, each from all its neighbours;
@@ -125,16 +150,13 @@ class NativeNetwork:
             return {name: self.model.infer(nodes) for name in node_types}
 
     def outputs(self, batch: Any) -> ModelOutput:
-        """Runs the forward pass. Rows are of the seed nodes, or of the targets of pairs."""
         return self.outputs_by_type(batch)[self.node_type]
 
     def infer(self, nodes: OwnedNodes) -> ModelOutput:
-        """Returns the output of all own nodes, from all their neighbours; collective."""
         return self.infer_by_type(nodes, [self.node_type])[self.node_type]
 
     @property
     def embedded_types(self) -> list[str]:
-        """The node types that the model has embeddings of."""
         return [self.node_type]
 
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
@@ -164,16 +186,18 @@ class TypedNetwork(NativeNetwork):
     """The native layers on a `Minibatch` of named node types, or with learned rows."""
 
     def __init__(
-        self, model: TypedNet, precision: Precision, node_type: str, embedding: Embedding | None
+        self, model: TypedNet, precision: Precision, inputs: ModelInputs, embedding: Embedding | None
     ) -> None:
-        super().__init__(model, precision, node_type)
+        super().__init__(model, precision, inputs)
         self._embedding = embedding
 
     def outputs_by_type(self, batch: Any) -> dict[str, ModelOutput]:
-        learned = self._learned(batch)
+        learned, edge_attr = self._learned(batch), edge_features(batch, self.edges)
         with self._autocast():
             inputs = self.model.inputs(features_by_type(batch), learned)
-            found: dict[str, ModelOutput] = self.model.layers.outputs(batch, x=inputs)
+            found: dict[str, ModelOutput] = self.model.layers.outputs(
+                batch, x=inputs, edge_attr=edge_attr or None
+            )
             return found
 
     def infer_by_type(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
@@ -201,7 +225,6 @@ class TypedNetwork(NativeNetwork):
         return {**rows, **self.model.project(rows)}
 
     def _learned(self, batch: Any) -> dict[str, Tensor]:
-        """Returns the learned rows of a minibatch's nodes; collective."""
         return {} if self._embedding is None else self._embedding(batch)
 
 
@@ -224,22 +247,29 @@ def pairs_of(batch: Any) -> tuple[tuple[Tensor, Tensor], int]:
     return (source, torch.cat([found.target, negative.reshape(-1)])), count
 
 
-class LinkNetwork:
+class PairNetwork:
     """A network with a decoder of pairs behind it. Its methods are those of `NativeNetwork`."""
 
-    def __init__(self, encoder: NativeNetwork, decoder: PairDecoder, relation: Relation) -> None:
+    def __init__(self, encoder: NativeNetwork, decoder: Any, relation: Relation) -> None:
         self.model = nn.ModuleDict({"encoder": encoder.model, "decoder": decoder})
         self.encoder = encoder
         self.decoder = decoder
         self.relation = relation
 
-    def outputs(self, batch: Any) -> ModelOutput:
+    def ends(self, batch: Any) -> list[Tensor]:
+        """Returns [S, columns] twice, the rows of the sources and of the targets of pairs."""
         rows, (ends, _) = self.encoder.outputs_by_type(batch), pairs_of(batch)
         # Unlike those of an index, the gradients of an embedding are added in a fixed order.
-        source, target = (
+        return [
             F.embedding(end, rows[self.relation[at]].logits) for at, end in zip((0, 2), ends, strict=True)
-        )
-        return ModelOutput(self.decoder(source, target), target)
+        ]
+
+    def seeds(self, batch: Any) -> Tensor:
+        """Returns what the loader's input calls the links: their positions, or the ids of edges."""
+        return batch.links[0].input_id if batch.links else torch.empty(0, dtype=torch.int64)
+
+    def leave_out(self, batch: Any) -> None:
+        self.encoder.leave_out(batch)
 
     @property
     def embedded_types(self) -> list[str]:
@@ -248,21 +278,52 @@ class LinkNetwork:
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
         return {name: one.logits for name, one in self.encoder.infer_by_type(nodes, node_types).items()}
 
-    def seeds(self, batch: Any) -> Tensor:
-        """Returns the positions of the links in the loader's input."""
-        return batch.links[0].input_id if batch.links else torch.empty(0, dtype=torch.int64)
+
+class EdgeDecoder(nn.Module):
+    """A perceptron with one hidden layer on the rows of an edge's ends and its own features."""
+
+    def __init__(self, columns: int, edge_columns: int, outputs: int) -> None:
+        super().__init__()
+        self.hidden = Linear(2 * columns + edge_columns, columns)
+        self.score = Linear(columns, outputs)
+
+    def forward(self, source: Tensor, target: Tensor, rows: Tensor) -> ModelOutput:
+        """Returns [S, outputs] and the hidden layer. ``rows``: [S, edge_columns]."""
+        hidden = self.hidden.with_relu(torch.cat([source, target, rows.to(source.dtype)], dim=1))
+        return ModelOutput(self.score(hidden), hidden)
+
+
+class EdgeNetwork(PairNetwork):
+    """A network that predicts labels of edges. ``rows``: [E, F], the features of all edges."""
+
+    def __init__(
+        self, encoder: NativeNetwork, decoder: EdgeDecoder, relation: Relation, rows: Tensor
+    ) -> None:
+        super().__init__(encoder, decoder, relation)
+        self._rows = rows
+
+    def outputs(self, batch: Any) -> ModelOutput:
+        own = self._rows[:0] if not batch.links else ops.gather_rows(self._rows, self.seeds(batch))
+        output: ModelOutput = self.decoder(*self.ends(batch), own)
+        return output
+
+
+class LinkNetwork(PairNetwork):
+    """A network that scores pairs."""
+
+    def outputs(self, batch: Any) -> ModelOutput:
+        source, target = self.ends(batch)
+        return ModelOutput(self.decoder(source, target), target)
 
     def labels(self, batch: Any) -> Tensor:
-        """Returns [S] bool, True for the links among the pairs of a minibatch."""
         (source, _), links = pairs_of(batch)
         return torch.arange(len(source)) < links
 
-    def leave_out(self, batch: Any) -> None:
-        self.encoder.leave_out(batch)
 
-
+#: What computes labelled nodes or edges.
+RowNetwork: TypeAlias = NativeNetwork | EdgeNetwork
 #: A graph neural network and the way it is applied to a minibatch of its loader.
-GraphNetwork: TypeAlias = NativeNetwork | LinkNetwork
+GraphNetwork: TypeAlias = RowNetwork | LinkNetwork
 
 
 # For every class of convolution PyG writes a Python module to the folder of temporary files, in
@@ -271,7 +332,6 @@ GraphNetwork: TypeAlias = NativeNetwork | LinkNetwork
 
 @contextlib.contextmanager
 def pyg_files_removed() -> Iterator[None]:
-    """Removes the files that PyG writes, and has loaded, while the block makes a model."""
     before = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="pyg_batchgnn-") as folder:
         tempfile.tempdir = folder
@@ -292,20 +352,24 @@ _NATIVE: Mapping[ModelKind, Callable[..., native.NativeModel]] = {
 def build_network(
     config: TrainConfig, inputs: ModelInputs, columns: int, embedding: Embedding | None = None
 ) -> GraphNetwork:
-    """Returns a network with new weights from torch's default generator."""
     model, precision = config.model, config.run.precision
-    shape = (inputs.first_columns(model.hidden), model.hidden, model.num_layers, columns)
+    rows = columns if inputs.edge_rows is None else model.hidden  # of the encoder
+    shape = (inputs.first_columns(model.hidden), model.hidden, model.num_layers, rows)
     options = _options(model)
+    if inputs.edges:
+        options["edge_dim"] = next(iter(inputs.edges.values()))
     if not inputs.is_homogeneous and model.kind is ModelKind.GAT:
         options |= {"add_self_loops": False, "residual": True}
     with pyg_files_removed():
         native_model = _NATIVE[model.kind](*shape, **options)
         if inputs.is_homogeneous:
-            network = NativeNetwork(native_model, precision, inputs.node_type)
+            network = NativeNetwork(native_model, precision, inputs)
         else:
-            network = TypedNetwork(TypedNet(inputs, native_model), precision, inputs.node_type, embedding)
+            network = TypedNetwork(TypedNet(inputs, native_model), precision, inputs, embedding)
         if inputs.link is None:
             return network
+        if (own := inputs.edge_rows) is not None:
+            return EdgeNetwork(network, EdgeDecoder(rows, own.size(1), columns), inputs.link, own)
         decoder = DotProductDecoder() if config.task.decoder is Decoder.DOT else MLPDecoder(columns)
         return LinkNetwork(network, decoder, inputs.link)
 

@@ -1,24 +1,34 @@
-"""The tasks on nodes, classes, labels and values, and the choice of a run's task."""
+"""The tasks on nodes and edges, classes, labels and values, and the choice of a run's task."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from functools import cached_property
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pyg_batchgnn.data import SPLITS, Dataset, class_numbers, narrow_class_numbers
+from pyg_batchgnn.data import (
+    EDGE_ID,
+    REVERSE_ID,
+    SPLITS,
+    Dataset,
+    EdgeSet,
+    class_numbers,
+    count_classes,
+    narrow_class_numbers,
+)
 from pyg_batchgnn.train.config.choices import Metric, TaskKind, TaskLoss
 from pyg_batchgnn.train.config.table import TaskConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
+from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks, named_relation
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import NodeTask, Tally, Task, average_precision, f1_score, roc_auc
-from pyg_batchgnn.types import LABELS
+from pyg_batchgnn.types import LABELS, Relation, stored_reverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,25 +37,25 @@ class PredictedNodes:
 
     dataset: str  # the name of their data set, for messages
     node_type: str  # their type
-    num_nodes: int  # the number of nodes N
+    count: int  # the number of nodes N
     tables: Mapping[str, Tensor]  # their attributes by name, the labels "y" among them
     splits: Mapping[str, Tensor]  # the original ids of each split
     num_classes: int  # the number of classes; 0 if the labels are no class numbers
+    unit: ClassVar[str] = "nodes"
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedNodes:
-        """Returns the nodes that a configuration names."""
         nodes = dataset.nodes_of(_node_type(dataset, config.node_type))
         if LABELS not in nodes.tables:
             of_type = f" of type {nodes.name!r}" if dataset.has_names else ""
             raise TrainError(
                 f"{dataset.name}: the node labels 'y'{of_type} are missing, but training needs them"
             )
-        return cls(dataset.name, nodes.name, nodes.num_nodes, nodes.tables, nodes.splits, nodes.num_classes)
+        of = nodes.name, nodes.num_nodes, nodes.tables, nodes.splits, nodes.num_classes
+        return cls(dataset.name, *of)
 
     @property
     def labels(self) -> Tensor:
-        """[N, ...], the labels "y"."""
         return self.tables[LABELS]
 
     def split(self, name: str) -> Tensor:
@@ -53,9 +63,65 @@ class PredictedNodes:
         return self.splits.get(name, torch.empty(0, dtype=torch.int64))
 
 
+@dataclass(frozen=True, eq=False)
+class PredictedEdges(PredictedNodes):
+    """The edges of the relation that a run predicts, by their ids. The type is that of targets."""
+
+    edges: EdgeSet
+    unit: ClassVar[str] = "edges"
+
+    @property
+    def relation(self) -> Relation:
+        return self.edges.relation
+
+    @cached_property
+    def index(self) -> Tensor:  # [2, E], which edges by destination are made into
+        return self.edges.edge_index
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedEdges:
+        relation = named_relation(dataset, config.edge_type, "task.edge_type")
+        edges, name = dataset.edges_of(relation), f"{dataset.name}: the edges of {'-'.join(relation)}"
+        if LABELS not in edges.tables:
+            known = ["-".join(one.relation) for one in dataset.edge_sets if LABELS in one.tables]
+            with_labels = f"those of {', '.join(known)} have some" if known else "no edges have some"
+            raise TrainError(
+                f"{name} have no labels 'y', which --task {config.kind.value} needs; {with_labels}"
+            )
+        splits = {split: one.tables[EDGE_ID] for split, one in edges.links.items() if EDGE_ID in one.tables}
+        if len(splits) < len(edges.links):
+            bare = next(split for split in edges.links if split not in splits)
+            raise TrainError(f"{name}: the links of {bare} have no {EDGE_ID!r}, the edge that each one is")
+        back = stored_reverse(dataset.schema, relation) if dataset.has_names else None
+        if back is not None:
+            one, other = edges.topology, dataset.edges_of(back).topology
+            is_same = edges.num_edges == dataset.edges_of(back).num_edges
+            if is_same and isinstance(one, Tensor) and isinstance(other, Tensor):
+                is_same = bool((one == other.flip(0)).all())  # by destination it would take long
+            if not is_same:
+                raise TrainError(
+                    f"{name} and their reverses in {'-'.join(back)} are not the same, edge by edge: write "
+                    f"both in one order, or rename {back[1]}"
+                )
+        classes = edges.num_classes or count_classes(edges.tables)
+        return cls(dataset.name, relation[2], edges.num_edges, edges.tables, splits, classes, edges)
+
+    def loader_arguments(self, ids: Tensor, time_attr: str | None, is_named: bool) -> dict[str, Any]:
+        """Returns what a loader of links is told of some edges, [n] int64 ids."""
+        index, paired = self.index[:, ids].to(torch.int64), self.tables.get(REVERSE_ID)
+        return {
+            "edge_label_index": (self.relation, index) if is_named else index,
+            "edge_label": self.labels[ids],
+            "edge_label_time": None if time_attr is None else self.tables[time_attr].reshape(-1)[ids],
+            "input_id": ids,
+            "exclude_seed_edges": "edges" if paired is None else ("edges", paired.reshape(-1)),
+        }
+
+
 def predicted_of(dataset: Dataset, config: TaskConfig) -> PredictedNodes | PredictedLinks:
-    """Returns the nodes or the links that a configuration names."""
-    return (PredictedLinks if config.kind is TaskKind.LINKS else PredictedNodes).of(dataset, config)
+    if config.kind is TaskKind.LINKS:
+        return PredictedLinks.of(dataset, config)
+    return (PredictedEdges if config.kind.is_of_edges else PredictedNodes).of(dataset, config)
 
 
 def _node_type(dataset: Dataset, wanted: str | None) -> str:
@@ -116,7 +182,7 @@ def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
         pieces = split.split(_ROWS_AT_A_TIME)
         missing = len(split) - sum(int(task.labelled(y[piece]).sum()) for piece in pieces)
         if missing:
-            found.append(f"{missing:,} of {len(split):,} {_NAMES[name]} nodes")
+            found.append(f"{missing:,} of {len(split):,} {_NAMES[name]} {nodes.unit}")
     if found:
         absent = "NaN" if y.is_floating_point() else "-1"
         raise TrainError(
@@ -126,15 +192,14 @@ def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
 
 
 def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
-    """Raises `TrainError` unless all labels are 0 or 1, or missing: -1 or NaN."""
     if y.dtype is torch.bool:
         return
     for piece in y.split(_ROWS_AT_A_TIME):
         other = piece[(piece != 0) & (piece != 1) & (piece != -1) & ~piece.isnan()]
         if len(other):
             raise TrainError(
-                f"{nodes.dataset}: the node labels 'y' hold {other[0].item()}, but a task that predicts "
-                "labels needs 0 or 1 for each; choose another --task"
+                f"{nodes.dataset}: the {nodes.unit[:-1]} labels 'y' hold {other[0].item()}, but a task that "
+                "predicts labels needs 0 or 1 for each; choose another --task"
             )
 
 
@@ -155,13 +220,11 @@ class ClassTask(NodeTask):
         return f"{self.columns} classes"
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns [S] int64, the class of each node."""
         numbers = class_numbers({LABELS: labels})
         assert numbers is not None, "`task_of` has checked the labels"
         return numbers
 
     def labelled(self, labels: Tensor) -> Tensor:
-        """Returns [S] bool. A node of class -1 has no label."""
         return self.targets(labels) >= 0
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -233,7 +296,6 @@ class LabelTask(NodeTask):
         return "1 label" if self.columns == 1 else f"{self.columns} labels"
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns [S, C] bool, True where a node has a label."""
         return labels.reshape(len(labels), self.columns) > 0
 
     def labelled(self, labels: Tensor) -> Tensor:
@@ -308,10 +370,9 @@ class ValueTask(NodeTask):
 
     @property
     def described(self) -> str:
-        return f"{self.columns} value{'' if self.columns == 1 else 's'} per node"
+        return f"{self.columns} value{'' if self.columns == 1 else 's'} per {self.unit[:-1]}"
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Returns [S, C] float32, the values of each node."""
         return labels.reshape(len(labels), self.columns).float()
 
     def labelled(self, labels: Tensor) -> Tensor:
@@ -357,7 +418,6 @@ _METRICS = {
 
 
 def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
-    """Returns the task of a run."""
     if config.kind is not TaskKind.LINKS:
         return node_task_of(dataset, config)
     loss = config.loss or TaskLoss.BCE
@@ -375,10 +435,17 @@ _FORMS = {
 
 
 def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
-    """Returns the task of learning the labels "y" of nodes."""
+    """Returns the task of learning the labels "y" of nodes or edges."""
     task: NodeTask
-    nodes = PredictedNodes.of(dataset, config)
+    nodes = predicted_of(dataset, config)
+    assert isinstance(nodes, PredictedNodes), "not of links"
     y, kind, numbers = nodes.labels, config.kind, narrow_class_numbers(nodes.tables)
+    if kind is TaskKind.EDGE_VALUES:
+        kind = TaskKind.VALUES
+    elif kind is TaskKind.EDGE_CLASSES:  # of two classes, a metric of labels tells them apart
+        ranks = config.metric in LabelTask.metrics and config.metric not in ClassTask.metrics
+        is_label = numbers is None or (ranks and nodes.num_classes <= 2)
+        kind = TaskKind.LABELS if is_label and not y.is_floating_point() else TaskKind.CLASSES
     if kind is TaskKind.AUTO and numbers is not None and nodes.num_classes:
         kind = TaskKind.CLASSES
     elif kind is TaskKind.AUTO:  # integers that are all missing (-1) are those of a label
@@ -390,7 +457,7 @@ def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
         )
     if (numbers is None) if kind is TaskKind.CLASSES else (y.dim() > 2 or y.is_complex()):
         found = f"{str(y.dtype).removeprefix('torch.')} {list(y.shape)}"
-        fact = f"the node labels 'y' are {found}, but {_FORMS[kind]}"
+        fact = f"the {nodes.unit[:-1]} labels 'y' are {found}, but {_FORMS[kind]}"
         raise TrainError(f"{nodes.dataset}: {fact}; choose another --task")
     if kind is TaskKind.VALUES:
         task = _value_task(nodes, y, config)
@@ -405,6 +472,7 @@ def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
         of = (y[nodes.split("train")], labels, "labels")
         task = LabelTask(labels, metric, class_weights(config.class_weights, *of))
     check_labelled(nodes, y, task)
+    task.unit = nodes.unit
     return task
 
 

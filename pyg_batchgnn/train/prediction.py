@@ -21,7 +21,8 @@ from pyg_batchgnn.train.config.choices import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 from pyg_batchgnn.train.evaluate import ROWS, infer, infer_all, rows_at
 from pyg_batchgnn.train.keyed_tables import KEY_FILES, DatasetKeys, write_embeddings, write_nodes
-from pyg_batchgnn.train.node_tasks import PredictedNodes
+from pyg_batchgnn.train.network import NativeNetwork
+from pyg_batchgnn.train.node_tasks import PredictedEdges, PredictedNodes
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.restored import (
     RestoredLinkRun,
@@ -40,16 +41,21 @@ from pyg_batchgnn.types import Group, RowKind
 def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor:
     """Returns [m] int64, m > 0, the node ids that a text stands for."""
     if nodes == "all":
-        return torch.arange(predicted.num_nodes)
+        return torch.arange(predicted.count)
     if nodes not in SPLITS and not Path(nodes).is_file():
         raise TrainError(
             f"--nodes {nodes}: no such file; give a .npy file of ids, a .parquet or .csv file of keys, or "
             f"all, {', '.join(SPLITS)}"
         )
-    in_file = nodes not in SPLITS
-    ids = read_nodes(Path(nodes), keys, predicted.node_type) if in_file else predicted.split(nodes)
+    if nodes in SPLITS:
+        ids = predicted.split(nodes)
+    elif not isinstance(predicted, PredictedEdges):
+        ids = read_nodes(Path(nodes), keys, predicted.node_type)
+    else:
+        ids = read_integers(Path(nodes), "a one-dimensional array of integers, the edge ids", 1)
+        check_range(Path(nodes), ids, "edge", predicted.count)
     if not len(ids):
-        raise TrainError(f"--nodes {nodes}: no nodes to predict")
+        raise TrainError(f"--nodes {nodes}: no {predicted.unit} to predict")
     return ids.to(torch.int64)
 
 
@@ -109,7 +115,6 @@ class PredictionArrays:
             self._write(name, positions.numpy(), values)
 
     def described(self) -> dict[str, dict[str, object]]:
-        """Returns the shape and dtype of each array by its name."""
         arrays = {name: np.load(self._path(name), mmap_mode="r") for name in self._names}
         return {name: {"shape": list(one.shape), "dtype": str(one.dtype)} for name, one in arrays.items()}
 
@@ -176,7 +181,6 @@ def appearing_whole(out: Path, ranks: Ranks) -> Iterator[Path]:
 
 
 def refuse_existing(out: Path) -> None:
-    """Raises TrainError if a path exists."""
     if out.exists():
         raise TrainError(f"{out} exists; give a new folder with --out")
 
@@ -204,17 +208,12 @@ class PredictRequest:
 
 @dataclass(frozen=True)
 class PredictSummary:
-    """A summary of predictions.
+    """A summary of predictions."""
 
-    Attributes:
-        nodes: the number of nodes.
-        epoch: of the weights, counted from 1.
-        scores: the loss and the metrics on nodes with a label; None if there are none.
-    """
-
-    nodes: int
-    epoch: int
-    scores: dict[str, float] | None
+    nodes: int  # the number of nodes or edges
+    unit: str  # what the run predicts: "nodes" or "edges"
+    epoch: int  # of the weights, counted from 1
+    scores: dict[str, float] | None  # loss and metrics of those with a label; None if there are none
 
 
 def restored_for(
@@ -229,7 +228,6 @@ def restored_for(
 def write_meta(
     folder: Path, run: RestoredRun, request: RestoreRequest, arrays: Sequence[PredictionArrays], **about: Any
 ) -> None:
-    """Writes META.json beside some arrays."""
     known = {
         "format": _FORMAT_VERSION,
         "run": str(request.run.resolve()),
@@ -268,7 +266,7 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     ranks.agree({f"nodes of {request.nodes}": zlib.crc32(ids.numpy().data)})
     score = Scoring(run.task)
     with appearing_whole(request.out, ranks) as temporary:
-        arrays = PredictionArrays(temporary, len(ids), ranks, {"node_ids": ids})
+        arrays = PredictionArrays(temporary, len(ids), ranks, {f"{run.predicted.unit[:-1]}_ids": ids})
         with_hidden = request.embeddings
         outputs = _exact(run, ids, with_hidden) if run.is_exact else _sampled(run, ids, ranks)
         for positions, logits, hidden, labels in outputs:
@@ -281,7 +279,7 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
 
         def write() -> None:
             if keys.folder is not None:
-                write_nodes(temporary, keys, run.predicted.node_type, run.task, with_hidden)
+                write_nodes(temporary, keys, run.predicted, run.task, with_hidden)
             write_meta(
                 *(temporary, run, request.restore, [arrays]),
                 nodes=request.nodes,
@@ -292,7 +290,7 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
             )
 
         ranks.from_first(write)
-    return PredictSummary(len(ids), run.epoch, scores)
+    return PredictSummary(len(ids), run.predicted.unit, run.epoch, scores)
 
 
 def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[_Outputs]:
@@ -307,7 +305,7 @@ def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[_Outpu
 
 
 def _exact(run: RestoredNodeRun, ids: Tensor, with_hidden: bool) -> Iterator[_Outputs]:
-    """Yields the nodes that this rank owns, each computed from all its neighbours."""
+    assert isinstance(run.network, NativeNetwork), "edges are computed from minibatches"
     (own, logits, rows), labels = infer_all(run.network, run.graph), run.graph.owned_labels()
     for begin in range(0, len(ids), ROWS):
         found = own.find(ids[begin : begin + ROWS])
@@ -335,15 +333,10 @@ class EmbedRequest:
 
 @dataclass(frozen=True)
 class EmbedSummary:
-    """A summary of embeddings.
+    """A summary of embeddings."""
 
-    Attributes:
-        nodes: the number of nodes, by type.
-        epoch: of the weights, counted from 1.
-    """
-
-    nodes: dict[str, int]
-    epoch: int
+    nodes: dict[str, int]  # the number of nodes, by type
+    epoch: int  # of the weights, counted from 1
 
 
 def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
@@ -415,7 +408,6 @@ def moment_of(run: RestoredRun, at: str | None, keys: DatasetKeys) -> int | None
 
 
 def _chosen(wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """Returns the node types of a request, of those that the model has embeddings of."""
     if wanted is None:
         return list(known)
     if not wanted:

@@ -49,7 +49,6 @@ class PhaseClock(dict[Phase, float]):
 
     @contextmanager
     def measure(self, phase: Phase) -> Iterator[None]:
-        """Adds the time of the block to `phase`."""
         begin = time.perf_counter()
         try:
             yield
@@ -57,11 +56,9 @@ class PhaseClock(dict[Phase, float]):
             self[phase] += time.perf_counter() - begin
 
     def work(self) -> float:
-        """Returns the seconds of computing: forward, backward and optimiser."""
         return sum(self[phase] for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISER))
 
     def to_dict(self) -> dict[str, float]:
-        """Returns the seconds by the phases' names."""
         return {phase.value: seconds for phase, seconds in self.items()}
 
 
@@ -105,12 +102,10 @@ class RunProgress:
 
     @property
     def mean_loss(self) -> float:
-        """The mean loss of the epoch's training nodes so far."""
         return self.loss / self.weight
 
     @property
     def train_score(self) -> float:
-        """The task's metric on the epoch's training minibatches so far."""
         return self.score / self.score_of if self.score_of else 0.0
 
     def add(self, figures: Tensor) -> None:
@@ -131,7 +126,6 @@ class RunProgress:
         return {name: ranks * most / total if total else 1.0 for name, (most, total) in shares.items()}
 
     def next_epoch(self) -> None:
-        """Finishes the current epoch. Its sums start again at zero."""
         self.epoch += 1
         self.elapsed_seconds += self.epoch_seconds
         self.step = self.minibatches = self.seeds = self.nodes = self.edges = 0
@@ -179,7 +173,6 @@ class LoaderAccount:
         self._charged, self._read = self._seconds(), self._figures()
 
     def timed(self, batches: Iterator[T]) -> Iterator[T]:
-        """Yields what `batches` yields, and measures the time that it takes."""
         while True:
             begin = time.perf_counter()
             try:
@@ -191,7 +184,6 @@ class LoaderAccount:
             yield batch
 
     def charge(self, clock: PhaseClock) -> None:
-        """Adds the seconds since the last call to `clock`."""
         now, inside = self._seconds(), 0.0
         for phase, seconds in now.items():
             clock[phase] += seconds - self._charged[phase]

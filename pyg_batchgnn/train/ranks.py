@@ -19,7 +19,6 @@ T = TypeVar("T")
 
 
 def check_backend(backend: str) -> None:
-    """Raises TrainError if ranks cannot join over a backend here."""
     try:
         comm.check_backend(backend)
     except ValueError as error:
@@ -52,12 +51,10 @@ class Ranks(contextlib.ExitStack):
 
     @property
     def is_first(self) -> bool:
-        """True if this rank reports and writes."""
         return self.rank == 0
 
     @property
     def is_alone(self) -> bool:
-        """True if there is no other rank."""
         return self.size == 1
 
     def threads(self) -> int:
@@ -68,7 +65,6 @@ class Ranks(contextlib.ExitStack):
         return torch.get_num_threads() if chosen else min(torch.get_num_threads(), machine.processors())
 
     def agree(self, arguments: Mapping[str, Any]) -> None:
-        """Checks that every rank has the same arguments; collective."""
         self.training.check_agreement(arguments)
 
     def table(self, row: Sequence[float]) -> Tensor:
@@ -77,11 +73,9 @@ class Ranks(contextlib.ExitStack):
         return mine if self.is_alone else self.training.all_gather(mine).rows
 
     def values(self, value: Any) -> list[Any]:
-        """Returns the JSON value of every rank; collective."""
         return [value] if self.is_alone else self.training.all_gather_json(value)
 
     def any(self, flag: bool) -> bool:
-        """Returns whether the flag is true on any rank; collective."""
         return bool(self.table([flag]).any())
 
     @contextlib.contextmanager

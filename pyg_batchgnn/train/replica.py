@@ -54,14 +54,12 @@ class Replica:
         self._forward = wrapped
 
     def logits(self, batch: Any, weight: float, epoch: int, step: int) -> Tensor:
-        """Returns [S, classes] float32, the logits of the seed nodes."""
         self._step.weight = weight
         self._step.header = Header(MessageKind.GRADIENTS, epoch, step)
         result: Tensor = self._forward(batch)
         return result
 
     def waited(self) -> float:
-        """Returns the seconds spent in exchanges of gradients so far."""
         return self._comm.counters.snapshot()[MessageKind.GRADIENTS].seconds
 
 
@@ -136,7 +134,6 @@ class BatchNormStatistics:
             self._rows[name] = 0
 
     def restore(self, row: Tensor) -> None:
-        """Sets the statistics to a row of a `table`. An empty row changes nothing."""
         if not row.numel():
             return
         for (name, buffers), part in zip(self._buffers.items(), row.split(self._widths()), strict=True):
@@ -150,7 +147,6 @@ class BatchNormStatistics:
             self._rows[name] += len(inputs[0])
 
     def _widths(self) -> list[int]:
-        """Returns the columns of `table` per layer: mean, variance, number of minibatches, rows."""
         return [sum(buffer.numel() for buffer in buffers) + 1 for buffers in self._buffers.values()]
 
 

@@ -94,16 +94,13 @@ class TerminalReport:
         self._bar.stop()
 
     def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
-        """Starts the bar of an epoch, ``step`` of whose ``steps`` are done."""
         fields: dict[str, Any] = {"epoch": f"{epoch}/{self._epochs}", "begun": (step, self._ahead())}
         self._bar.reset(self._bar_task, total=steps, completed=step, visible=True, loss="-", **fields)
 
     def step_done(self, loss: float) -> None:
-        """Moves the bar. ``loss``: the epoch's mean loss so far."""
         self._bar.update(self._bar_task, advance=1, loss=f"{loss:.4f}")
 
     def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
-        """Prints the epoch's line, which fits 80 columns."""
         train, metric, epochs = self._task.train_metric, self._task.metric, self._epochs
         what = "" if train is metric else f" {train.label}"  # the name is said once
         val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
@@ -118,7 +115,6 @@ class TerminalReport:
         self._console.print("  ".join(parts) + "  best" * is_best, highlight=False, soft_wrap=True)
 
     def stopped_early(self, validations: int) -> None:
-        """Prints why no more epochs follow."""
         line = f"stopped early: the last {validations} validations had no better {self._task.metric.label}"
         self._console.print(line, highlight=False, soft_wrap=True)
 
@@ -163,7 +159,6 @@ def final_table(result: RunResult, records: Sequence[EpochRecord], larger: tuple
 
 
 def _add_disk(table: Table, records: Sequence[EpochRecord], larger: tuple[int, int]) -> None:
-    """Adds the rows about features and edges in files, if any: sums over ranks and epochs."""
     found = {name: sum(record.disk.get(name, 0.0) for record in records) for name in DISK_FIGURES}
     read = {name: decimal(int(found[name])) for name in ("edge_bytes", "bytes", "useful_bytes")}
     if found["edge_bytes"]:
@@ -213,7 +208,6 @@ def _add_historical(table: Table, result: RunResult) -> None:
 
 
 def opening_lines(job: TrainingJob, folder: RunFolder, ranks: Ranks) -> list[str]:
-    """Returns the lines that a run starts with."""
     config, dataset, inputs = job.config, job.dataset, job.graph.inputs
     model, sampling, chosen = config.model, config.sampling, config.ranks
     heads = f", {model.heads} heads" if model.kind is ModelKind.GAT else ""
@@ -275,7 +269,6 @@ def _data_lines(job: TrainingJob) -> list[str]:
 
 
 def _storage(dataset: Dataset, node_type: str) -> str:
-    """Returns the form in which the features of a type are stored, where it is not their own."""
     x = dataset.nodes_of(node_type).tables.get(FEATURES)
     return " as int8 codes" if isinstance(x, ops.QuantizedTensor) else ""
 
@@ -303,7 +296,6 @@ _AXES: dict[str, Callable[[EpochRecord], float]] = {
 def plot_learning(
     records: Sequence[EpochRecord], task: Task, title: str, best_epoch: int, path: Path
 ) -> None:
-    """Plots the loss and the metrics of the task, by epoch above and over wall time below."""
     shown = list(dict.fromkeys([task.train_metric, task.metric]))
     panels = [("loss", "Loss", task.loss_label), *((m.value, *_metric_labels(m)) for m in shown)]
     figure = _figure(1.6 + 4.2 * len(panels), 7.4)
@@ -321,7 +313,6 @@ def plot_learning(
 
 
 def plot_phases(phases: Mapping[str, float], title: str, path: Path) -> None:
-    """Plots one bar per phase, in seconds, with its share of the sum."""
     shown = [phase for phase in Phase if phases.get(phase.value, 0.0) > 0.0]
     seconds = [phases[phase.value] for phase in shown]
     total = sum(seconds) or 1.0
@@ -340,7 +331,6 @@ def plot_phases(phases: Mapping[str, float], title: str, path: Path) -> None:
 def _plot_curves(
     axes: Axes, records: Sequence[EpochRecord], name: str, abscissa: str, best_epoch: int
 ) -> None:
-    """Plots one figure of the records: of training minibatches and of validation nodes."""
     marker = "o" if len(records) <= _MARKED else None
     sources = (
         ("training minibatches", "tab:blue", [(record, record.train) for record in records]),
@@ -370,7 +360,6 @@ def _metric_labels(metric: Metric) -> tuple[str, str]:
 
 
 def _figure(width: float, height: float) -> Figure:
-    """Makes a figure that needs no display and no global state. Sizes are in inches."""
     figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     return figure

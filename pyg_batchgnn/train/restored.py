@@ -16,7 +16,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graphs import graph_of
 from pyg_batchgnn.train.job import RunModel
 from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
-from pyg_batchgnn.train.network import LinkNetwork, NativeNetwork, build_network
+from pyg_batchgnn.train.network import LinkNetwork, RowNetwork, build_network
 from pyg_batchgnn.train.node_tasks import PredictedNodes, predicted_of, task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
@@ -45,12 +45,9 @@ class RestoreRequest:
     memory_budget: int | None = None
 
     def join(self) -> Ranks:
-        """Joins the other ranks; see `Ranks.join`."""
         return Ranks.join(assign(TrainConfig(), list(self.ranks)).ranks)
 
     def config(self, written: TrainConfig) -> TrainConfig:
-        """Returns the run's configuration with the changes of the request. Raises `TrainError` if a
-        change is not possible."""
         if self.evaluation is EvaluationKind.EXACT and written.is_timed:
             raise TrainError(
                 f"{self.run}: the run computes nodes from what is not later than themselves, and --exact "
@@ -89,12 +86,10 @@ class RestoredRun(RunModel):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the weights, counted from 1."""
         return self.checkpoint.progress.best_epoch
 
     @property
     def is_exact(self) -> bool:
-        """True if nodes are computed from all their neighbours."""
         if self.task.unit == "links":
             return not self.config.is_timed
         return self.config.sampling.evaluation is EvaluationKind.EXACT
@@ -102,11 +97,11 @@ class RestoredRun(RunModel):
 
 @dataclass(frozen=True, kw_only=True)
 class RestoredNodeRun(RestoredRun):
-    """A run that predicts nodes."""
+    """A run that predicts nodes or edges."""
 
     predicted: PredictedNodes
     task: NodeTask
-    network: NativeNetwork
+    network: RowNetwork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +116,6 @@ class RestoredLinkRun(RestoredRun):
 def restore_run(
     request: RestoreRequest, ranks: Ranks, *, for_all_nodes: bool = False
 ) -> RestoredNodeRun | RestoredLinkRun:
-    """Restores a run; collective."""
     folder, path = RunFolder(request.run), RunFolder(request.run).checkpoint
 
     def check() -> None:

@@ -89,18 +89,15 @@ class RunFolder:
         embedding.save(self.rows / name)
 
     def keep_rows(self, *names: str) -> None:
-        """Removes all learned rows but those of some names."""
         for other in self.rows.iterdir():
             if other.name not in names:
                 shutil.rmtree(other, ignore_errors=True)
 
     def remove_leftovers(self) -> None:
-        """Removes the files that a process was writing when it was killed."""
         for path in self._leftovers():
             path.unlink(missing_ok=True)
 
     def _leftovers(self) -> list[Path]:
-        """Returns the files with names that `replacing` gives."""
         return [path for path in self.path.glob(".*.tmp") if re.fullmatch(r"\..+\.\d+\.tmp", path.name)]
 
 
@@ -122,7 +119,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replaces `path` by `value` as indented JSON."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
@@ -154,16 +150,14 @@ class EpochRecord:
 
 
 def append_record(path: Path, record: EpochRecord) -> None:
-    """Adds one line."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(record)) + "\n")
 
 
 def read_records(path: Path) -> list[EpochRecord]:
-    """Returns all records. A last line that a crash cut off is left out."""
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     records = []
     for number, line in enumerate(lines, start=1):
         if not line:
@@ -179,7 +173,6 @@ def read_records(path: Path) -> list[EpochRecord]:
 
 
 def keep_epochs(path: Path, epochs: int) -> list[EpochRecord]:
-    """Removes the records after `epochs`, which a resumed run repeats. Returns the others."""
     kept = [record for record in read_records(path) if record.epoch <= epochs]
     with replacing(path) as temporary:
         temporary.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")

@@ -21,10 +21,13 @@ from pyg_batchgnn.train.config.choices import CacheKind, LastMinibatch, TaskLoss
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
 from pyg_batchgnn.train.link_tasks import PredictedLinks
-from pyg_batchgnn.train.network import ModelInputs, NativeNetwork
+from pyg_batchgnn.train.network import ModelInputs, NativeNetwork, RowNetwork
+from pyg_batchgnn.train.node_tasks import PredictedEdges, PredictedNodes
 from pyg_batchgnn.types import Group, RowKind
 
 _NAME = "rows"
+#: A loader of nodes, edges or links.
+AnyLoader: TypeAlias = MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +60,6 @@ class EmbeddedNodes:
         return SortedNodes.of(self.node).find(ids)
 
     def ascending(self) -> EmbeddedNodes:
-        """Returns the nodes in ascending order."""
         order = self.node.argsort()
         return EmbeddedNodes(self.node[order], self.rows[order])
 
@@ -115,7 +117,6 @@ class RowsOverRanks:
 
 
 def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterator[EmbeddedNodes]:
-    """Yields the rows of all ranks to every rank, a piece at a time; collective."""
     each = max(1, size // comm.size)
     for begin in range(0, max(1, comm.max(len(own))), each):
         node = comm.all_gather(own.node[begin : begin + each], MessageKind.INFERENCE).rows
@@ -158,6 +159,7 @@ class RunGraph(ABC):
     embedding: Embedding | None  # the learned rows, or None in a run without them
     history: HistoricalCaches | None = None  # the caches of halo nodes' rows, or None in a run without them
     held: int = 0  # bytes of features that were read from files into memory
+    predicted: PredictedNodes | PredictedLinks  # what the run predicts
 
     @property
     def memory_budget(self) -> int | None:
@@ -165,62 +167,42 @@ class RunGraph(ABC):
         budget = self.config.sampling.memory_budget
         return None if budget is None else max(1, budget - self.held)
 
-    def training_loader(self, nodes: Tensor, ranks: int = 1) -> tuple[MacrobatchNeighborLoader, list[str]]:
-        """Makes the shuffled loader of training nodes, [n] original ids of the predicted type, and
+    def training_loader(self, nodes: Tensor, ranks: int = 1) -> tuple[AnyLoader, list[str]]:
+        """Makes the shuffled loader of training nodes, or edges, [n] ids of what is predicted, and
         returns lines that the user should read; collective."""
-        last, notes = self._last_minibatch(len(nodes), ranks, "nodes")
+        last, notes = self._last_minibatch(len(nodes), ranks, self.predicted.unit)
         return self._loader(nodes, last), notes
 
-    def evaluation_loader(self, nodes: Tensor) -> MacrobatchNeighborLoader:
-        """Makes a loader of `nodes` in order, with evaluation's fanout; collective. Minibatches are
-        the same in every evaluation and on any number of ranks."""
+    def evaluation_loader(self, nodes: Tensor) -> AnyLoader:
+        """Makes a loader of nodes or edges in order, with evaluation's fanout; collective.
+        Minibatches are the same in every evaluation and on any number of ranks."""
         return self._loader(nodes, None)
 
-    def moment_loader(self, node_type: str, nodes: Tensor, time: int) -> MacrobatchNeighborLoader:
+    def moment_loader(self, node_type: str, nodes: Tensor, time: int) -> AnyLoader:
         """Makes a loader of nodes [n] int64, original ids of a type, as they are at a time in the
         run's unit, with the fanout of evaluation; collective."""
         return self._loader(nodes, None, node_type, torch.full((len(nodes),), time))
 
-    def link_training_loader(
-        self, links: PredictedLinks, ranks: int = 1, times: Tensor | None = None
-    ) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
-        """Makes the shuffled loader of training links, at times [n] int64 if the run looks at them,
-        with their negatives; collective. A minibatch does not see the edges of its own links."""
-        task, index = self.config.task, links.split("train").index
-        last, notes = self._last_minibatch(index.size(1), ranks, "links")
-        negatives = ("triplet" if task.loss is TaskLoss.BPR else "binary", task.negatives)
-        return self._link_loader(links, index, times, negatives, True, self._arguments(last)), notes
-
-    def link_evaluation_loader(
-        self,
-        links: PredictedLinks,
-        index: Tensor,
-        times: Tensor,
-        negatives: Tensor | None = None,
-        *,
-        excludes: bool,
-    ) -> MacrobatchLinkNeighborLoader:
-        """Makes a loader of pairs [2, n] at their times [n], in their order, with the fanout of
-        evaluation; collective. ``negatives``: [n, k] int64, the targets that each is ranked among.
-        ``excludes``: whether a pair does not see its own edges, as in training."""
-        arguments = self._arguments(None)
-        if negatives is not None:  # as many pairs in a minibatch as without
-            arguments["batch_size"] = max(1, arguments["batch_size"] // (1 + negatives.size(1)))
-        return self._link_loader(links, index, times, negatives, excludes, arguments)
-
-    def _link_loader(
+    def link_loader(
         self,
         links: PredictedLinks,
         index: Tensor,
         times: Tensor | None,
-        negatives: Tensor | tuple[str, int] | None,
-        excludes: bool,
-        arguments: dict[str, Any],
+        negatives: Tensor | tuple[str, int] | None = None,
+        *,
+        excludes: bool = True,
+        last: LastMinibatch | None = None,
     ) -> MacrobatchLinkNeighborLoader:
-        index, is_named = index.to(torch.int64), self.inputs.schema.has_names
+        """Makes a loader of pairs [2, n] at their times [n]; collective. ``negatives``: how and how
+        many are drawn, or [n, k] int64, the targets that each is ranked among. ``excludes``:
+        whether a pair does not see its own edges. ``last``: as of `_arguments`."""
+        arguments, is_named = self._arguments(last), self.inputs.schema.has_names
+        if isinstance(negatives, Tensor):  # as many pairs in a minibatch as without
+            arguments["batch_size"] = max(1, arguments["batch_size"] // (1 + negatives.size(1)))
         excluded: Any = "reverse"
         if is_named:
             excluded = True if links.reverse is None else {links.relation: links.reverse}
+        index = index.to(torch.int64)
         with as_train_error(ValueError, NotImplementedError):
             return MacrobatchLinkNeighborLoader(
                 self.data,
@@ -230,6 +212,16 @@ class RunGraph(ABC):
                 exclude_seed_edges=excluded if excludes else False,
                 **arguments,
             )
+
+    def link_training_loader(
+        self, links: PredictedLinks, ranks: int = 1, times: Tensor | None = None
+    ) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
+        """Makes the shuffled loader of training links, at times [n] int64 if the run looks at them,
+        with their negatives, and returns lines that the user should read; collective."""
+        task, index = self.config.task, links.split("train").index
+        last, notes = self._last_minibatch(index.size(1), ranks, "links")
+        negatives = ("triplet" if task.loss is TaskLoss.BPR else "binary", task.negatives)
+        return self.link_loader(links, index, times, negatives, last=last), notes
 
     def _last_minibatch(self, count: int, ranks: int, unit: str) -> tuple[LastMinibatch, list[str]]:
         """Returns what becomes of a smaller minibatch. The only one is kept, with a note."""
@@ -246,9 +238,14 @@ class RunGraph(ABC):
         last: LastMinibatch | None,
         node_type: str | None = None,
         times: Tensor | None = None,
-    ) -> MacrobatchNeighborLoader:
-        nodes, node_type = nodes.to(torch.int64), node_type or self.inputs.node_type
+    ) -> AnyLoader:
+        nodes, predicted = nodes.to(torch.int64), self.predicted
         with as_train_error(ValueError, NotImplementedError):
+            if isinstance(predicted, PredictedEdges):
+                has_names, name = self.inputs.schema.has_names, self.config.sampling.time_attr
+                own = predicted.loader_arguments(nodes, name, has_names)
+                return MacrobatchLinkNeighborLoader(self.data, **own, **self._arguments(last))
+            node_type = node_type or self.inputs.node_type
             return MacrobatchNeighborLoader(
                 self.data,
                 input_nodes=(node_type, nodes) if self.inputs.schema.has_names else nodes,
@@ -259,7 +256,6 @@ class RunGraph(ABC):
             )
 
     def is_cached(self, training: bool) -> bool:
-        """Returns whether the aggregates replace the last hop, in training or in evaluation."""
         config = self.config
         return config.sampling.cache is CacheKind.AGGREGATION if training else config.evaluates_with_cache
 
@@ -293,8 +289,16 @@ class RunGraph(ABC):
             data = self.embedding.as_features(data, node_type=name)
         return data
 
+    def labels(self, network: RowNetwork, batch: Any) -> Tensor:
+        """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes, or edges."""
+        if isinstance(network, NativeNetwork):
+            return self.node_labels(network, batch)
+        assert isinstance(self.predicted, PredictedEdges), "links have no labels"
+        labels: Tensor = batch.links[0].label if batch.links else self.predicted.labels[:0]
+        return labels
+
     @abstractmethod
-    def labels(self, network: NativeNetwork, batch: Any) -> Tensor:
+    def node_labels(self, network: NativeNetwork, batch: Any) -> Tensor:
         """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes."""
 
     @abstractmethod

@@ -7,7 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from pyg_batchgnn.train.config.choices import LogKind
 from pyg_batchgnn.train.errors import TrainError
@@ -21,14 +21,8 @@ _NEEDS = {
 }
 
 
-class _Sink(Protocol):
-    """A program that receives figures."""
-
-    def write(self, figures: Mapping[str, float], step: int) -> None:
-        """Takes figures by their names."""
-
-    def close(self) -> None:
-        """Ends the run."""
+#: Takes figures by their names at a step, and ends the run of a program.
+_Sink: TypeAlias = tuple[Callable[[Mapping[str, float], int], None], Callable[[], None]]
 
 
 class RunLog:
@@ -71,13 +65,12 @@ class RunLog:
         when its server is down, receives nothing any more: a `UserWarning` says so."""
         if self._sink is not None:
             try:
-                self._sink.write(figures, step)
+                self._sink[0](figures, step)
             except Exception as error:  # of whatever kind the program has
                 self._sink = None
                 warnings.warn(f"the log is lost from step {step} on: {error}", UserWarning, stacklevel=2)
 
     def write_epoch(self, record: EpochRecord) -> None:
-        """Writes the figures of an epoch, as metrics.jsonl has them."""
         parts = {
             "train": record.train,
             "val": record.val or {},
@@ -93,7 +86,7 @@ class RunLog:
         sink, self._sink = self._sink, None
         try:
             if sink is not None:
-                sink.close()
+                sink[1]()
         except Exception as error:  # as of `write`: it must not cost the result of a run
             warnings.warn(f"the log did not end well: {error}", UserWarning, stacklevel=2)
 
@@ -113,64 +106,48 @@ def check_log(kind: LogKind | None) -> None:
         raise TrainError(f"--log {kind.value} needs the package {module}, which is not installed; {remedy}")
 
 
-class _TensorBoard:
-    def __init__(self, folder: Path, config: Mapping[str, Any], resumed: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+def _tensorboard(folder: Path, config: Mapping[str, Any], resumed: int) -> _Sink:
+    from torch.utils.tensorboard import SummaryWriter
 
-        purged = resumed + 1 if resumed else None
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=purged)
-        if config and not resumed:
-            self._writer.add_text("config", f"```json\n{json.dumps(config, indent=2)}\n```")
+    writer = SummaryWriter(str(folder / "tensorboard"), purge_step=resumed + 1 if resumed else None)
+    if config and not resumed:
+        writer.add_text("config", f"```json\n{json.dumps(config, indent=2)}\n```")
 
-    def write(self, figures: Mapping[str, float], step: int) -> None:
+    def write(figures: Mapping[str, float], step: int) -> None:
         for name, value in figures.items():
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()
+            writer.add_scalar(name, value, step)
+        writer.flush()
 
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _Mlflow:
-    def __init__(self, folder: Path, config: Mapping[str, Any], resumed: int) -> None:
-        import mlflow
-
-        self._mlflow = mlflow
-        known = _read_number(folder, "mlflow") if resumed else None
-        run = mlflow.start_run(run_id=known, run_name=None if known else folder.name)
-        if known is None:
-            mlflow.log_params(dict(_flat(config)))
-            _keep_number(folder, "mlflow", run.info.run_id)
-
-    def write(self, figures: Mapping[str, float], step: int) -> None:
-        self._mlflow.log_metrics(dict(figures), step=step)
-
-    def close(self) -> None:
-        self._mlflow.end_run()
+    return write, writer.close
 
 
-class _Wandb:
-    def __init__(self, folder: Path, config: Mapping[str, Any], resumed: int) -> None:
-        import wandb
+def _mlflow(folder: Path, config: Mapping[str, Any], resumed: int) -> _Sink:
+    import mlflow
 
-        known = _read_number(folder, "wandb") if resumed else None
-        self._run = wandb.init(
-            id=known, resume="must" if known else None, name=folder.name, dir=str(folder), config=dict(config)
-        )
-        if known is None:
-            _keep_number(folder, "wandb", self._run.id)
+    known = _read_number(folder, "mlflow") if resumed else None
+    run = mlflow.start_run(run_id=known, run_name=None if known else folder.name)
+    if known is None:
+        mlflow.log_params(dict(_flat(config)))
+        _keep_number(folder, "mlflow", run.info.run_id)
+    return lambda figures, step: mlflow.log_metrics(dict(figures), step=step), mlflow.end_run
 
-    def write(self, figures: Mapping[str, float], step: int) -> None:
-        self._run.log(dict(figures), step=step)
 
-    def close(self) -> None:
-        self._run.finish()
+def _wandb(folder: Path, config: Mapping[str, Any], resumed: int) -> _Sink:
+    import wandb
+
+    known = _read_number(folder, "wandb") if resumed else None
+    run = wandb.init(
+        id=known, resume="must" if known else None, name=folder.name, dir=str(folder), config=dict(config)
+    )
+    if known is None:
+        _keep_number(folder, "wandb", run.id)
+    return lambda figures, step: run.log(dict(figures), step=step), run.finish
 
 
 _SINKS: Mapping[LogKind, Callable[[Path, Mapping[str, Any], int], _Sink]] = {
-    LogKind.TENSORBOARD: _TensorBoard,
-    LogKind.MLFLOW: _Mlflow,
-    LogKind.WANDB: _Wandb,
+    LogKind.TENSORBOARD: _tensorboard,
+    LogKind.MLFLOW: _mlflow,
+    LogKind.WANDB: _wandb,
 }
 
 

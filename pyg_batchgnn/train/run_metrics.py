@@ -32,21 +32,13 @@ class EvaluateRequest:
 
 @dataclass(frozen=True)
 class EvaluateSummary:
-    """The metrics of a run's best weights.
+    """The metrics of a run's best weights."""
 
-    Attributes:
-        epoch: of the weights, counted from 1.
-        unit: what the run predicts: "nodes" or "links".
-        sizes: the number of nodes or links of each split.
-        scores: the loss and the metrics of each split; None if it is empty.
-        problems: what is not finite, by the splits whose metrics are therefore NaN.
-    """
-
-    epoch: int
-    unit: str
-    sizes: dict[str, int]
-    scores: dict[str, dict[str, float] | None]
-    problems: dict[str, str]
+    epoch: int  # of the weights, counted from 1
+    unit: str  # what the run predicts: "nodes", "edges" or "links"
+    sizes: dict[str, int]  # their number in each split
+    scores: dict[str, dict[str, float] | None]  # loss and metrics of each split; None if it is empty
+    problems: dict[str, str]  # what is not finite, by the splits whose metrics are therefore NaN
 
 
 def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:

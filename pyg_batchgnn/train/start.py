@@ -18,6 +18,7 @@ from pyg_batchgnn.train.config.train_config import (
     assign,
     config_from_dict,
     config_to_dict,
+    edges_unread,
     read_config,
     refuse_changes,
     with_decided_fields,
@@ -198,9 +199,10 @@ def _print_opening(
     lines, dataset = opening_lines(job, folder, ranks), job.dataset
     lines.append(f"        {product_line(job.config, choice)}")
     unread = [one for one in dataset.edge_sets if EDGE_FEATURES in one.tables]
-    if unread:
+    because = edges_unread(job.config)
+    if unread and because is not None:
         names = " of " + ", ".join("-".join(one.relation) for one in unread) if dataset.has_names else ""
-        job.notes.append(f"the features of edges{names} are not read: the models here read those of nodes")
+        job.notes.append(f"no layer reads the features of edges{names}: {because}")
     for line in [*lines, *(f"note    {note}" for note in job.notes)]:
         console.print(_HEADER.fill(line), highlight=False, markup=False, soft_wrap=True)
 

@@ -19,7 +19,7 @@ class Task(ABC):
 
     metrics: ClassVar[tuple[Metric, ...]]  # all that an evaluation measures, the default metric first
     train_metric: ClassVar[Metric]  # the metric of training minibatches
-    unit: ClassVar[str]  # what is predicted, in the plural
+    unit: str  # what is predicted, in the plural
     metric: Metric  # decides which epoch is the best
     columns: int  # the number of columns of the model's output
     loss_label: str  # the name of the loss and its unit, for plots
@@ -67,9 +67,10 @@ class Tally(ABC):
 
 
 class NodeTask(Task):
-    """A prediction for each node. The labels of its minibatches are rows of the labels "y"."""
+    """A prediction for each node, or for each edge. The labels of its minibatches are rows of the
+    labels "y"."""
 
-    unit: ClassVar[str] = "nodes"
+    unit = "nodes"
 
     @abstractmethod
     def labelled(self, labels: Tensor) -> Tensor:
@@ -91,12 +92,11 @@ class Evaluation:
     loss: float  # the mean over the nodes, weighed as in training
     #: the value of each metric. A metric that is not defined for these nodes is absent.
     scores: dict[Metric, float]
-    count: int  # the number of nodes or links
+    count: int  # the number of nodes, edges or links
     not_finite: int  # the number of those with an output that is not finite
 
     @classmethod
     def of(cls, loss: float, scores: dict[Metric, float], count: float, not_finite: float) -> Evaluation:
-        """Makes the result of some outputs."""
         if not_finite or not math.isfinite(loss):
             loss = math.nan if math.isfinite(loss) else loss
             scores = dict.fromkeys(scores, math.nan)
@@ -104,7 +104,6 @@ class Evaluation:
 
     @property
     def is_finite(self) -> bool:
-        """True if the outputs and the loss are finite."""
         return math.isfinite(self.loss)
 
     def problem(self, unit: str) -> str:
@@ -116,7 +115,6 @@ class Evaluation:
         )
 
     def to_dict(self) -> dict[str, float]:
-        """Returns the JSON values: "loss", and each metric by its name."""
         return {"loss": self.loss, **{metric.value: score for metric, score in self.scores.items()}}
 
 
@@ -143,14 +141,12 @@ class Scoring:
         self._weight += weight
 
     def result(self, ranks: Ranks) -> Evaluation | None:
-        """Returns loss and metrics over all ranks, or None without nodes; collective."""
         sums = ranks.table([self._loss, self._weight, self._count, self._not_finite]).sum(dim=0)
         loss, weight, count, not_finite = sums.tolist()
         return Evaluation.of(loss / weight, self._tally.scores(ranks), count, not_finite) if weight else None
 
 
 def count_not_finite(outputs: Tensor) -> int:
-    """Returns the number of rows with an element that is not finite."""
     fine = outputs.isfinite()
     return int((~(fine if fine.dim() == 1 else fine.flatten(1).all(dim=1))).sum())
 

@@ -38,13 +38,12 @@ def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
 
 
 def is_time(table: Tensor) -> bool:
-    """Returns whether an attribute holds one int64 for each row."""
     return table.dtype is torch.int64 and table.numel() == len(table)
 
 
-def of_type(dataset: Dataset, name: str) -> str:
-    """Returns the name of a type for an error, where the data set has names."""
-    return f" of type {name!r}" if dataset.has_names else ""
+def of_type(dataset: Dataset, group: Group | str) -> str:
+    """Returns the name of a type or relation for an error, where the data set has names."""
+    return f" of type {str(group)!r}" if dataset.has_names else ""
 
 
 def link_times(dataset: Dataset, links: PredictedLinks, split: str, name: str) -> Tensor:

@@ -222,7 +222,6 @@ class Trainer:
         )
 
     def save(self) -> None:
-        """Writes the checkpoint, or raises `TrainError` if a weight is not finite; collective."""
         self._refuse_weights()
         with self._state.clock.measure(Phase.CHECKPOINT):
             rows, name = self._job.rows, self._state.rows
@@ -282,7 +281,6 @@ class Trainer:
             self._diverged(f"weights are not finite {place} ({bad[0] if bad else 'on another rank'})")
 
     def _refuse_scores(self, what: str, found: Evaluation | None) -> None:
-        """Raises TrainError if an evaluation, the same on all ranks, is not finite."""
         if found is not None and not found.is_finite:
             self._diverged(f"{what} is not finite: {found.problem(self._job.task.unit)}")
 

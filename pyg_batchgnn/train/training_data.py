@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import machine, ops
-from pyg_batchgnn.data import SPLITS, Dataset, NodeSet
+from pyg_batchgnn.data import SPLITS, Dataset, EdgeSet, NodeSet
 from pyg_batchgnn.disk import DiskReader, DiskTable, is_mapped
 from pyg_batchgnn.embed import SGD, Adagrad, SparseAdam
 from pyg_batchgnn.train.config.choices import (
@@ -21,13 +21,13 @@ from pyg_batchgnn.train.config.choices import (
     RemoteKind,
     TaskKind,
 )
-from pyg_batchgnn.train.config.train_config import TrainConfig, refuse_given
+from pyg_batchgnn.train.config.train_config import TrainConfig, edges_unread, refuse_given
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs
-from pyg_batchgnn.train.node_tasks import predicted_of
+from pyg_batchgnn.train.node_tasks import PredictedEdges, predicted_of
 from pyg_batchgnn.train.times import of_type, times_of
-from pyg_batchgnn.types import FEATURES, LABELS, Group, RowKind
+from pyg_batchgnn.types import EDGE_FEATURES, FEATURES, LABELS, Group, Relation, RowKind
 
 #: The fields that mean nothing in a run without learned rows.
 _OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
@@ -40,8 +40,9 @@ class TrainingData:
     inputs: ModelInputs  # what the model reads of the nodes of each type
     #: [N_t, ...], the labels of the predicted nodes by their type; none for links
     labels: Mapping[str, Tensor]
-    #: [N_t, F_t] of a floating-point type, by node type; types without are absent
-    features: Mapping[str, Tensor]
+    #: [N_t, F_t] of a floating-point type by node type, and [E_r] or [E_r, F_r] by relation if the
+    #: model reads them; types and relations without are absent
+    features: Mapping[str | Relation, Tensor]
     #: the times of nodes or of edges by group; none in a run that does not look at them
     times: Mapping[Group, Tensor]
 
@@ -49,52 +50,83 @@ class TrainingData:
     def of(cls, dataset: Dataset, config: TrainConfig) -> TrainingData:
         """Takes what a run reads from a data set."""
         link, labels, predicted = None, dict[str, Tensor](), predicted_of(dataset, config.task)
+        timed, edge_rows = None, None  # the group whose rows need times of their own
         if isinstance(predicted, PredictedLinks):
             link, node_type = predicted.relation, predicted.relation[2]
+        elif isinstance(predicted, PredictedEdges):
+            link, timed, node_type = predicted.relation, predicted.edges.group, predicted.node_type
+            edge_rows, own = torch.empty(predicted.count, 0), predicted.tables.get(EDGE_FEATURES)
+            if config.model.edge_features != "none" and own is not None:
+                edge_rows = _checked(dataset, predicted.edges, own)
+                edge_rows = edge_rows.view(-1, 1) if own.dim() == 1 else edge_rows
         else:
             node_type, labels = predicted.node_type, {predicted.node_type: predicted.labels}
+            timed = Group(RowKind.NODE, node_type)
         times = times_of(dataset, config)
-        if link is None and times and Group(RowKind.NODE, node_type) not in times:
-            whose = ", ".join(map(str, times))
+        if timed is not None and times and timed not in times:
+            whose, rows = ", ".join(map(str, times)), f"{predicted.unit}{of_type(dataset, timed)}"
             raise TrainError(
                 f"{dataset.name}: sampling.time_attr is {config.sampling.time_attr}, but the predicted "
-                f"nodes{of_type(dataset, node_type)} have no such attribute, only {whose}; give them one "
-                f"int64 time each: the moment of the prediction"
+                f"{rows} have no such attribute, only {whose}; give them one int64 time each: the moment of "
+                f"the prediction"
             )
-        features = {one.name: one.tables[FEATURES] for one in dataset.node_sets if FEATURES in one.tables}
+        features: dict[str | Relation, Tensor] = {}
         for one in dataset.node_sets:
-            _check_features(dataset, one)
+            if (x := one.tables.get(FEATURES)) is not None:
+                features[one.name] = _checked(dataset, one, x)
         names = _learned_types(dataset, config, features)
         if not names:
             because = f"but no nodes of {dataset.name} have learned rows; name their types with --embed"
             refuse_given(config, _OF_ROWS, f"{because}, or leave it out")
         learned = dict.fromkeys(names, config.embedding.columns or config.model.hidden)
-        columns = {name: int(x.shape[1]) for name, x in features.items()}
-        inputs = ModelInputs(dataset.schema, node_type, columns, learned, link)
+        columns = {str(name): int(x.shape[1]) for name, x in features.items()}
+        edges = _read_edges(dataset, config)
+        features.update(edges.items())
+        edge_columns = {relation: int(x.shape[1]) if x.dim() > 1 else 1 for relation, x in edges.items()}
+        inputs = ModelInputs(dataset.schema, node_type, columns, learned, link, edge_columns, edge_rows)
         if not inputs.is_homogeneous:
             _refuse_options(dataset, config)
             _check_reached(dataset, config, inputs)
         return cls(inputs, labels, features, times)
 
 
-def _check_features(dataset: Dataset, nodes: NodeSet) -> None:
-    x = nodes.tables.get(FEATURES)
-    if x is None:
-        return
-    name = f"{dataset.name}: the node features 'x'{of_type(dataset, nodes.name)}"
-    if not x.is_floating_point() or x.dim() != 2:
+def _read_edges(dataset: Dataset, config: TrainConfig) -> dict[Relation, Tensor]:
+    """Returns the features of edges that a run reads, by relation."""
+    wanted, tables = config.model.edge_features, dict[Relation, Tensor]()
+    if wanted == "none" or edges_unread(config) is not None:
+        return tables
+    for one in dataset.edge_sets:
+        if (x := one.tables.get(EDGE_FEATURES)) is not None:
+            tables[one.relation] = _checked(dataset, one, x)
+    if wanted == "read" and not tables:
+        raise TrainError(
+            f"--edge-features read: the edges of {dataset.name} have no 'edge_attr'; leave it out"
+        )
+    return tables
+
+
+def _checked(dataset: Dataset, rows: NodeSet | EdgeSet, x: Tensor) -> Tensor:
+    """Returns features of nodes or edges that models can read."""
+    is_node = isinstance(rows, NodeSet)
+    what, own = ("node features", FEATURES) if is_node else ("edge features", EDGE_FEATURES)
+    name = f"{dataset.name}: the {what} {own!r}{of_type(dataset, rows.group)}"
+    if not x.is_floating_point() or x.dim() not in ((2,) if is_node else (1, 2)):
         raise TrainError(
             f"{name} are {str(x.dtype).removeprefix('torch.')} {list(x.shape)}, but models need "
-            f"floating-point numbers [N, F]; convert 'x' to float32"
+            f"floating-point numbers [{'N' if is_node else 'E'}, F]; convert {own!r} to float32"
         )
-    if not x.shape[1]:
+    if x.dim() > 1 and not x.shape[1]:
+        instead = "nodes have learned rows" if is_node else "no features are read"
         raise TrainError(
-            f"{name} are {list(x.shape)}, with no column that a model could read; leave 'x' out, then nodes "
-            f"have learned rows"
+            f"{name} are {list(x.shape)}, with no column that a model could read; leave {own!r} out, then "
+            f"{instead}"
         )
+    return x
 
 
-def _learned_types(dataset: Dataset, config: TrainConfig, features: Mapping[str, Tensor]) -> list[str]:
+def _learned_types(
+    dataset: Dataset, config: TrainConfig, features: Mapping[str | Relation, Tensor]
+) -> list[str]:
     """Returns the node types that have learned rows, in the order of the types."""
     wanted, types = config.embedding.types, dataset.schema.node_types
     bare = [name for name in types if name not in features]
@@ -114,7 +146,6 @@ def _learned_types(dataset: Dataset, config: TrainConfig, features: Mapping[str,
 
 
 def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
-    """Refuses options of homogeneous graphs with features."""
     because = None
     if config.sampling.cache is not CacheKind.OFF:
         because = f"sampling.cache is {config.sampling.cache.value}"
@@ -129,7 +160,6 @@ def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
 
 
 def _check_reached(dataset: Dataset, config: TrainConfig, inputs: ModelInputs) -> None:
-    """Checks that relations lead to every type that a layer computes rows of."""
     reached = {target for _, _, target in dataset.schema.relations}
     others = [name for name in dataset.schema.node_types if name not in reached]
     because = "no layer but the first can read them"
@@ -151,10 +181,12 @@ _CHUNK = 1 << 16
 NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
-def feature_tables(features: Mapping[str, Tensor], config: TrainConfig) -> tuple[dict[str, Tensor], int]:
-    """Returns the features as a run's layers read them, [N_t, F_t] by node type, and the bytes that
+def feature_tables(
+    features: Mapping[str | Relation, Tensor], config: TrainConfig
+) -> tuple[dict[str | Relation, Tensor], int]:
+    """Returns the features as a run's layers read them, by type and relation, and the bytes that
     were read from files into memory. With a memory budget they take at most half of it."""
-    budget, tables, held = config.sampling.memory_budget, dict[str, Tensor](), 0
+    budget, tables, held = config.sampling.memory_budget, dict[str | Relation, Tensor](), 0
     for name, x in features.items():
         tables[name] = feature_table(x, config, None if budget is None else budget // 2 - held)
         if tables[name] is not x and is_mapped(x):
@@ -183,7 +215,9 @@ def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[st
         )
 
 
-def check_joined(config: TrainConfig, learned: Mapping[str, int], tables: Mapping[str, Tensor]) -> None:
+def check_joined(
+    config: TrainConfig, learned: Mapping[str, int], tables: Mapping[str | Relation, Tensor]
+) -> None:
     """Refuses to join learned rows to features that stay on disk, as inference of all nodes does.
     Raises `TrainError` if a type has both, and the run computes all nodes."""
     links = config.task.kind is TaskKind.LINKS and not config.is_timed
@@ -226,7 +260,6 @@ def feature_table(x: Tensor, config: TrainConfig, room: int | None = None) -> Te
 
 
 def _code_table(x: ops.QuantizedTensor, room: int | None) -> ops.QuantizedTensor:
-    """Returns codes in memory, on huge pages, or in their file if they do not fit."""
     if not is_mapped(x):
         codes = x.codes.contiguous()
         ops.advise_huge_pages(codes)
@@ -291,7 +324,6 @@ def fingerprint_dataset(dataset: Dataset) -> dict[str, int]:
 
 
 def _arrays(dataset: Dataset) -> Iterator[Tensor]:
-    """Yields edges and links of every relation; features, labels and splits of every type."""
     for edges in dataset.edge_sets:
         if (csc := edges.csc) is None:
             yield from edges.edge_index
@@ -306,6 +338,7 @@ def _arrays(dataset: Dataset) -> Iterator[Tensor]:
         yield nodes.tables.get(LABELS, torch.tensor(-1).expand(nodes.num_nodes))
         yield from (dataset.split(name, nodes.name) for name in SPLITS)
     for edges in dataset.edge_sets:
+        yield from (edges.tables[name] for name in (EDGE_FEATURES, LABELS) if name in edges.tables)
         for _, links in sorted(edges.links.items()):
             yield from (array for _, array in sorted(links.arrays().items()))
 

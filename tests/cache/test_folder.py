@@ -74,7 +74,7 @@ def _elsewhere(folder: Path) -> object:
         (_edit("relation", ["a", "b"]), "damaged"),
         (_edit("made_of", {}), "damaged"),
         (_edit("aggregation", "max"), "damaged"),
-        (_edit("arrays", {"aggregates": {"dtype": "int8", "shape": [3, 4], "sha256": ""}}), "shape is"),
+        (_edit("arrays", {"aggregates": {"dtype": "int8", "shape": [3, 4], "sha256": "0" * 64}}), "shape is"),
         (_twice, "META.json: relations: has aggregates of the relations"),
         (_elsewhere, "damaged .*aggregates"),
         (lambda folder: flip_byte(folder / "aggregates.npy", -3), "aggregates.npy: aggregates: sha256"),

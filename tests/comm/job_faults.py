@@ -17,7 +17,6 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from pyg_batchgnn.comm import (
-    Access,
     CommError,
     Communicator,
     Header,
@@ -245,13 +244,6 @@ def shared(sizes: list[int]) -> list[int]:
         comm.barrier()
         for rank, block in blocks.items():
             assert torch.equal(block, torch.full((sizes[rank],), rank + 1, dtype=torch.uint8))
-        both = share_on_host(comm, 8, Access.WRITE)
-        comm.barrier()
-        for block in both.values():
-            block.view(torch.int8)[comm.rank] = 7
-        comm.barrier()
-        mine = both[comm.rank].tolist()
-        assert [at for at, value in enumerate(mine) if value == 7] == comm.ranks_of_host
         # a block outlives the communicator, and the owner's hold on it
         return sorted(blocks)
 

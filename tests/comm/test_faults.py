@@ -22,7 +22,6 @@ import torch
 from torch.distributed import HashStore, Store
 
 from pyg_batchgnn.comm import (
-    Access,
     AgreementError,
     CommError,
     Communicator,
@@ -414,13 +413,13 @@ def test_another_user_does_not_hold_up_the_ranks_of_a_host() -> None:
     context = multiprocessing.get_context("fork")
     done, end = context.Event(), context.Event()
     with contextlib.ExitStack() as stack:
-        own, block, server, name = host_memory._offer(10, Access.READ, stack)
+        own, block, server, name = host_memory._offer(10, stack)
         stranger = context.Process(target=_connect_as_another_user, args=(name, done, end))
         stranger.start()
         try:
             assert done.wait(60)
             own[:] = 7
-            found = host_memory._swap(block, server, {1: (10, name)}, Access.READ)
+            found = host_memory._swap(block, server, {1: (10, name)})
             assert found[1].tolist() == [7] * 10
         finally:
             end.set()

@@ -16,11 +16,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.data import (
     Dataset,
     DatasetError,
     Group,
     RowKind,
+    class_numbers,
     read_folder,
     verify_folder,
     write_folder,
@@ -353,3 +355,16 @@ def test_arrays_of_homogeneous_graphs_are_named_in_a_typed_folder(tmp_path: Path
         read_folder(tmp_path)
     said = sorted(str(one.message).split(":")[0].rpartition("/")[2] for one in caught)
     assert said == ["src.npy", "train_mask.npy", "x.npy"]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_unsigned_class_numbers(dtype: str, tmp_path: Path) -> None:
+    (tmp_path / "nodes").mkdir()
+    np.save(tmp_path / "edge_index.npy", np.array([[0, 1], [1, 2]]))
+    np.save(tmp_path / "nodes" / "y.npy", np.array([2, 0, 1], dtype))
+    found = read_folder(tmp_path)
+    assert found.num_classes == 3
+    labels = class_numbers(found.nodes.tables)
+    assert labels is not None and labels.tolist() == [2, 0, 1]
+    for batch in MacrobatchNeighborLoader(found.to_pyg(), [2], torch.tensor([2]), export="native"):
+        assert batch.y.tolist() == [1, 0]

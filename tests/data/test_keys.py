@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyg_batchgnn.data import Clock, DatasetError, FolderKeys, KeyTable, named_apart, read_ids
+from pyg_batchgnn.types import Group, RowKind
 
 COUNT = 57
 IDS = np.arange(COUNT)
@@ -124,11 +125,15 @@ def test_damage_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (keys / "a.classes.json").write_text(json.dumps({"column": "y"}))
     (keys / "times.json").write_text(json.dumps({"unit": "h"}))
     found = FolderKeys.of(str(tmp_path))
-    assert found is not None and found.classes("b") is None
+    a, b = (Group(RowKind.NODE, name) for name in "ab")
+    assert found is not None and found.classes(b) is None
     for broken, says in (
         (lambda: found.table("a", 3), r"a\.parquet: keys: has 57 rows for 3 nodes"),
         (lambda: found.table("b", 3), r"b\.parquet: keys: not readable as Parquet"),
-        (lambda: found.classes("a"), r"a\.classes\.json: values: is None, expected a list"),
+        (
+            lambda: found.classes(a),
+            r"a\.classes\.json: values: is None, expected a list",
+        ),
         (lambda: found.clock, r"times\.json: unit: is 'h', expected one of s, ms, us, ns, D"),
     ):
         with pytest.raises(DatasetError, match=says):

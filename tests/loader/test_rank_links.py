@@ -69,7 +69,7 @@ def factors(ranks: int) -> dict[str, tuple[Any, ...]]:
         "rule": tuple(RULES),
         "negatives": tuple(NEGATIVES),
         "existing": (False, True),
-        "exclude": (False, True, "reverse"),
+        "exclude": (False, True, "reverse", "edges"),
         "graph": ("typed", "plain"),
         "policy": policies(ranks),
         "hybrid": (False, True),

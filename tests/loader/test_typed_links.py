@@ -202,6 +202,50 @@ def test_edges_of_links_are_not_sampled(disjoint: bool, reverse: Any) -> None:
             assert sorted(found) == expected
 
 
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_edges_are_left_out_by_their_ids(disjoint: bool) -> None:
+    options = {"num_neighbors": [-1, -1], "disjoint": disjoint, "exclude_seed_edges": "edges"}
+    ids = torch.arange(DATA[BUYS].num_edges).flip(0)[::2]
+    index = BUYS, DATA[BUYS].edge_index[:, ids]
+    parallel = 0
+    for batch in make_links(index=index, input_id=ids, shuffle=True, **options):
+        links, seeds = batch[BUYS].input_id, batch["item"].num_sampled_nodes[0]
+        for relation in (BUYS, BACK):
+            own = links
+            if disjoint:
+                own = links[batch[relation[2]].batch[batch[relation].edge_index[1]]]
+                assert not bool((batch[relation].e_id == own).any())
+            else:
+                assert not bool(torch.isin(batch[relation].e_id, own).any())
+        if not disjoint:  # all others are there, those between the same two nodes among them
+            items = batch["item"].n_id[:seeds]
+            wanted = torch.isin(DATA[BUYS].edge_index[1], items).nonzero().view(-1)
+            wanted = wanted[~torch.isin(wanted, links)]
+            assert set(wanted.tolist()) <= set(batch[BUYS].e_id.tolist())
+            pairs_of_links = set(pairs(DATA[BUYS].edge_index[:, links]))
+            parallel += sum(pair in pairs_of_links for pair in sampled_pairs(batch, BUYS))
+    assert disjoint or parallel > 0, "there are parallel edges"
+
+
+def test_reverse_edges_by_given_ids() -> None:
+    edges = torch.tensor([[0, 1, 1, 0, 2], [1, 0, 0, 1, 0]])  # 0 and 2, 1 and 3 are each other's reverse
+    data, paired = Data(edge_index=edges, num_nodes=3), torch.tensor([2, 3, 0, 1, -1])
+    options = {"num_neighbors": [-1], "batch_size": 1}
+    found = [
+        sorted(batch.e_id.tolist())
+        for batch in MacrobatchLinkNeighborLoader(data, exclude_seed_edges=("edges", paired), **options)
+    ]
+    assert found == [[1, 3, 4], [0, 2, 4], [1, 3, 4], [0, 2, 4], [1, 2]]
+    wrong = torch.tensor([7])
+    for given, message in (
+        ({"exclude_seed_edges": ("edges", wrong)}, "input_id .* holds 4, but edges go from 0 to 0"),
+        ({"exclude_seed_edges": ("pairs", wrong)}, "give 'edges', or"),
+        ({"exclude_seed_edges": ("edges", wrong.float())}, "int64 ids"),
+    ):
+        with pytest.raises((IndexError, TypeError, ValueError), match=message):
+            MacrobatchLinkNeighborLoader(data, **given, **options)
+
+
 def test_fanouts_are_filled_from_what_is_left() -> None:
     # Node 0 has ten in-edges from 1, ..., 5, two of each; the link is (1, 0).
     source = torch.arange(1, 6).repeat(2)

@@ -27,15 +27,8 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     assert compiler, "no C++ compiler found; the package needs one to be built, and so does this test"
     flags = ["-std=c++20", "-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all", "-I", str(SOURCES)]
-    command = [
-        compiler,
-        *flags,
-        str(Path(__file__).with_name("kernels.cpp")),
-        str(SOURCES / "kernels" / "allocation.cpp"),
-        "-o",
-        str(program),
-    ]
-    subprocess.run([*command, "-pthread"], check=True)
+    sources = [Path(__file__).with_name("kernels.cpp"), SOURCES / "kernels" / "allocation.cpp"]
+    subprocess.run([compiler, *flags, *map(str, sources), "-o", str(program), "-pthread"], check=True)
 
     def send(question: str) -> list[int]:
         answer = subprocess.run([program], input=question, capture_output=True, text=True, check=True)

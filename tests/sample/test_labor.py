@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from pyg_batchgnn.data import HOMOGENEOUS
 from pyg_batchgnn.sample import (
-    LABOR,
     MacrobatchSampler,
     Replacement,
     SampledMinibatch,
@@ -25,9 +24,10 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.store import CscGraph, TimeOrder, WeightSums
 from tests.support.chi_square import assert_uniform, p_of_cells, p_of_joint, p_of_positions
+from tests.support.reference_sampler import GAMMA, WORD, fold_all, mix
 from tests.support.tiers import every_level, some
 from tests.support.typed_graphs import DrawnSeeds, TypedCase, check_typed
-from tests.support.typed_reference import ReferenceSeed
+from tests.support.typed_reference import LABOR_TAG, ReferenceSeed
 
 Ints = NDArray[np.int64]
 RELATION = HOMOGENEOUS.relations[0]
@@ -41,13 +41,13 @@ def graph_of(lists: list[list[int]]) -> CscGraph:
     return CscGraph.from_csc(torch.from_numpy(ends), torch.tensor(sources, dtype=torch.int32))
 
 
-def picks(lists: list[list[int]], fanout: int, seeds: range, **weights: Any) -> Ints:
+def picks(lists: list[list[int]], fanout: int, seeds: range, labor: str = "hop", **weights: Any) -> Ints:
     """Positions in their lists that all targets pick, [seeds, targets, fanout]."""
     graph = graph_of(lists)
     first = graph.indptr[: len(lists)].numpy()[:, None]
     found = []
     for seed in seeds:
-        sampler = MacrobatchSampler(graph, SamplingPlan((fanout,), labor="hop"), seed=seed, **weights)
+        sampler = MacrobatchSampler(graph, SamplingPlan((fanout,), labor=labor), seed=seed, **weights)
         (batch,) = sampler.sample([torch.arange(len(lists))], 0)
         assert batch.edge is not None
         found.append(batch.edge.numpy().reshape(len(lists), fanout) - first)
@@ -57,8 +57,7 @@ def picks(lists: list[list[int]], fanout: int, seeds: range, **weights: Any) -> 
 @pytest.mark.parametrize(("degree", "fanout"), some([(12, 5), (200, 10), (3, 2), (2000, 100)], 2))
 def test_every_neighbour_is_as_likely(degree: int, fanout: int) -> None:
     """It is picked with probability fanout / degree, whatever its place and id."""
-    lists = [list(range(5, 5 + 7 * degree, 7))]
-    table = picks(lists, fanout, range(2000 if degree < 1000 else 400))[:, 0]
+    table = picks([list(range(5, 5 + 7 * degree, 7))], fanout, range(2000 if degree < 1000 else 400))[:, 0]
     assert_uniform(p_of_positions(table, degree, np.arange(degree) * min(degree, 40) // degree, without=True))
 
 
@@ -72,8 +71,7 @@ def test_destinations_depend_on_each_other_and_sources_do_not() -> None:
 
 def test_weights_have_the_law_of_successive_draws() -> None:
     weights = np.array([3.0, 0.0, 1.0, 0.5, 2.0, 1e-3])
-    graph = graph_of([list(range(1, 7))])
-    sums = WeightSums.of(graph.in_edges, torch.from_numpy(weights))
+    sums = WeightSums.of(graph_of([list(range(1, 7))]).in_edges, torch.from_numpy(weights))
     table = picks([list(range(1, 7))], 2, range(6000), weights=[sums])[:, 0]
     law: dict[tuple[int, ...], float] = {}
     for first, second in itertools.permutations(np.flatnonzero(weights), 2):
@@ -118,8 +116,7 @@ def edges_of(batch: SampledMinibatch, node: int) -> list[int]:
 def test_what_words_are_shared_over(labor: str, hops: int, minibatches: int) -> None:
     """Node 1 is found at hop 1 from node 0, and is a seed itself; both lists are alike."""
     many = list(range(10, 210))
-    graph = graph_of([[1], many, many])
-    sampler = MacrobatchSampler(graph, SamplingPlan((4, 4), labor=labor), seed=1)
+    sampler = MacrobatchSampler(graph_of([[1], many, many]), SamplingPlan((4, 4), labor=labor), seed=1)
     both, one = sampler.sample([torch.tensor([0, 2]), torch.tensor([2])], 0)
     of_seed = [place - len(many) for place in edges_of(both, 2)]  # its list lies behind that of node 1
     assert (edges_of(both, 1) == of_seed) == bool(hops)
@@ -128,29 +125,39 @@ def test_what_words_are_shared_over(labor: str, hops: int, minibatches: int) -> 
     assert edges_of(again, 2) != edges_of(one, 2)  # every epoch has others
 
 
-@pytest.mark.parametrize("labor", LABOR)
-def test_fewer_distinct_nodes(labor: str) -> None:
-    random = np.random.default_rng(2)
-    graph = CscGraph.from_edge_index(torch.from_numpy(random.integers(0, 2000, (2, 60_000))), 2000)
-    seeds = [torch.arange(200)]
-    count = {
-        one: MacrobatchSampler(graph, SamplingPlan((10, 5), labor=one)).sample(seeds, 0)[0].node.numel()
-        for one in (None, labor)
-    }
-    assert count[labor] < 0.8 * count[None]
+DEGREE = 40_000
+LISTS: dict[str, list[Ints]] = {
+    "long": [np.random.default_rng(3).permutation(DEGREE)],
+    "parallel": [np.arange(DEGREE) % 7],  # equal words at the limit
+    "of every length": [np.random.default_rng(3).integers(50, 200, length) for length in range(1, 50)],
+}
 
 
 @every_level
-@pytest.mark.parametrize("fanout", [1, 10, 100, 3000])
-@pytest.mark.parametrize("parallel", [False, True])
-def test_long_lists(fanout: int, parallel: bool) -> None:
-    """The limit below which words are kept, words beyond a few, and equal words at the limit."""
-    degree = 40_000
-    sources = np.arange(degree) % 7 if parallel else np.random.default_rng(fanout).permutation(degree)
-    edges = torch.from_numpy(np.stack([sources, np.zeros(degree, dtype=np.int64)]))
-    case = TypedCase(HOMOGENEOUS, {"node": degree}, {RELATION: edges}, {}, {})
-    seeds = DrawnSeeds(Seeds.of(HOMOGENEOUS, {"node": torch.arange(1)}), [ReferenceSeed("node", 0)], set())
-    check_typed(case, SamplingPlan((fanout,), labor="layers"), 1, 2, [seeds])
+@pytest.mark.parametrize("fanout", [1, 5, 100, 3000])
+@pytest.mark.parametrize("kind", LISTS)
+def test_lists(kind: str, fanout: int) -> None:
+    """The limit below which words are kept, words beyond a few, and parts of vectors."""
+    nodes = torch.arange(len(LISTS[kind]))
+    targets = np.repeat(nodes.numpy(), [len(one) for one in LISTS[kind]])
+    edges = torch.from_numpy(np.stack([np.concatenate(LISTS[kind]), targets]))
+    case = TypedCase(HOMOGENEOUS, {"node": DEGREE}, {RELATION: edges}, {}, {})
+    given = [ReferenceSeed("node", node) for node in nodes.tolist()]
+    seeds = [DrawnSeeds(Seeds.of(HOMOGENEOUS, {"node": nodes}), given, set())]
+    check_typed(case, SamplingPlan((fanout,), labor="layers"), 1, 2, seeds)
+
+
+@every_level
+def test_sources_whose_words_begin_alike() -> None:
+    """The first 31 bits of the words of some pairs are equal, so that the others decide."""
+    key = fold_all([1, 0, LABOR_TAG])
+    words = np.array([mix((key + (node + 1) * GAMMA) % WORD) for node in range(150_000)], dtype=np.uint64)
+    order = np.argsort(words)
+    alike = np.flatnonzero(words[order][1:] >> np.uint64(33) == words[order][:-1] >> np.uint64(33))
+    assert len(alike) > 1
+    lists = [order[at : at + 2][::step].tolist() for at in alike for step in (1, -1)]
+    expected = [[one.index(min(one, key=lambda node: words[node]))] for one in lists]
+    assert picks(lists, 1, range(1, 2), "epoch")[0].tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -169,9 +176,9 @@ def test_refusals(rules: dict[str, Any], says: str) -> None:
 
 def test_times_are_refused() -> None:
     graph = graph_of([[1, 2, 3]])
-    order = TimeOrder.of(graph.in_edges, torch.arange(3))
+    times = [TimeOrder.of(graph.in_edges, torch.arange(3))]
     with pytest.raises(ValueError, match="labor='layers' does not go with times"):
-        MacrobatchSampler(graph, SamplingPlan((2,), labor="layers"), times=[order])
+        MacrobatchSampler(graph, SamplingPlan((2,), labor="layers"), times=times)
 
 
 def test_settings_say_it_only_where_it_is_set() -> None:

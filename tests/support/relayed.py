@@ -14,7 +14,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import Relay, RelayAnswers, RelayQuestions
 from pyg_batchgnn.partition import Part, PartitionBook
-from pyg_batchgnn.sample import ExcludedPairs, Layout, RelayPart, SampledMinibatch, SamplingPlan, Seeds
+from pyg_batchgnn.sample import Layout, RelayPart, SampledMinibatch, SamplingPlan, Seeds
 from tests.support.reference_partition import internal_ids_by_type, typed_parts
 from tests.support.typed_graphs import TypedCase
 
@@ -81,14 +81,14 @@ class RelayedSampler:
         nodes = tuple(ids[nodes] for ids, nodes in zip(self.ids, seeds.nodes, strict=True))
         schema = self.case.schema
         excluded = {
-            number: ExcludedPairs(
-                torch.stack(
+            number: dataclasses.replace(
+                one,
+                pairs=torch.stack(
                     [
                         self.ids[schema.source_types[number]][one.pairs[0]],
                         self.ids[schema.target_types[number]][one.pairs[1]],
                     ]
                 ),
-                one.example,
             )
             for number, one in seeds.excluded.items()
         }

@@ -202,25 +202,27 @@ def typed_seeds(draw: st.DrawFn, case: TypedCase, excluding: bool = False) -> Dr
         ),
         reference,
         {
-            (relation, None if one.example is None else int(one.example[at]), *one.pairs[:, at].tolist())
+            (relation, None if one.example is None else int(one.example[at]), source, int(one.pairs[1, at]))
             for relation, one in pairs.items()
-            for at in range(one.pairs.size(1))
+            for at, source in enumerate((one.pairs[0] if one.edge is None else ~one.edge).tolist())
         },
     )
 
 
 @st.composite
 def _excluded(draw: st.DrawFn, case: TypedCase) -> dict[Relation, ExcludedPairs]:
-    """Draws edges of the graph, and pairs that are none, to exclude."""
+    """Draws edges of the graph, and pairs that are none, to exclude, with parallel edges or not."""
     out = {}
     for relation in case.schema.relations:
         edges = case.edge_index[relation].long()
-        kept = edges[:, :: draw(st.sampled_from([1, 2, 5]))]
+        ids = torch.arange(edges.size(1))[:: draw(st.sampled_from([1, 2, 5]))]
+        kept = edges[:, ids]
         other = torch.zeros(2, 1, dtype=torch.int64)
         pairs = torch.cat([kept, other], dim=1)
         example = torch.arange(pairs.size(1)) % 4 if draw(st.booleans()) else None
         if draw(st.booleans()):
-            out[relation] = ExcludedPairs(pairs, example)
+            edge = torch.cat([ids, torch.tensor([0])]) if draw(st.booleans()) else None
+            out[relation] = ExcludedPairs(pairs, example, edge)
     return out
 
 

@@ -75,7 +75,7 @@ class ReferenceMinibatch:
 @dataclass
 class ReferenceSampler:
     """Samples minibatches of one graph by one plan. ``excluded`` holds (relation, example or None
-    for all, source, target)."""
+    for all, source or the code ~e of an edge, target)."""
 
     graph: ReferenceGraph
     plan: SamplingPlan
@@ -175,7 +175,7 @@ class ReferenceSampler:
             if of == relation and target == node and (not self.disjoint or number in (None, example))
         }
         if hidden:
-            return Allowed([edge for edge in fitting if edge.source not in hidden], None)
+            return Allowed([edge for edge in fitting if not hidden & {edge.source, ~edge.number}], None)
         return Allowed(fitting, early)
 
     def _picks(self, allowed: Allowed, fanout: float, word: Iterator[int]) -> list[Edge]:

@@ -33,14 +33,12 @@ def test_the_commands_lead_to_a_data_folder(
     monkeypatch.chdir(tmp_path)
     write_shop(tmp_path / "shop")
     assert batchgnn("tables", "describe", "shop") == 0
-    out, unread = capsys.readouterr().out, "note: the features of user-orders-item are stored as edge_attr"
-    assert "wrote shop/graph.toml; read it, correct it" in out and unread in out
+    assert "wrote shop/graph.toml; read it, correct it" in capsys.readouterr().out
     assert batchgnn("tables", "check", "shop", "--memory-limit", "1GiB", "--threads", "1") == 0
-    out = capsys.readouterr().out
-    assert "arrays of the data folder" in out and unread in out
+    assert "arrays of the data folder" in capsys.readouterr().out
     assert batchgnn("tables", "convert", "shop", "--out", "data") == 0
     out = capsys.readouterr().out
-    assert "user: 50 nodes" in out and "user-orders-item: " in out and unread in out
+    assert "user: 50 nodes" in out and "user-orders-item: " in out
     assert "train on it with: batchgnn train data --task link --edge-type user,orders,item" in out
     assert batchgnn("tables", "apply", "data", "shop", "--out", "again") == 0
     assert "score its rows with: batchgnn predict RUN --dataset again" in capsys.readouterr().out
@@ -167,7 +165,8 @@ def test_a_model_with_learned_rows_knows_no_new_nodes(
     assert "set aside of user,orders,item: 1 row with a wrong number of columns" in out
     assert "set aside of user,orders,item: 2 rows with a value that cannot be read" in out
     assert batchgnn("train", "data", "--node-type", "user", "--epochs", "1", "--run", "run", *SMALL) == 0
-    assert "the features of edges of user-orders-item, item-rev_orders-user" in capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
+    assert "features of edges of user-orders-item, item-rev_orders-user: sage reads" in out
     with (tmp_path / "shop/users.csv").open("a") as stream:
         stream.write("u50,22\n")
     assert batchgnn("tables", "apply", "data", "shop", "--out", "new") == 0

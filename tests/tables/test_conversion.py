@@ -523,3 +523,16 @@ def test_what_is_left_is_what_plain_python_leaves(
             list(one) for one in knows
         ]
         assert pq.read_table(folder / "data/keys/user.parquet")["id"].to_pylist() == list(ids)
+
+
+def test_a_damaged_page_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "users.parquet"
+    pq.write_table(pa.table({"id": [f"user {at % 7}" for at in range(500)]}), file, use_dictionary=False)
+    damaged = bytearray(file.read_bytes())
+    damaged[40:80] = bytes(40)
+    file.write_bytes(damaged)
+    pq.write_table(pa.table({"a": ["user 0"], "b": ["user 1"]}), tmp_path / "links.parquet")
+    (tmp_path / "graph.toml").write_text(USERS + LINKS)
+    with pytest.raises(DatasetError, match=r"users\.parquet: is damaged") as caught:
+        convert(GraphDescription.read(tmp_path / "graph.toml"), tmp_path / "data", threads=1)
+    assert "\n" not in str(caught.value)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import Dataset, DatasetError
 from pyg_batchgnn.nn import ProductChoice, current_products
 from pyg_batchgnn.train import decisions as product
 from pyg_batchgnn.train.config.choices import (
@@ -112,10 +112,10 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
     [
         ("hidden=64", "not of the form section.field=value"),
         ("model.hidden", "not of the form section.field=value"),
-        ("model.width=64", r"unknown configuration key model.width; known: model.kind, model.num_layers"),
+        ("model.width=64", r"unknown configuration key 'model.width'; known: model.kind, model.num_layers"),
         (
             "network.hidden=64",
-            "unknown configuration key network; known: model, sampling, task, embedding, optimiser, run",
+            "unknown configuration key 'network'; known: model, sampling, task, embedding, optimiser, run",
         ),
         ("model.hidden=big", "model.hidden must be a whole number, got 'big'"),
         ("model.hidden=true", "model.hidden must be a whole number, got True"),
@@ -170,17 +170,17 @@ def test_mistakes_are_named(text: str, message: str) -> None:
     ("content", "message"),
     [
         (None, "no such file"),
-        ("{", "cannot be read as JSON"),
-        ("[1]", "holds a list; a configuration is a JSON object"),
+        ("{", "not valid JSON"),
+        ("[1]", "holds a list, expected a JSON object"),
         ('{"model": 3}', "model must be an object of fields, got 3"),
-        ('{"model": {"depth": 3}}', "unknown configuration key model.depth"),
+        ('{"model": {"depth": 3}}', "unknown configuration key 'model.depth'"),
     ],
 )
 def test_bad_configuration_files(content: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(TrainError, match=message) as caught:
+    with pytest.raises((TrainError, DatasetError), match=message) as caught:
         read_config(path)
     assert str(path) in str(caught.value)
 

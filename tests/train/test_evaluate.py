@@ -27,7 +27,7 @@ from pyg_batchgnn.store import DistFeatureStore
 from pyg_batchgnn.train.checkpoint import Checkpoint, parse_values, save_values
 from pyg_batchgnn.train.config.table import ModelConfig, RunConfig, SamplingConfig
 from pyg_batchgnn.train.config.train_config import TrainConfig
-from pyg_batchgnn.train.evaluate import PairScorer, evaluate, infer
+from pyg_batchgnn.train.evaluate import PairScorer, infer
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.link_prediction import BestPartners, best_columns, find_partners
 from pyg_batchgnn.train.network import ModelInputs, build_network
@@ -51,8 +51,7 @@ def _config(**sampling: object) -> TrainConfig:
 
 
 def _evaluation(job: TrainingJob, stop: bool = False) -> Evaluation | None:
-    ranks = Ranks.join(job.config.ranks)
-    return evaluate(job.network, job.val.loader, job.graph, job.task, ranks, lambda: stop)
+    return job.val.evaluate(Ranks.join(job.config.ranks), lambda: stop)
 
 
 def test_each_node_once_in_order(small_graph: Dataset) -> None:
@@ -61,8 +60,8 @@ def test_each_node_once_in_order(small_graph: Dataset) -> None:
     seen = [job.network.seeds(batch) for batch, _ in infer(job.network, job.val.loader)]
     assert torch.equal(torch.cat(seen), small_graph.split("val"))
     assert _evaluation(job, stop=True) is None and job.network.model.training, "the mode is put back"
-    loader = job.graph.evaluation_loader(nothing)
-    assert evaluate(job.network, loader, job.graph, job.task, Ranks.join(job.config.ranks)) is None
+    none = replace(job.val, loader=job.graph.evaluation_loader(nothing))
+    assert none.evaluate(Ranks.join(job.config.ranks)) is None
 
 
 def test_equal_weights_give_equal_metrics(small_graph: Dataset) -> None:

@@ -136,6 +136,14 @@ def _truncate(path: Path, keep: float) -> None:
         (lambda path: save_file({"a": torch.ones(1)}, path), "not a kind of this program"),
         (lambda path: save_values(path, "kind", 2, VALUES), "has format 2, this program reads 1"),
         (lambda path: save_file({}, path, {"kind": "kind", "version": "1"}), "its header is damaged"),
+        (
+            lambda path: path.write_bytes(path.read_bytes().replace(b"2.5,", b"2.7,")),
+            "its values does not match",
+        ),
+        (
+            lambda path: path.write_bytes(path.read_bytes().replace(b'"none', b'"nine')),
+            "its values does not match",
+        ),
     ],
 )
 def test_damage_is_noticed(damage: object, message: str, tmp_path: Path) -> None:
@@ -202,6 +210,14 @@ def test_contents_of_another_shape_are_refused(small_graph: Dataset, tmp_path: P
         found.restore_model(path, nn.Linear(4, 2), found.model)
     with pytest.raises(TrainError, match="does not fit the optimiser"):
         found.restore_optimiser(path, torch.optim.Adam([nn.Parameter(torch.ones(1))]))
+    narrow = torch.optim.Adam(nn.Linear(3, 2).parameters(), fused=True)
+    found.optimiser["param_groups"][0]["fused"] = True
+    found.optimiser["state"]["0"]["exp_avg"] = torch.zeros(1)
+    with pytest.raises(TrainError, match=r"exp_avg is \[1\], its parameter \[2, 3\]"):
+        found.restore_optimiser(path, narrow)
+    found.optimiser["param_groups"] = "none"
+    with pytest.raises(TrainError, match="does not fit the optimiser"):
+        found.restore_optimiser(path, torch.optim.Adam(nn.Linear(3, 2).parameters()))
     for name, value in found.dataset.items():
         with pytest.raises(TrainError, match=f"another data set: its {name} is {value}, here it is -1"):
             found.check_dataset(path, {**found.dataset, name: -1})
@@ -254,30 +270,29 @@ def test_a_script_writes_its_own(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-class Broken:
-    """A program that takes one figure, and then fails."""
+def broken(last: int) -> Any:
+    """Returns a program that takes figures up to a step, and then fails, and fails to end."""
 
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def write(self, figures: Mapping[str, float], step: int) -> None:
-        if step > 1:
+    def write(figures: Mapping[str, float], step: int) -> None:
+        if step > last:
             raise ConnectionError("the server is gone")
 
-    def close(self) -> None:
+    def close() -> None:
         raise ConnectionError("the server is gone")
+
+    return lambda *_: (write, close)
 
 
 def test_training_goes_on_without_its_log(
     graph_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(run_log._SINKS, LogKind.TENSORBOARD, Broken)
+    monkeypatch.setitem(run_log._SINKS, LogKind.TENSORBOARD, broken(1))
     with RunLog("tensorboard", tmp_path) as log:
         log.write({"loss": 1.0}, step=1)
         with pytest.warns(UserWarning, match="the log is lost from step 2 on: the server is gone"):
             log.write({"loss": 1.0}, step=2)
         log.write({"loss": 1.0}, step=3)  # from here on it is left alone
-    monkeypatch.setattr(Broken, "write", lambda *_: None)
+    monkeypatch.setitem(run_log._SINKS, LogKind.TENSORBOARD, broken(10))
     run = tmp_path / "run"
     with pytest.warns(UserWarning, match="the log did not end well: the server is gone"):
         assert batchgnn("train", graph_folder, "--run", run, *RUN, "--epochs", 1, "--log", "tensorboard") == 0

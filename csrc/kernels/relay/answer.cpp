@@ -242,7 +242,6 @@ class Sections {
 
 // The answers of an owner about an induced subgraph. A question holds all nodes of a minibatch, in
 // local order. The owner answers for its own, with the local ids of the sources among the nodes.
-
 template <class Index, class Naming>
 class InducedOwner {
  public:

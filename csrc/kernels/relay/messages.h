@@ -11,9 +11,7 @@
 //
 // Examples, times and pairs are left out where the sampler has none. The key is that of the hop of
 // the minibatch, so that the owner needs no other information about it. Each excluded pair travels
-// with the question in which its target is asked for.
-//
-// An empty question is a message of no words.
+// with the question in which its target is asked for. An empty question has no words.
 #pragma once
 
 #include <algorithm>
@@ -176,33 +174,27 @@ struct AnswerShape {
     if (edge_ids) edge_bytes = num_edges <= int64_t{1} << 31 ? 4 : 8;
   }
 
-  // Returns the number of picks of the i-th node of a section. All of a section have one width, so
-  // the branch costs nothing.
+  // Calls body with the numbers in their width, the same for all: the branch costs nothing.
+  template <class Void, class Body>
+  auto with_counts(Void* counts, const Body& body) const {
+    const auto as = [&]<class Count>(Count) {
+      return static_cast<std::conditional_t<std::is_const_v<Void>, const Count, Count>*>(counts);
+    };
+    if (count_bytes == 1) return body(as(uint8_t{}));
+    if (count_bytes == 2) return body(as(uint16_t{}));
+    return count_bytes == 4 ? body(as(uint32_t{})) : body(as(uint64_t{}));
+  }
+
+  // Returns the number of picks of the i-th node of a section.
   uint64_t read_count(const void* counts, int64_t i) const {
-    switch (count_bytes) {
-      case 1:
-        return static_cast<const uint8_t*>(counts)[i];
-      case 2:
-        return static_cast<const uint16_t*>(counts)[i];
-      case 4:
-        return static_cast<const uint32_t*>(counts)[i];
-      default:
-        return static_cast<const uint64_t*>(counts)[i];
-    }
+    return with_counts(counts, [&](const auto* count) { return static_cast<uint64_t>(count[i]); });
   }
 
   // Writes the numbers of picks of `count` nodes from the `first` on.
   void write_counts(void* counts, int64_t first, const int64_t* picks, int64_t count) const {
-    switch (count_bytes) {
-      case 1:
-        return copy(picks, count, static_cast<uint8_t*>(counts) + first);
-      case 2:
-        return copy(picks, count, static_cast<uint16_t*>(counts) + first);
-      case 4:
-        return copy(picks, count, static_cast<uint32_t*>(counts) + first);
-      default:
-        return copy(picks, count, static_cast<uint64_t*>(counts) + first);
-    }
+    with_counts(counts, [&]<class Count>(Count* out) {
+      std::transform(picks, picks + count, out + first, [](int64_t one) { return static_cast<Count>(one); });
+    });
   }
 
   // In words.
@@ -212,12 +204,6 @@ struct AnswerShape {
   }
   int64_t words(int64_t nodes, int64_t picks) const {
     return sources_at(nodes, picks) + (picks * id_bytes + 7) / 8;
-  }
-
- private:
-  template <class Count>
-  static void copy(const int64_t* picks, int64_t count, Count* out) {
-    std::transform(picks, picks + count, out, [](int64_t one) { return static_cast<Count>(one); });
   }
 };
 

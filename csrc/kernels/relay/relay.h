@@ -80,7 +80,6 @@ class Relay {
  public:
   // The nodes of `seeds`, and the ends of their excluded pairs, are ids by part. The relay keeps no
   // pointer to them. `shape` is the same on all ranks.
-
   Relay(Plan plan, Book book, const SeedLists& seeds, const QuestionShape& shape)
       : plan_(std::move(plan)),
         book_(std::move(book)),
@@ -128,7 +127,6 @@ class Relay {
   }
 
   // After a fault the relay cannot go on. Throws as sample_minibatch does.
-
   Fault merge(const Replies& replies, int64_t threads, ObjectPool<Scratch<Index>>& scratches) {
     streams_.assign(minibatches_.size() * book_.relations() * parts(), {});
     std::vector<const int64_t*> messages;

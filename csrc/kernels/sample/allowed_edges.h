@@ -13,21 +13,21 @@
 
 namespace pyg_batchgnn {
 
-// The pairs of nodes of one relation between which a minibatch must not use edges.
-
 constexpr int64_t kAnyExample = -1;
 
-// Pairs in ascending order of (example, target, source).
+// The pairs of nodes of one relation between which a minibatch must not use edges, in ascending
+// order of (example, target, source). In the place of its source ~e stands for edge e alone.
 class ExcludedPairs {
  public:
   ExcludedPairs() = default;
   ExcludedPairs(const int64_t* example, const int64_t* target, const int64_t* source, int64_t count)
       : example_(example), target_(target), source_(source), count_(count) {}
 
-  // The sources that are excluded for one target.
+  // The sources and edges that are excluded for one target.
   struct Sources {
     const int64_t *begin, *end;
     bool empty() const { return begin == end; }
+    bool names_edges() const { return begin != end && *begin < 0; }
     bool contains(int64_t node) const { return std::binary_search(begin, end, node); }
   };
 
@@ -99,9 +99,13 @@ class AllowedEdges {
     const auto own = excluded_.of(target.example, target.node), any = excluded_.of(kAnyExample, target.node);
     if (own.empty() && any.empty()) return {list, places, false};
     const auto first = static_cast<int64_t>(listed_.size());
+    const auto hides = [&](int64_t code) { return own.contains(code) || any.contains(code); };
+    const bool names_edges = own.names_edges() || any.names_edges();
     for (int64_t place = places.begin; place < places.end; ++place) {
-      const auto source = static_cast<int64_t>(edges.indices[position(place)]);
-      if (!own.contains(source) && !any.contains(source)) listed_.push_back(place);
+      const int64_t at = position(place);
+      if (hides(static_cast<int64_t>(edges.indices[at]))) continue;
+      if (names_edges && hides(~(edges.edge_ids ? edges.edge_ids[at] : at))) continue;
+      listed_.push_back(place);
     }
     return {list, {first, static_cast<int64_t>(listed_.size())}, true};
   }

@@ -82,8 +82,6 @@ Edges edges_between(const Csc<Index>& edges, int64_t rows, const List& list, con
   return out;
 }
 
-// The subgraph that the sampled nodes induce.
-
 // The sources of a relation's edges. In disjoint sampling they are those of the target's example.
 template <class Id, class Naming>
 class InducedSources {

@@ -23,11 +23,39 @@ inline int64_t picks_of(int64_t degree, int64_t fanout, Replacement replacement)
   return replacement == Replacement::kWith ? fanout : std::min(degree, fanout);
 }
 
-// Draws positions. Keeps the table of Floyd's algorithm for long lists of picks.
+// The places that are picked already, of `picks` in all. A long list of picks has a table.
+class TakenPlaces {
+ public:
+  explicit TakenPlaces(NodeMap<uint64_t>& table) : table_(table) {}
+
+  void begin(int64_t picks) {
+    is_long_ = picks > kShortPicks;
+    if (!is_long_) return;
+    table_.begin();
+    table_.reserve(picks + 1, static_cast<const int64_t*>(nullptr), 0);
+  }
+
+  // Returns whether `place` is among the first `got` entries of `out`; a long list remembers it.
+  bool contains(const int64_t* out, int64_t got, int64_t place) {
+    if (is_long_) {
+      const auto fresh = static_cast<uint32_t>(got);
+      return table_.find_or_insert(static_cast<uint64_t>(place), fresh) != fresh;
+    }
+    bool taken = false;
+    for (int64_t i = 0; i < got; ++i) taken |= out[i] == place;
+    return taken;
+  }
+
+ private:
+  NodeMap<uint64_t>& table_;
+  bool is_long_ = false;
+};
+
+// Draws positions.
 class Chooser {
  public:
   Chooser(int64_t fanout, Replacement replacement, NodeMap<uint64_t>* picked)
-      : fanout_(fanout), replacement_(replacement), picked_(picked) {}
+      : fanout_(fanout), replacement_(replacement), taken_(*picked) {}
 
   // Writes picks_of(degree, ...) positions, each offset by `first`, in the order of the draws.
   void operator()(uint64_t node_key, int64_t first, int64_t degree, int64_t* out) const {
@@ -37,10 +65,8 @@ class Chooser {
       WordStream words(node_key);
       const int64_t picks = degree == 0 ? 0 : fanout_;
       for (int64_t i = 0; i < picks; ++i) out[i] = first + draw(words, degree);
-    } else if (fanout_ <= kShortPicks) {
-      floyd_short(node_key, first, degree, out);
     } else {
-      floyd_long(node_key, first, degree, out);
+      floyd(node_key, first, degree, out);
     }
   }
 
@@ -51,34 +77,21 @@ class Chooser {
 
   // Floyd's sampling without replacement (Bentley and Floyd 1987): the j-th draw is from [0, j]. If
   // it hits a taken position, j is picked, which cannot be taken yet.
-  void floyd_short(uint64_t node_key, int64_t first, int64_t degree, int64_t* out) const {
+  void floyd(uint64_t node_key, int64_t first, int64_t degree, int64_t* out) const {
     WordStream words(node_key);
+    TakenPlaces taken = taken_;
+    taken.begin(fanout_);
     for (int64_t i = 0; i < fanout_; ++i) {
       const int64_t j = degree - fanout_ + i;
       const int64_t position = first + draw(words, j + 1);
-      bool taken = false;
-      for (int64_t earlier = 0; earlier < i; ++earlier) taken |= out[earlier] == position;
-      out[i] = taken ? first + j : position;
-    }
-  }
-
-  void floyd_long(uint64_t node_key, int64_t first, int64_t degree, int64_t* out) const {
-    WordStream words(node_key);
-    picked_->begin();
-    picked_->reserve(fanout_, out, 0);
-    for (int64_t i = 0; i < fanout_; ++i) {
-      const int64_t j = degree - fanout_ + i;
-      const int64_t position = first + draw(words, j + 1);
-      const auto fresh = static_cast<uint32_t>(i);
-      const bool taken = picked_->find_or_insert(static_cast<uint64_t>(position), fresh) != fresh;
-      out[i] = taken ? first + j : position;
-      if (taken) picked_->find_or_insert(static_cast<uint64_t>(first + j), fresh);
+      out[i] = taken.contains(out, i, position) ? first + j : position;
+      if (fanout_ > kShortPicks) taken.contains(out, i, out[i]);  // remembers it
     }
   }
 
   int64_t fanout_;
   Replacement replacement_;
-  NodeMap<uint64_t>* picked_;
+  TakenPlaces taken_;
 };
 
 }  // namespace pyg_batchgnn

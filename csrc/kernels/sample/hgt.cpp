@@ -1,7 +1,6 @@
 #include "kernels/sample/hgt.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "kernels/prefetch.h"
 #include "kernels/random.h"
@@ -177,22 +176,11 @@ class HgtSampler {
 }  // namespace
 
 template <class Index>
-std::vector<size_t> by_digest(const std::vector<Relation<Index>>& relations) {
-  std::vector<size_t> order(relations.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return relations[a].digest < relations[b].digest; });
-  return order;
-}
-
-template <class Index>
 SampledMinibatch sample_hgt(const TypedGraph<Index>& graph, const HgtPlan& plan, const Seeds& seeds,
                             HgtScratch<Index>& scratch) {
   return HgtSampler<Index>(graph, plan, seeds, scratch).run();
 }
 
-template std::vector<size_t> by_digest(const std::vector<Relation<int32_t>>&);
-template std::vector<size_t> by_digest(const std::vector<Relation<int64_t>>&);
 template SampledMinibatch sample_hgt(const TypedGraph<int32_t>&, const HgtPlan&, const Seeds&,
                                      HgtScratch<int32_t>&);
 template SampledMinibatch sample_hgt(const TypedGraph<int64_t>&, const HgtPlan&, const Seeds&,

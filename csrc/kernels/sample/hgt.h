@@ -2,6 +2,7 @@
 // Wang and Sun 2020, algorithm 1). docs/concepts/sampling-contract.md gives the law.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -140,7 +141,13 @@ struct HgtPlan {
 // Returns the numbers of the relations by ascending digest of their names. No sum depends on the
 // order in which a graph has its relations.
 template <class Index>
-std::vector<size_t> by_digest(const std::vector<Relation<Index>>& relations);
+std::vector<size_t> by_digest(const std::vector<Relation<Index>>& relations) {
+  std::vector<size_t> order(relations.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return relations[a].digest < relations[b].digest; });
+  return order;
+}
 
 // The memory that a thread keeps between minibatches.
 template <class Index>

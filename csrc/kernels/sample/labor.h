@@ -3,9 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "kernels/allocation.h"
 #include "kernels/random.h"
@@ -36,7 +36,6 @@ inline double exponential(uint64_t word) {
 struct LaborScratch {
   Buffer<int64_t> entry;
   Buffer<uint64_t> word, word_left;
-  Buffer<double> value, value_left;
 };
 
 // Picks from lists of places by the words of their sources. Parallel edges share a word; of equal
@@ -54,59 +53,82 @@ class LaborChooser {
   void touch(int64_t begin, int64_t count) const {
     constexpr int64_t kEach = 64 / sizeof(Index), kLines = 16;
     for (int64_t i = 0; i < std::min(count, kLines * kEach); i += kEach) prefetch_line(&source_[begin + i]);
+    prefetch_line(&source_[begin + count - 1]);
   }
 
   // Writes those of the `count` places from `begin` on that have the `picks` smallest words.
   void operator()(int64_t begin, int64_t count, int64_t picks, int64_t* out) {
-    // Of words below this limit there are about three standard deviations more than picks.
-    const double share = (static_cast<double>(picks) + 3 * std::sqrt(static_cast<double>(picks)) + 4) /
+    // Of words below this limit there are about two standard deviations more than picks.
+    const double share = (static_cast<double>(picks) + 2 * std::sqrt(static_cast<double>(picks)) + 2) /
                          static_cast<double>(count);
-    const uint64_t limit = share < 1 ? static_cast<uint64_t>(share * 0x1p64) : kMost;
+    uint64_t limit = share < 0.5 ? static_cast<uint64_t>(share * 0x1p64) | kPlaceOfWord : kMost;
     uint64_t* word = scratch_.word.reserve(count + kWordGroup);
-    int64_t* entry = scratch_.entry.reserve(count + kWordGroup);
-    int64_t found = words_below(source_ + begin, count, key_, limit, word, entry);
-    if (found < picks) found = words_below(source_ + begin, count, key_, kMost, word, entry);
-    if (found > kFewWords || !least_words(word, found, picks, entry, out)) {
-      smallest(word, scratch_.word_left.reserve(found), found, picks, out);
+    int64_t found = words_below(source_ + begin, count, key_, limit, word);
+    while (found < picks && limit < kMost) {
+      limit = limit < kMost / 2 ? 2 * limit + 1 : kMost;
+      found = words_below(source_ + begin, count, key_, limit, word);
     }
-    for (int64_t p = 0; p < picks; ++p) out[p] += begin;
+    if (count > kLongest || found < picks || !least(word, found, picks, begin, out)) {
+      listed(nullptr, begin, count, picks, out);
+    }
   }
 
-  // Writes those of places that are listed. Where there are weights, those of zero are left out,
-  // and the smallest -log(u) / weight are taken: successive draws in proportion to weights.
-  void listed(const int64_t* place, int64_t count, int64_t picks, int64_t* out) {
+  // Writes those of places that are listed, or of those from `begin` on. Where there are weights,
+  // those of zero are left out, and the smallest -log(u) / weight are taken: successive draws in
+  // proportion to weights.
+  void listed(const int64_t* place, int64_t begin, int64_t count, int64_t picks, int64_t* out) {
     int64_t* entry = scratch_.entry.reserve(count);
     uint64_t* word = scratch_.word.reserve(count);
-    double* value = scratch_.value.reserve(count);
     int64_t found = 0;
     for (int64_t i = 0; i < count; ++i) {
-      if (weight_ != nullptr && !(weight_[place[i]] > 0)) continue;
-      entry[found] = place[i];
-      word[found] = source_word(key_, static_cast<int64_t>(source_[place[i]]));
-      if (weight_ != nullptr) value[found] = exponential(word[found]) / weight_[place[i]];
+      const int64_t at = place == nullptr ? begin + i : place[i];
+      if (weight_ != nullptr && !(weight_[at] > 0)) continue;
+      entry[found] = at;
+      word[found] = source_word(key_, static_cast<int64_t>(source_[at]));
+      // Positive numbers have the order of their bits.
+      if (weight_ != nullptr) word[found] = std::bit_cast<uint64_t>(exponential(word[found]) / weight_[at]);
       ++found;
     }
-    if (weight_ == nullptr) return smallest(word, scratch_.word_left.reserve(found), found, picks, out);
-    smallest(value, scratch_.value_left.reserve(found), found, picks, out);
+    smallest(word, found, picks, out);
   }
 
  private:
-  static constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  // A place is below kLongest. The words above the largest limit are few.
+  static constexpr uint64_t kMost = ~uint64_t{0} - kPlaceOfWord - 1;
+  static constexpr auto kLongest = static_cast<int64_t>(kPlaceOfWord);
+
+  // Picks by the upper bits of words and by places. Returns false if these do not decide between
+  // two sources.
+  bool least(uint64_t* word, int64_t found, int64_t picks, int64_t begin, int64_t* out) const {
+    int64_t* place = scratch_.entry.reserve(found + kWordGroup);
+    if (found <= kFewWords && least_words(word, found, picks, place)) {
+      for (int64_t p = 0; p < picks; ++p) out[p] = begin + place[p];
+      return true;
+    }
+    const auto place_of = [&](uint64_t one) { return begin + static_cast<int64_t>(one & kPlaceOfWord); };
+    std::transform(word, word + found, place, place_of);
+    const uint64_t last = smallest(word, found, picks, out), upper = last | kPlaceOfWord;
+    return std::none_of(word, word + found, [&](uint64_t one) {
+      return (one | kPlaceOfWord) == upper && source_[place_of(one)] != source_[place_of(last)];
+    });
+  }
 
   // Writes the entries of the `picks` smallest of `count` values in their order; of equal ones the
-  // first.
-  template <class T>
-  void smallest(const T* value, T* left, int64_t count, int64_t picks, int64_t* out) const {
+  // first. Returns the largest of them.
+  uint64_t smallest(const uint64_t* value, int64_t count, int64_t picks, int64_t* out) const {
+    uint64_t* left = scratch_.word_left.reserve(count);
     std::copy_n(value, count, left);
-    T* last = left + (picks - 1);
-    std::nth_element(left, last, left + count);
-    int64_t equal = picks - std::count_if(left, last, [&](T one) { return one < *last; });
+    const uint64_t* last = left + (picks - 1);
+    std::nth_element(left, left + (picks - 1), left + count);
+    int64_t equal =
+        picks - std::count_if(left, left + (picks - 1), [&](uint64_t one) { return one < *last; });
     const int64_t* entry = scratch_.entry.data();
     for (int64_t i = 0; picks > 0; ++i) {
       if (value[i] > *last || (value[i] == *last && equal-- <= 0)) continue;
       *out++ = entry[i];
       --picks;
     }
+    return *last;
   }
 
   const Index* source_;  // original ids

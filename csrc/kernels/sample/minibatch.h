@@ -12,9 +12,8 @@
 
 namespace pyg_batchgnn {
 
-// The edges of one relation in a minibatch that grows, compressed by target.
-
-// The arrays are blocks (allocation.h) that the receiver releases.
+// The edges of one relation, by target. The arrays are blocks (allocation.h) that the receiver
+// releases.
 struct SampledEdges {
   Buffer<int64_t> indptr;  // [targets + 1]
   Buffer<int32_t> source;  // [count] local ids
@@ -105,7 +104,6 @@ struct SampledMinibatch {
 };
 
 // A minibatch that grows hop by hop: its nodes by type and its edges by relation.
-
 template <class Id, class Naming>
 class Growth {
  public:

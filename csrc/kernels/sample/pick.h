@@ -59,15 +59,10 @@ struct Scratch {
   auto& maps(DisjointNodes) { return disjoint; }
 };
 
-// Writes the positions of `picks` picks of one list and prefetches their entries.
+// Prefetches the entries of some picks. Of a long list they would be evicted before they are read.
 template <class Index>
-void pick(const Chooser& choose, uint64_t node_key, int64_t first, int64_t degree, int64_t picks,
-          const Index* indices, int64_t* position) {
-  if (picks == 0) return;
-  choose(node_key, first, degree, position);
-  // For a long list prefetched lines would be evicted before they are read.
-  if (picks > kBlock) return;
-  for (int64_t p = 0; p < picks; ++p) prefetch_line(&indices[position[p]]);
+void prefetch_picks(const Index* indices, const int64_t* position, int64_t picks) {
+  for (int64_t p = 0; picks <= kBlock && p < picks; ++p) prefetch_line(&indices[position[p]]);
 }
 
 // Converts positions to input edge ids; may work in place.

@@ -67,15 +67,13 @@ struct Seeds {
   uint64_t key;                      // the digest of the seeds
   const int64_t* example = nullptr;  // as node, numbers of examples; null: nothing is disjoint
   const int64_t* time = nullptr;     // as node, the time of each seed's example
-  // [5, excluded_stride] minibatch, relation, example, target and source of each excluded pair, in
+  // [5, excluded_stride] minibatch, relation, example, target and source of `ExcludedPairs`, in
   // ascending order; those of this minibatch are the columns `excluded_begin` to `excluded_end`.
   const int64_t* excluded = nullptr;
   int64_t excluded_stride = 0, excluded_begin = 0, excluded_end = 0;
 };
 
-// The seeds of the minibatches that are sampled together.
-
-// Arrays are concatenated by minibatch, then by type.
+// The seeds of minibatches. Arrays are concatenated by minibatch, then by type.
 struct SeedLists {
   const int64_t* node;
   const int64_t* ptr;   // [minibatches * types + 1]

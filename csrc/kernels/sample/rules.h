@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <numeric>
 #include <vector>
 
 #include "kernels/prefetch.h"
@@ -22,15 +21,18 @@
 
 namespace pyg_batchgnn {
 
-// A fixed fanout, uniform among all in-neighbours.
+// A fixed fanout, uniform among all in-neighbours, by the words of sources or by draws of its own.
 template <class Index>
 class PlainRule {
  public:
-  PlainRule(const Csc<Index>& edges, Fanout fanout, Replacement replacement, Scratch<Index>& scratch)
-      : edges_(edges),
+  PlainRule(const Relation<Index>& relation, const Plan& plan, Fanout fanout, uint64_t key,
+            Scratch<Index>& scratch)
+      : edges_(relation.edges),
         fanout_(fanout.count),
-        replacement_(replacement),
-        choose_(fanout.count, replacement, &scratch.picked),
+        replacement_(plan.replacement),
+        by_source_(plan.labor != Labor::kNone),
+        choose_(fanout.count, plan.replacement, &scratch.picked),
+        labor_(relation, key, scratch.labor),
         first_(scratch.first) {}
 
   void begin(int64_t count) { lists_ = first_.reserve(2 * count); }
@@ -49,7 +51,10 @@ class PlainRule {
   }
 
   // Touches what the i-th list of a group lies on, for `picks` picks.
-  void touch(int64_t i, int64_t) const { prefetch_line(&edges_.indices[lists_[2 * i]]); }
+  void touch(int64_t i, int64_t picks) const {
+    if (by_source_ && picks > 0) return labor_.touch(lists_[2 * i], lists_[2 * i + 1]);
+    prefetch_line(&edges_.indices[lists_[2 * i]]);
+  }
 
   // Guesses where picks fall and improves the guesses, after all lists of the group were touched.
   static constexpr bool guesses() { return false; }
@@ -58,8 +63,15 @@ class PlainRule {
 
   // Writes the places of the picks and prefetches what turning them into positions reads. Where the
   // rule guesses, draws fall where `guess` wrote.
-  void choose(int64_t i, uint64_t node_key, int64_t picks, double*, int64_t* position) const {
-    pick(choose_, node_key, lists_[2 * i], lists_[2 * i + 1], picks, edges_.indices, position);
+  void choose(int64_t i, uint64_t node_key, int64_t picks, double*, int64_t* position) {
+    if (picks == 0) return;
+    const int64_t begin = lists_[2 * i], degree = lists_[2 * i + 1];
+    if (by_source_ && picks < degree) {
+      labor_(begin, degree, picks, position);
+    } else {
+      choose_(node_key, begin, degree, position);
+    }
+    prefetch_picks(edges_.indices, position, picks);
   }
 
   // Turns the places of a group into positions in `indices` and prefetches their entries.
@@ -69,7 +81,9 @@ class PlainRule {
   const Csc<Index> edges_;
   const int64_t fanout_;
   const Replacement replacement_;
+  const bool by_source_;
   const Chooser choose_;
+  LaborChooser<Index> labor_;
   Buffer<int64_t>& first_;
   int64_t* lists_ = nullptr;
 };
@@ -159,12 +173,8 @@ class FullRule {
     } else {
       choose_uniform(list, node_key, picks, place);
     }
-    if (picks > kBlock) return;
-    if (relation_.time.position) {
-      for (int64_t p = 0; p < picks; ++p) relation_.time.prefetch(place[p]);
-    } else {
-      for (int64_t p = 0; p < picks; ++p) prefetch_line(&relation_.edges.indices[place[p]]);
-    }
+    if (!relation_.time.position) return prefetch_picks(relation_.edges.indices, place, picks);
+    for (int64_t p = 0; picks <= kBlock && p < picks; ++p) relation_.time.prefetch(place[p]);
   }
 
   void settle(int64_t* place, int64_t count) const {
@@ -196,12 +206,9 @@ class FullRule {
 
   void choose_by_source(const RuledList& list, int64_t picks, int64_t* out) {
     const Places places = list.allowed.places;
-    if (list.allowed.listed)
-      return labor_.listed(allowed_.listed() + places.begin, places.count(), picks, out);
-    if (!weighted()) return labor_(places.begin, places.count(), picks, out);
-    in_order_.resize(static_cast<size_t>(places.count()));
-    std::iota(in_order_.begin(), in_order_.end(), places.begin);
-    labor_.listed(in_order_.data(), places.count(), picks, out);
+    if (!list.allowed.listed && !weighted()) return labor_(places.begin, places.count(), picks, out);
+    const int64_t* listed = list.allowed.listed ? allowed_.listed() + places.begin : nullptr;
+    labor_.listed(listed, places.begin, places.count(), picks, out);
   }
 
   void choose_weighted(const RuledList& list, uint64_t node_key, int64_t picks, double* drawn, int64_t* out) {
@@ -233,7 +240,6 @@ class FullRule {
   AllowedEdges<Index> allowed_;
   WeightedChooser weighted_;
   LaborChooser<Index> labor_;
-  std::vector<int64_t> in_order_;
   NodeMap<uint64_t>* picked_;
   std::vector<RuledList>& lists_;
   std::array<TimeRange, kTargets>& searches_;
@@ -245,12 +251,12 @@ template <class Index, class Body>
 auto with_rule(const Relation<Index>& relation, const Plan& plan, Fanout fanout, const int64_t* latest,
                ExcludedPairs excluded, uint64_t key, Scratch<Index>& scratch, const Body& body) {
   const bool full = fanout.share != 0.0 || relation.time.time != nullptr || relation.weights.sum != nullptr ||
-                    !excluded.empty() || plan.labor != Labor::kNone;
+                    !excluded.empty();
   if (full) {
     FullRule<Index> rule(relation, plan, fanout, latest, excluded, key, scratch);
     return body(rule);
   }
-  PlainRule<Index> rule(relation.edges, fanout, plan.replacement, scratch);
+  PlainRule<Index> rule(relation, plan, fanout, key, scratch);
   return body(rule);
 }
 

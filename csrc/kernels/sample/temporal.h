@@ -9,8 +9,6 @@
 
 namespace pyg_batchgnn {
 
-// Searches in ascending values, near a guess or from the ends.
-
 // Returns the first entry above x among the entries low to high - 1, high - 1 if no other is. A
 // binary search without branches, which no processor could predict here.
 template <class T>

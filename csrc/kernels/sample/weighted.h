@@ -15,8 +15,6 @@
 
 namespace pyg_batchgnn {
 
-// Draws from the prefix sums of weights.
-
 // Inclusive sums of weights, and the sum that lies before them.
 class WeightSums {
  public:
@@ -90,34 +88,6 @@ class WeightSums {
   const double* sum_;
   int64_t count_;
   double before_;
-};
-
-// The places that are picked already, of `picks` in all. A long list of picks has a table.
-class TakenPlaces {
- public:
-  explicit TakenPlaces(NodeMap<uint64_t>& table) : table_(table) {}
-
-  void begin(int64_t picks) {
-    is_long_ = picks > kShortPicks;
-    if (!is_long_) return;
-    table_.begin();
-    table_.reserve(picks + 1, static_cast<const int64_t*>(nullptr), 0);
-  }
-
-  // Returns whether `place` is among the first `got` entries of `out`; a long list remembers it.
-  bool contains(const int64_t* out, int64_t got, int64_t place) {
-    if (is_long_) {
-      const auto fresh = static_cast<uint32_t>(got);
-      return table_.find_or_insert(static_cast<uint64_t>(place), fresh) != fresh;
-    }
-    bool taken = false;
-    for (int64_t i = 0; i < got; ++i) taken |= out[i] == place;
-    return taken;
-  }
-
- private:
-  NodeMap<uint64_t>& table_;
-  bool is_long_ = false;
 };
 
 // The memory of a WeightedChooser, kept between minibatches.

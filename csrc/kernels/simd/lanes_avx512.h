@@ -178,6 +178,15 @@ PYG_BATCHGNN_INLINE Vector in_register(Vector value) {
   return value;
 }
 
+// See scan_body.h.
+typedef uint64_t EightWords __attribute__((vector_size(64)));
+PYG_BATCHGNN_INLINE int64_t write_below(EightWords value, EightWords word, uint64_t limit, void* out) {
+  const __mmask8 below =
+      _mm512_cmple_epu64_mask((__m512i)word, _mm512_set1_epi64(static_cast<int64_t>(limit)));
+  _mm512_storeu_si512(out, _mm512_maskz_compress_epi64(below, (__m512i)value));
+  return __builtin_popcount(below);
+}
+
 #include "kernels/simd/dropout_avx512.h"
 
 PYG_BATCHGNN_INLINE void stream_lines(const void* from, int64_t bytes, void* to) {

@@ -12,15 +12,13 @@ Extent scan_extent(const int32_t* values,
                    int64_t count){PYG_BATCHGNN_DISPATCH(scan_extent(values, count))} Extent
     scan_extent(const int64_t* values,
                 int64_t count){PYG_BATCHGNN_DISPATCH(scan_extent(values, count))} int64_t
-    words_below(const int32_t* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word,
-                int64_t* place){
-        PYG_BATCHGNN_DISPATCH(words_below(sources, count, key, limit, word, place))} int64_t
-    words_below(const int64_t* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word,
-                int64_t* place) {
-  PYG_BATCHGNN_DISPATCH(words_below(sources, count, key, limit, word, place))
+    words_below(const int32_t* sources, int64_t count, uint64_t key, uint64_t limit,
+                uint64_t* word){PYG_BATCHGNN_DISPATCH(words_below(sources, count, key, limit, word))} int64_t
+    words_below(const int64_t* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word) {
+  PYG_BATCHGNN_DISPATCH(words_below(sources, count, key, limit, word))
 }
-bool least_words(uint64_t* word, int64_t count, int64_t picks, const int64_t* place, int64_t* out) {
-  PYG_BATCHGNN_DISPATCH(least_words(word, count, picks, place, out))
+bool least_words(uint64_t* word, int64_t count, int64_t picks, int64_t* place) {
+  PYG_BATCHGNN_DISPATCH(least_words(word, count, picks, place))
 }
 bool scan_ascending(const int32_t* values, int64_t count) {
   PYG_BATCHGNN_DISPATCH(scan_ascending(values, count))

@@ -13,19 +13,21 @@ struct Extent {
 Extent scan_extent(const int32_t* values, int64_t count);
 Extent scan_extent(const int64_t* values, int64_t count);
 
-constexpr int64_t kWordGroup = 16;
-constexpr int64_t kFewWords = 64;
+constexpr int64_t kWordGroup = 8;
+constexpr int64_t kFewWords = 128;  // up to here comparing all with all is fast
 
-// Writes the random words of sources (random.h) that are at most `limit`, and their places in the
-// list. Returns how many there are. Both need room for kWordGroup more.
-int64_t words_below(const int32_t* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word,
-                    int64_t* place);
-int64_t words_below(const int64_t* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word,
-                    int64_t* place);
+// The bits of a random word (random.h) that make room for the place of its source in a list.
+constexpr uint64_t kPlaceOfWord = (uint64_t{1} << 33) - 1;
 
-// Writes the places of the `picks` smallest of at most kFewWords words in their order. Returns
-// false if equal words do not fit, so that `out` is of no use. `word` has room for kWordGroup more.
-bool least_words(uint64_t* word, int64_t count, int64_t picks, const int64_t* place, int64_t* out);
+// Writes the upper bits of the words of sources that are at most `limit`, with their places, in the
+// order of the list. Returns how many there are. `limit` ends with ones and does not begin with as
+// many. `word` has room for kWordGroup more.
+int64_t words_below(const int32_t* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word);
+int64_t words_below(const int64_t* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word);
+
+// Writes the places of the `picks` words with the smallest upper bits in their order. Returns false
+// if equal ones do not fit, so that `place` is of no use. Both have room for kWordGroup more.
+bool least_words(uint64_t* word, int64_t count, int64_t picks, int64_t* place);
 
 // Returns whether no entry is smaller than the one before it.
 bool scan_ascending(const int32_t* values, int64_t count);

@@ -11,46 +11,61 @@ Extent scan_extent(const T* values, int64_t count) {
   return {low, high};
 }
 
-template <class T>
-int64_t words_below(const T* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word,
-                    int64_t* place) {
-  int64_t found = 0;
-  for (int64_t first = 0; first < count; first += kWordGroup) {
-    T last[kWordGroup] = {};
-    const T* source = sources + first;
-    const int64_t given = std::min(kWordGroup, count - first);
-    if (given < kWordGroup) source = static_cast<const T*>(std::copy_n(source, given, last) - given);
-    uint64_t group[kWordGroup], some = 0;
-    for (int64_t i = 0; i < kWordGroup; ++i) {
-      group[i] = source_word(key, static_cast<int64_t>(source[i]));
-      some |= group[i] <= limit ? 1 : 0;
-    }
-    if (some == 0) continue;
-    for (int64_t i = 0; i < given; ++i) {
-      word[found] = group[i];
-      place[found] = first + i;
-      found += group[i] <= limit ? 1 : 0;
-    }
+// Words, a vector at a time.
+constexpr int64_t kWords = Lanes<double>::kWidth;
+typedef uint64_t Words __attribute__((vector_size(kWords * sizeof(uint64_t))));
+
+// Writes the values whose word is at most `limit`, in order, and maybe others behind them. Returns
+// how many there are.
+template <class Vector>
+PYG_BATCHGNN_INLINE int64_t write_below(Vector value, Vector word, uint64_t limit, void* to) {
+  auto* out = static_cast<uint64_t*>(to);
+  int64_t count = 0;
+  for (int64_t i = 0; i < kWords; ++i) {
+    out[count] = value[i];
+    count += word[i] <= limit ? 1 : 0;
   }
+  return count;
+}
+
+template <class T>
+int64_t words_below(const T* sources, int64_t count, uint64_t key, uint64_t limit, uint64_t* word) {
+  typedef T Sources __attribute__((vector_size(kWords * sizeof(T))));
+  T few[kWords] = {};
+  if (count < kWords) sources = std::copy_n(sources, count, few) - count;
+  Words lane;
+  for (int64_t i = 0; i < kWords; ++i) lane[i] = static_cast<uint64_t>(i);
+  int64_t found = 0;
+  // Takes the words of a vector but those of the first places, which are taken already.
+  const auto take = [&](int64_t first, int64_t taken) {
+    Sources source;
+    __builtin_memcpy(&source, sources + first, sizeof(Sources));
+    // source_word without its last step, which leaves the upper bits as they are
+    Words z = __builtin_convertvector(source, Words) * kGamma + (key + kGamma);
+    z = (z ^ (z >> 30)) * kMixFirst;
+    z = (z ^ (z >> 27)) * kMixSecond;
+    const Words value = (z & ~kPlaceOfWord) | (lane + static_cast<uint64_t>(first));
+    if (taken > 0) z |= (Words)(lane < static_cast<uint64_t>(taken));
+    found += write_below(value, z, limit, word + found);
+  };
+  int64_t first = 0;
+  for (; first + kWords <= count; first += kWords) take(first, 0);
+  if (first < count) take(std::max<int64_t>(0, count - kWords), first == 0 ? 0 : first + kWords - count);
+  while (found > 0 && static_cast<int64_t>(word[found - 1] & kPlaceOfWord) >= count) --found;
   return found;
 }
 
 // Counts for each word how many are smaller: for a vector of words at once.
-inline bool least_words(uint64_t* word, int64_t count, int64_t picks, const int64_t* place, int64_t* out) {
-  constexpr int64_t kLanes = Lanes<double>::kWidth;
-  typedef uint64_t Words __attribute__((vector_size(kLanes * sizeof(uint64_t))));
-  std::fill_n(word + count, kWordGroup, ~uint64_t{0});
-  int64_t chosen[kFewWords + kLanes], taken = 0;
-  for (int64_t first = 0; first < count; first += kLanes) {
-    Words group, larger = {};
+inline bool least_words(uint64_t* word, int64_t count, int64_t picks, int64_t* place) {
+  std::fill_n(word + count, kWords, ~uint64_t{0});
+  int64_t taken = 0;
+  for (int64_t first = 0; first < count && taken <= picks; first += kWords) {
+    Words group, smaller = {};
     __builtin_memcpy(&group, word + first, sizeof(Words));
-    for (int64_t j = 0; j < count; ++j) larger += (Words)(group > word[j]);  // minus one where it holds
-    for (int64_t g = 0; g < kLanes; ++g) {
-      chosen[taken] = place[first + g];
-      taken += -larger[g] < static_cast<uint64_t>(picks) && first + g < count ? 1 : 0;
-    }
+    const Words upper = group & ~kPlaceOfWord;
+    for (int64_t j = 0; j < count; ++j) smaller -= (Words)(upper > word[j]);
+    taken += write_below(group & kPlaceOfWord, smaller, static_cast<uint64_t>(picks - 1), place + taken);
   }
-  std::copy_n(chosen, picks, out);
   return taken == picks;
 }
 

@@ -63,9 +63,22 @@ class MetaFormat:
             yield
         except DatasetError:
             raise
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
             raise broken(folder / META_FILE, "contents", f"damaged ({error!r})", self.remedy) from error
 
 
-def promises(said: Mapping[str, Any]) -> dict[str, ArrayPromise]:
-    return {name: ArrayPromise.from_json(one) for name, one in said.items()}
+def promises(path: Path, said: Any, remedy: str) -> dict[str, ArrayPromise]:
+    """Reads what META.json at `path` promises of arrays. Raises DatasetError, also for an array
+    that would lie outside of the folder."""
+    if not isinstance(said, Mapping):
+        raise broken(path, "arrays", "missing or not an object", remedy)
+    found = {}
+    for array, one in said.items():
+        if not {"", ".", ".."}.isdisjoint(array.split("/")[:-1]) or "\0" in array:
+            raise broken(path, "arrays", f"{array!r} is no name of a file in the folder", remedy)
+        try:
+            found[array] = ArrayPromise.from_json(one)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            fact = f"its entry lacks or garbles one of dtype, shape, sha256 ({error!r})"
+            raise broken(path, array, fact, remedy) from error
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import mmap
+import re
 import struct
 import sys
 from dataclasses import dataclass
@@ -66,7 +67,6 @@ def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
 
 
 def header_of(path: Path, array: str) -> NpyHeader:
-    """Reads and checks the header of a .npy file."""
     with path.open("rb") as stream:
         return read_header(stream, path, array)
 
@@ -259,8 +259,10 @@ class ArrayPromise:
 
     @classmethod
     def from_json(cls, said: Any) -> ArrayPromise:
-        """Reads what `to_json` wrote. Raises KeyError, TypeError or ValueError."""
-        return cls(str(said["dtype"]), tuple(map(int, said["shape"])), str(said["sha256"]))
+        dtype, sha256 = str(said["dtype"]), str(said["sha256"])
+        if not dtype.isidentifier() or not re.fullmatch("[0-9a-f]{64}", sha256):
+            raise ValueError(f"dtype {dtype!r}, sha256 {sha256!r}")
+        return cls(dtype, tuple(map(int, said["shape"])), sha256)
 
 
 def stored_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -304,7 +306,6 @@ def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
 
 
 def verify_tensor(path: Path, array: str, promise: ArrayPromise) -> None:
-    """Compares a file with its checksum."""
     if not path.is_file():
         raise missing(path, array, _ANEW)
     check_sha256(path, array, promise.sha256, META_FILE, _REMEDY)

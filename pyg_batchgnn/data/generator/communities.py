@@ -164,7 +164,6 @@ def _edge_keys(
 
 
 def _edges_of(keys: np.ndarray) -> np.ndarray:
-    """Returns the edges [2, e] int32 of sorted keys, repeats dropped."""
     if len(keys):
         keys = keys[np.append(True, keys[1:] != keys[:-1])]
     source = (keys >> np.uint64(ID_BITS)).astype(np.int32)
@@ -219,7 +218,6 @@ def _range(starts: np.ndarray, part: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _scatter(rank: np.ndarray, stride: np.ndarray, size: np.ndarray | np.int64) -> np.ndarray:
-    """Returns the places of ranks inside ranges of the given sizes."""
     whole = np.minimum(rank.astype(np.int64), size - 1)  # the product above may round up to size
     return np.asarray(whole * stride % size)
 

@@ -107,7 +107,6 @@ def scale_of_degrees(spec: PapersSpec) -> float:
 
 
 def _all_degrees(spec: PapersSpec) -> np.ndarray:
-    """Returns [N] int32, the number of in-edges of each node."""
     scale, found = scale_of_degrees(spec), np.empty(spec.nodes, np.int32)
     for block in range(num_blocks(spec)):
         at = _nodes(spec, block)
@@ -118,7 +117,6 @@ def _all_degrees(spec: PapersSpec) -> np.ndarray:
 
 
 def _sources(spec: PapersSpec, ranks: _Ranks, degrees: np.ndarray, block: int) -> np.ndarray:
-    """Returns [e] int32, the sources of the in-edges of the nodes of a block."""
     at = _nodes(spec, block)
     count = int(degrees[at].sum(dtype=np.int64))
     # The first `homophily` of the chances choose the class too; both parts are uniform again.

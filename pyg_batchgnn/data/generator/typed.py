@@ -91,7 +91,6 @@ def _nodes(spec: TypedGeneratorSpec, name: str) -> Iterator[DrawnPiece]:
 
 
 def _time(ids: np.ndarray) -> np.ndarray:
-    """Returns the times of papers, which look random."""
     return ids.astype(np.int64) * 2_654_435_761 % _TIMES
 
 
@@ -100,7 +99,6 @@ def _groups(spec: TypedGeneratorSpec) -> int:
 
 
 def _group(spec: TypedGeneratorSpec, ids: np.ndarray, count: int) -> np.ndarray:
-    """Returns the community of each id of a type; ids are scattered among communities."""
     place = ids * pow(_stride(count), -1, count) % count
     starts = np.arange(_groups(spec) + 1) * count // _groups(spec)
     return np.searchsorted(starts, place, side="right") - 1

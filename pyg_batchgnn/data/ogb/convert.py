@@ -120,7 +120,6 @@ class RawTables:
 
     @classmethod
     def read(cls, table: OgbTable, folder: Path) -> RawTables:
-        """Reads the lists among the files."""
         raw, split = folder / "raw", folder / "split" / table.split
         if table.layout is RawLayout.CSV:
             file = raw / "num-node-list.csv.gz"
@@ -312,7 +311,6 @@ def convert_binary(folder: Path, target: Path) -> int:
 
 
 def _write_edges(member: NpzMember, target: Path, num_nodes: int) -> None:
-    """Writes edge_index [2, E] in pieces, all sources first."""
     id_type = np.int32 if fits_int32(num_nodes) else np.int64
     num_edges = member.header.shape[1]
     written = 0

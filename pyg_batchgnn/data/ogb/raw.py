@@ -62,11 +62,14 @@ class NpzMember:
         self.array = array
         self.header: NpyHeader = read_header(stream, path, array)
         self._stream = stream
-        if self.header.fortran_order and len(self.header.shape) > 1:
-            raise broken(path, array, "is stored in Fortran order", "save the array in C order")
 
     def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[np.ndarray]:
         """Yields the elements in order as flat arrays; the first index varies slowest."""
+        if self.header.fortran_order and len(self.header.shape) > 1:
+            raise broken(self.path, self.array, "is stored in Fortran order", "save the array in C order")
+        yield from self._pieces(piece_bytes)
+
+    def _pieces(self, piece_bytes: int) -> Iterator[np.ndarray]:
         itemsize = self.header.dtype.itemsize
         left = self.header.nbytes
         while left:
@@ -80,9 +83,9 @@ class NpzMember:
             raise broken(self.path, self.array, "is longer than its header promises", _AGAIN)
 
     def read(self) -> np.ndarray:
-        pieces = list(self.pieces())
+        pieces = list(self._pieces(PIECE_BYTES))
         flat = np.concatenate(pieces) if pieces else np.empty(0, self.header.dtype)
-        return flat.reshape(self.header.shape)
+        return flat.reshape(self.header.shape, order="F" if self.header.fortran_order else "C")
 
 
 @contextmanager

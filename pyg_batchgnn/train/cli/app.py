@@ -137,7 +137,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _report(error: Exception, arguments: list[str]) -> int:
-    """Prints one line about the error that is being handled. Returns the exit status."""
     command = next(iter(arguments), "")
     if isinstance(error, ImportError):  # a package is missing, or the operators do not load
         return _complain(str(error), USER_MISTAKE)
@@ -184,5 +183,4 @@ def _complain(message: str, status: int) -> int:
 
 
 def _rank() -> str:
-    """Returns this process's rank if a launcher started several, else an empty text."""
     return os.environ.get("RANK", "") if os.environ.get("WORLD_SIZE", "1") != "1" else ""

@@ -84,7 +84,6 @@ def datasets(
 
 
 def _storage(table: Tensor | None) -> str:
-    """Returns the form in which an attribute is stored, where it is not its own."""
     from pyg_batchgnn.ops import QuantizedTensor
 
     return " as int8 codes" if isinstance(table, QuantizedTensor) else ""
@@ -212,7 +211,6 @@ def convert(
 
 @contextlib.contextmanager
 def _bars(console: Console) -> Iterator[Callable[[str, int, int], None] | None]:
-    """Yields what shows a bar for each phase; None where the console is no terminal."""
     if not console.is_terminal:
         yield None
         return

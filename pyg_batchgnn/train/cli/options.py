@@ -21,12 +21,10 @@ T = TypeVar("T")
 
 
 def opt(text: str, *flags: str, **more: Any) -> Any:
-    """Returns an option as typer takes it, of its help text."""
     return typer.Option(*flags, help=text, **more)
 
 
 def option(name: str) -> Any:
-    """Returns an option of the table as typer takes it."""
     row = OPTIONS[name]
     return typer.Option(*row.flags, help=row.help, rich_help_panel=row.panel.value)
 
@@ -117,7 +115,6 @@ OF_SAVED_RUN: Mapping[str, Any] = {
 
 
 def restore_request(run: Path, given: Mapping[str, Any]) -> RestoreRequest:
-    """Returns the request that the options of a saved run make."""
     from pyg_batchgnn.train.config.choices import EvaluationKind
     from pyg_batchgnn.train.restored import RestoreRequest
 

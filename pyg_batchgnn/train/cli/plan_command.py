@@ -28,7 +28,6 @@ _DISK_SAMPLES = 128
 
 
 def _panel(title: str) -> Callable[..., Any]:
-    """Returns what makes an option of a panel of the help, of a help text and bounds."""
     return lambda text, **more: typer.Option(help=text, rich_help_panel=title, **more)
 
 
@@ -210,7 +209,6 @@ def plan_command(
 
 
 def _code_lines(graph: Dataset) -> list[str]:
-    """Returns the lines about the memory of int8-quantised features."""
     from rich.filesize import decimal
 
     from pyg_batchgnn.data import FEATURES
@@ -226,7 +224,6 @@ def _code_lines(graph: Dataset) -> list[str]:
 
 
 def _check_hosts(ranks: int, ranks_per_host: int) -> None:
-    """Refuses numbers with which one host has fewer ranks: a launcher starts as many on each."""
     if ranks > ranks_per_host and ranks % ranks_per_host:
         fewer = ranks - ranks % ranks_per_host
         raise TrainError(
@@ -251,7 +248,6 @@ def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> 
 
 
 def launch_words(ranks: int, ranks_per_host: int) -> list[str]:
-    """Returns the words of a command line that start a number of ranks, on every host alike."""
     if ranks == 1:
         return ["batchgnn"]
     module = ["-m", "pyg_batchgnn"]
@@ -299,7 +295,6 @@ def parse_rate(text: str) -> float:
 
 
 def parse_macrobatch(text: str) -> int:
-    """Returns the number of minibatches in a text, 0 for "all", else raises `TrainError`."""
     if text == "all":
         return 0
     if not text.isdecimal():

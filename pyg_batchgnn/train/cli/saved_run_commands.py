@@ -22,8 +22,8 @@ def predict(
     nodes: Annotated[
         str,
         opt(
-            "Nodes to predict: all, train, val, test, a .npy file of node ids, or a .parquet or .csv "
-            "file of their keys."
+            "Nodes or edges to predict: all, train, val, test, a .npy file of ids, or a .parquet or "
+            ".csv file of the keys of nodes."
         ),
     ] = "all",
     embeddings: Annotated[
@@ -55,15 +55,15 @@ def predict(
     ] = None,
     **given: Any,
 ) -> None:
-    """Predicts classes, labels or values of nodes with the best weights of a run.
+    """Predicts classes, labels or values of nodes or edges with the best weights of a run.
 
-    Writes node_ids.npy, predictions.npy, probabilities.npy (of classes and
-    labels) and META.json; with --embeddings embeddings.npy too. Row i of each
-    array belongs to the i-th node of node_ids.npy.
+    Writes node_ids.npy or edge_ids.npy, predictions.npy, probabilities.npy (of
+    classes and labels) and META.json; with --embeddings embeddings.npy too.
+    Row i of each array belongs to the i-th of these ids.
 
     A data set that was made of tables has the keys of its nodes. Then
-    predictions.parquet has them too, with the original values of classes, and
-    --nodes and --pairs take files with keys.
+    predictions.parquet has them too, of edges those of both ends, with the
+    original values of classes, and --nodes and --pairs take files with keys.
 
     A run that predicts links scores pairs of nodes (--pairs), or finds the
     partners with the highest scores (--top). It writes pairs.npy and scores.npy,
@@ -130,8 +130,10 @@ def predict(
     with restore.join() as ranks:
         done = predict_nodes(PredictRequest(restore, out, nodes, embeddings), ranks)
     if ranks.is_first:
-        scores = "no labels" if done.scores is None else f"{', '.join(_shown(done.scores))} on labelled nodes"
-        typer.echo(f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {scores}; written to {out}")
+        scores = "no labels"
+        if done.scores is not None:
+            scores = f"{', '.join(_shown(done.scores))} on labelled {done.unit}"
+        typer.echo(f"{done.nodes:,} {done.unit}, weights of epoch {done.epoch}, {scores}; written to {out}")
 
 
 def _of_links(

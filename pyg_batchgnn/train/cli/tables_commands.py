@@ -60,7 +60,7 @@ def describe(
 
       batchgnn tables describe shop --convert shop-data
     """
-    from pyg_batchgnn.tables import GraphDescription, notes_on, write_draft
+    from pyg_batchgnn.tables import GraphDescription, write_draft
     from pyg_batchgnn.tables import convert as convert_tables
 
     if convert_to is not None:
@@ -71,8 +71,6 @@ def describe(
         return
     file = write_draft(folder, out)
     typer.echo(f"wrote {file}; read it, correct it, then: batchgnn tables check {out or folder}")
-    for note in notes_on(GraphDescription.read(file)):
-        typer.echo(f"note: {note}")
 
 
 def check(tables: _Tables, memory_limit: _Memory = None, threads: _Threads = None) -> None:
@@ -184,8 +182,6 @@ def with_status(make: Callable[[Callable[[str], None]], Conversion], use: str | 
         for reason, rows in reasons.items():
             what = f"with a {reason}" if reason.startswith("wrong") else f"with a value that {reason}"
             typer.echo(f"set aside of {name}: {rows:,} row{'s' if rows > 1 else ''} {what}")
-    for note in made.notes if use is None else ():
-        typer.echo(f"note: {note}")
     then = use or f"train on it with: batchgnn train {quote(str(made.folder))}{made.training}"
     typer.echo(f"wrote {made.folder} in {time.perf_counter() - begun:.1f} s; {then}")
 

@@ -90,6 +90,8 @@ def train(
 
       batchgnn train ogbl-collab --task link --metric hits@50 --fanout 15,10
 
+      batchgnn train bank-data --task edge-class --edge-type card,pays,merchant
+
       batchgnn train ogbn-papers100M --preset p3 --run runs/p3
 
       batchgnn train --resume runs/cora-gcn-1 --epochs 60
@@ -132,7 +134,6 @@ def train(
 
 
 def _refuse_options_of_ranks(given: Mapping[str, Any], changes: list[str]) -> None:
-    """Raises TrainError for an option that means nothing without a launcher of several ranks."""
     from pyg_batchgnn.train.graphs import check_partition
     from pyg_batchgnn.train.ranks import check_backend
 

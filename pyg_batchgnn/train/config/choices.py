@@ -42,6 +42,12 @@ class TaskKind(str, Enum):  # the kind of prediction, for each node or for pairs
     LABELS = "labels"  # any number of C labels, each 0 or 1
     VALUES = "values"  # one or several numbers
     LINKS = "link"  # the links of a relation, told from other pairs
+    EDGE_CLASSES = "edge-class"  # one of C classes of each edge, or its labels
+    EDGE_VALUES = "edge-value"  # one or several numbers of each edge
+
+    @property
+    def is_of_edges(self) -> bool:
+        return self in (TaskKind.EDGE_CLASSES, TaskKind.EDGE_VALUES)
 
 
 #: The loss of a task that predicts values or links. Other tasks have a loss of their own.

@@ -96,7 +96,6 @@ class Option:
 
 
 def _field(default: T, **known: Any) -> T:
-    """Returns a field of a section. The other arguments are those of `Option`."""
     made: T = field(default=default, metadata={"option": Option(**known)})
     return made
 
@@ -118,6 +117,8 @@ class ModelConfig:
         dropout: Probability of setting an element between layers to zero. Default: {default}. Raise
             it against overfitting. GIN has none.
         heads: Attention heads per layer of GAT; they share the hidden columns. Default: {default}.
+        edge_features: Features of edges: read, none, or auto: read where the data has them and gat
+            computes nodes from sampled neighbours. Default: {default}.
     """
 
     kind: ModelKind = _field(ModelKind.SAGE, name="model")
@@ -125,6 +126,7 @@ class ModelConfig:
     hidden: int = _count(256)
     dropout: float = _field(0.5, least=0, below=1)
     heads: int = _count(4)
+    edge_features: Literal["auto", "read", "none"] = _field("auto", is_decided=True)
 
 
 @dataclass(frozen=True)
@@ -184,8 +186,8 @@ class TaskConfig:
             only type.
         kind: What is predicted for each node: classes (one of several), labels (any number of
             them), values (numbers), or auto: integers [N] are classes, integers or booleans [N, C]
-            labels, floats values. With link the links of a relation are predicted. Default:
-            {default}.
+            labels, floats values. With link the links of a relation are predicted, with edge-class
+            and edge-value the labels of its edges. Default: {default}.
         loss: Loss of values: mse or mae; of links: bce or bpr. Default: the first.
         class_weights: Weights in the loss: one number per class, as in 1,1,5, or per label for the
             nodes that have it; balanced makes rare classes weigh as much as frequent ones. Default:
@@ -194,7 +196,8 @@ class TaskConfig:
             classes; roc_auc, average_precision, micro_f1 or macro_f1 for labels; mae or rmse for
             values; mrr, hits@1, 3, 10, 20, 50 or 100 for links. Default: the first; for values that
             of the loss.
-        edge_type: Relation whose links are predicted, as in user,buys,item. Default: the only one.
+        edge_type: Relation whose links or edges are predicted, as in user,buys,item. Default: the
+            only one.
         reverse_edge_type: Relation that holds the same edges the other way, as in
             item,sold_to,user. A minibatch sees the edges of its own links in neither. Default: the
             relation itself in a homogeneous graph; else that of the same name with rev_ in front,
@@ -427,7 +430,6 @@ class ConfigField:
 
     @property
     def default_text(self) -> str:
-        """The default value, as the command line takes it."""
         return shown(self.default)
 
     @property
@@ -455,7 +457,6 @@ class ConfigField:
 
 
 def shown(value: Any) -> str:
-    """Returns a value as the command line takes it."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, tuple):
@@ -477,7 +478,6 @@ def _rows() -> dict[str, ConfigField]:
 
 
 def _options() -> dict[str, ConfigField]:
-    """Returns the rows with options, by panel."""
     panels, found = list(Panel), [one for one in FIELDS.values() if one.name]
     found.sort(key=lambda one: panels.index(one.panel))
     for one in [one for one in found if one.option.after]:

@@ -40,13 +40,7 @@ from pyg_batchgnn.train.config.table import (
 from pyg_batchgnn.train.errors import TrainError
 
 #: The fields that mean nothing unless links are predicted, without a cache, and without times.
-_OF_LINKS = (
-    "task.edge_type",
-    "task.reverse_edge_type",
-    "task.decoder",
-    "task.negatives",
-    "task.ranked_among",
-)
+_OF_LINKS = ("task.reverse_edge_type", "task.decoder", "task.negatives", "task.ranked_among")
 _OF_CACHE = ("sampling.evaluate_with_cache", "sampling.cache_folder")
 _OF_TIMES = ("sampling.temporal_strategy",)
 _OF_SCHEDULE = ("optimiser.schedule_options", "optimiser.schedule_every")
@@ -76,7 +70,8 @@ class TrainConfig:
         if self.sampling.cache is CacheKind.OFF:
             refuse_given(self, _OF_CACHE, "but there is no cache; add --cache aggregation")
         if self.task.kind is not TaskKind.LINKS:
-            refuse_given(self, _OF_LINKS, "but no links are predicted; add --task link")
+            of_edge = () if self.task.kind.is_of_edges else ("task.edge_type",)
+            refuse_given(self, (*of_edge, *_OF_LINKS), "but no links are predicted; add --task link")
         if not self.is_timed:
             refuse_given(self, _OF_TIMES, "but times are not looked at; add --time-attr")
         if self.optimiser.schedule is None:
@@ -96,12 +91,10 @@ class TrainConfig:
 
     @property
     def is_timed(self) -> bool:
-        """True if nodes and links are computed from what is not later than themselves."""
         return self.sampling.time_attr is not None
 
     @property
     def evaluates_with_cache(self) -> bool:
-        """True if evaluation uses the cached aggregates."""
         sampling = self.sampling
         if sampling.cache is CacheKind.OFF or sampling.evaluate_with_cache is None:
             return sampling.cache is CacheKind.AGGREGATION and self.model.kind is ModelKind.GIN
@@ -109,12 +102,10 @@ class TrainConfig:
 
     @property
     def test_batch_size(self) -> int:
-        """Nodes per minibatch of evaluation."""
         return self.sampling.test_batch_size or self.sampling.batch_size
 
 
 def refuse_given(config: TrainConfig, paths: Iterable[str], because: str) -> None:
-    """Refuses fields that have another value than their default."""
     for path in paths:
         if (value := config.value(path)) != FIELDS[path].default:
             raise TrainError(f"{path} is {shown(value)}, {because}")
@@ -131,7 +122,6 @@ def _check_bounds(path: str, value: Any) -> None:
 
 
 def _check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:
-    """Checks that a fanout has one number per layer, and each number's value."""
     shown = ",".join(map(str, fanout))
     if len(fanout) != num_layers:
         raise TrainError(
@@ -143,15 +133,14 @@ def _check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:
 
 
 def _check_numbers(config: TrainConfig) -> None:
-    """Checks numbers that depend on other fields."""
     model, task = config.model, config.task
     if model.kind is ModelKind.GAT and model.hidden % model.heads:
         raise TrainError(
             f"model.hidden is {model.hidden}, which {model.heads} heads cannot share; "
             "choose a multiple of model.heads"
         )
-    if task.class_weights is not None and task.kind is TaskKind.VALUES:
-        raise TrainError("task.class_weights is given, but task.kind is values, which have no classes")
+    if task.class_weights is not None and task.kind in (TaskKind.VALUES, TaskKind.EDGE_VALUES):
+        raise TrainError(f"task.class_weights is given, but task.kind is {task.kind.value}: no classes")
     for weight in task.class_weights if isinstance(task.class_weights, tuple) else ():
         if not 0.0 < weight < math.inf:
             raise TrainError(f"task.class_weights must be positive numbers, got {weight}")
@@ -161,9 +150,24 @@ def _check_numbers(config: TrainConfig) -> None:
         raise TrainError(f"{fact}, so every link reaches it; give {among} or more")
 
 
+def edges_unread(config: TrainConfig) -> str | None:
+    """Returns why a run cannot read the features of edges; None if it can."""
+    if config.model.kind is not ModelKind.GAT:
+        return f"{config.model.kind.value} reads the features of nodes alone; choose --model gat"
+    if config.task.kind is TaskKind.LINKS and not config.is_timed:
+        return "links without --time-attr are ranked from all nodes, computed without them"
+    if config.sampling.evaluation is EvaluationKind.EXACT:
+        return "exact evaluation computes all nodes without them; take --evaluation sampled"
+    if config.ranks.remote is not RemoteKind.EXACT:
+        return "historical embeddings do not fetch them; leave --remote out"
+    return None
+
+
 def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
     """Yields fields whose value does not go with that of another one, and why."""
     model, task, ranks = config.model, config.task, config.ranks
+    if model.edge_features == "read" and (because := edges_unread(config)) is not None:
+        yield "model.edge_features", because
     is_cached, is_remote = config.sampling.cache is not CacheKind.OFF, ranks.remote is not RemoteKind.EXACT
     if is_cached:
         if model.kind is ModelKind.GAT:
@@ -194,11 +198,13 @@ def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
             yield "sampling.labor", because
         if is_remote:
             yield "sampling.labor", "historical embeddings sample within a rank's part; leave --remote out"
-    if task.kind is TaskKind.LINKS:
+    if task.kind is TaskKind.LINKS and task.class_weights is not None:
+        yield "task.kind", "task.class_weights is given; links have no classes"
+    if task.kind.is_of_edges and config.sampling.evaluation is EvaluationKind.EXACT:
+        yield "task.kind", "edges are computed from sampled neighbours; take --evaluation sampled"
+    if task.kind is TaskKind.LINKS or task.kind.is_of_edges:
         if task.node_type is not None:
             yield "task.kind", f"task.node_type is {task.node_type}; name a relation with --edge-type"
-        if task.class_weights is not None:
-            yield "task.kind", "task.class_weights is given; links have no classes"
         if is_cached:
             yield "task.kind", "aggregates hold the edges that a minibatch must not see; leave --cache out"
         if is_remote:
@@ -241,7 +247,6 @@ _REMOVED = {
 
 
 def config_to_dict(config: TrainConfig) -> dict[str, dict[str, Any]]:
-    """Returns the JSON values by section and field: enums by value, tuples as lists."""
     result: dict[str, dict[str, Any]] = {}
     for path in FIELDS:
         section, _, name = path.partition(".")
@@ -255,30 +260,29 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def config_from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> TrainConfig:
+#: What a file means that was written before some fields were there.
+_OF_FILES = TrainConfig(model=ModelConfig(edge_features="none"))
+
+
+def config_from_dict(values: Mapping[str, Any], base: TrainConfig = _OF_FILES) -> TrainConfig:
     """Returns a configuration from nested dicts. The message names the field."""
-    return _merge(base or TrainConfig(), values, "")
+    return _merge(base, values, "")
 
 
 def preset(name: str) -> TrainConfig:
-    """Returns the preset of that name. Raises `TrainError` if there is none."""
     if name not in PRESETS:
         raise TrainError(f"unknown preset {name!r}; the presets are {', '.join(PRESETS)}")
     return PRESETS[name]
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Returns the configuration that the file at `path` holds. Raises `TrainError` if it is
-    missing, is not JSON, or does not hold a configuration."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise TrainError(f"{path}: no such file; give the config.json of a run folder") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        cause = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise TrainError(f"{path}: cannot be read as JSON: {cause}; give the config.json of a run") from None
-    if not isinstance(values, dict):
-        raise TrainError(f"{path}: holds a {type(values).__name__}; a configuration is a JSON object")
+    """Returns the configuration that the file at `path` holds. Raises `TrainError` or
+    `DatasetError` if it is missing, is not JSON, or does not hold a configuration."""
+    from pyg_batchgnn.data.files import read_json  # loads torch, which --help does without
+
+    if not path.is_file():
+        raise TrainError(f"{path}: no such file; give the config.json of a run folder")
+    values = read_json(path)
     try:
         return config_from_dict(values)
     except TrainError as error:
@@ -314,7 +318,7 @@ def _merge(base: T, values: Any, where: str) -> T:
     unknown = [f"{where}{key}" for key in values if key not in hints]
     if unknown:
         known = ", ".join(f"{where}{name}" for name in hints)
-        raise TrainError(f"unknown configuration key {', '.join(unknown)}; known: {known}")
+        raise TrainError(f"unknown configuration key {', '.join(map(repr, unknown))}; known: {known}")
     changes: dict[str, Any] = {}
     for key, value in values.items():
         current = getattr(base, key)
@@ -326,7 +330,6 @@ def _merge(base: T, values: Any, where: str) -> T:
 
 
 def _without_removed(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Returns the values of a section without those of fields that there are no more."""
     for name, (default, sentence) in _REMOVED.items():
         key = name.removeprefix(where)
         if name.startswith(where) and values.get(key, default) != default:
@@ -335,7 +338,6 @@ def _without_removed(values: Mapping[str, Any], where: str) -> Mapping[str, Any]
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
-    """Returns `value` as the type of a field."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
     for option in options:
@@ -345,8 +347,9 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
             if value in [member.value for member in option]:
                 return option(value)
         elif typing.get_origin(option) is typing.Literal:
-            if value in typing.get_args(option):
-                return value
+            said = "none" if value is None else value
+            if said in typing.get_args(option):
+                return said
         elif typing.get_origin(option) is tuple:
             item = typing.get_args(option)[0]
             items = list(value) if isinstance(value, (list, tuple)) else [value]
@@ -363,7 +366,6 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
 
 
 def _is_number(value: Any, kind: type) -> bool:
-    """Returns whether a value can be a field of a type: an integer may stand for a float."""
     is_int = isinstance(value, int) and not isinstance(value, bool)
     return is_int or (kind is float and isinstance(value, float))
 
@@ -383,7 +385,6 @@ def _name(option: Any) -> str:
 
 
 def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
-    """Refuses changes that would give another run."""
     allowed = {
         Resuming.STAYS: False,
         Resuming.MAY_CHANGE: True,
@@ -397,7 +398,6 @@ def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None
 
 
 def agreed_fields(config: TrainConfig) -> dict[str, Any]:
-    """Returns the fields that must be the same on every rank."""
     return {path: _plain(config.value(path)) for path, row in FIELDS.items() if not row.option.is_per_host}
 
 
@@ -413,6 +413,5 @@ def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfi
 
 
 def is_thread_independent(config: TrainConfig) -> bool:
-    """Returns whether the results are the same, bit for bit, with any number of threads."""
     is_native = config.run.matrix_product is MatrixProduct.NATIVE
     return is_native and config.optimiser.kind.lower() != "adafactor"
