@@ -5,7 +5,7 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 305,
-    "package: Python lines": 69_030,
+    "package: Python lines": 68_836,
     "lines of train": 9_473,
     "lines of data": 7_220,
     "lines of loader": 7_205,
@@ -29,7 +29,7 @@ BOUNDS = {
     "lines of top level": 475,
     "C++: files": 144,
     "C++: lines": 20_921,
-    "tests: lines": 56_963,
+    "tests: lines": 57_636,
     "benchmark: lines": 11_771,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
