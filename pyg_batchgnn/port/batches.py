@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,15 +17,18 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.inputs import are_plain_edges, seeds_of
-from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys, known_prefixes, sorted_prefixes
 from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Count, Edges, Form, Nodes, Refusal, SeedIds
 from pyg_batchgnn.port.structure import (
     DrawnKey,
     InducedBatch,
+    NodesByHop,
+    PrefixEdges,
     SampledBatch,
+    SampleKeys,
     Structure,
     UnsampledGraph,
     prefix,
+    sampled_batch,
 )
 from pyg_batchgnn.types import Relation, SampledMinibatch
 
@@ -116,21 +119,23 @@ class Batch:
         if isinstance(source, SampledMinibatch):
             if nn.has_halo(source):
                 return None
-            structure = InducedBatch(source, DrawnKey()) if source.num_layers is None else _native(source)
+            native = InducedBatch(source, DrawnKey()) if source.num_layers is None else _native(source)
             names = [None] if source.has_one_type else source.schema.node_types
             counts = [one.nodes_per_hop[0] for one in source.nodes]
-            return cls(source, structure, dict(zip(names, counts, strict=True)))
+            return cls(source, native, dict(zip(names, counts, strict=True)))
         if isinstance(source, HeteroData):
             return cls._of_types(source)
         edge_index, x = source.edge_index, getattr(source, "x", None)
         if not are_plain_edges(edge_index):
             return None
         nodes = x.size(0) if isinstance(x, Tensor) else source.num_nodes
-        prefixes = _prefixes_of(source, edge_index, nodes)
-        seeds = _seeds(source, nodes, prefixes) if needs_seeds else 0
-        if prefixes is None or seeds > prefixes.nodes_per_hop[0]:
-            return cls(source, UnsampledGraph({None: edge_index}, {None: nodes}), {None: seeds})
-        return cls(source, SampledBatch.of_one_type(prefixes), {None: seeds})
+        per_hop = ({None: getattr(source, f"num_sampled_{one}", None)} for one in ("nodes", "edges"))
+        structure: Structure | None = sampled_batch({None: edge_index}, {None: nodes}, *per_hop)
+        first = nodes if structure is None else structure.counter(("nodes", None, 0))
+        seeds = _seeds(source, nodes, first) if needs_seeds else 0
+        if structure is None or seeds > first:
+            structure = UnsampledGraph({None: edge_index}, {None: nodes})
+        return cls(source, structure, {None: seeds})
 
     @classmethod
     def _of_types(cls, source: HeteroData) -> Batch | None:
@@ -140,7 +145,7 @@ class Batch:
         nodes = {name: source[name].num_nodes or 0 for name in source.node_types}
         counts: dict[str, Any] = {name: source[name].get("num_sampled_nodes") for name in nodes}
         of_edges: dict[Relation, Any] = {name: source[name].get("num_sampled_edges") for name in edges}
-        structure = typed_prefixes(edges, nodes, counts, of_edges) or UnsampledGraph(edges, nodes)
+        structure = sampled_batch(edges, nodes, counts, of_edges) or UnsampledGraph(edges, nodes)
         seeds = {name: int(source[name].get("batch_size", 0) or 0) for name in source.node_types}
         if not any(seeds.values()) and isinstance(structure, SampledBatch):
             seeds = {name: one.per_hop[0] for name, one in structure.nodes.items() if name is not None}
@@ -349,50 +354,11 @@ def _stores_with(source: HeteroData, name: str) -> dict[Any, Any]:
     return {store._key: store for store in stores if name in store}
 
 
-def _seeds(source: Data, nodes: int, prefixes: PrefixEdges | None) -> int:
+def _seeds(source: Data, nodes: int, first: int) -> int:
     links = "edge_label_index" in source or any(name in source for name in _TRIPLETS)
     if links and source.get("batch_size") is None:  # what a `Batch` calls so is the number of its graphs
-        return nodes if prefixes is None else prefixes.nodes_per_hop[0]
+        return first
     return seeds_of(source, nodes)
-
-
-def _prefixes_of(source: Data, edge_index: Tensor, num_nodes: int) -> PrefixEdges | None:
-    """Returns the prefixes of a batch by its counts of nodes and edges, if these fit."""
-    nodes, edges = getattr(source, "num_sampled_nodes", None), getattr(source, "num_sampled_edges", None)
-    if not are_counts(nodes) or not are_counts(edges) or sum(nodes) != num_nodes:
-        return None
-    known = known_prefixes(edge_index)
-    if known is not None and known.nodes_per_hop == nodes and known.edges_per_hop == edges:
-        return known
-    by_hop = NodesByHop(nodes)
-    return sorted_prefixes(edge_index, by_hop, by_hop, edges)
-
-
-def are_counts(counts: Any) -> TypeGuard[list[int]]:
-    return isinstance(counts, list) and all(type(one) is int for one in counts)
-
-
-def typed_prefixes(
-    edges: Mapping[Relation, Tensor],
-    num_nodes: Mapping[str, int],
-    nodes: Mapping[str, Any],
-    counts: Mapping[Relation, Any],
-) -> SampledBatch | None:
-    """Returns the prefixes of a batch of several types, by the counts of its sampled nodes and
-    edges by hop; None if these do not fit."""
-    if not all(map(are_counts, (*nodes.values(), *counts.values()))):
-        return None
-    if any(sum(counted) != num_nodes[name] for name, counted in nodes.items()):
-        return None
-    by_hop: dict[str | None, NodesByHop] = {name: NodesByHop(counted) for name, counted in nodes.items()}
-    found: dict[Any, PrefixEdges] = {}
-    for relation, counted in counts.items():
-        made = sorted_prefixes(edges[relation], by_hop[relation[0]], by_hop[relation[2]], counted)
-        if made is None:
-            return None
-        found[relation] = made
-    hops = {one.hops for one in found.values()}
-    return SampledBatch(found, by_hop, hops.pop(), None, DrawnKey()) if len(hops) == 1 else None
 
 
 def _native(batch: SampledMinibatch) -> SampledBatch:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Signature
 from typing import Any
@@ -15,16 +16,19 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn.port.batches import (
     ArgumentTensor,
     Batch,
-    are_counts,
     axis_by_size,
     hop_counts,
     is_batch,
-    typed_prefixes,
 )
 from pyg_batchgnn.port.inputs import are_plain_edges, fits, refuse_batch, refuse_on_device
-from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, known_prefixes, sorted_prefixes
-from pyg_batchgnn.port.recording import BatchEdges, Count, Form, Nodes
-from pyg_batchgnn.port.structure import SampledBatch, Structure, UnsampledGraph
+from pyg_batchgnn.port.recording import BatchEdges, Count, Form
+from pyg_batchgnn.port.structure import (
+    SampledBatch,
+    Structure,
+    UnsampledGraph,
+    known_prefixes,
+    sampled_batch,
+)
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,10 @@ def bind(
             f"{type(args[0]).__name__} ({error})"
         ) from None
     given_now = {name: found[name] for name in every if name in found}
-    return _as_typed(given_now) if any(map(_is_by_type, given_now.values())) else _as_given(given_now)
+    return _as_given(given_now)
 
 
-@functools.lru_cache(maxsize=256)
-def _signature(forward: Callable[..., Any]) -> Signature:
-    return inspect.signature(forward)
+_signature = functools.lru_cache(maxsize=256)(inspect.signature)
 
 
 def _takes_batch(signature: Signature, names: list[str], args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
@@ -171,97 +173,67 @@ def _beside_batch(
 
 
 def _as_given(arguments: dict[str, Any]) -> Bound | None:
-    """Returns the arguments of a call with tensors. The first edges are those of the graph."""
-    edges_name = next((name for name, one in arguments.items() if are_plain_edges(one)), None)
-    x = arguments.get("x")
-    if not isinstance(x, Tensor):
-        tensors = (one for one in arguments.values() if isinstance(one, Tensor) and one.is_floating_point())
-        x = next(tensors, None)
-    if edges_name is None or x is None or x.dim() == 0:
+    """Returns the arguments of a call with tensors, or with dicts by type and relation. The first
+    edges are those of the graph."""
+    by_type = any(map(_is_by_type, arguments.values()))
+    rows, edges = (_typed_graph if by_type else _plain_graph)(list(arguments.values()), arguments.get("x"))
+    sizes = {name: one.size(0) for name, one in rows.items() if isinstance(one, Tensor) and one.dim()}
+    if not edges or len(sizes) < len(rows) or not all(_joins(*one, sizes) for one in edges.items()):
         return None
-    edge_index, nodes = arguments[edges_name], x.size(0)
-    if not fits(edge_index, nodes, nodes):
-        return None
-    prefixes = known_prefixes(edge_index)
-    if prefixes is None:
-        prefixes = _counted(edge_index, nodes, list(arguments.values()))
-    structure: Structure = UnsampledGraph({None: edge_index}, {None: nodes})
-    if prefixes is not None and prefixes.num_nodes == nodes:
-        structure = SampledBatch.of_one_type(prefixes)
-    found: dict[str, Any] = {}
-    for name, one in arguments.items():
-        if name == edges_name:
-            found[name] = ArgumentTensor(one, BatchEdges(None, structure.hops))
-        elif isinstance(one, Tensor):
-            found[name] = ArgumentTensor(one, axis_by_size(name, one, structure))
-        else:
-            found[name] = _numbers(name, one, structure)
-    return Bound(found, structure, None)
+    structure = _structure(edges, sizes, list(arguments.values()))
+    sampled = structure if isinstance(structure, SampledBatch) else None
 
+    def described(name: str, one: Any, key: Any = None) -> Any:
+        if isinstance(one, Mapping) and by_type:
+            return {each: described(name, value, each) for each, value in one.items()}
+        if isinstance(one, Tensor):
+            if edges.get(key) is one:
+                return ArgumentTensor(one, BatchEdges(key, structure.hops))
+            return ArgumentTensor(one, axis_by_size(name, one, structure, key))
+        if sampled and isinstance(one, list) and key in sampled.nodes and one == sampled.nodes[key].per_hop:
+            return hop_counts("nodes", key, one)
+        if sampled and isinstance(one, list) and key in sampled.relations:
+            return hop_counts("edges", key, one) if one == sampled.relations[key].edges_per_hop else one
+        seeds = sampled.nodes[None].per_hop[0] if sampled and None in sampled.nodes else -1
+        return Count(one, Form.prefix("nodes", None, 0)) if name == "batch_size" and one == seeds else one
 
-def _counted(edge_index: Tensor, num_nodes: int, arguments: Sequence[Any]) -> PrefixEdges | None:
-    """Returns the prefixes of edges by counts of sampled nodes and edges among the arguments."""
-    counts = [one for one in arguments if are_counts(one) and one]
-    for nodes in counts:
-        for edges in counts:
-            if len(nodes) == len(edges) + 1 and sum(nodes) == num_nodes and sum(edges) == edge_index.size(1):
-                by_hop = NodesByHop(nodes)
-                return sorted_prefixes(edge_index, by_hop, by_hop, edges)
-    return None
-
-
-def _numbers(name: str, value: Any, structure: Structure) -> Any:
-    if not isinstance(structure, SampledBatch):
-        return value
-    edges = structure.relations[None]
-    if name == "batch_size" and value == edges.nodes_per_hop[0]:
-        return Count(int(value), Form.prefix("nodes", None, 0))
-    if isinstance(value, list) and value == edges.nodes_per_hop and len(value) > 1:
-        return hop_counts("nodes", None, value)
-    if isinstance(value, list) and value == edges.edges_per_hop:
-        return hop_counts("edges", None, value)
-    return value
+    return Bound({name: described(name, one) for name, one in arguments.items()}, structure, None)
 
 
 def _is_by_type(one: Any) -> bool:
     return isinstance(one, Mapping) and bool(one) and all(isinstance(name, str) for name in one)
 
 
-def _are_counts(one: Mapping[Any, Any]) -> bool:
-    return bool(one) and all(map(are_counts, one.values()))
+def _plain_graph(arguments: list[Any], x: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Returns the rows of nodes and the edges among arguments, by type and relation."""
+    if not isinstance(x, Tensor):
+        tensors = (one for one in arguments if isinstance(one, Tensor) and one.is_floating_point())
+        x = next(tensors, None)
+    return {None: x}, {None: next((one for one in arguments if are_plain_edges(one)), None)}
 
 
-def _as_typed(arguments: dict[str, Any]) -> Bound | None:
-    rows = next((one for one in arguments.values() if _is_by_type(one)), None)
-    dicts = (one for one in arguments.values() if isinstance(one, Mapping) and one)
-    edges = next((one for one in dicts if all(isinstance(name, tuple) for name in one)), None)
-    if rows is None or edges is None or not all(map(are_plain_edges, edges.values())):
-        return None
-    ends = {name for source, _, target in edges for name in (source, target)}
-    if not ends <= set(rows) or not all(isinstance(one, Tensor) and one.dim() for one in rows.values()):
-        return None
-    sizes = {name: one.size(0) for name, one in rows.items()}
-    if not all(fits(one, sizes[source], sizes[target]) for (source, _, target), one in edges.items()):
-        return None
-    counts = [one for one in arguments.values() if isinstance(one, Mapping) and _are_counts(one)]
-    of_nodes = next((one for one in counts if set(one) == set(rows)), None)
-    of_edges = next((one for one in counts if set(one) == set(edges)), None)
-    structure: Structure = UnsampledGraph(edges, sizes)
-    if of_nodes is not None and of_edges is not None:
-        structure = typed_prefixes(edges, sizes, of_nodes, of_edges) or structure
-    hops = structure.hops
-    found: dict[str, Any] = {}
-    for name, one in arguments.items():
-        if one is rows:
-            found[name] = {key: ArgumentTensor(value, Nodes(key, hops)) for key, value in one.items()}
-        elif one is edges:
-            found[name] = {key: ArgumentTensor(value, BatchEdges(key, hops)) for key, value in one.items()}
-        elif isinstance(one, Mapping) and isinstance(structure, SampledBatch) and _are_counts(one):
-            kind = "nodes" if one is of_nodes else "edges"
-            known = one is of_nodes or one is of_edges
-            found[name] = {key: hop_counts(kind, key, each) if known else each for key, each in one.items()}
-        elif isinstance(one, Mapping):
-            found[name] = _beside_batch(name, one, structure)
-        else:
-            found[name] = _beside_batch(name, one, structure) if isinstance(one, Tensor) else one
-    return Bound(found, structure, None)
+def _typed_graph(arguments: list[Any], _: Any) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
+    dicts = [one for one in arguments if isinstance(one, Mapping) and one]
+    by_relation = (one for one in dicts if all(isinstance(name, tuple) for name in one))
+    return next(filter(_is_by_type, dicts)), next(by_relation, {})
+
+
+def _joins(relation: Any, edge_index: Any, sizes: Mapping[Any, int]) -> bool:
+    """Returns whether edges join nodes of these types, of which there are so many."""
+    source, _, target = relation or (None, None, None)
+    known = source in sizes and target in sizes and are_plain_edges(edge_index)
+    return known and fits(edge_index, sizes[source], sizes[target])
+
+
+def _structure(edges: Mapping[Any, Tensor], sizes: Mapping[Any, int], arguments: list[Any]) -> Structure:
+    """Returns the nodes and edges of a call, by counts of sampled ones among the arguments."""
+    known = known_prefixes(edges[None]) if None in edges else None
+    if known is not None:
+        found = [SampledBatch.of_one_type(known)] if known.num_nodes == sizes[None] else []
+    else:
+        by_type: list[Any] = [one for one in arguments if isinstance(one, Mapping)]
+        counts = [{None: one} for one in arguments] if None in edges else by_type
+        of_nodes = [one for one in counts if one.keys() == sizes.keys()]
+        pairs = itertools.product(of_nodes, [one for one in counts if one.keys() == edges.keys()])
+        found = [one for pair in pairs if (one := sampled_batch(edges, sizes, *pair)) is not None]
+    return found[0] if found else UnsampledGraph(edges, sizes)

@@ -1,8 +1,7 @@
 """The capture of a ``forward`` by TorchDynamo, PyTorch's own tracer (design, section 9).
 
 Dynamo reads the bytecode of a ``forward``, guards every Python value that it used, replays side
-effects, and hands the backend of this file an FX graph. Convolutions, norms and other known modules
-are leaves: one operator each, which names the module. What Dynamo cannot see it refuses, with a
+effects, and hands the backend of this file an FX graph. What it cannot see it refuses, with a
 reason and a line.
 
 A captured function is called with stand-ins for rows that are read in place: tensors of the right
@@ -18,23 +17,21 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch_geometric.nn
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
-from torch_geometric.nn.conv import HeteroConv, MessagePassing
 
-from pyg_batchgnn.nn.models import is_row_wise_norm
-from pyg_batchgnn.port import foreign, rules
+from pyg_batchgnn.port import leaves, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.inputs import CAPTURING
-from pyg_batchgnn.port.recording import Refusal, mapped
+from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf
+from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Refusal, form_of, mapped
 
 
 class Miss(BaseException):
@@ -43,24 +40,6 @@ class Miss(BaseException):
 
 class Done(BaseException):
     """A graph was captured and looked at. It is not run, so that nothing has an effect yet."""
-
-
-_library = torch.library.Library("pyg_batchgnn_port", "DEF")
-for _schema in (
-    "leaf(Tensor[] tensors, int module, str names, Tensor? learns) -> Tensor",
-    "leaf_by_type(Tensor[] tensors, int module, str names, Tensor? learns) -> Tensor[]",
-    "propagate(Tensor plain, Tensor[] tensors, int module, str names, Tensor? learns) -> Tensor",
-    "returned(Tensor tensor) -> Tensor",
-):
-    _library.define(_schema)
-_operators = torch.ops.pyg_batchgnn_port
-LEAF, LEAF_BY_TYPE = _operators.leaf.default, _operators.leaf_by_type.default
-PROPAGATE, RETURNED = _operators.propagate.default, _operators.returned.default
-#: Between the names of the tensors of a leaf, and inside of the names of types and relations.
-BETWEEN, INSIDE = "\x1f", "\x1e"
-#: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
-_originals: dict[tuple[type, str], Any] = {}
-_names: dict[type, tuple[str, ...]] = {}
 
 
 #: Is called with a graph and the values of its placeholders, and returns those of its outputs.
@@ -73,287 +52,6 @@ class _Local(threading.local):
 
 
 _local = _Local()
-
-
-_JUMPS = torch_geometric.nn.JumpingKnowledge
-#: Modules of torch and PyG, beside linear layers and norms of each row, that are one step.
-_OF_ONE = (
-    *(torch.nn.BatchNorm1d, torch_geometric.nn.BatchNorm, torch_geometric.nn.InstanceNorm),
-    *(torch_geometric.nn.MLP, _JUMPS, torch.nn.ReLU, torch.nn.Dropout),
-)
-
-
-def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
-    """Returns how the calls of a module are captured: as those of a "conv", of "types", of a module
-    of "one" tensor, or, in a layer of the user's own, as those of its "propagate"; None for a
-    module whose ``forward`` is captured call by call."""
-    if isinstance(module, MessagePassing):
-        users = foreign.is_users(module) and not isinstance(module, tuple(trims))
-        return "propagate" if users else "conv"
-    if isinstance(module, HeteroConv):
-        return "types"
-    kind = rules.kind_of(module)
-    known = kind in (*rules.LINEAR, *_OF_ONE)
-    return "one" if known or (is_row_wise_norm(module) and kind is not torch.nn.Identity) else None
-
-
-def _original(module: Any, name: str) -> Any:
-    for kind in type(module).__mro__:
-        if (kind, name) in _originals:
-            return _originals[kind, name]
-    raise AssertionError(name)
-
-
-#: Is given to leaves whose parameters take gradients, so that their results say that they do.
-_LEARNS = torch.zeros((), requires_grad=True)
-
-
-@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
-def _learns(number: int) -> bool:
-    """Returns whether parameters of a module take gradients, which patterns of calls tell apart."""
-    assert _local.capture is not None
-    return any(one.requires_grad for one in _local.capture.modules[number].parameters())
-
-
-@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
-def _is_part(number: int) -> bool:
-    """Returns whether a module is a part of the model, and not held in a list, say."""
-    capture = _local.capture
-    return capture is not None and number in capture.modules and number not in capture.written
-
-
-def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-    original = _original(self, "forward")
-    if not is_dynamo_compiling() or type(self) not in _names or not _is_part(id(self)):
-        return original(self, *args, **kwargs)
-    given = dict(zip(_names[type(self)], args, strict=False))
-    given.update(kwargs)
-    tensors: list[Tensor] = []
-    names: list[str] = []
-    simple = True
-    for name, one in given.items():
-        if isinstance(one, Tensor):
-            tensors.append(one)
-            names.append(name)
-        elif isinstance(one, (tuple, list)) and len(one) == 2 and name == "x":
-            simple = simple and isinstance(one[0], Tensor) and isinstance(one[1], Tensor)
-            tensors.extend(one)
-            names.extend(("x.0", "x.1"))
-        elif one is not None:
-            simple = False
-    if simple and "edge_index" in names and ("x" in names or "x.0" in names):
-        return LEAF(tensors, id(self), BETWEEN.join(names), _LEARNS if _learns(id(self)) else None)
-    return original(self, *args, **kwargs)
-
-
-def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
-    simple = not kwargs and len(args) > 0 and isinstance(args[0], (Tensor, list))
-    for one in args[1:]:
-        simple = simple and one is None
-    simple = simple and (type(self), "forward") in _originals
-    if not is_dynamo_compiling() or not simple or not _is_part(id(self)):
-        return _original(self, "forward")(self, *args, **kwargs)
-    if isinstance(args[0], list):
-        return LEAF(args[0], id(self), BETWEEN, _LEARNS if _learns(id(self)) else None)
-    return LEAF([args[0]], id(self), "x", _LEARNS if _learns(id(self)) else None)
-
-
-def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
-    original = _original(self, "forward")
-    simple = len(args) == 2 and not kwargs and isinstance(args[0], dict) and isinstance(args[1], dict)
-    if not is_dynamo_compiling() or not simple or not _is_part(id(self)):
-        return original(self, *args, **kwargs)
-    x, edges = args
-    tensors: list[Tensor] = []
-    names: list[str] = []
-    for name, one in x.items():
-        if not isinstance(name, str) or not isinstance(one, Tensor):
-            return original(self, *args, **kwargs)
-        tensors.append(one)
-        names.append(name)
-    for relation, one in edges.items():
-        if not isinstance(relation, tuple) or not isinstance(one, Tensor):
-            return original(self, *args, **kwargs)
-        tensors.append(one)
-        names.append(INSIDE.join(relation))
-    targets: dict[str, None] = {}
-    for relation, _ in self.convs.items():
-        source, _, target = relation
-        if relation in edges:
-            if source not in x or target not in x:
-                return original(self, *args, **kwargs)
-            targets[target] = None
-    if not targets:
-        return original(self, *args, **kwargs)
-    names.append(INSIDE + INSIDE.join(targets))
-    learns = _LEARNS if _learns(id(self)) else None
-    made = LEAF_BY_TYPE(tensors, id(self), BETWEEN.join(names), learns)
-    return dict(zip(targets, made, strict=True))
-
-
-def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
-    plain = _original(self, "propagate")(self, edge_index, size=size, **kwargs)
-    plainly = not isinstance(plain, Tensor) or not isinstance(edge_index, Tensor)
-    if not is_dynamo_compiling() or plainly or not _is_part(id(self)):
-        return plain
-    tensors, names, simple = [edge_index], ["edge_index"], True
-    for name, one in kwargs.items():
-        if isinstance(one, Tensor):
-            tensors.append(one)
-            names.append(name)
-        elif one is not None:
-            simple = False
-    learns = _LEARNS if _learns(id(self)) else None
-    return PROPAGATE(plain, tensors, id(self), BETWEEN.join(names), learns) if simple else plain
-
-
-_FORWARDS = {
-    "conv": ("forward", _conv_forward),
-    "one": ("forward", _forward_of_one),
-    "types": ("forward", _forward_of_types),
-    "propagate": ("propagate", _propagate),
-}
-_OURS = [function for _, function in _FORWARDS.values()]
-
-
-@contextmanager
-def _leaves(model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> Iterator[None]:
-    """Puts the functions above in the place of the ``forward`` of leaves, which Dynamo reads. A
-    call in another thread goes to the original."""
-    functions: dict[tuple[type, str], Any] = {}
-    for module in model.modules():
-        kind, how = type(module), kind_of_leaf(module, trims)
-        if how is None or (kind, name := _FORWARDS[how][0]) in functions:
-            continue
-        functions[kind, name] = _FORWARDS[how][1]
-        _originals[kind, name] = getattr(kind, name)
-        if how == "conv":
-            _names[kind] = rules.argument_names(module)
-    with _in_place(functions):
-        yield
-
-
-@contextmanager
-def _in_place(functions: Mapping[tuple[type, str], Any]) -> Iterator[None]:
-    """Sets attributes of classes for the duration of a block; None takes away the class's own."""
-    before = {(kind, name): vars(kind).get(name) for kind, name in functions}
-
-    def put(values: Mapping[tuple[type, str], Any]) -> None:
-        for (kind, name), one in values.items():
-            if one is None:
-                delattr(kind, name)
-            else:
-                setattr(kind, name, one)
-
-    try:
-        put(functions)
-        yield
-    finally:
-        put(before)
-
-
-def _fake(tensors: Sequence[Tensor], module: int, names: str, _: Any) -> Tensor:
-    assert _local.capture is not None
-    found: Any = _local.capture.modules[module]
-    if not isinstance(found, MessagePassing):
-        return _fake_of_one(found, tensors)
-    given = dict(zip(names.split(BETWEEN), tensors, strict=True))
-    rows = given["x.1"] if "x.1" in given else given["x"]
-    result = _small(found, given)
-    return rows.new_empty((rows.size(0), *result.shape[1:]), dtype=result.dtype)
-
-
-def _fake_of_one(module: Any, tensors: Sequence[Tensor]) -> Tensor:
-    kind, x = rules.kind_of(module), tensors[0]
-    if kind is _JUMPS and module.mode == "cat":
-        return x.new_empty((*x.shape[:-1], sum(one.size(-1) for one in tensors)))
-    if kind in rules.LINEAR:
-        return x.new_empty((*x.shape[:-1], module.weight.size(0)), dtype=_product_dtype(x, module.weight))
-    if kind is torch_geometric.nn.MLP:
-        weight = module.lins[-1].weight
-        return x.new_empty((*x.shape[:-1], weight.size(0)), dtype=_product_dtype(x, weight))
-    return torch.empty_like(x)
-
-
-def _product_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
-    if torch.is_autocast_enabled("cpu"):
-        return torch.get_autocast_dtype("cpu")
-    return torch.promote_types(x.dtype, weight.dtype)
-
-
-def _small(module: torch.nn.Module, given: Mapping[str, Tensor]) -> Any:
-    """Calls a convolution with two nodes and two edges, for the columns of its result."""
-    from torch._subclasses.fake_tensor import unset_fake_temporarily
-
-    edges = {name: one.dtype for name, one in given.items() if name == "edge_index" or INSIDE in name}
-    shapes = {
-        name: ([int(size) for size in one.shape[1:]], one.dtype)
-        for name, one in given.items()
-        if name not in edges
-    }
-    plain = {place: _originals[place] for place in _originals if vars(place[0]).get(place[1]) in _OURS}
-    with unset_fake_temporarily(), torch.no_grad(), calm(module), _in_place(plain):
-        made: dict[str, Any] = {
-            name: torch.zeros((2, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()
-        }
-        some = {name: torch.tensor([[0, 1], [1, 0]], dtype=dtype) for name, dtype in edges.items()}
-        if isinstance(module, HeteroConv):
-            return module(made, {tuple(name.split(INSIDE)): one for name, one in some.items()})
-        made |= some
-        if "x.0" in made:
-            made["x"] = (made.pop("x.0"), made.pop("x.1"))
-        result = module(**made)
-    if not isinstance(result, Tensor) or result.dim() < 1 or result.size(0) != 2:
-        raise Refusal(f"{rules.kind_of(module).__name__} returns something else than a row for each node")
-    return result
-
-
-@contextmanager
-def calm(module: torch.nn.Module, keeps: Callable[[Any], bool] = lambda _: False) -> Iterator[None]:
-    """Sets a module to evaluation mode, without what it cached of other edges, for the duration of
-    a block, which changes neither a generator nor the attributes of modules. ``keeps``: whether a
-    module in it keeps its mode."""
-    before = [(vars(one), dict(vars(one))) for one in module.modules()]
-    state = torch.get_rng_state()
-    try:
-        for one in module.modules():
-            if isinstance(one, MessagePassing):
-                vars(one).update(dict.fromkeys(name for name in vars(one) if name.startswith("_cached")))
-            vars(one).update({} if keeps(one) else {"training": False})
-        yield
-    finally:
-        for now, were in before:
-            for name in now.keys() - were.keys():
-                del now[name]
-            now.update((name, one) for name, one in were.items() if now.get(name, now) is not one)
-        torch.set_rng_state(state)
-
-
-def _fake_by_type(tensors: Sequence[Tensor], module: int, names: str, _: Any) -> list[Tensor]:
-    assert _local.capture is not None
-    *given, targets = names.split(BETWEEN)
-    rows = dict(zip(given, tensors, strict=True))
-    results = _small(_local.capture.modules[module], rows)
-    return [
-        rows[name].new_empty((rows[name].size(0), *results[name].shape[1:]), dtype=results[name].dtype)
-        for name in targets.split(INSIDE)[1:]
-    ]
-
-
-torch.library.register_fake("pyg_batchgnn_port::leaf", _fake, lib=_library)
-torch.library.register_fake("pyg_batchgnn_port::leaf_by_type", _fake_by_type, lib=_library)
-torch.library.register_fake(
-    "pyg_batchgnn_port::propagate", lambda plain, *_: torch.empty_like(plain), lib=_library
-)
-
-
-def _no_backward(*_: Any) -> Any:
-    raise AssertionError("programs and graphs have the backward passes of what leaves stand for")
-
-
-for _name in ("leaf", "leaf_by_type", "propagate", "returned"):
-    torch.library.register_autograd(f"pyg_batchgnn_port::{_name}", _no_backward, lib=_library)
-torch.library.register_fake("pyg_batchgnn_port::returned", torch.empty_like, lib=_library)
 
 
 @dataclass
@@ -369,21 +67,15 @@ class Captured:
     #: the comparisons of sizes that the graph depends on
     branches: list[tuple[str, set[str]]] = field(default_factory=list)
     made: Any = None  # what its owner made of it
-    uses: dict[torch.fx.Node, list[torch.fx.Node]] | None = None
+
+    @property
+    def outputs(self) -> Any:
+        return self.module.graph.output_node().args[0]
 
     def forget(self) -> None:
         self.places[:] = [  # Dynamo holds the list too
             replace(one, value=None) if isinstance(one, ArgumentTensor) else one for one in self.places
         ]
-
-    def last_uses(self) -> dict[torch.fx.Node, list[torch.fx.Node]]:
-        """Returns the values that nobody reads after a node."""
-        if self.uses is None:
-            last = {one: node for node in self.module.graph.nodes for one in node.all_input_nodes}
-            self.uses = {}
-            for one, node in last.items():
-                self.uses.setdefault(node, []).append(one)
-        return self.uses
 
     def __call__(self, *values: Any) -> Sequence[Any]:
         if _local.run is None:
@@ -391,6 +83,75 @@ class Captured:
         given = zip(values, self.numbers, strict=True)
         values = tuple(one.item() if number and isinstance(one, Tensor) else one for one, number in given)
         return _local.run(self, values)
+
+
+#: Returns what is called of a module that is a leaf.
+Forward = Callable[[Any], Callable[..., Any]]
+
+
+def run_graph(
+    captured: Captured, values: Sequence[Any], model: Any, forward: Forward = lambda module: module
+) -> list[Any]:
+    """Returns the outputs of a graph for the values of its placeholders. ``forward``: what is
+    called of a module that is a leaf; the module itself by default."""
+    grads = torch.is_grad_enabled()
+    try:
+        return list(_AsItIs(captured.module, model, forward).run(*values, enable_io_processing=False))
+    finally:
+        torch.set_grad_enabled(grads)
+
+
+class _AsItIs(torch.fx.Interpreter):
+    def __init__(self, graph: torch.fx.GraphModule, model: torch.nn.Module, forward: Forward) -> None:
+        super().__init__(graph)
+        self.extra_traceback = False  # errors are the user's
+        self._modules, self._forward = {id(one): one for one in model.modules()}, forward
+
+    def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        is_number = target == "item" and not isinstance(args[0], Tensor)
+        return args[0] if is_number else super().call_method(target, args, kwargs)
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is RETURNED:
+            return args[0]
+        if target is torch.ops.aten._assert_scalar.default:
+            return None
+        if target is not LEAF:
+            return target(*args, **kwargs)
+        leaf = Leaf.of(*args)
+        if leaf.plain is not None:
+            return [leaf.plain]
+        found = self._forward(self._modules[leaf.module])(*leaf.args, **leaf.kwargs)
+        return [found[name] for name in leaf.types] if leaf.types else [found]
+
+
+def symbols(captured: Captured) -> dict[str, Axis]:
+    """Returns what the symbols of sizes count, of those that count one thing alone."""
+    found: dict[str, Axis | None] = {}
+    placeholders = (one for one in captured.module.graph.nodes if one.op == "placeholder")
+    for node, place, dim in zip(placeholders, captured.places, captured.dims, strict=True):
+        if not isinstance(place, ArgumentTensor) or dim is not None or form_of(place.axis) is None:
+            continue
+        axis = place.axis
+        size = node.meta["example_value"].shape[1 if isinstance(axis, BatchEdges) else 0]
+        counted = Edges(axis.relation, axis.hops) if isinstance(axis, BatchEdges) else axis
+        if not isinstance(size, int):
+            known = found.setdefault(str(size), counted)
+            found[str(size)] = counted if known == counted else None
+    return {symbol: axis for symbol, axis in found.items() if axis is not None}
+
+
+def axis_of(value: Any, known: Mapping[str, Axis]) -> Axis:
+    if not isinstance(value, Tensor) or value.dim() == 0 or isinstance(value.shape[0], int):
+        return WHOLE
+    return known.get(str(value.shape[0]), WHOLE)
+
+
+def axes_by_size(captured: Captured) -> dict[torch.fx.Node, Axis]:
+    """Returns what the rows of each tensor in the result are, as far as the symbols tell."""
+    known = symbols(captured)
+    nodes = (one for one in captured.module.graph.nodes if one.target is RETURNED)
+    return {one: axis_of(one.meta.get("example_value"), known) for one in nodes}
 
 
 def operations(captured: Captured) -> list[Any]:
@@ -431,7 +192,7 @@ class Capture:
     #: was written is replayed.
     written: set[int] = field(default_factory=set)
 
-    def check_writes(self, trims: Sequence[type[torch.nn.Module]] = ()) -> None:
+    def check_writes(self) -> None:
         """Raises _WrittenError if ``forward`` writes to leaves, or to parts of them."""
         from torch._dynamo.symbolic_convert import InstructionTranslator
 
@@ -445,7 +206,7 @@ class Capture:
             parts = [
                 each for one in module.modules() for each in (one, one._parameters, one._buffers, vars(one))
             ]
-            if kind_of_leaf(module, trims) and not changed.isdisjoint(map(id, parts)):
+            if leaves.kind_of_leaf(module) and not changed.isdisjoint(map(id, parts)):
                 found.add(number)
         if found - self.written:
             raise _WrittenError(found)
@@ -622,10 +383,10 @@ class CapturedFunction:
 
         known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}
         outer = _local.capture, _local.run
-        modules = {id(one): one for one in model.modules()}
+        capture = Capture(model, described, {id(one): one for one in model.modules()})
         with ExitStack() as stack:
             stack.enter_context(_capturing)
-            stack.enter_context(_leaves(model, trims))
+            stack.enter_context(leaves.as_leaves(capture.modules, capture.written, trims))
             stack.enter_context(torch._dynamo.config.patch(known))
             sources: Any = torch.compiler.config
             stack.enter_context(sources.patch(dynamic_sources=_OF_BATCHES))
@@ -635,10 +396,10 @@ class CapturedFunction:
             oblivious = small and not exact
             patch: Any = shapes.patch  # type: ignore[attr-defined]
             stack.enter_context(patch(use_duck_shape=False, backed_size_oblivious=oblivious))
-            _local.capture, _local.run = Capture(model, described, modules), run
+            _local.capture, _local.run = capture, run
             CAPTURING.append(threading.get_ident())
             try:
-                return self._compile(forward, model, arguments, _local.capture)
+                return self._compile(forward, model, arguments, capture)
             except torch._dynamo.exc.TorchDynamoException as error:
                 raise Refusal(_reason(error)) from error
             finally:

@@ -9,6 +9,7 @@ wrong.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,14 +22,13 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
-from pyg_batchgnn.port.capture import Captured, calm
+from pyg_batchgnn.port.capture import Captured, run_graph
 from pyg_batchgnn.port.execution import Frame, run
-from pyg_batchgnn.port.graph_run import run_graph
 from pyg_batchgnn.port.inputs import Accelerated
-from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, sorted_prefixes
+from pyg_batchgnn.port.leaves import calm
 from pyg_batchgnn.port.program import Program
 from pyg_batchgnn.port.recording import BatchEdges, Count, Edges, Nodes, Ref, SeedIds, form_of
-from pyg_batchgnn.port.structure import DrawnKey, SampledBatch, Structure, UnsampledGraph, prefix
+from pyg_batchgnn.port.structure import SampledBatch, Structure, UnsampledGraph, prefix, sampled_batch
 
 #: Tensors of more elements are compared in their own dtype, without a copy.
 _MOST_ELEMENTS = 1 << 24
@@ -38,7 +38,7 @@ def difference(trial: Trial, structure: Structure) -> str | None:
     """Returns how the rows or gradients of a program differ from those of its graph, or None."""
     generator = torch.random.get_rng_state()
     try:
-        small = list(small_batches(structure, trial.leaves))
+        small = list(small_batches(structure, trial.random))
         for batches, wide in ((small, True), (small, False), ([None], False)):
             if batches:
                 try:
@@ -69,7 +69,7 @@ class Trial:
     leaves: list[ArgumentTensor]  # the tensors of the arguments
     _places: Sequence[int | None]  # of each placeholder, its number among them, or None
     _values: Sequence[Any]  # of the placeholders, in the call that captured the graph
-    _random: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(5))
+    random: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(5))
 
     def difference(self, batches: Sequence[Any], structure: Structure, wide: bool) -> str | None:
         grads = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
@@ -105,7 +105,7 @@ class Trial:
         made = made.clone()
         if made.is_floating_point():
             made = made.double() if wide else made
-            noise = torch.rand(made.shape, generator=self._random, dtype=torch.float64) + 0.5
+            noise = torch.rand(made.shape, generator=self.random, dtype=torch.float64) + 0.5
             made = torch.where(made == 0, noise.to(made.dtype), made)
         return made
 
@@ -117,7 +117,8 @@ class Trial:
             expected = run_graph(self.captured, inputs, self.model, _pygs)
         except Exception as error:
             raise _NoReferenceError(f"{type(error).__name__}: {error}") from error
-        expected = [self._first(one, number, structure) for number, one in enumerate(expected)]
+        outputs = zip(expected, self.program.outputs, strict=True)
+        expected = [self._first(one, output, structure) for one, output in outputs]
         try:
             found = run(Frame(self.program, self.model, structure, {}, drops=False), inputs)
         except Exception as error:
@@ -157,13 +158,10 @@ class Trial:
         needs = isinstance(leaf.value, Tensor) and leaf.value.requires_grad
         return value.clone().requires_grad_() if needs and torch.is_grad_enabled() else value.clone()
 
-    def _first(self, one: Any, number: int, structure: Structure) -> Any:
-        output, recording = self.program.recording.output[number], self.program.recording
-        if not isinstance(output, Ref) or not isinstance(one, Tensor):
-            return one
-        axis = recording.axes[output.number]
-        first = self.program.seeds and recording.returned[number] and isinstance(axis, Nodes)
-        return one[: prefix(structure, "nodes", axis.name, 0)] if first else one  # type: ignore[union-attr]
+    def _first(self, one: Any, output: tuple[Any, int], structure: Structure) -> Any:
+        leaf, hops = output
+        axis = self.program.axes[leaf.number] if isinstance(leaf, Ref) else None
+        return one[: prefix(structure, "nodes", axis.name, hops)] if isinstance(axis, Nodes) else one
 
     def _same_gradients(
         self, expected: Sequence[Any], found: Sequence[Any], leaves: Sequence[Tensor], tolerance: float
@@ -174,7 +172,7 @@ class Trial:
         if not all(other.requires_grad for _, other in pairs):
             return False
         upstream = [
-            torch.randn(one.shape, generator=self._random, dtype=torch.float64).to(one.dtype)
+            torch.randn(one.shape, generator=self.random, dtype=torch.float64).to(one.dtype)
             for one, _ in pairs
         ]
         options = {"allow_unused": True, "materialize_grads": True, "retain_graph": True}
@@ -234,121 +232,64 @@ class SmallBatch:
         return value
 
     def _links(self, axis: SeedIds, value: Tensor) -> Tensor:
-        kept = value[..., : self.links]
-        if value.dim() == 2 and isinstance(axis.name, tuple):
-            ends = zip(kept, (axis.name[0], axis.name[2]), strict=True)
-            return torch.stack([self._seeds(one, name) for one, name in ends])
-        return self._seeds(kept, axis.name)
-
-    def _seeds(self, ids: Tensor, name: Any) -> Tensor:
-        nodes = self.nodes[name if name in self.nodes else next(iter(self.nodes))]
-        place = {int(one): number for number, one in reversed(list(enumerate(nodes.tolist())))}
-        return torch.tensor([place[int(one)] for one in ids.flatten()], dtype=ids.dtype).view(ids.shape)
+        """Returns the first links, whose ends are seeds of this batch."""
+        kept, name = value[..., : self.links], axis.name
+        if isinstance(name, tuple):
+            names = [name[0], name[2]] if value.dim() == 2 else [name[0]]
+        else:
+            names = [name if name in self.nodes else next(iter(self.nodes))]
+        seeds = [max(1, self.structure.counter(("nodes", one, 0))) for one in names]
+        return kept % torch.tensor(seeds, dtype=kept.dtype).view([-1] + [1] * (kept.dim() - 1))
 
 
-def small_batches(structure: Structure, leaves: list[ArgumentTensor]) -> Iterator[SmallBatch]:
+def small_batches(structure: Structure, random: torch.Generator) -> Iterator[SmallBatch]:
     """Yields parts of a batch with different numbers of seeds, nodes and edges; in the last of a
     sample, a node is a seed twice."""
     for number in range(2):
         if isinstance(structure, SampledBatch):
-            yield _sampled(structure, leaves, number)
+            yield _sampled(structure, number, random)
         elif isinstance(structure, UnsampledGraph):
             yield _unsampled(structure, number)
 
 
-def _sampled(structure: SampledBatch, leaves: list[ArgumentTensor], number: int) -> SmallBatch:
-    links = 3 + 2 * number
-    ends: dict[Any, list[int]] = {name: [] for name in structure.nodes}
-    for leaf in leaves:
-        if isinstance(leaf.axis, SeedIds):
-            _add_ends(ends, leaf, links)
-    has_links = any(ends.values())
-    seeds = {}
-    for name, by_hop in structure.nodes.items():
-        count = by_hop.per_hop[0]
-        some = [*range(min(count, 2 + number)), *([count - 1] if count > 3 else []), *ends[name]]
-        seeds[name] = list(dict.fromkeys(some))
-        if number == 1 and count and not has_links:
-            seeds[name].append(seeds[name][0])
-    walk = _Walk(structure, seeds)
-    for hop in range(1, structure.hops + 1):
-        walk.step(hop)
-    return walk.found(links)
+def _sampled(structure: SampledBatch, number: int, random: torch.Generator) -> SmallBatch:
+    """Returns a few nodes of each hop of a batch, joined by edges at random."""
+
+    def some(count: int, like: Tensor) -> Tensor:
+        return torch.randint(max(1, count), (like.numel(),), generator=random)
+
+    nodes: dict[Any, Tensor] = {}
+    edges: dict[Any, Tensor] = {}
+    edge_index: dict[Any, Tensor] = {}
+    per_hop: dict[Any, list[int]] = {}
+    edges_per_hop: dict[Any, list[int]] = {}
+    for name, of_type in structure.nodes.items():
+        rows: list[Tensor] = []
+        for hop, (first, count) in enumerate(_ranges(of_type.per_hop)):
+            few = torch.arange(first, first + min(count, 3 + hop + number))
+            rows.append(torch.cat([few, few[:1]]) if number and not hop else few)
+        nodes[name], per_hop[name] = torch.cat(rows), list(map(len, rows))
+    for relation, of_relation in structure.relations.items():
+        source, _, target = relation or (None, None, None)
+        ends, places = [torch.empty((2, 0), dtype=torch.int64)], [torch.empty(0, dtype=torch.int64)]
+        each = zip(_ranges(per_hop[target]), _ranges(of_relation.edges_per_hop), strict=False)
+        for hop, ((begin, new), (first, count)) in enumerate(each, 1):
+            above = sum(per_hop[source][: hop + 1])
+            targets = torch.arange(begin, begin + (new if count and above else 0))
+            targets = targets.repeat_interleave((targets + 1) % 3)  # one, two or no in-edges
+            ends.append(torch.stack([some(above, targets), targets]))
+            places.append(first + some(count, targets))
+        edge_index[relation], edges[relation] = torch.cat(ends, dim=1), torch.cat(places)
+        edges_per_hop[relation] = list(map(len, places[1:]))
+    counts = {name: len(rows) for name, rows in nodes.items()}
+    made = sampled_batch(edge_index, counts, per_hop, edges_per_hop)
+    assert made is not None, "edges by target, hop by hop"
+    return SmallBatch(made, nodes, edges, edge_index, links=3 + 2 * number)
 
 
-def _add_ends(ends: dict[Any, list[int]], leaf: ArgumentTensor, links: int) -> None:
-    value, name = leaf.tensor()[..., :links], leaf.axis.name  # type: ignore[union-attr]
-    if value.dim() == 2 and isinstance(name, tuple):
-        for row, of_type in zip(value, (name[0], name[2]), strict=True):
-            ends[of_type] += row.tolist()
-    else:
-        ends[name if name in ends else next(iter(ends))] += value.flatten().tolist()
-
-
-@dataclass
-class _Walk:
-    """The nodes and edges that seeds reach, hop by hop."""
-
-    structure: SampledBatch
-    seeds: Mapping[Any, list[int]]
-    nodes: dict[Any, list[int]] = field(default_factory=dict)
-    places: dict[Any, dict[int, int]] = field(default_factory=dict)
-    per_hop: dict[Any, list[int]] = field(default_factory=dict)
-    edges: dict[Any, list[int]] = field(default_factory=dict)
-    ends: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
-    edges_per_hop: dict[Any, list[int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, rows in self.seeds.items():
-            self.nodes[name], self.per_hop[name] = list(rows), [len(rows)]
-            self.places[name] = {row: place for place, row in reversed(list(enumerate(rows)))}
-        for relation in self.structure.relations:
-            self.edges[relation], self.ends[relation], self.edges_per_hop[relation] = [], [], []
-
-    def step(self, hop: int) -> None:
-        before = {name: len(rows) for name, rows in self.nodes.items()}
-        for relation, of_relation in self.structure.relations.items():
-            source, _, target = relation or (None, None, None)
-            last = before[target]
-            first = last - self.per_hop[target][hop - 1]
-            count = self._expand(relation, of_relation, source, range(first, last), target)
-            self.edges_per_hop[relation].append(count)
-        for name, rows in self.nodes.items():
-            self.per_hop[name].append(len(rows) - before[name])
-
-    def _expand(self, relation: Any, edges: PrefixEdges, source: Any, targets: range, target: Any) -> int:
-        indptr, indices = edges.in_edges.indptr, edges.in_edges.indices
-        count = 0
-        for place in targets:
-            row = self.nodes[target][place]
-            if row + 1 >= indptr.numel():
-                continue
-            first, last = int(indptr[row]), int(indptr[row + 1])
-            for edge, node in zip(range(first, last), indices[first:last].tolist(), strict=True):
-                if node not in self.places[source]:
-                    self.places[source][node] = len(self.nodes[source])
-                    self.nodes[source].append(node)
-                self.edges[relation].append(edge)
-                self.ends[relation].append((self.places[source][node], place))
-                count += 1
-        return count
-
-    def found(self, links: int) -> SmallBatch:
-        by_hop = {name: NodesByHop(counts) for name, counts in self.per_hop.items()}
-        edge_index = {
-            one: torch.tensor(ends, dtype=torch.int64).view(-1, 2).t().contiguous()
-            for one, ends in self.ends.items()
-        }
-        relations: dict[Any, PrefixEdges] = {}
-        for relation, index in edge_index.items():
-            source, _, target = relation or (None, None, None)
-            made = sorted_prefixes(index, by_hop[source], by_hop[target], self.edges_per_hop[relation])
-            assert made is not None, "edges by target, hop by hop"
-            relations[relation] = made
-        structure = SampledBatch(relations, by_hop, self.structure.hops, None, DrawnKey())
-        nodes = {name: torch.tensor(rows, dtype=torch.int64) for name, rows in self.nodes.items()}
-        edges = {one: torch.tensor(places, dtype=torch.int64) for one, places in self.edges.items()}
-        return SmallBatch(structure, nodes, edges, edge_index, links)
+def _ranges(counts: Sequence[int]) -> list[tuple[int, int]]:
+    """Returns where each hop begins, and its count."""
+    return list(zip(itertools.accumulate(counts, initial=0), counts, strict=False))
 
 
 def _unsampled(structure: UnsampledGraph, number: int) -> SmallBatch:

@@ -63,18 +63,13 @@ def run(frame: Frame, inputs: Sequence[Any]) -> list[Any]:
         run_step(frame, step)
         for one in step.frees:
             frame.values.pop(one, None)
-    recording = frame.program.recording
-    outputs = zip(recording.output, recording.returned, strict=True)
-    return [_output(frame, one, returned) for one, returned in outputs]
+    return [_output(frame, *output) for output in frame.program.outputs]
 
 
-def _output(frame: Frame, leaf: Any, returned: bool) -> Any:
+def _output(frame: Frame, leaf: Any, hops: int) -> Any:
     if isinstance(leaf, Count):
         return leaf.form.value(frame.structure.counter)
-    if not isinstance(leaf, Ref):
-        return leaf
-    first = frame.program.seeds and returned and isinstance(frame.program.axes[leaf.number], Nodes)
-    return take(frame, leaf, 0 if first else frame.program.full(leaf.number))
+    return take(frame, leaf, hops) if isinstance(leaf, Ref) else leaf
 
 
 def take(frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:

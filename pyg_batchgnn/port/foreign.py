@@ -229,15 +229,16 @@ def _why_by_state(conv: Any) -> str | None:
         return f"decomposes its columns (decomposed_layers={conv.decomposed_layers})"
     if has_message_hooks(conv):
         return "has hooks on its messages"
-    hooked = next((name for name, part in conv.named_modules() if _is_hooked(part)), None)
+    hooked = next((name for name, part in conv.named_modules() if is_hooked(part)), None)
     return None if hooked is None else f"has hooks on {hooked or 'itself'}"
 
 
-def _is_hooked(module: Any) -> bool:
-    """Returns whether hooks wait on a module, but for those that find lazy widths."""
+def is_hooked(module: Any) -> bool:
+    """Returns whether somebody waits for a module to be called, but for what finds lazy widths."""
     lazy = [getattr(vars(module).get(name), "id", None) for name in ("_hook", "_initialize_hook")]
     after = (module._forward_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(after) or any(hook not in lazy for hook in module._forward_pre_hooks)
+    before = any(hook not in lazy for hook in module._forward_pre_hooks)
+    return before or any(after) or "forward" in vars(module)
 
 
 def _why_by_functions(module: Any, path: str = "") -> str | None:

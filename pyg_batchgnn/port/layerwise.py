@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,9 +22,9 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import Bound
+from pyg_batchgnn.port.call import Call, Graph, Tracing
 from pyg_batchgnn.port.capture import Captured, CapturedFunction
 from pyg_batchgnn.port.execution import Frame, run_step, take
-from pyg_batchgnn.port.prefixes import NodesByHop, sorted_prefixes
 from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, rate_of, reads_as_sources
 from pyg_batchgnn.port.recording import (
     BatchEdges,
@@ -38,8 +38,8 @@ from pyg_batchgnn.port.recording import (
     mapped,
     refs,
 )
-from pyg_batchgnn.port.structure import DrawnKey, RelationName, SampledBatch, TypeName
-from pyg_batchgnn.port.traced import Call, Graph, TracedModel, Tracing, must_be_called
+from pyg_batchgnn.port.structure import RelationName, TypeName, UnsampledGraph, sampled_batch
+from pyg_batchgnn.port.traced import TracedModel, must_be_called
 from pyg_batchgnn.types import NewRows, OwnedNodes, Relation, Schema
 
 
@@ -100,14 +100,16 @@ def inference(
 def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
     """Returns a call with a few nodes and edges: the first nodes of each type, twice as sources."""
     plain = schema.is_plain
-    by_hop = {None if plain else name: NodesByHop([2, 2]) for name in schema.node_types}
+    names = [None] if plain else schema.node_types
+    relations: Sequence[RelationName] = [None] if plain else schema.relations
     edge_index = torch.tensor([[2, 3], [0, 1]])
-    relations: dict[RelationName, Any] = {}
-    for relation in schema.relations:
-        source, _, target = (None, None, None) if plain else relation
-        made = sorted_prefixes(edge_index.clone(), by_hop[source], by_hop[target], [2])
-        relations[None if plain else relation] = made
-    structure = SampledBatch(relations, by_hop, 1, None, DrawnKey())
+    structure = sampled_batch(
+        {one: edge_index.clone() for one in relations},
+        dict.fromkeys(names, 4),
+        {one: [2, 2] for one in names},
+        {one: [2] for one in relations},
+    )
+    assert structure is not None, "the edges lead from the last nodes to the first"
     x: dict[TypeName, Any] = {}
     for name, of_type in nodes.features.items():
         key, table = None if plain else name, of_type[nodes.rank]
@@ -121,7 +123,7 @@ def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
     for path, module in model.named_modules():
         if module is not model and must_be_called(module):
             raise LayerwiseError(f"{path} has hooks or is no longer as PyG made it")
-    bound = Bound(arguments, structure, dict.fromkeys(by_hop, 2))
+    bound = Bound(arguments, structure, dict.fromkeys(names, 2))
     return Call(model, Tracing(model._batchgnn.trims), bound)
 
 
@@ -130,8 +132,8 @@ def _captured(model: TracedModel, call: Call) -> CapturedFunction:
     function = CapturedFunction()
 
     def look(captured: Captured, values: Sequence[Any]) -> None:
-        captured.made = call.translated(captured)
-        wrong = captured.made.wrong or call.check(captured.made, call.inputs(captured.made, values))
+        graph = call.translated(captured)
+        wrong = graph.wrong or call.check(graph, call.inputs(graph, values))
         if wrong:
             raise Refusal(wrong)
 
@@ -298,7 +300,7 @@ class _Layers:
     def inputs(self, chunk: Mapping[str, Tensor]) -> dict[str, Tensor]:
         ((name, rows),) = chunk.items()
         key = self._key(name)
-        frame = self._frame(_Rows({key: len(rows)}))
+        frame = self._frame(UnsampledGraph({}, {key: len(rows)}))
         self._give_inputs(frame, {key: rows})
         self._run(frame, 0, {key})
         return {name: self._table(frame, 0, key, rows)}
@@ -404,7 +406,7 @@ class _Layers:
             value.made.write(own[name].start, rows)
 
     def output(self) -> list[Any]:
-        frame = self._frame(_Rows({}))
+        frame = self._frame(UnsampledGraph({}, {}))
 
         def value(leaf: Any) -> Any:
             if not isinstance(leaf, Ref):
@@ -423,16 +425,6 @@ _USES_SIZES = (
     "inference computes nodes in pieces, but forward uses numbers of nodes or edges{}; call the model on "
     "the whole graph"
 )
-
-
-@dataclass(frozen=True)
-class _Rows:
-    counts: Mapping[TypeName, int]
-    hops: ClassVar[int] = 1
-
-    def counter(self, counter: Counter) -> int:
-        kind, name, hop = counter
-        return self.counts.get(name, 0) if kind == "nodes" and hop == 0 else 0
 
 
 class _Piece:

@@ -14,48 +14,48 @@ from torch_geometric.utils._trim_to_layer import TrimToLayer
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.inputs import Accelerated, is_plain, is_symbolic, is_traced, takes, traced
-from pyg_batchgnn.port.prefixes import layer_edges
+from pyg_batchgnn.port.structure import layer_edges
 from pyg_batchgnn.types import Relation
 
 
-class AcceleratedBatchNorm1d(Accelerated, nn.BatchNorm):
+class AcceleratedPart(Accelerated):
+    """A module of torch that `accelerate` made native. It stands before the native class among the
+    bases. Inputs that the native one does not take go to torch's ``forward``."""
+
+    def forward(self, input: Tensor, key: int | None = None, node: Tensor | None = None) -> Tensor:
+        if is_symbolic(input):
+            return traced(self, (input,))
+        if is_traced() or not self.takes(input):
+            return self.stands_for.forward(self, input)
+        made: Tensor = super().forward(*(one for one in (input, key, node) if one is not None))  # type: ignore[misc]
+        return made
+
+    def takes(self, input: Tensor) -> bool:
+        return is_plain(input)
+
+
+class AcceleratedBatchNorm1d(AcceleratedPart, nn.BatchNorm):
     stands_for = torch.nn.BatchNorm1d
     relu = False
 
-    def forward(self, input: Tensor) -> Tensor:
-        if is_symbolic(input):
-            return traced(self, (input,))
-        dtype = None if self.weight is None else self.weight.dtype
+    def takes(self, input: Tensor) -> bool:
         alone = self.training and input.size(0) < 2  # torch raises an error
         frozen = self.running_mean is not None and not self.track_running_stats  # not what it was made with
-        if alone or frozen or is_traced() or not is_plain(input, dtype):
-            return torch.nn.BatchNorm1d.forward(self, input)
-        return nn.BatchNorm.forward(self, input)
+        return not (alone or frozen) and is_plain(input, None if self.weight is None else self.weight.dtype)
 
     def extra_repr(self) -> str:
         return torch.nn.BatchNorm1d.extra_repr(self)
 
 
-class AcceleratedReLU(Accelerated, nn.ReLU):
+class AcceleratedReLU(AcceleratedPart, nn.ReLU):
     stands_for = torch.nn.ReLU
 
-    def forward(self, input: Tensor) -> Tensor:
-        if is_symbolic(input):
-            return traced(self, (input,))
-        if is_traced() or not is_plain(input):
-            return torch.nn.ReLU.forward(self, input)
-        return nn.ReLU.forward(self, input)
 
-
-class AcceleratedDropout(Accelerated, nn.Dropout):
+class AcceleratedDropout(AcceleratedPart, nn.Dropout):
     stands_for = torch.nn.Dropout
 
-    def forward(self, input: Tensor, key: int | None = None, node: Tensor | None = None) -> Tensor:
-        if is_symbolic(input):
-            return traced(self, (input,))
-        if is_traced() or not is_plain(input) or not 0.0 <= self.p < 1 - 2**-16:
-            return torch.nn.Dropout.forward(self, input)
-        return nn.Dropout.forward(self, input, key, node)
+    def takes(self, input: Tensor) -> bool:
+        return is_plain(input) and 0.0 <= self.p < 1 - 2**-16
 
 
 class AcceleratedTrim(Accelerated, TrimToLayer):

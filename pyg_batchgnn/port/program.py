@@ -76,10 +76,12 @@ class Program:
         self.recording, self.seeds = recording, seeds
         self.axes = recording.axes
         self.need: dict[int, int] = {}
+        #: what each output is, and how far its rows are computed
+        self.outputs: list[tuple[Any, int]] = []
         for one, returned in zip(recording.output, recording.returned, strict=True):
-            if isinstance(one, Ref):
-                first = seeds and returned and isinstance(self.axes[one.number], Nodes)
-                self._ask(one, 0 if first else self.full(one.number))
+            first = seeds and returned and isinstance(one, Ref) and isinstance(self.axes[one.number], Nodes)
+            hops = self.full(one.number) if isinstance(one, Ref) and not first else 0
+            self.outputs.append((self._ask(one, hops), hops))
         for call in reversed(recording.calls):
             self._demand(call, model)
         if layerwise:
@@ -193,15 +195,14 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
     """Returns the calls that somebody needs. A ReLU and a dropout join the step before where nobody
     else reads what it makes."""
     recording, need = program.recording, program.need
-    calls = [one for one in recording.calls if one.writes or any(number in need for number in one.results)]
     readers: Counted[int] = Counted()
-    for call in calls:
+    for call in recording.calls:
         readers.update(refs((call.args, call.kwargs)))
     readers.update(refs(recording.output))
     steps: list[ProgramStep] = []
     made: dict[int, ProgramStep] = {}
     places: Counted[int] = Counted()
-    for call in calls:
+    for call in recording.calls:
         number = call.results[0]
         step = ProgramStep(call, need[number], number)
         before = made.get(_only_ref(call, model)) if call.by_row else None

@@ -8,7 +8,9 @@ relation, or neither (design, section 3). Only the first can be computed for few
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -125,6 +127,21 @@ def form_of(axis: Axis) -> Form | None:
     return None
 
 
+def form_of_sum(target: Any, args: Sequence[Any]) -> Form | None:
+    """Returns the form of a sum or a difference of forms and constants; None of anything else."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple)):
+        args = args[0]
+    numbers = [one for one in args if type(one) in (int, Count)]
+    forms = [one.form if isinstance(one, Count) else Form.of({}, one) for one in numbers]
+    if not any(isinstance(one, Count) for one in args) or len(forms) != len(args):
+        return None
+    if target in (operator.add, getattr(torch, "sym_sum", None)):
+        return functools.reduce(Form.plus, forms)
+    if target is operator.sub and len(forms) == 2:
+        return forms[0].plus(forms[1], -1)
+    return Form.of({}).plus(forms[0], -1) if target is operator.neg else None
+
+
 def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
     """Returns the axis of the first ``form`` rows of a value; None if that is no prefix by hop."""
     if form is None or not isinstance(axis, (Nodes, Edges, BatchEdges)):
@@ -185,13 +202,9 @@ class Recording:
     output: list[Any] = field(default_factory=list)  # a value, or a number, for each output of the graph
     #: of each output, whether ``forward`` returns it; else it is the effect of a write
     returned: list[bool] = field(default_factory=list)
-    result: list[Axis] = field(default_factory=list)  # what the rows of each tensor in the result are
+    #: what the rows of each tensor in the result are, by the node of the graph
+    result: dict[torch.fx.Node, Axis] = field(default_factory=dict)
     branches: list[str] = field(default_factory=list)  # comparisons of sizes that the recording depends on
-
-    @property
-    def notes(self) -> dict[str, str]:
-        """The reasons why calls compute all rows, by the place in the user's code."""
-        return {one.where: one.note for one in self.calls if one.note}
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:

@@ -13,16 +13,16 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn.conv import MessagePassing
-from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.port import modules
+from pyg_batchgnn.port import foreign, modules
+from pyg_batchgnn.port.call import Tracing
 from pyg_batchgnn.port.inputs import Accelerated
 from pyg_batchgnn.port.layerwise import LayerwiseError, check_for_pyg, inference
 from pyg_batchgnn.port.modules import AcceleratedHeteroConv
 from pyg_batchgnn.port.report import AccelerationReport, NotReplaced, Replaced, log_report
-from pyg_batchgnn.port.traced import TracedModel, Tracing, traced_class
+from pyg_batchgnn.port.traced import TracedModel, traced_class
 
 
 class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
@@ -103,7 +103,7 @@ NATIVE: dict[type[Module], type[Module]] = {
         *(modules.AcceleratedMLP, modules.AcceleratedBatchNorm1d, modules.AcceleratedReLU),
     )
 }
-CONVS = tuple(pygs for pygs, one in NATIVE.items() if issubclass(one, nn.NativeConv))
+CONVS = tuple(pygs for pygs, native in NATIVE.items() if issubclass(native, modules.AcceleratedConv))
 
 
 def concerns(module: Module) -> bool:
@@ -124,13 +124,13 @@ def reason_against(module: Module, places: int) -> str | None:
         return "there is no native one" if known is None else f"it is a subclass of {known.__name__}"
     if places > 1:
         return f"the same instance stands in {places} places"
-    if _is_hooked(module):
+    if foreign.is_hooked(module):
         return "it has hooks"
     if isinstance(module, torch_geometric.nn.MLP) and (inside := _reason_inside(module)) is not None:
         return inside
     try:
-        if issubclass(native := NATIVE[kind], nn.NativeConv):
-            native.check(module)
+        if kind in CONVS:
+            NATIVE[kind].check(module)  # type: ignore[attr-defined]
     except ValueError as error:
         return str(error)
     except (AttributeError, TypeError, KeyError) as error:  # of attributes that were deleted
@@ -144,7 +144,7 @@ def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
             return f"lins.{place} has parametrisations"
         if type(part) is not torch_geometric.nn.Linear:
             return f"lins.{place} is a {type(part).__name__}, not PyG's Linear"
-        if _is_hooked(part):
+        if foreign.is_hooked(part):
             return f"lins.{place} has hooks"
     return None
 
@@ -152,15 +152,6 @@ def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
 def is_fused(module: Module, name: str) -> bool:
     """Returns whether a native module computes its part ``name`` itself."""
     return isinstance(module, (AcceleratedModel, modules.AcceleratedMLP)) and name in ("act", "dropout")
-
-
-def _is_hooked(module: Module) -> bool:
-    """Returns whether hooks wait on a module, but for those by which PyG finds lazy widths."""
-    own = getattr(module, "_hook", None)
-    lazy = own is not None and is_uninitialized_parameter(getattr(module, "weight", None))
-    before = len(module._forward_pre_hooks) - (1 if lazy else 0)
-    after = (module._forward_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return before > 0 or any(after) or "forward" in vars(module)
 
 
 Model = TypeVar("Model", bound=torch.nn.Module)

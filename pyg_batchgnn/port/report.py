@@ -128,7 +128,3 @@ def _call_report(call: Call, recording: Recording, model: torch.nn.Module) -> Ca
     if not call.note:
         return None  # it reads no rows of nodes, or follows something that computed all of them
     return CallReport(call.where, what, "all rows", "; ".join(filter(None, (call.note, _INSTEAD.get(kind)))))
-
-
-def refused(model: torch.nn.Module, why: str) -> ForwardReport:
-    return ForwardReport(type(model).__name__, model.training, (), why)

@@ -7,21 +7,18 @@ compute each row by itself computes all rows.
 
 from __future__ import annotations
 
-import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.overrides import resolve_name
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.nn.conv import MessagePassing
 
-from pyg_batchgnn.port import capture, foreign, rules
+from pyg_batchgnn.port import effects, foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
-from pyg_batchgnn.port.capture import BETWEEN, INSIDE, Captured
-from pyg_batchgnn.port.graph_run import axis_of, symbols
+from pyg_batchgnn.port.capture import Captured, axis_of, place_of, symbols
+from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf
 from pyg_batchgnn.port.recording import (
     FIXED,
     WHOLE,
@@ -43,33 +40,12 @@ from pyg_batchgnn.port.recording import (
     Whole,
     axis_cut,
     form_of,
+    form_of_sum,
     has_counts,
     mapped,
     refs,
 )
 
-
-def _functions(names: str) -> set[Any]:
-    homes = (torch, Tensor, torch.nn.functional, torch._C._nn)
-    found = (getattr(home, name, None) for home in homes for name in names.split())
-    return {function for function in found if callable(function)}
-
-
-#: Functions that draw from torch's generator, but for dropout.
-_DRAWS = _functions("""
-    rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial
-    poisson normal_ uniform_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_
-    gumbel_softmax rrelu_ binomial
-""")
-_WRITES = _functions("requires_grad_ backward set_ resize_ register_hook retain_grad")
-_WRITES |= {torch.autograd.grad, torch.autograd.backward}
-#: Functions that write to running statistics among their arguments.
-_KEEPS_STATISTICS = _functions("batch_norm instance_norm")
-#: Functions that draw numbers if their dropout, at this place among the arguments, is not zero.
-_ATTENTIONS: dict[Any, int] = {
-    torch.nn.functional.multi_head_attention_forward: 10,
-    torch.nn.functional.scaled_dot_product_attention: 4,
-}
 _TAKE_VECTORS = (*rules.BY_ELEMENT_MODULES, torch.nn.Embedding)
 _SIZES = {torch.ops.aten.sym_size.int, Tensor.size}
 _ASSERTIONS = {
@@ -83,8 +59,8 @@ _ARITHMETIC = {
     for name in dir(operator)
     if callable(one := getattr(operator, name)) and not name.startswith("_") and not name.startswith("i")
 }
-_ARITHMETIC |= {torch.sym_float, torch.sym_int, torch.sym_max, torch.sym_min, torch.sym_not, torch.sym_ite}
-_ARITHMETIC |= {getattr(torch, "sym_sum", max), max, min, float, int, bool, round, abs, pow}
+_ARITHMETIC |= {getattr(torch, name) for name in dir(torch) if name.startswith(("sym_", "_sym_"))}
+_ARITHMETIC |= {max, min, float, int, bool, round, abs, pow}
 
 
 def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recording:
@@ -112,7 +88,7 @@ class _Translator:
         self.found.branches = [text for text, names in captured.branches if names & self._symbols.keys()]
         self._by_id: dict[int, int] = {}
         self._now: dict[int, int] = {}
-        self._poisoned: dict[int, str] = {}
+        self._poisoned: dict[int, Refusal] = {}
         self._ends: dict[int, int] = {}
         self._layer = 0
         self._note = ""
@@ -174,7 +150,7 @@ class _Translator:
             while number in self._now:
                 number = self._now[number]
             if number in self._poisoned:
-                raise Refusal(self._poisoned[number])
+                raise self._poisoned[number]
             return Ref(number)
         return leaf
 
@@ -207,10 +183,10 @@ class _Translator:
         if node.op == "call_method":
             target = getattr(Tensor, target, None)
         elif node.op != "call_function":
-            raise Refusal(f"it calls {node.target} in a way that is not known{self._at()}")
-        if target in (capture.LEAF, capture.LEAF_BY_TYPE, capture.PROPAGATE):
-            return self._leaf(target, args)
-        if target is capture.RETURNED:
+            raise self._refusal(f"it calls {node.target} in a way that is not known")
+        if target is LEAF:
+            return self._leaf(Leaf.of(*args))
+        if target is RETURNED:
             return args[0]
         if target in _ASSERTIONS:
             return None
@@ -237,30 +213,14 @@ class _Translator:
         if target in _ARITHMETIC and constant is not None:
             return constant
         if target in _ARITHMETIC:
-            form = _sum(target, args)
+            form = form_of_sum(target, args)
             if form is not None:
                 return Count(0, form)
             return self._add(target, args, kwargs, FIXED, by_row=False).only()
-        if isinstance(value, Tensor) and target not in _DRAWS and not _is_state(target):
+        if isinstance(value, Tensor) and target not in effects.DRAWS and not effects.is_state(target):
             depends = refs((args, kwargs)) or has_counts((args, kwargs))
             return self._add(target, args, kwargs, WHOLE if depends else FIXED, by_row=False).only()
-        raise Refusal(self._why_refused(target))
-
-    def _why_refused(self, target: Any) -> str:
-        name = _name(target)
-        if target in _DRAWS:
-            return f"{name} draws random numbers{self._at()}"
-        if target in _WRITES:
-            return f"{name} writes to a tensor or computes gradients{self._at()}"
-        if "grad_enabled" in name or "inference_mode" in name:
-            return f"it switches gradients{self._at()}"
-        if "autocast" in name:
-            return f"it enters or leaves autocast{self._at()}"
-        if "autograd_function" in name:
-            return f"it calls an autograd.Function{self._at()}"
-        if "checkpoint" in name:
-            return f"it uses gradient checkpointing{self._at()}"
-        return f"it calls {name}, which is not known{self._at()}"
+        raise self._refusal(effects.why_refused(target))
 
     def _size(self, ref: Ref, dim: Any) -> Any:
         value, axis = self._shapes[ref.number], self.found.axes[ref.number]
@@ -271,34 +231,24 @@ class _Translator:
         return self._add(Tensor.size, (ref, dim), {}, WHOLE, by_row=False).only()
 
     def _function(self, func: Any, args: Any, kwargs: Any) -> Any:
-        name = _name(func)
-        if isinstance(func, torch._ops.HigherOrderOperator) or func in _DRAWS or func in _WRITES:
-            raise Refusal(self._why_refused(func))
-        if not rules.is_known(func) and self._draws():
-            raise Refusal(f"{name} draws random numbers{self._at()}")
-        if func is None or _is_state(func) or "_functorch" in getattr(func, "__module__", ""):
-            raise Refusal(self._why_refused(func))
-        written: Ref | None = None
-        kept, out = _inplace(func, args, kwargs), kwargs.get("out")
-        for one in (out, args[0] if kept is not None else None):
+        name = effects.name_of(func)
+        refused = func in effects.DRAWS or func in effects.WRITES or effects.is_state(func)
+        if refused or isinstance(func, torch._ops.HigherOrderOperator):
+            raise self._refusal(effects.why_refused(func))
+        if not rules.is_known(func) and effects.draws(self._node):
+            raise self._refusal(f"{name} draws random numbers")
+        kept, out = effects.out_of_place(func, args, kwargs), kwargs.get("out")
+        written: Any = args[0] if kept is not None else None
+        for one in (out, None if func is operator.setitem else written):
             if isinstance(one, Ref) and self._is_written_whole(one.number):
                 axis = self.found.axes[one.number]
                 self._add(func, args, kwargs, axis, by_row=False).call.writes = True
                 return one
-        if out is not None:
-            raise Refusal(f"{name} writes to a tensor{self._at()}")
-        if kept is not None and isinstance(args[0], Ref):
-            written = args[0]
-            self._check_written(written.number)
+        if out is not None or (kept is not None and not isinstance(written, Ref)):
+            raise self._refusal(f"{name} writes to a tensor")
+        if kept is not None:
+            self._check_written(written.number, isinstance(self.found.axes[written.number], Fixed))
             func, args, kwargs = kept
-        elif func is operator.setitem and isinstance(args[0], Ref):
-            written = args[0]
-            if isinstance(self.found.axes[written.number], Fixed):
-                raise Refusal(f"it writes to an input or a parameter{self._at()}")
-            self._check_written(written.number)
-            func = with_items
-        elif kept is not None or (name.endswith("_") and not name.endswith("__")):
-            raise Refusal(f"{name} writes to a tensor{self._at()}")
         if func in (Tensor.narrow, torch.narrow):
             each = {**dict(zip(("input", "dim", "start", "length"), args, strict=False)), **kwargs}
             sliced = self._slice_of(each["input"], each["dim"], each["start"], each["length"])
@@ -306,10 +256,9 @@ class _Translator:
                 func, args, kwargs = operator.getitem, sliced, {}
         given, named = self._shaped(args), self._shaped(kwargs)
         axis, by_row = self._axis_of(func, given, named)
-        if func in _KEEPS_STATISTICS:
-            by_row = False
+        by_row = by_row and func not in effects.KEEPS_STATISTICS
         made = self._add(func, args, kwargs, axis, by_row=by_row)
-        made.call.writes = func in _KEEPS_STATISTICS
+        made.call.writes = func in effects.KEEPS_STATISTICS
         seeds = any(isinstance(self._axis(one), SeedIds) for one in rules.tensors((given, named)))
         reads_rows = any(isinstance(self.found.axes[one], Nodes) for one in refs((args, kwargs)))
         if not by_row and not seeds and reads_rows:
@@ -319,28 +268,6 @@ class _Translator:
         if func in rules.GETITEM and type(args[1]) is int and isinstance(axis, Edges):
             self._ends[made.only().number] = args[1]
         return made.tree
-
-    def _draws(self) -> bool:
-        """Returns whether a function draws from torch's generator; True where nobody knows."""
-        node = self._node
-        if node.target in _ATTENTIONS:
-            place = _ATTENTIONS[node.target]
-            rate = node.args[place] if len(node.args) > place else node.kwargs.get("dropout_p", 0.0)
-            return rate != 0.0
-        given = node.args, node.kwargs
-        args, kwargs = torch.fx.node.map_arg(given, lambda one: one.meta.get("example_value"))
-        target: Any = getattr(Tensor, str(node.target)) if node.op == "call_method" else node.target
-        modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in node.all_input_nodes)
-        mode = next((one for one in modes if one is not None), None)
-        if mode is None:
-            return True
-        watch = _Generators()
-        try:
-            with torch.no_grad(), mode, watch:
-                target(*args, **kwargs)
-        except Exception:
-            return True
-        return watch.draws
 
     def _is_written_whole(self, number: int) -> bool:
         """Returns whether a write to a value is done as it is: nothing in its memory has rows of
@@ -352,11 +279,10 @@ class _Translator:
         whole = all(isinstance(self.found.axes[one], Whole) for one in sharing)
         return bool(sharing) and whole and not set(sharing) & set(self.found.inputs)
 
-    def _check_written(self, number: int) -> None:
+    def _check_written(self, number: int, fixed: bool = False) -> None:
         storage = self._storages[number]
-        for one in self.found.inputs:
-            if storage is not None and self._storages[one] == storage:
-                raise Refusal(f"it writes to an input or a parameter{self._at()}")
+        if fixed or (storage is not None and storage in map(self._storages.__getitem__, self.found.inputs)):
+            raise self._refusal("it writes to an input or a parameter")
 
     def _overwritten(self, old: int, new: int) -> None:
         """Notes that a value was written to. Others that share its memory must not be read."""
@@ -364,8 +290,8 @@ class _Translator:
         for other in range(new):
             shares = storage is not None and self._storages[other] == storage
             if other != old and shares and other not in self._now:
-                why = f"it writes to a tensor that shares memory with another one{self._at()}"
-                self._poisoned[other] = why
+                why = "it writes to a tensor that shares memory with another one"
+                self._poisoned[other] = self._refusal(why)
         self._storages[new] = storage
         self._now[old] = new
 
@@ -439,27 +365,28 @@ class _Translator:
             return None
         return axis_cut(axis, part.stop.form) if dim == isinstance(axis, BatchEdges) else None
 
-    def _leaf(self, target: Any, args: Any) -> Any:
-        plain = args[0] if target is capture.PROPAGATE else None
-        tensors, number, names, _ = args[1:] if target is capture.PROPAGATE else args
-        path, module = self._modules[number]
-        each = names.split(BETWEEN)
-        if target is capture.LEAF_BY_TYPE:
-            return self._leaf_by_type(path, module, tensors, each)
-        if plain is not None:
-            return self._propagated(path, module, plain, tensors, each)
-        if not isinstance(module, MessagePassing):
-            return self._leaf_of_one(path, module, list(tensors) if names == BETWEEN else tensors[0])
-        given = dict(zip(each, tensors, strict=True))
-        x = (given.pop("x.0"), given.pop("x.1")) if "x.0" in given else given.pop("x")
-        edge_index = given.pop("edge_index")
-        axis, way = self._conv_axis(module, x, edge_index, given)
-        made = self._add(ModuleCall(path), (x, edge_index), given, axis, by_row=False, way=way)
+    def _leaf(self, leaf: Leaf) -> list[Ref]:
+        path, module = self._modules[leaf.module]
+        if leaf.plain is not None:
+            made = self._propagated(path, module, leaf)
+        elif leaf.types:
+            made = self._conv_of_types(path, module, leaf)
+        elif isinstance(module, MessagePassing):
+            made = self._conv(path, module, leaf)
+        else:
+            made = self._leaf_of_one(path, module, *leaf.args)
+        return [leaf.plain] if made is None else [Ref(one) for one in made.call.results]
+
+    def _conv(self, path: str, module: Any, leaf: Leaf) -> _Made:
+        (x,), values = leaf.args, dict(leaf.kwargs)
+        edge_index = values.pop("edge_index")
+        axis, way = self._conv_axis(module, x, edge_index, values)
+        made = self._add(ModuleCall(path), (x, edge_index), values, axis, by_row=False, way=way)
         made.call.names = ("x", "edge_index")
         self._layer += 1
-        return made.tree
+        return made
 
-    def _leaf_of_one(self, path: str, module: torch.nn.Module, x: Any) -> Any:
+    def _leaf_of_one(self, path: str, module: torch.nn.Module, x: Any) -> _Made:
         axes = {self.found.axes[one] for one in refs(x)}
         axis = axes.pop() if len(axes) == 1 else WHOLE
         least = min(self._shapes[one].dim() for one in refs(x))
@@ -477,7 +404,7 @@ class _Translator:
         made = self._add(ModuleCall(path), (x,), {}, axis, by_row=by_row)
         if in_place:
             self._overwritten(x.number, made.only().number)
-        return made.tree
+        return made
 
     def _axis_by_number(self, ref: Any) -> Axis:
         return self.found.axes[ref.number] if isinstance(ref, Ref) else WHOLE
@@ -513,17 +440,13 @@ class _Translator:
             return "is called with arguments that are no values of edges"
         return None
 
-    def _leaf_by_type(self, path: str, conv: Any, tensors: Any, names: Sequence[str]) -> Any:
-        *given, targets = names
-        found = dict(zip(given, tensors, strict=True))
-        x = {name: one for name, one in found.items() if INSIDE not in name}
-        edges = {tuple(name.split(INSIDE)): one for name, one in found.items() if INSIDE in name}
-        results = targets.split(INSIDE)[1:]
+    def _conv_of_types(self, path: str, conv: Any, leaf: Leaf) -> _Made:
+        x, edges = leaf.args
         known = {relation: one for relation, one in conv.convs.items() if relation in edges}
         ways = [self._way_of(conv, relation, one, x, edges) for relation, one in known.items()]
         ways.append(self._judge(conv, self._shaped(x), self._shaped(edges), {}))
         reason = next((one for one in ways if not isinstance(one, Way)), None)
-        axes = [self._axis_by_number(x[name]) for name in results]
+        axes = [self._axis_by_number(x[name]) for name in leaf.types]
         way = None
         if reason is None and all(isinstance(one, Nodes) for one in axes):
             way = Way.NATIVE if all(one is Way.NATIVE for one in ways) else Way.TRIMMED
@@ -531,9 +454,9 @@ class _Translator:
             self._note = str(reason)
         axes = [one if isinstance(one, Nodes) else WHOLE for one in axes]
         made = self._add(ModuleCall(path), (x, edges), {}, axes, by_row=False, way=way)
-        made.call.names, made.call.names_of_results = ("x", "edge_index"), tuple(results)
+        made.call.names, made.call.names_of_results = ("x", "edge_index"), leaf.types
         self._layer += 1
-        return made.tree
+        return made
 
     def _way_of(self, conv: Any, relation: Any, one: Any, x: Any, edges: Any) -> Way | str:
         source, target = x[relation[0]], x[relation[2]]
@@ -543,16 +466,15 @@ class _Translator:
         rows = source if relation[0] == relation[2] else (source, target)
         return self._judge(one, self._shaped(rows), self._shaped(edges[relation]), {})
 
-    def _propagated(self, path: str, conv: Any, plain: Ref, tensors: Any, names: Sequence[str]) -> Any:
-        edge_index, *rest = tensors
-        given = dict(zip(names[1:], rest, strict=True))
+    def _propagated(self, path: str, conv: Any, leaf: Leaf) -> _Made | None:
+        (edge_index,), given, plain = leaf.args, leaf.kwargs, leaf.plain
         self._layer += 1
         reason = self._reason_against_own(plain, edge_index, given)
         if reason is not None:
             for call in self.found.calls:
                 if plain.number in call.results:
                     call.note = f"{_kind(conv)} {reason}; {foreign.how_to_name(conv)}"
-            return plain
+            return None
         axes = map(self._axis_by_number, given.values())
         rows = next(one for one in axes if isinstance(one, Nodes))
         target = ModuleCall(path, "propagate")
@@ -560,7 +482,7 @@ class _Translator:
         made.call.layer -= 1
         of_nodes = [one for one in given if isinstance(self._axis_by_number(given[one]), Nodes)]
         made.call.names = tuple(of_nodes)
-        return made.tree
+        return made
 
     def _reason_against_own(self, plain: Ref, edge_index: Any, given: Mapping[str, Any]) -> str | None:
         edges = self._axis_by_number(edge_index)
@@ -583,12 +505,14 @@ class _Translator:
         self, target: Any, args: Any, kwargs: Any, axes: Any, *, by_row: bool, way: Way | None = None
     ) -> _Made:
         value = self._node.meta.get("example_value")
-        if target is with_items:
+        if isinstance(target, ModuleCall) and not isinstance(axes, list):
+            (value,) = value
+        if target is effects.with_items:
             value = next(iter(self._node.all_input_nodes)).meta["example_value"]
         tree = self._made(value, axes)
         if not refs(tree):  # a number that the graph computes, and that is a constant of it
             tree = self._new(value, axes if not isinstance(axes, list) else WHOLE)
-        where = capture.place_of(self._node.meta.get("stack_trace") or self._node.stack_trace)
+        where = place_of(self._node.meta.get("stack_trace") or self._node.stack_trace)
         call = Call(target, tuple(args), dict(kwargs), refs(tree), by_row, way, self._layer, where)
         call.note, self._note = self._note, ""
         call.files = _files(self._node.stack_trace)
@@ -597,9 +521,9 @@ class _Translator:
         self.found.calls.append(call)
         return _Made(call, tree)
 
-    def _at(self) -> str:
-        place = capture.place_of(self._node.stack_trace)
-        return f" ({place})" if place else ""
+    def _refusal(self, reason: str) -> Refusal:
+        place = place_of(self._node.stack_trace)
+        return Refusal(f"{reason} ({place})" if place else reason)
 
     def _output(self, node: torch.fx.Node) -> None:
         (outputs,) = node.args
@@ -609,20 +533,10 @@ class _Translator:
                 self.found.returned.append(False)
                 continue
             self.found.output.append(self._ref(self._env[one]))
-            self.found.returned.append(one.target is capture.RETURNED)
-        returned = [one for one in node.graph.nodes if one.target is capture.RETURNED]
-        self.found.result = [self._axis_by_number(self._ref(self._env[one])) for one in returned]
+            self.found.returned.append(one.target is RETURNED)
+        returned = [one for one in node.graph.nodes if one.target is RETURNED]
+        self.found.result = {one: self._axis_by_number(self._ref(self._env[one])) for one in returned}
         self.found.calls = _needed(self.found)
-
-
-class _Generators(TorchDispatchMode):
-    """Watches for operators that draw from a generator."""
-
-    draws = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.draws = self.draws or torch.Tag.nondeterministic_seeded in func.tags
-        return func(*args, **(kwargs or {}))
 
 
 class _Made(NamedTuple):
@@ -646,18 +560,6 @@ def _needed(recording: Recording) -> list[Call]:
 
 _SELECTS = {Tensor.__getitem__, operator.getitem, Tensor.unbind, torch.unbind, Tensor.view, Tensor.reshape,
             Tensor.flatten}  # fmt: skip
-
-
-def _on_a_copy(func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    made = x.clone()
-    func(made, *args, **kwargs)
-    return made
-
-
-def with_items(x: Tensor, index: Any, value: Any) -> Tensor:
-    made = x.clone()
-    made[index] = value
-    return made
 
 
 def _shape(value: Any) -> Tensor | None:
@@ -691,35 +593,6 @@ def _constant(value: Any) -> int | None:
     return found
 
 
-def _sum(target: Any, args: Sequence[Any]) -> Form | None:
-    """Returns the form of a sum or a difference of forms and constants; None of anything else."""
-    if len(args) == 1 and isinstance(args[0], (list, tuple)):
-        args = args[0]
-    numbers = [one for one in args if type(one) in (int, Count)]
-    forms = [one.form if isinstance(one, Count) else Form.of({}, one) for one in numbers]
-    if not any(isinstance(one, Count) for one in args) or len(forms) != len(args):
-        return None
-    if target in (operator.add, getattr(torch, "sym_sum", None)):
-        return functools.reduce(Form.plus, forms)
-    if target is operator.sub and len(forms) == 2:
-        return forms[0].plus(forms[1], -1)
-    return Form.of({}).plus(forms[0], -1) if target is operator.neg else None
-
-
-def _is_state(func: Any) -> bool:
-    """Returns whether a function changes or reads the state of torch."""
-    name = _name(func)
-    words = ("autocast", "grad_enabled", "inference_mode", "functorch", "saved_tensors")
-    return func is torch._C._set_grad_enabled or any(one in name for one in words)
-
-
-def _name(func: Any) -> str:
-    if isinstance(func, functools.partial):
-        func = func.args[0]
-    known = resolve_name(func) if callable(func) else None
-    return known.rsplit(".", 1)[-1] if known else getattr(func, "__name__", repr(func))
-
-
 def _kind(module: torch.nn.Module) -> str:
     return rules.kind_of(module).__name__
 
@@ -727,44 +600,3 @@ def _kind(module: torch.nn.Module) -> str:
 def _files(trace: str | None) -> tuple[str, ...]:
     lines = (one.strip() for one in (trace or "").splitlines())
     return tuple(one.split('"')[1] for one in lines if one.startswith('File "'))
-
-
-_OPERATORS = {
-    getattr(operator, f"i{name.rstrip('_')}"): getattr(operator, name)
-    for name in (
-        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "xor", "and_", "or_", "lshift", "rshift"),
-        "matmul",
-    )
-}
-
-
-def _inplace(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
-    """Returns the function, and its arguments, that makes a new tensor where this one writes to its
-    first; None if it does not write."""
-    if func in _OPERATORS:
-        return _OPERATORS[func], args, kwargs
-    name = _name(func)
-    if name.endswith("_") and not name.endswith("__"):
-        for home in (Tensor, torch, torch.nn.functional):
-            if getattr(home, name, None) is func and callable(other := getattr(home, name[:-1], None)):
-                return other, args, kwargs
-        return functools.partial(_on_a_copy, func), args, kwargs
-    if kwargs.get("inplace"):
-        return func, args, {**kwargs, "inplace": False}
-    place = _INPLACE.get(func)
-    if place is not None and len(args) > place and args[place]:
-        return func, (*args[:place], False, *args[place + 1 :]), kwargs
-    return None
-
-
-def _inplace_places() -> dict[Any, int]:
-    found = {}
-    for name in dir(torch.nn.functional):
-        function = getattr(torch.nn.functional, name)
-        code = getattr(function, "__code__", None)
-        if code is not None and "inplace" in code.co_varnames[: code.co_argcount]:
-            found[function] = code.co_varnames.index("inplace")
-    return found
-
-
-_INPLACE = _inplace_places()

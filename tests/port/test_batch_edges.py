@@ -14,7 +14,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.utils import trim_to_layer
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.port import prefixes
+from pyg_batchgnn.port import structure
 from pyg_batchgnn.sample import handed_out
 from tests.support.ported_models import MODELS, accelerated, batch_of, loader_of, trimming
 from tests.support.tiers import each
@@ -128,11 +128,11 @@ def test_nothing_is_held_when_the_batch_is_gone() -> None:
     with torch.no_grad():
         model(batch)
         model.convs[0](batch.x, batch.edge_index)
-    before = len(prefixes._prefixes)
+    before = len(structure._prefixes)
     del batch
     gc.collect()
     assert edges() is None and node() is None
-    assert len(prefixes._prefixes) < before
+    assert len(structure._prefixes) < before
 
 
 def test_dropout_is_keyed_by_the_sample_and_a_drawn_number() -> None:

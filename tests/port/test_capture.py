@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
+from torch.nn import Linear
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
@@ -25,12 +26,14 @@ from tests.support.recorded_models import (
     HIDDEN,
     Middle,
     Net,
+    Options,
+    Written,
+    assert_as_plain,
     assert_close,
     assert_recorded,
     batches,
     compare,
     found_in,
-    gradients,
     pair,
 )
 from tests.support.tiers import each, some
@@ -118,9 +121,7 @@ def test_what_is_done_for_sizes_of_zero_is_done(does: Callable[..., Tensor], fir
         x = {"a": torch.randn(rows, 4).double(), "b": torch.randn(sources, 4).double()}
         ends = torch.randint(max(1, sources), (count,)), torch.randint(rows, (count,))
         edges = {("b", "to", "a"): torch.stack(ends)}
-        found, wanted = ours(x, edges), plain(x, edges)
-        assert_close(found, wanted)
-        assert_close(gradients(ours, found), gradients(plain, wanted))
+        assert_as_plain(ours, plain, ours(x, edges), plain(x, edges))
     assert found_in(ours).reasons == []
 
 
@@ -177,19 +178,11 @@ def test_scores_and_tables_are_not_cut_though_their_number_is_that_of_nodes() ->
 # The comparison ###################################################################################
 
 
-class Gate(torch.nn.Module):
+def gate() -> Net:
     """A branch that looks at all rows behind a factor that starts at zero."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = pyg.SAGEConv(FEATURES, HIDDEN), pyg.SAGEConv(HIDDEN, CLASSES)
-        self.alpha = torch.nn.Parameter(torch.zeros(()))
-        self.scale = 0.0
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        h = self.first(x, edge_index)
-        h = h + self.alpha * h.roll(1, 0) + self.scale * h.roll(1, 0)
-        return self.second(h, edge_index)
+    model = Net(lambda model, _, h: h + model.gate * h.roll(1, 0) + model.alpha * h.roll(1, 0))
+    model.gate, model.alpha = torch.nn.Parameter(torch.zeros(())), 0.0
+    return model.double()
 
 
 @pytest.mark.parametrize("name", ["rows", "gradients"])
@@ -201,13 +194,9 @@ def test_a_rule_that_is_wrong_is_found(name: str, monkeypatch: pytest.MonkeyPatc
         return function is Tensor.roll or by_row(function, *given)
 
     monkeypatch.setattr(rules, "is_by_row", wrong)
-    ours = accelerate(Gate().double())
-    plain = copy.deepcopy(Gate()).double()
-    plain.load_state_dict(ours.state_dict())
-    if name == "gradients":
-        with torch.no_grad():
-            ours.alpha.fill_(0.1)
-            plain.alpha.fill_(0.1)
+    plain = gate()
+    torch.nn.init.constant_(plain.gate, 0.1 if name == "gradients" else 0.0)
+    ours = accelerate(copy.deepcopy(plain))
     with said("called plainly"):
         compare(ours, plain)
     assert any("differed from" in one or "by themselves" in one for one in found_in(ours).reasons)
@@ -218,7 +207,7 @@ def test_a_program_that_goes_wrong_later(
     check: str, right: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second call compares again, if it is asked to."""
-    ours, plain = pair(Cached(pyg.SAGEConv(HIDDEN, CLASSES)), check=check)
+    ours, plain = pair(after_a_product(pyg.SAGEConv(HIDDEN, CLASSES)), check=check)
     found, multiply = [], execution._multiply
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -230,13 +219,8 @@ def test_a_program_that_goes_wrong_later(
     assert any("its result differed" in str(one.message) for one in caught) == (check == "often")
 
 
-class Cached(torch.nn.Module):
-    def __init__(self, conv: torch.nn.Module) -> None:
-        super().__init__()
-        self.lin, self.conv = torch.nn.Linear(FEATURES, HIDDEN), conv
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv(self.lin(x), edge_index)
+def after_a_product(conv: torch.nn.Module) -> torch.nn.Module:
+    return Written(lambda m, x, edges: m.conv(m.lin(x), edges), lin=Linear(FEATURES, HIDDEN), conv=conv)
 
 
 @pytest.mark.parametrize(
@@ -249,13 +233,11 @@ class Cached(torch.nn.Module):
 )
 def test_layers_cache_the_edges_of_calls_alone(make: Callable[[], torch.nn.Module]) -> None:
     """What finds the columns of a result, and the comparison, call layers with other edges."""
-    ours, plain = pair(Cached(make()))
+    ours, plain = pair(after_a_product(make()))
     batch = batches()[0]
     for training in (True, True, False):
         ours.train(training), plain.train(training)
-        found, wanted = (model(batch.x, batch.edge_index) for model in (ours, plain))
-        assert_close(found, wanted)
-        assert_close(gradients(ours, found), gradients(plain, wanted))
+        assert_as_plain(ours, plain, *(model(batch.x, batch.edge_index) for model in (ours, plain)))
 
 
 # What is said #####################################################################################
@@ -308,18 +290,7 @@ def test_edges_of_another_form_are_said() -> None:
 # Other tools ######################################################################################
 
 
-class Scaled(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = pyg.SAGEConv(FEATURES, HIDDEN), pyg.SAGEConv(HIDDEN, CLASSES)
-        self.drop = torch.nn.Dropout(0.0)
-        self.register_buffer("scale", torch.ones(()))
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.second(self.drop(self.first(x, edge_index) * self.scale), edge_index)
-
-
-class Stateful(Scaled):
+class Stateful(Options):
     """A module that says itself what a file holds of it."""
 
     def __getstate__(self) -> Any:
@@ -347,7 +318,7 @@ def test_the_users_own_compilation_is_left_alone() -> None:
     settings = torch._dynamo.config.get_config_copy()
     compiled = torch.compile(lambda x: x * 2 + 1, backend=backend)
     compiled(torch.ones(3))
-    ours, plain = pair(Scaled())
+    ours, plain = pair(Options())
     compare(ours, plain)
     compiled(torch.ones(3))
     assert len(seen) == 1 and torch._dynamo.config.get_config_copy() == settings
@@ -391,9 +362,9 @@ def test_a_batch_of_two_types_of_one_size() -> None:
     loader = MacrobatchNeighborLoader(data, [-1], ("a", torch.arange(20)), batch_size=20)
     ours, plain = pair(Typed())
     for batch in loader:
-        found, wanted = ours(batch), plain(batch.x_dict, batch.edge_index_dict)[: batch["a"].batch_size]
-        assert_close(found, wanted)
-        assert_close(gradients(ours, found), gradients(plain, wanted))
+        assert_as_plain(
+            ours, plain, ours(batch), plain(batch.x_dict, batch.edge_index_dict)[: batch["a"].batch_size]
+        )
 
 
 @dataclass
@@ -402,18 +373,10 @@ class Out:
 
 
 def test_results_of_other_forms_are_cut_or_said() -> None:
-    class Named(torch.nn.Module):
-        def __init__(self, make: Callable[[Tensor], Any]) -> None:
-            super().__init__()
-            self.conv, self.make = pyg.SAGEConv(FEATURES, CLASSES), make
-
-        def forward(self, x: Tensor, edge_index: Tensor) -> Any:
-            return self.make(self.conv(x, edge_index))
-
-    batch = batches()[0]
-    ours, plain = pair(Named(lambda h: OrderedDict(rows=h)))
+    batch, conv = batches()[0], pyg.SAGEConv(FEATURES, CLASSES)
+    ours, plain = pair(Written(lambda model, *given: OrderedDict(rows=model.conv(*given)), conv=conv))
     wanted = plain(batch.x, batch.edge_index)["rows"][: batch.batch_size]
     assert_close(ours(batch)["rows"], wanted)
-    ours, plain = pair(Named(Out))
+    ours, plain = pair(Written(lambda model, *given: Out(model.conv(*given)), conv=conv))
     with said("whose rows model(batch) does not cut"):
         assert_close(ours(batch).rows, plain(batch.x, batch.edge_index).rows)

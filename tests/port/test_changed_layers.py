@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import gc
 import pickle
-import weakref
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
@@ -24,6 +22,7 @@ from torch.nn.utils import parametrizations, parametrize, prune
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import accelerate
 from tests.support.ported_models import CLASSES, FEATURES, HIDDEN, assert_same, batch_of, results, stirred
+from tests.support.recorded_models import Written
 from tests.support.tiers import each, in_all, some
 
 Module = torch.nn.Module
@@ -55,18 +54,11 @@ LAYERS: dict[str, Callable[[], Module]] = {
 }
 
 
-class TransformerNet(Module):
+def transformer_net() -> Module:
     """A model of one's own, as PyG has none of this layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.convs = torch.nn.ModuleList(
-            [pyg.TransformerConv(FEATURES, HIDDEN // 2, heads=2), pyg.TransformerConv(HIDDEN, CLASSES)]
-        )
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        found: Tensor = self.convs[1](self.convs[0](x, edge_index).relu(), edge_index)
-        return found
+    convs = [pyg.TransformerConv(FEATURES, HIDDEN // 2, heads=2), pyg.TransformerConv(HIDDEN, CLASSES)]
+    forward = lambda model, x, edges: model.convs[1](model.convs[0](x, edges).relu(), edges)  # noqa: E731
+    return Written(forward, convs=torch.nn.ModuleList(convs))
 
 
 MODELS: dict[str, Callable[[], Module]] = {
@@ -76,7 +68,7 @@ MODELS: dict[str, Callable[[], Module]] = {
     "gin": lambda: pyg.GIN(FEATURES, HIDDEN, 2, CLASSES, train_eps=True),
     "gat": lambda: pyg.GAT(FEATURES, HIDDEN, 2, CLASSES, heads=2, residual=True),
     "gatv2": lambda: pyg.GAT(FEATURES, HIDDEN, 2, CLASSES, heads=2, v2=True),
-    "transformer": TransformerNet,
+    "transformer": transformer_net,
 }
 
 
@@ -88,23 +80,6 @@ class OwnLinear(pyg.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) * 1.5
-
-
-class LowRank(Module):
-    """A linear layer with an update of low rank beside it (LoRA)."""
-
-    def __init__(self, base: Module, columns: int, out: int) -> None:
-        super().__init__()
-        self.base, self.down = base, torch.nn.Linear(columns, 2, bias=False).double()
-        self.up = torch.nn.Linear(2, out, bias=False).double()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.base(x) + self.up(self.down(x))
-
-
-def _low_rank(conv: Any) -> LowRank:
-    _, linear = _linear(conv)
-    return LowRank(linear, linear.in_channels, linear.out_channels)
 
 
 def _linear(conv: Any) -> tuple[str, Any]:
@@ -132,14 +107,6 @@ def _replaced(conv: Any, make: Callable[..., Module], bias: bool = False) -> Non
 def _doubled(*given: Any) -> Any:
     """A hook that doubles the result."""
     return given[-1] * 2
-
-
-def _first_doubled(_module: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (given[0] * 2, *given[1:])
-
-
-def _gradient_doubled(_module: Any, given: tuple[Tensor | None, ...], _out: Any) -> tuple[Any, ...]:
-    return tuple(None if one is None else one * 2 for one in given)
 
 
 def _wrapped(module: Any, name: str, direct: bool = False) -> None:
@@ -223,74 +190,47 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "decomposed layers": _set(decomposed_layers=2),
     "explain": _explained,
     "explained before": _explained_before,
-    "aggr alone": _set(aggr="max"),
-    "aggr sum": _set(aggr_module=pyg.SumAggregation),
-    "aggr mean": _set(aggr_module=pyg.MeanAggregation),
     "aggr max": _set(aggr_module=pyg.MaxAggregation),
-    "aggr median": _set(aggr_module=pyg.MedianAggregation),
     "aggr learned": _set(aggr_module=lambda: pyg.SoftmaxAggregation(learn=True).double()),
     "no aggr": _set(aggr_module=None),
     "hook on aggr": lambda conv: conv.aggr_module.register_forward_hook(_doubled),
-    "hook before aggr": lambda conv: conv.aggr_module.register_forward_pre_hook(_first_doubled),
-    "hook on the gradient of aggr": lambda conv: conv.aggr_module.register_full_backward_hook(
-        _gradient_doubled
-    ),
     "hooks of aggr replaced": lambda conv: (
         setattr(conv.aggr_module, "_forward_hooks", type(conv._forward_hooks)())
         or (conv.aggr_module.register_forward_hook(_doubled))
     ),
     "forward of aggr": lambda conv: _wrapped(conv.aggr_module, "forward"),
-    "reduce of aggr": lambda conv: _wrapped(conv.aggr_module, "reduce"),
     "class of aggr": lambda conv: setattr(conv.aggr_module, "__class__", pyg.MinAggregation),
     "message": lambda conv: _wrapped(conv, "message"),
     "message in the dict": lambda conv: _wrapped(conv, "message", direct=True),
     "message of the class": _class_patched,
     "update": lambda conv: _wrapped(conv, "update"),
-    "aggregate": lambda conv: _wrapped(conv, "aggregate"),
     "propagate": lambda conv: _wrapped(conv, "propagate"),
-    "edge_update": lambda conv: _wrapped(conv, "edge_update"),
-    "message_and_aggregate": lambda conv: _wrapped(conv, "message_and_aggregate"),
-    "lift": lambda conv: _wrapped(conv, "_index_select"),
     "forward": lambda conv: _wrapped(conv, "forward"),
     "hook": lambda conv: conv.register_forward_hook(_doubled),
-    "hook before": lambda conv: conv.register_forward_pre_hook(lambda _, given: (given[0], given[1].flip(0))),
-    "hook on the gradient": lambda conv: conv.register_full_backward_hook(_gradient_doubled),
     "hook on messages": lambda conv: conv.register_message_forward_hook(_doubled),
-    "hook before messages": lambda conv: conv.register_message_forward_pre_hook(
-        lambda _, given: ({name: one * 2 for name, one in given[0].items() if one is not None},)
-    ),
-    "hook on aggregate": lambda conv: conv.register_aggregate_forward_hook(_doubled),
     "hook on propagate": lambda conv: conv.register_propagate_forward_hook(_doubled),
-    "hook on edge_update": lambda conv: conv.register_edge_update_forward_hook(_doubled),
     "hook on all modules": _everywhere,
     "own class": _as_own_class,
     "own linear": lambda conv: _replaced(conv, OwnLinear),
     "class of linear": lambda conv: setattr(_linear(conv)[1], "__class__", OwnLinear),
     "torch's linear": lambda conv: _replaced(conv, torch.nn.Linear),
     "linear with bias": lambda conv: _replaced(conv, pyg.Linear, bias=True),
-    "another linear": lambda conv: _replaced(conv, pyg.Linear),
-    "low rank": lambda conv: _put_linear(conv, _low_rank(conv)),
-    "low rank in the dict": lambda conv: (
-        conv.nn.lins._modules.update({"0": _low_rank(conv)})
-        if _linear(conv)[0] == "nn"
-        else conv._modules.update({_linear(conv)[0]: _low_rank(conv)})
+    "a module around linear": lambda conv: _put_linear(
+        conv, torch.nn.Sequential(_linear(conv)[1], torch.nn.Tanh())
+    ),
+    "a module around linear in the dict": lambda conv: (
+        conv.nn.lins if _linear(conv)[0] == "nn" else conv
+    )._modules.update(
+        {_linear(conv)[0].replace("nn", "0"): torch.nn.Sequential(_linear(conv)[1], torch.nn.Tanh())}
     ),
     "no linear": lambda conv: setattr(conv, _linear(conv)[0], None),
     "hook on linear": lambda conv: _linear(conv)[1].register_forward_hook(_doubled),
-    "hook before linear": lambda conv: _linear(conv)[1].register_forward_pre_hook(_first_doubled),
-    "hook on the gradient of linear": lambda conv: _linear(conv)[1].register_full_backward_hook(
-        _gradient_doubled
-    ),
     "forward of linear": lambda conv: _wrapped(_linear(conv)[1], "forward"),
     "weight norm": lambda conv: parametrizations.weight_norm(_linear(conv)[1]),
-    "spectral norm": lambda conv: parametrizations.spectral_norm(_linear(conv)[1].eval()),
     "parametrised": lambda conv: (
         parametrize.register_parametrization(conv, "bias", torch.nn.Tanh())
         if getattr(conv, "bias", None) is not None
         else None
-    ),
-    "pruned itself": lambda conv: (
-        prune.l1_unstructured(conv, "bias", 0.5) if getattr(conv, "bias", None) is not None else None
     ),
     "pruned": lambda conv: prune.l1_unstructured(_linear(conv)[1], "weight", 0.5),
     "bias of linear": lambda conv: setattr(_linear(conv)[1], "bias", None),
@@ -301,7 +241,6 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
         _linear(conv)[1], "weight", torch.nn.Parameter(_linear(conv)[1].weight.detach() * 2)
     ),
     "float": lambda conv: conv.float(),
-    "half": lambda conv: conv.half(),
     "on another device": lambda conv: conv.to("meta"),
     "bias of a number": lambda conv: _number_as_bias(conv) if hasattr(conv, "bias") else None,
     "biases alone": _biases_learn,
@@ -314,7 +253,6 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     ),
     "frozen": lambda conv: conv.requires_grad_(False),
     "dropout of 1": _set(dropout=1.0),
-    "fill_value": _set(fill_value=3.0),
     "no bias": _set(bias=None),
     "narrow bias": lambda conv: (
         setattr(conv, "bias", torch.nn.Parameter(torch.full((1,), 0.5, dtype=torch.float64)))
@@ -325,13 +263,8 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "cached": _set(cached=True),
     "add_self_loops": _set(add_self_loops=False),
     "improved": _set(improved=True),
-    "root_weight": _set(root_weight=False),
     "project": _set(project=True),
-    "no project": _set(project=False),
-    "columns": _set(in_channels=99),
-    "concat": lambda conv: setattr(conv, "residual", False),
     "negative_slope": _set(negative_slope=0.7),
-    "share_weights": _set(share_weights=True),
     "eps of each column": lambda conv: (
         setattr(conv, "eps", torch.nn.Parameter(torch.linspace(0, 1, FEATURES, dtype=torch.float64)))
         if isinstance(conv, pyg.GINConv)
@@ -515,29 +448,14 @@ def test_copies_and_files_take_no_mark_along(name: str) -> None:
     assert torch.equal(conv(X, EDGES), wanted) and not torch.equal(twin(X, EDGES), wanted)
 
 
-def test_a_mark_keeps_nothing_alive() -> None:
-    conv: Any = accelerate(_made(LAYERS["sage"]))
-    conv(X, EDGES)
-    held = weakref.ref(conv)
-    del conv
-    gc.collect()
-    assert held() is None
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ("flow", "flow='target_to_source'"),
         ("message", "a method message"),
         ("hook on aggr", "aggr_module has hooks"),
-        ("aggr learned", "SoftmaxAggregation"),
-        ("hook on linear", "lin_l has hooks"),
-        ("own linear", "lin_l is a OwnLinear"),
         ("torch's linear", "lin_l is a Linear, not PyG's"),
-        ("low rank", "lin_l is a LowRank"),
-        ("hook on propagate", "hooks on messages"),
         ("explain", "explanations"),
-        ("decomposed layers", "decomposed_layers=2"),
     ],
 )
 def test_native_layers_refuse_what_they_would_not_follow(change: str, words: str) -> None:
@@ -603,14 +521,6 @@ MODEL_CHANGES: dict[str, tuple[Callable[[], Module], Callable[[Any], Any]]] = {
         lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES, jk="cat"),
         lambda model: setattr(model, "lin", Centred(2 * HIDDEN, CLASSES)),
     ),
-    "hook on lin": (
-        lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES, jk="last"),
-        lambda model: model.lin.register_forward_hook(lambda *given: given[-1] - given[-1].mean(dim=0)),
-    ),
-    "hook on a norm": (
-        lambda: pyg.GIN(FEATURES, HIDDEN, 2, CLASSES, norm="batch_norm"),
-        lambda model: model.norms[0].register_forward_hook(_doubled),
-    ),
     "hook on jk": (
         lambda: pyg.GCN(FEATURES, HIDDEN, 2, CLASSES, jk="max"),
         lambda model: model.jk.register_forward_hook(lambda *given: given[-1] - given[-1].mean(dim=0)),
@@ -618,14 +528,6 @@ MODEL_CHANGES: dict[str, tuple[Callable[[], Module], Callable[[Any], Any]]] = {
     "number of layers": (
         lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES),
         lambda model: setattr(model, "num_layers", 1),
-    ),
-    "another layer": (
-        lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, FEATURES),
-        lambda model: (model.convs.append(model.convs[0]), model.norms.append(torch.nn.Identity())),
-    ),
-    "own norm": (
-        lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES),
-        lambda model: model.norms.__setitem__(0, pyg.GraphNorm(HIDDEN).double()),
     ),
     "batch norm in a perceptron": (lambda: pyg.GIN(FEATURES, HIDDEN, 2, CLASSES), _inner_batch_norm),
     "own act": (

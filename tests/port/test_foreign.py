@@ -401,10 +401,6 @@ def explain(conv: Any) -> None:
     conv.explain = True
 
 
-def decompose(conv: Any) -> None:
-    conv.decomposed_layers = 2
-
-
 def replace_part(conv: Any) -> None:
     class Centred(Linear):
         def forward(self, input: Tensor) -> Tensor:
@@ -413,27 +409,14 @@ def replace_part(conv: Any) -> None:
     conv.lin_rel = Centred(A, OUT)
 
 
-def patch_part(conv: Any) -> None:
-    conv.lin_rel.forward = lambda x: x - x.mean(0)
-
-
-def forward_of(conv: Any) -> None:
-    conv.forward = pyg.SAGEConv(A, OUT).forward
-
-
 CHANGES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "message hook": (lambda conv: conv.register_message_forward_hook(print), "hooks on its messages"),
-    "propagate hook": (lambda conv: conv.register_propagate_forward_pre_hook(print), "hooks on its messages"),
     "hook": (lambda conv: conv.register_forward_hook(print), "hooks on itself"),
-    "hook before": (lambda conv: conv.register_forward_pre_hook(print), "hooks on itself"),
     "hook on gradients": (lambda conv: conv.register_full_backward_hook(print), "hooks on itself"),
     "hook on a part": (lambda conv: conv.lin_rel.register_forward_hook(print), "hooks on lin_rel"),
     "message": (patch, "a function message"),
-    "forward": (forward_of, "a function forward"),
     "explained": (explain, "explains its messages"),
-    "decomposed": (decompose, "decomposed_layers=2"),
     "part": (replace_part, "lin_rel (Centred)"),
-    "patched part": (patch_part, "a function lin_rel.forward"),
 }
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from torch import Tensor
 from torch_geometric.data import Batch, Data, HeteroData
-from torch_geometric.nn import BatchNorm, GraphSAGE, SAGEConv
+from torch_geometric.nn import GraphSAGE, SAGEConv
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, accelerate, nn
 from tests.support.accuracy import assert_as_pygs
@@ -23,16 +22,13 @@ from tests.support.example_models import (
     OUT,
     TO,
     Bipartite,
-    Citations,
     Encoder,
     Hierarchical,
     Module,
     Recommender,
     Stack,
     Tabular,
-    infomax,
     link_batches,
-    polynormer,
     sequential,
     to_hetero,
     typed_batches,
@@ -51,7 +47,7 @@ from tests.support.ported_models import (
     results,
     trimming,
 )
-from tests.support.recorded_models import assert_close, batches, cut, found_in, gradients, pair
+from tests.support.recorded_models import Written, assert_close, batches, cut, found_in, gradients, pair
 from tests.support.tiers import each, some
 
 #: Products of options are in `make test-all`.
@@ -125,29 +121,6 @@ def test_a_batch_gives_the_rows_of_its_seeds(name: str) -> None:
     ours = accelerated(reference.train())
     wanted = results(reference, reference(induced.x, induced.edge_index)[:8])
     assert_same(results(ours, ours(minibatch)), wanted, 1e-10)
-
-
-def test_values_of_edges_of_a_batch() -> None:
-    batch, minibatch = batch_of(2), minibatch_of(2)
-    for options, values in (
-        ({"v2": True, "edge_dim": 3}, {"edge_attr": batch.edge_attr}),
-        ({}, {"edge_attr": batch.edge_attr}),  # PyG's layer looks at none
-    ):
-        reference = model_of(pyg.GAT, 2, **options).eval()
-        ours = accelerated(reference)
-        wanted = reference(batch.x, batch.edge_index, **values)[:8]
-        for one in (batch, minibatch):
-            assert torch.allclose(ours(one, **values), wanted, atol=1e-12)
-    with pytest.raises(ValueError, match="without edge_dim"):
-        accelerated(model_of(pyg.GAT, 2, v2=True))(minibatch, edge_attr=batch.edge_attr)
-
-
-def test_a_batch_without_counts_is_computed_as_a_whole() -> None:
-    reference, batch = MODELS["gcn"](2), batch_of(2)
-    ours = accelerated(reference)
-    bare = batch.clone()
-    del bare.num_sampled_nodes, bare.num_sampled_edges
-    assert torch.allclose(ours(bare), reference(batch.x, batch.edge_index)[:8], atol=1e-12)
 
 
 @pytest.mark.parametrize("layers", [1, 3])
@@ -309,30 +282,12 @@ def disjoint(dtype: torch.dtype = torch.float64) -> list[Any]:
     return list(MacrobatchNeighborLoader(data, [4, 3], torch.arange(20), batch_size=9, seed=1, disjoint=True))
 
 
-def with_batch(model: Any, batch: Any) -> Any:
-    return model(batch.x, batch.edge_index, batch.batch)
-
-
 EXAMPLES: dict[str, Example] = {
-    "ogbn_train, SGFormer": Example(
-        lambda: pyg.SGFormer(IN, HIDDEN, OUT, trans_dropout=0.0, gnn_dropout=0.0), with_batch,
-        given=lambda: disjoint(torch.float32), whole="sort looks at all rows", dtype=torch.float32,
-    ),
-    "ogbn_train, Polynormer, local": Example(lambda: polynormer(False), with_batch, given=disjoint),
-    "ogbn_train, Polynormer, global": Example(
-        lambda: polynormer(True), with_batch, given=disjoint,
-        whole="writes to an input",
-    ),
     "graph_sage_unsup": Example(
         lambda: pyg.GraphSAGE(IN, HIDDEN, 2, OUT, norm="batch_norm"), given=homogeneous_links
     ),
     "infomax_inductive": Example(
         Encoder, lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size), rows=as_it_is
-    ),
-    "infomax_inductive, whole": Example(
-        infomax, lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size),
-        lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size),
-        rows=lambda found, _: found[0], picks=lambda found: found[0], whole="",
     ),
     "bipartite_sage_unsup, taobao": Example(
         Bipartite,
@@ -354,7 +309,6 @@ EXAMPLES: dict[str, Example] = {
         Tabular, lambda model, batch: model(batch, ITEM), lambda model, batch: model(batch, ITEM),
         rows=as_it_is, given=with_tables,
     ),
-    "mag240m_graphsage": Example(Citations, dicts, rows=item_rows, given=typed_batches),
 }  # fmt: skip
 
 
@@ -403,18 +357,13 @@ def batch_on(device: str) -> Data:
     return data.to(device)
 
 
-class Own(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.norm, self.second = SAGEConv(8, 16), BatchNorm(16), SAGEConv(16, 4)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        out: Tensor = self.second(self.first(x, edge_index).relu(), edge_index)
-        return out
+def own() -> torch.nn.Module:
+    layers = {"first": SAGEConv(8, 16), "second": SAGEConv(16, 4)}
+    return Written(lambda model, x, edges: model.second(model.first(x, edges).relu(), edges), **layers)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("make", [Own, lambda: GraphSAGE(8, 16, 2, out_channels=4)], ids=["own", "SAGE"])
+@pytest.mark.parametrize("make", [own, lambda: GraphSAGE(8, 16, 2, out_channels=4)], ids=["own", "SAGE"])
 def test_accelerated_models_compute_by_pygs_code(make: Any, device: str) -> None:
     plain = make().eval()
     model = accelerate(make()).eval()

@@ -29,6 +29,7 @@ from tests.support.random_typed_models import (
     typed_plans,
 )
 from tests.support.recorded_models import (
+    assert_as_plain,
     assert_close,
     assert_recorded,
     assert_trimmed,
@@ -117,9 +118,7 @@ def test_batch_norms_take_the_statistics_of_the_rows_that_are_computed(kinds: An
     for _ in range(2):
         for batch in batches((4, 3)[: len(kinds)]):
             counts = batch.num_sampled_nodes, batch.num_sampled_edges
-            found, wanted = ours(batch), reference(batch.x, batch.edge_index, *counts)
-            assert_close(found, wanted)
-            assert_close(gradients(ours, found), gradients(reference, wanted))
+            assert_as_plain(ours, reference, ours(batch), reference(batch.x, batch.edge_index, *counts))
         assert_close(dict(ours.named_buffers()), dict(reference.named_buffers()))
     assert_trimmed(ours, [1, 0][-len(kinds) :])
     for model in (ours, reference):
@@ -207,15 +206,12 @@ def test_models_of_links(kind: type[torch.nn.Module], conv: Any) -> None:
     mode = "triplet" if kind is Triplets else "binary"
     for batch in link_batches(neg_sampling=mode):
         named = ("src_index", "dst_pos_index", "dst_neg_index") if kind is Triplets else ("edge_label_index",)
-        found, wanted = ours(batch), plain(batch.x, batch.edge_index, *(batch[name] for name in named))
-        assert_close(found, wanted)
-        assert_close(gradients(ours, found), gradients(plain, wanted))
+        values = [batch[name] for name in named]
+        assert_as_plain(ours, plain, ours(batch), plain(batch.x, batch.edge_index, *values))
     assert_trimmed(ours, [1, 0])
     for batch in link_batches(neg_sampling=mode):
-        given_now = [batch[name] for name in named]
-        found, wanted = (model(batch.x, batch.edge_index, *given_now) for model in (ours, plain))
-        assert_close(found, wanted)
-        assert_close(gradients(ours, found), gradients(plain, wanted))
+        given_now = batch.x, batch.edge_index, *(batch[name] for name in named)
+        assert_as_plain(ours, plain, ours(*given_now), plain(*given_now))
     assert found_in(ours).reasons == []
 
 
@@ -274,10 +270,8 @@ def test_random_typed_models(data: st.DataObject, case: TypedCase, plan: TypedPl
             note(found_in(ours).reasons)
             assert_close(found, cut_now)
             assert_close(gradients(ours, found), grads)
-        wanted = plain(batch.x_dict, batch.edge_index_dict)
-        found = ours(batch.x_dict, batch.edge_index_dict)
-        assert_close(found, wanted)
-        assert_close(gradients(ours, found), gradients(plain, wanted))
+        given_whole = batch.x_dict, batch.edge_index_dict
+        assert_as_plain(ours, plain, ours(*given_whole), plain(*given_whole))
     assert found_in(ours).reasons == [] and found_in(ours).notes == []
 
 
@@ -315,12 +309,11 @@ def test_forms_of_typed_models(name: str, export: str) -> None:
     for batch, other in zip(typed_batches(), typed_batches(export), strict=True):
         wanted = seeds_of(batch, plain(batch.x_dict, batch.edge_index_dict), "a")
         found = ours(other)
-        assert_close(found, wanted)
-        assert_close(gradients(ours, found), gradients(plain, wanted))
-        wanted = plain(batch.x_dict, batch.edge_index_dict)
-        found = ours(batch.x_dict, batch.edge_index_dict)
-        assert_close(found, wanted)
-        assert_close(gradients(ours, found), gradients(plain, wanted))
+        if any("tracer stopped" in one for one in found_in(ours).reasons):  # HGTConv, before torch 2.12
+            found = seeds_of(batch, found, "a")
+        assert_as_plain(ours, plain, found, wanted)
+        given_now = batch.x_dict, batch.edge_index_dict
+        assert_as_plain(ours, plain, ours(*given_now), plain(*given_now))
     found = found_in(ours)
     assert bool(found.notes or found.reasons) == (not trims)
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -31,7 +30,9 @@ from tests.support.recorded_models import (
     HIDDEN,
     Net,
     Options,
+    Written,
     as_data,
+    assert_as_plain,
     assert_close,
     assert_recorded,
     assert_trimmed,
@@ -70,12 +71,6 @@ def _head(model: Any) -> None:
     model.head = torch.nn.Linear(CLASSES, 3).double()
 
 
-def _conv(model: Any) -> None:
-    torch.manual_seed(9)
-    model.convs[1] = pyg.SAGEConv(HIDDEN, CLASSES).double()
-    model.convs[1].forward = lambda x, edges, *_: pyg.SAGEConv.forward(model.convs[1], x, edges)
-
-
 def _another_conv(model: Any) -> None:
     torch.manual_seed(9)
     model.convs[1] = pyg.GraphConv(HIDDEN, CLASSES).double()
@@ -85,12 +80,6 @@ def _longer(model: Any) -> None:
     torch.manual_seed(9)
     model.norms.append(torch.nn.LayerNorm(CLASSES).double())
     model.convs.append(pyg.GCNConv(CLASSES, CLASSES).double())
-
-
-def _weights(model: Any) -> None:
-    with torch.no_grad():
-        for one in model.parameters():
-            one.mul_(1.5)
 
 
 def _other_parameter(model: Any) -> None:
@@ -110,36 +99,20 @@ def _parametrized(model: Any) -> None:
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
-    "alpha": lambda model: setattr(model, "alpha", 2.0),
-    "act": lambda model: setattr(model, "act", "tanh"),
-    "rates": lambda model: model.rates.__setitem__(1, 3.0),
-    "option": lambda model: setattr(model.option, "scale", 3.0),
-    "norm off": lambda model: setattr(model, "uses_norm", False),
     "head": _head,
-    "norm": lambda model: model.norms.__setitem__(0, torch.nn.LayerNorm(HIDDEN, eps=0.5).double()),
-    "graph norm": lambda model: model.norms.__setitem__(0, pyg.GraphNorm(HIDDEN).double()),
-    "conv": _conv,
     "another conv": _another_conv,
     "longer": _longer,
     "option of conv": lambda model: setattr(model.convs[0], "add_self_loops", False),
-    "eps": lambda model: setattr(model.norms[0], "eps", 0.5),
-    "weights": _weights,
     "other parameter": _other_parameter,
-    "no bias": lambda model: setattr(model.norms[0], "bias", None),
-    "frozen": lambda model: model.norms[0].requires_grad_(False),
     "forward of instance": lambda model: setattr(model.norms[0], "forward", lambda x: x * 3),
     "forward of model": _forward_of_model,
-    "hook": lambda model: model.norms[0].register_forward_hook(lambda *given: given[-1] * 3),
-    "pre hook of conv": lambda model: model.convs[1].register_forward_pre_hook(
-        lambda _, args: (args[0] * 3, *args[1:])
-    ),
     "hook of model": lambda model: model.register_forward_hook(lambda *given: given[-1] * 3),
     "parametrized": _parametrized,
 }
 
 
 #: TorchDynamo guards most of what changes; `make test` has what is seen here.
-SEEN_HERE = ["option", "longer", "other parameter", "forward of instance", "hook of model", "parametrized"]
+SEEN_HERE = ["longer", "other parameter", "forward of instance", "hook of model", "parametrized"]
 
 
 @pytest.mark.parametrize("change", [*SEEN_HERE, *in_all(*(one for one in CHANGES if one not in SEEN_HERE))])
@@ -156,27 +129,16 @@ def test_a_change_between_calls_acts_as_on_the_plain_model(change: str) -> None:
     assert changed.shape != before.shape or change == "frozen" or not torch.allclose(changed, before)
 
 
-def test_a_change_back_needs_no_new_graph() -> None:
-    ours, plain = pair(Options())
-    for alpha in (0.5, 2.0, 0.5, 2.0):
-        ours.alpha = plain.alpha = alpha
-        compare(ours, plain)
-    assert_recorded(ours, 2)
-
-
-def test_a_function_in_the_place_of_one_that_is_gone_is_another_one() -> None:
-    """It may have the address of the first one."""
-    ours, plain = pair(Net(lambda _, __, h: h))
-    for power in range(1, 6):
-        for model in (ours, plain):
-            model.middle = None
-            model.middle = lambda _, __, h, power=power: h.tanh() ** power
-        compare(ours, plain, batches()[:1])
-    assert_recorded(ours, 5)
-
-
 def test_options_of_parts_that_make_them_look_at_all_rows_are_seen() -> None:
-    ours, plain = pair(Parts())
+    inner = torch.nn.Sequential(torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.LayerNorm(HIDDEN))
+    model = Written(
+        lambda model, x, edges: model.gin(model.soft(model.norm(model.conv(x, edges))), edges),
+        conv=pyg.GraphConv(FEATURES, HIDDEN),
+        norm=pyg.LayerNorm(HIDDEN, mode="node"),
+        soft=torch.nn.Softmax(dim=1),
+        gin=pyg.GINConv(inner),
+    )
+    ours, plain = pair(model)
     compare(ours, plain)
     assert_trimmed(ours, [1, 0])
     for model in (ours, plain):
@@ -190,28 +152,6 @@ def test_options_of_parts_that_make_them_look_at_all_rows_are_seen() -> None:
         model.gin.nn[1] = pyg.PairNorm()
     compare(ours, plain)
     assert_recorded(ours, 4)
-
-
-class Parts(torch.nn.Module):
-    """A model of parts whose options say which rows they look at."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = pyg.GraphConv(FEATURES, HIDDEN)
-        self.norm, self.soft = pyg.LayerNorm(HIDDEN, mode="node"), torch.nn.Softmax(dim=1)
-        inner = torch.nn.Sequential(torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.LayerNorm(HIDDEN))
-        self.gin = pyg.GINConv(inner)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.gin(self.soft(self.norm(self.conv(x, edge_index))), edge_index)
-
-
-def test_numbers_that_change_in_every_call() -> None:
-    ours, plain = pair(Options())
-    for number in range(30):
-        ours.alpha = plain.alpha = 0.1 * number
-        compare(ours, plain, batches()[:1])
-    assert_recorded(ours, 3)  # 0 and 1 may have graphs of their own
 
 
 def test_functions_that_change_in_every_call_end_as_plain_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,57 +181,13 @@ def _appends(power: int) -> Any:
     return middle
 
 
-def test_attributes_that_forward_does_not_read_change_nothing() -> None:
-    ours, plain = pair(Options())
-    ours.trainer = SimpleNamespace(model=ours, step=0, log={})
-    ours.trainer.again = ours.trainer
-    for step in range(20):
-        ours.step = ours.trainer.step = step
-        ours.trainer.log[step] = step
-        compare(ours, plain, batches()[:1])
-    assert_recorded(ours)
-
-
-def test_attributes_of_the_class_and_missing_ones_are_seen() -> None:
-    class Net(torch.nn.Module):
-        power = 1
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = pyg.SAGEConv(FEATURES, CLASSES)
-
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            return self.conv(x, edge_index) ** self.power * getattr(self, "scale", 1.0)
-
-    ours, plain = pair(Net())
-    compare(ours, plain)
-    ours.scale = plain.scale = 3.0
-    compare(ours, plain)
-    Net.power = 2
-    compare(ours, plain)
-    assert_recorded(ours, 3)
-
-
 # Jobs of ranks ####################################################################################
-
-
-class CalledNet(torch.nn.Module):
-    """Two convolutions with a skip connection and a norm."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = pyg.SAGEConv(6, 8), pyg.GraphConv(8, 5)
-        self.skip, self.norm = torch.nn.Linear(6, 8), torch.nn.LayerNorm(8)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        x = self.norm(self.first(x, edge_index) + self.skip(x)).relu()
-        return self.second(x, edge_index)
 
 
 def gradients_are_means() -> None:
     """The hook of a communicator has each seed of all ranks weigh the same."""
     torch.manual_seed(0)
-    plain = CalledNet().double()
+    plain = Options().double()
     ours = accelerate(copy.deepcopy(plain))
     given = batches()
     with Communicator.create("gradients", timeout=60) as comm:
@@ -319,16 +215,8 @@ def test_native_batches_and_those_of_pyg_share_a_graph() -> None:
     ours, plain = pair(Options())
     for one, other in zip(batches(), batches(export="native"), strict=True):
         for given in (one, other):
-            found, wanted = ours(given), plain(one.x, one.edge_index)[: one.batch_size]
-            assert_close(found, wanted)
-            assert_close(gradients(ours, found), gradients(plain, wanted))
+            assert_as_plain(ours, plain, ours(given), plain(one.x, one.edge_index)[: one.batch_size])
     assert len(found_in(ours).graphs) <= 2 and found_in(ours).reasons == []
-
-
-def test_batches_of_worker_processes() -> None:
-    ours, plain = pair(Options())
-    compare(ours, plain, batches(num_workers=1))
-    assert_trimmed(ours, [1, 0])
 
 
 #: An unusual width, by which rows are found.
@@ -344,18 +232,12 @@ class Watching(pyg.SumAggregation):
         return super().forward(x, *args, **kwargs)
 
 
-class Long(torch.nn.Module):
-    """Steps between its layers each make new rows."""
-
-    def __init__(self, columns: int) -> None:
-        super().__init__()
-        self.first, self.second = pyg.SAGEConv(columns, WIDTH), pyg.SAGEConv(WIDTH, 4, aggr=Watching())
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        h = self.first(x, edge_index)
-        for step in range(10):
-            h = torch.stack([h, h.roll(1, 0)], dim=2).sum(dim=2) * step
-        return self.second(h, edge_index)
+def many_steps(model: Any, x: Tensor, edge_index: Tensor) -> Tensor:
+    """Each makes new rows."""
+    h = model.first(x, edge_index)
+    for step in range(10):
+        h = torch.stack([h, h.roll(1, 0)], dim=2).sum(dim=2) * step
+    return model.second(h, edge_index)
 
 
 SEEN: list[int] = []
@@ -365,29 +247,13 @@ def test_rows_that_nobody_reads_any_more_are_freed() -> None:
     """Rows of all hops of a large batch would not fit beside each other."""
     SEEN.clear()
     batch = batches()[0]
-    ours = accelerate(Long(batch.x.size(1)).double())
+    layers = {"first": pyg.SAGEConv(FEATURES, WIDTH), "second": pyg.SAGEConv(WIDTH, 4, aggr=Watching())}
+    ours = accelerate(Written(many_steps, **layers).double())
     for _ in range(2):
         gc.collect()  # what the capture left
         with torch.no_grad():
             ours(batch)
     assert SEEN and SEEN[-1] <= 8, SEEN  # of forty
-
-
-def test_gradients_inside_a_forward_are_refused() -> None:
-    class Forces(torch.nn.Module):
-        def __init__(self, columns: int) -> None:
-            super().__init__()
-            self.conv = pyg.SAGEConv(columns, 4)
-
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            x = x.detach().clone().requires_grad_()
-            return torch.autograd.grad(self.conv(x, edge_index).square().sum(), x)[0]
-
-    batch = batches()[0]
-    ours, plain = pair(Forces(batch.x.size(1)))
-    with pytest.warns(UserWarning, match="is called plainly, for all rows"):
-        found = ours(batch)[: batch.batch_size]
-    assert_close(found, plain(batch.x, batch.edge_index)[: batch.batch_size])
 
 
 def _batch(seeds: list[int], fanouts: Sequence[int] = (4, 3)) -> Any:
@@ -398,17 +264,13 @@ def _batch(seeds: list[int], fanouts: Sequence[int] = (4, 3)) -> Any:
 
 ODD = {
     "isolated": lambda: _batch([190, 199, 185]),
-    "one isolated": lambda: _batch([190]),
     "duplicates": lambda: _batch([3, 3, 5, 3]),
     "all neighbours": lambda: _batch([1, 2], (-1, -1)),
-    "no neighbours": lambda: _batch([1, 2], (0, 3)),
     "many hops": lambda: _batch([1, 2], (2, 1, 1, 1)),
-    "one hop": lambda: _batch([1, 2], (2,)),
     "empty": lambda: as_data(GRAPH.x[:0], torch.empty(2, 0, dtype=torch.int64), [0, 0, 0], [0, 0]),
     "without counts": lambda: Data(x=GRAPH.x, edge_index=GRAPH.edge_index, batch_size=4),
     "wrong counts": lambda: as_data(GRAPH.x, GRAPH.edge_index, [4, 100, 96], [700, 870]),
     "induced": lambda: next(iter(_induced())),
-    "bidirectional": lambda: next(iter(_induced("bidirectional"))),
     "disjoint": lambda: next(iter(_induced("directional", disjoint=True))),
 }
 
@@ -427,9 +289,7 @@ def test_odd_batches(name: str, first: bool) -> None:
         compare(ours, plain)
     batch = ODD[name]()
     compare(ours, plain, [batch])
-    found, wanted = (model(batch.x, batch.edge_index) for model in (ours, plain))
-    assert_close(found, wanted)
-    assert_close(gradients(ours, found), gradients(plain, wanted))
+    assert_as_plain(ours, plain, *(model(batch.x, batch.edge_index) for model in (ours, plain)))
     compare(ours, plain)
     assert found_in(ours).reasons == []
 
@@ -497,21 +357,6 @@ def test_the_class_of_a_model_makes_others() -> None:
     for again in (other, accelerate(other)):
         again.load_state_dict(plain.state_dict())
         compare(again, plain)
-
-
-def test_numbers_of_rows_are_numbers_after_a_call() -> None:
-    seen: list[int] = []
-
-    def notes(_: Any, __: Any, h: Tensor) -> Tensor:
-        seen.append(h.size(0))
-        return h
-
-    ours, _ = pair(Net(notes))
-    ours(batches()[0])
-    rows, wanted = seen[0], batches()[0].num_nodes
-    assert [rows * 2, rows + 0.5, 7 - rows, rows / 2, float(rows), sum([rows, rows], 1.0)] == [
-        *[wanted * 2, wanted + 0.5, 7 - wanted, wanted / 2, float(wanted), 2.0 * wanted + 1.0]
-    ]
 
 
 def test_copies_and_files(tmp_path: Path) -> None:

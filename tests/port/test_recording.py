@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,22 +12,34 @@ import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
 
+from pyg_batchgnn import Minibatch, nn, ops
+from pyg_batchgnn.ops import QuantizedTensor
 from pyg_batchgnn.port import accelerate
-from tests.support.ported_models import CLASSES, FEATURES
+from tests.support.ported_models import (
+    CLASSES,
+    FEATURES,
+    MODELS,
+    accelerated,
+    assert_same,
+    batch_of,
+    minibatch_of,
+    results,
+)
+from tests.support.quantized_tables import decoded_rows, drawn_table
 from tests.support.recorded_models import (
     HIDDEN,
     Middle,
     Net,
+    assert_as_plain,
     assert_close,
     assert_trimmed,
     batches,
     compare,
     compare_plain_calls,
     found_in,
-    gradients,
     pair,
 )
-from tests.support.tiers import all_only
+from tests.support.tiers import each
 
 # Recorded #########################################################################################
 
@@ -204,15 +216,6 @@ def test_operations_on_rows(name: str) -> None:
     assert found_in(ours).reasons == []
 
 
-@all_only
-@pytest.mark.parametrize("name", [*BY_ROW, *WHOLE])
-def test_operations_in_float32(name: str) -> None:
-    middle = BY_ROW[name] if name in BY_ROW else WHOLE[name][0]
-    torch.set_grad_enabled(middle is not modules_in_place)
-    ours, plain = pair(Fuller(middle), torch.float32)
-    compare(ours, plain, batches(dtype=torch.float32), tolerance=1e-4)
-
-
 def test_sizes_that_are_compared_choose_another_graph() -> None:
     ours, plain = pair(Net(sizes_compared))
     sizes = {batch.num_nodes > 100 for batch in batches()}
@@ -351,75 +354,6 @@ def test_dropout_is_no_part_of_a_comparison() -> None:
 # Parts of a model #################################################################################
 
 
-class Scaled(torch.nn.Module):
-    """A part in whose ``forward`` recording fails."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lin = torch.nn.Linear(HIDDEN, HIDDEN)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.lin(x) / (1.0 + x.detach().abs().max().item())
-
-
-class Nested(torch.nn.Module):
-    """Parts in parts, one of which fails, and one that is called twice."""
-
-    def __init__(self, part: torch.nn.Module) -> None:
-        super().__init__()
-        self.body = Net(lambda _, __, h: h.relu())
-        self.part, self.conv = part, pyg.SAGEConv(CLASSES, HIDDEN)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
-        h = self.conv(self.body(x, edge_index), edge_index)
-        return {"rows": self.part(h), "others": (h, self.part(h.relu())), "none": None, "rate": 0.5}
-
-
-def test_a_part_that_reads_values_computes_all_rows() -> None:
-    ours, plain = pair(Nested(Scaled()))
-    compare(ours, plain)
-    found = found_in(ours)
-    assert found.reasons == [] and len(found.graphs) == 1 and found.notes
-    compare_plain_calls_of_dicts(ours, plain)
-
-
-def compare_plain_calls_of_dicts(ours: Any, plain: Any) -> None:
-    for batch in batches():
-        found, wanted = (model(batch.x, batch.edge_index) for model in (ours, plain))
-        assert_close(found, wanted)
-        assert_close(gradients(ours, found), gradients(plain, wanted))
-
-
-class WritesInside(torch.nn.Module):
-    """A part that cannot be recorded, and writes to its input."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        scale = x.detach().abs().max().item()
-        return x.mul_(0.5) / (1 + scale)
-
-
-class Keeps(torch.nn.Module):
-    """A part that counts its calls."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls, self.log = 0, SimpleNamespace(seen=[])
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.calls += 1
-        self.log.seen.append(self.calls)
-        return x * self.calls
-
-
-@pytest.mark.parametrize("kind", [WritesInside, Keeps])
-def test_a_part_that_writes_does_so_once_in_a_call(kind: type[torch.nn.Module]) -> None:
-    torch.set_grad_enabled(False)
-    ours, plain = pair(Nested(kind()))
-    compare(ours, plain)
-    if kind is Keeps:
-        assert (ours.part.calls, ours.part.log.seen) == (plain.part.calls, plain.part.log.seen)
-
-
 class TakesData(torch.nn.Module):
     """A ``forward`` that takes the batch itself."""
 
@@ -452,8 +386,7 @@ def test_a_forward_that_takes_the_batch(rows: str | None, cuts: bool) -> None:
             keys = list(batch.keys())
             found, wanted = ours(batch), plain(batch)
             wanted = wanted[: batch.batch_size] if rows == "seeds" else wanted
-            assert_close(found, wanted)
-            assert_close(gradients(ours, found), gradients(plain, wanted))
+            assert_as_plain(ours, plain, found, wanted)
             assert_close(ours(batch, scale=2.0), 2 * wanted)
             assert list(batch.keys()) == keys
     assert found_in(ours).reasons == []
@@ -484,3 +417,127 @@ def test_what_a_layer_and_a_model_write_to_it_is_written() -> None:
     ours, plain = pair(Net(writes=True))
     compare(ours, plain)
     assert ours.conv.scale == plain.conv.scale
+
+
+# Norms by row, and rows of one byte ###############################################################
+
+NORMED = 12
+
+
+class Functional(torch.nn.LayerNorm):
+    def forward(self, input: Tensor) -> Tensor:
+        return F.layer_norm(input, (NORMED,), self.weight, eps=1e-3)
+
+
+NORMS: dict[str, Callable[[], torch.nn.Module]] = {
+    "torch": lambda: torch.nn.LayerNorm(NORMED),
+    "PyG": lambda: pyg.LayerNorm(NORMED, mode="node"),
+    "function": lambda: Functional(NORMED, bias=False),
+}
+
+
+class NormedModel(torch.nn.Module):
+    def __init__(self, norm: torch.nn.Module, drop: float) -> None:
+        super().__init__()
+        self.first, self.skip = pyg.SAGEConv(FEATURES, NORMED), torch.nn.Linear(FEATURES, NORMED)
+        self.norm, self.last, self.drop = norm, pyg.SAGEConv(NORMED, 3), drop
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = self.norm(self.first(x, edge_index) + self.skip(x))
+        x = F.dropout(F.relu(x), p=self.drop, training=self.training)
+        return self.last(x, edge_index)
+
+
+def run(model: torch.nn.Module, batch: Any) -> list[Tensor]:
+    torch.manual_seed(3)
+    out = model(batch.x, batch.edge_index)
+    model.zero_grad()
+    out.square().sum().backward()
+    return [out.detach(), *(one.grad for one in model.parameters() if one.grad is not None)]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    seen: list[dict[str, Any]] = []
+    kernel = ops.layer_norm
+
+    def counted(*args: Any, **kwargs: Any) -> Tensor:
+        seen.append(kwargs)
+        return kernel(*args, **kwargs)
+
+    monkeypatch.setattr(ops, "layer_norm", counted)
+    return seen
+
+
+@each
+@pytest.mark.parametrize("drop", [0.0, 0.4])
+@pytest.mark.parametrize("norm", NORMS)
+def test_one_pass_gives_what_the_steps_give(
+    norm: str, drop: float, calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference, batch = NormedModel(NORMS[norm](), drop).double(), batch_of(2, torch.float64)
+    ours = accelerate(copy.deepcopy(reference))
+    for _ in range(4):  # the first calls record and compare
+        found = run(ours, batch)
+    assert calls and calls[-1]["relu"] and calls[-1]["drop"] == drop
+    if drop == 0.0:
+        wanted = run(reference, batch)
+    else:
+        for name in ("row_norm", "row_norm_of"):
+            monkeypatch.setattr(nn, name, lambda *_, **__: None)
+        wanted = run(ours, batch)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+
+
+def test_autocast_and_hooks_leave_it_to_torch(calls: list[dict[str, Any]]) -> None:
+    model, batch = accelerate(NormedModel(NORMS["torch"](), 0.4)), batch_of(2, torch.float32)
+    for _ in range(3):
+        run(model, batch)
+    before = len(calls)
+    assert before
+    with torch.autocast("cpu", torch.bfloat16):
+        run(model, batch)  # captures the forward, and compares in float64
+        before = len(calls)
+        for _ in range(2):
+            run(model, batch)
+    assert len(calls) == before
+    handle = model.norm.register_forward_hook(lambda *_: None)
+    run(model, batch)
+    assert len(calls) == before
+    handle.remove()
+    run(model, batch)
+    assert len(calls) > before
+
+
+@pytest.fixture(scope="module")
+def table() -> QuantizedTensor:
+    made = drawn_table(200, FEATURES, seed=0, extreme=False)
+    made.decoding[0] /= 60
+    return made
+
+
+def coded_batches(form: str, table: QuantizedTensor) -> tuple[Any, Any]:
+    """Returns a batch of codes, and one of the decoded rows."""
+    minibatch = minibatch_of(2, torch.float32)
+    if form == "native":
+        tables = table, table.dequantize()
+        first, second = (Minibatch.in_place(minibatch, {"x": one}) for one in tables)
+        return first, second
+    found = [copy.copy(batch_of(2, torch.float32)) for _ in range(2)]
+    found[0].x = table.with_codes(table.codes[minibatch.node])
+    found[1].x = found[0].x.dequantize()
+    return found[0], found[1]
+
+
+@each
+@pytest.mark.parametrize("form", ["native", "PyG"])
+@pytest.mark.parametrize("name", MODELS)
+def test_models_read_codes_in_place(name: str, form: str, table: QuantizedTensor) -> None:
+    model = accelerated(MODELS[name](2), torch.float32)
+    coded, decoded = coded_batches(form, table)
+    model(coded)  # the first call records PyG's code, which reads numbers
+    with decoded_rows() as rows:
+        found = results(model, model(coded))
+    assert rows == []
+    assert_same(found, results(model, model(decoded)), 1e-4)

@@ -31,6 +31,7 @@ from tests.support.recorded_models import (
     HIDDEN,
     Middle,
     Net,
+    assert_as_plain,
     assert_close,
     batches,
     found_in,
@@ -41,7 +42,6 @@ from tests.support.recorded_models import (
 from tests.support.tiers import in_all
 
 OUTSIDE = torch.linspace(0, 1, HIDDEN, dtype=torch.float64)
-HOLDER = type("Holder", (), {"table": OUTSIDE})()
 #: What models write outside of themselves.
 COUNTS: dict[str, Any] = {}
 LOG: list[Any] = []
@@ -49,11 +49,7 @@ CALLS = 0
 
 
 #: Attributes of models that calls do not write.
-SETTINGS = {"middle", "functions", "partial", "steps", "array", "numbers", "draws"}
-
-
-class Counter:
-    calls = 0
+SETTINGS = {"middle", "functions", "partial", "steps", "numbers"}
 
 
 class Warmup:
@@ -64,19 +60,6 @@ class Warmup:
     def next(self) -> float:
         self.step += 1
         return min(1.0, 0.25 * self.step)
-
-
-class Rate:
-    """What it gives depends on a slot, on its class and on a global."""
-
-    __slots__ = ("own",)
-    rate = 1.0
-
-    def __call__(self) -> float:
-        return self.own * self.rate * SCALE
-
-
-SCALE, RATE = 1.0, Rate()
 
 
 @functools.lru_cache(maxsize=1)
@@ -93,7 +76,7 @@ class Rich(Net):
         super().__init__(middle)
         self.args, self.warmup = SimpleNamespace(rate=0.5), Warmup()
         self.functions, self.partial = [torch.tanh], functools.partial(torch.mul, other=0.5)
-        self.array, self.numbers = np.ones(5000), [1.0] * 2000
+        self.numbers = [1.0] * 2000
         self.rows = [torch.linspace(0.5, 1, HIDDEN, dtype=torch.float64)]
         self.kinds, self.steps = {"tanh"}, itertools.count(1)
         self.gate = torch.nn.Parameter(torch.zeros(()))
@@ -138,12 +121,11 @@ class Step:
 
 
 def _reset() -> None:
-    global CALLS, SCALE
-    SCALE = Rate.rate = RATE.own = 1.0
+    global CALLS
     COUNTS.clear()
     COUNTS.update(calls=0, rate=0.5)
     LOG.clear()
-    CALLS = Counter.calls = Rich.calls = 0
+    CALLS = Rich.calls = 0
     for kind in Rich.__subclasses__():
         if "calls" in vars(kind):
             del kind.calls
@@ -159,7 +141,7 @@ def _effects(model: Any) -> Any:
     own |= {"of first": getattr(model.first, "steps", None), "of class": type(model).calls}
     own |= {name: one.detach() for name, one in (*model.named_buffers(), *model.named_parameters())}
     own |= {f"{name} takes gradients": one.requires_grad for name, one in model.named_parameters()}
-    return copy.deepcopy((own, COUNTS, LOG, CALLS, Counter.calls, OUTSIDE))
+    return copy.deepcopy((own, COUNTS, LOG, CALLS, OUTSIDE))
 
 
 def _without_tensors(tree: Any) -> Any:
@@ -229,21 +211,10 @@ def truth(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h
 
 
-def iterated_later(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    """The number of rows is not known before the second batch."""
-    return torch.stack([row * 2 for row in h.roll(1, 0)])
-
-
 def without_gradients(model: Any, x: Tensor, h: Tensor) -> Tensor:
     with torch.no_grad():
         scale = h.abs().amax(dim=1, keepdim=True)
     return h / (1 + scale)
-
-
-def in_inference_mode(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    with torch.inference_mode():
-        scale = x.abs() * 2
-    return h + scale.sum().clone()
 
 
 def in_bfloat16(model: Any, x: Tensor, h: Tensor) -> Tensor:
@@ -251,14 +222,14 @@ def in_bfloat16(model: Any, x: Tensor, h: Tensor) -> Tensor:
         return h * 2 + 1
 
 
+def cosine_of_a_step(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.alpha += 1
+    return h * math.cos(model.alpha / 10)
+
+
 def keeps_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
     model.last = h.detach()
     return h
-
-
-def counts_calls(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    model.alpha += 0.25
-    return h * model.alpha
 
 
 def keeps_average(model: Any, x: Tensor, h: Tensor) -> Tensor:
@@ -269,11 +240,6 @@ def keeps_average(model: Any, x: Tensor, h: Tensor) -> Tensor:
 def average_in_place(model: Any, x: Tensor, h: Tensor) -> Tensor:
     model.average.mul_(0.5).add_(h.detach().mean(dim=0))
     return h - model.average
-
-
-def writes_held(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    model.held["rows"] = model.held["rate"] * 2
-    return h * model.held["rows"]
 
 
 def appends(model: Any, x: Tensor, h: Tensor) -> Tensor:
@@ -287,20 +253,10 @@ def appends_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h * model.seen[0]
 
 
-def counts_outside(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    COUNTS["calls"] += 1
-    return h * COUNTS["calls"]
-
-
 def counts_global(model: Any, x: Tensor, h: Tensor) -> Tensor:
     global CALLS
     CALLS += 1
     return h * CALLS
-
-
-def counts_in_class(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    Counter.calls += 1
-    return h * Counter.calls
 
 
 def counts_in_class_of_model(model: Any, x: Tensor, h: Tensor) -> Tensor:
@@ -381,22 +337,10 @@ def writes_to_view(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h + 1
 
 
-def reads_view_of_written(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    h = h * 2
-    left = h[:, :4]
-    h.relu_()
-    return h + left.sum(dim=1, keepdim=True)
-
-
 def writes_result(model: Any, x: Tensor, h: Tensor) -> Tensor:
     other = h.detach().clone()
     torch.mul(h.detach(), 2.0, out=other)
     return h + other
-
-
-def writes_outside(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    OUTSIDE.mul_(0.5)
-    return h * OUTSIDE
 
 
 def steps_by_hand(model: Any, x: Tensor, h: Tensor) -> Tensor:
@@ -416,13 +360,6 @@ def sets_option(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h + model.norm(h)
 
 
-def sets_option_back(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    model.norm.eps = 0.5
-    h = model.norm(h)
-    model.norm.eps = 1e-5
-    return h
-
-
 def stops_dropping(model: Any, x: Tensor, h: Tensor) -> Tensor:
     model.drop.eval()
     h = model.drop(h)
@@ -437,16 +374,6 @@ def ties_weights(model: Any, x: Tensor, h: Tensor) -> Tensor:
 
 def with_other_weights(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return torch.func.functional_call(model.lazy, {"weight": model.lazy.weight * 2}, (h,))
-
-
-def weighs_by_hand(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    weight = model.lazy.weight
-    del model.lazy._parameters["weight"]
-    model.lazy.weight = weight * 2
-    h = model.lazy(h)
-    del model.lazy.weight
-    model.lazy.weight = weight
-    return h
 
 
 class Reversed(torch.autograd.Function):
@@ -466,14 +393,6 @@ class ReversedInPlace(Reversed):
         return h
 
 
-class Centred(Reversed):
-    """Its gradient looks at all rows."""
-
-    @staticmethod
-    def backward(_: Any, grad: Tensor) -> Tensor:
-        return grad - grad.mean(dim=0)
-
-
 def hooks_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
     h = h * 1.0
     if h.requires_grad:
@@ -485,12 +404,6 @@ def hooks_node(model: Any, x: Tensor, h: Tensor) -> Tensor:
     h = h.tanh()
     h.grad_fn.register_prehook(lambda grads: tuple(one * 0.5 for one in grads))
     return h * 2
-
-
-def keeps_gradient(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    h = h * 2
-    h.register_hook(LOG.append)
-    return h
 
 
 def _set(**values: tuple[Any, Any]) -> Callable[[Any, int], None]:
@@ -534,71 +447,38 @@ CASES: dict[str, Case] = {
     "truth": Case(truth, why="Data-dependent branching"),
     "item": Case(lambda _, __, h: h / (1 + h.abs().max().item())),
     "as float": Case(lambda _, __, h: h * float(h.mean())),
-    "length": Case(lambda _, __, h: h / len(h)),
     "iterated": Case(lambda _, __, h: torch.stack([row * 2 for row in h]), why="unbind|iterat|apart|rows"),
-    "iterated later": Case(iterated_later, why="unbind|iterat|apart|rows"),
     "as numpy": Case(lambda _, __, h: h * float(h.detach().numpy().max()), why="trace_numpy|numpy"),
-    "as array": Case(lambda _, __, h: h * float(np.asarray(h.detach()).max()), why="numpy"),
-    "as list": Case(lambda _, __, h: h * h[0].tolist()[0], why="tolist"),
     "masked": Case(lambda _, __, h: h + torch.masked_select(h, h > 0).mean()),
-    "normal": Case(
-        lambda _, __, h: h + torch.randn(h.size(0), HIDDEN).to(h), why="randn draws random numbers"
-    ),
     "noise": Case(lambda _, __, h: h + torch.randn_like(h), why="randn_like draws random numbers"),
-    "permuted": Case(lambda _, __, h: h + h[torch.randperm(h.size(0))], why="randperm draws random numbers"),
-    "drawn by method": Case(
-        lambda _, __, h: h + h.detach().clone().uniform_(), why="uniform_ draws random numbers"
-    ),
     "gumbel": Case(lambda _, __, h: F.gumbel_softmax(h), why="draws random numbers"),
     "zeros": Case(lambda _, __, h: torch.cat([h, torch.zeros(h.size(0), 0).to(h)], dim=-1)),
-    "new ones": Case(lambda _, __, h: h + h.new_ones(HIDDEN)),
-    "made": Case(lambda _, __, h: h * torch.tensor([0.5]).to(h)),
-    "numbers": Case(lambda _, __, h: h + torch.arange(h.size(0)).view(-1, 1)),
     "asked for gradients": Case(lambda _, __, h: h.detach().requires_grad_() + h, why="requires_grad_"),
     "without gradients": Case(without_gradients, why="switches gradients"),
-    "in inference mode": Case(in_inference_mode, why="switches gradients"),
     "in bfloat16": Case(in_bfloat16, why="enters or leaves autocast"),
     "checkpointed": Case(
         lambda _, __, h: checkpoint(lambda rows: rows.tanh() * 2, h, use_reentrant=False),
         why="checkpoint|graph of its own",
     ),
     "keeps rows": Case(keeps_rows),
-    "counts calls": Case(counts_calls),
     "keeps average": Case(keeps_average),
     "average in place": Case(average_in_place, why="differed from|writes to"),
-    "writes held": Case(writes_held),
-    "appends": Case(appends),
     "draws from python": Case(lambda _, __, h: h * random.random(), why="Random.random"),
-    "draws from numpy": Case(lambda _, __, h: h * float(np.random.rand()), why="numpy"),
     "halved": Case(lambda _, __, h: h[: h.size(0) // 2].sum() + h),
-    "root of size": Case(lambda _, __, h: h / math.sqrt(h.size(0)), why="sym_sqrt"),
-    "share of size": Case(lambda _, __, h: h * (1 / h.shape[0])),
-    "size as int": Case(lambda _, __, h: h / int(h.size(0))),
+    "root of size": Case(lambda _, __, h: h / math.sqrt(h.size(0))),
+    "cosine of a step": Case(cosine_of_a_step),
     "elements": Case(lambda _, __, h: h * (h.numel() % 7)),
     "from outside": Case(lambda _, __, h: h * OUTSIDE),
-    "from another object": Case(lambda _, __, h: h * HOLDER.table),
     "adds to input": Case(adds_to_input, why="writes to an input"),
-    "doubles input": Case(lambda _, x, h: h + x.mul_(2.0).sum(dim=1, keepdim=True), why="writes to an input"),
     "writes to view of input": Case(writes_to_view_of_input, why="writes to an input"),
     "clamps input by function": Case(
         lambda _, x, h: h + F.elu(x, inplace=True).sum(dim=1, keepdim=True), why="writes to an input"
     ),
     "sets rows": Case(sets_rows),
     "writes to view": Case(writes_to_view, why="shares memory with another one"),
-    "reads view of written": Case(reads_view_of_written, why="shares memory with another one"),
     "writes result": Case(writes_result, why="mul writes to a tensor"),
     # Values that change between calls.
     "closure": _closure(),
-    "slot": Case(lambda _, __, h: h * RATE(), change=lambda _, n: setattr(RATE, "own", 2.0 * n)),
-    "class of an object": Case(
-        lambda _, __, h: h * RATE(), change=lambda _, n: setattr(Rate, "rate", 2.0 * n)
-    ),
-    "global": Case(lambda _, __, h: h * RATE(), change=lambda _, n: globals().update(SCALE=2.0 * n)),
-    "generator of the model": Case(
-        lambda model, _, h: h * model.draws.random(),
-        prepare=lambda model: setattr(model, "draws", np.random.default_rng(1)),
-        why="PyTorch's tracer stopped",
-    ),
     "getattr with a default": Case(
         lambda model, _, h: h * getattr(model.args, "tau", 1.0),
         change=lambda model, n: setattr(model.args, "tau", 2.0 * n),
@@ -613,11 +493,6 @@ CASES: dict[str, Case] = {
         change=_set(alpha=(2.0, 4.0)),
         why="whose changes PyTorch's tracer does not see",
     ),
-    "vars of the model": Case(
-        lambda model, _, h: h * vars(model).get("beta", 1.0),
-        change=_set(beta=(2.0, 4.0)),
-        why="whose changes PyTorch's tracer does not see",
-    ),
     "property": Case(lambda model, _, h: h * model.tau, change=_set(alpha=(2.0, 4.0))),
     "function in a list": Case(
         lambda model, _, h: model.functions[0](h),
@@ -627,51 +502,20 @@ CASES: dict[str, Case] = {
         lambda model, _, h: model.partial(h),
         change=_set(partial=tuple(functools.partial(torch.mul, other=rate) for rate in (2.0, 3.0))),
     ),
-    "entry of an array": Case(
-        lambda model, _, h: h * float(model.array[3000]),
-        change=lambda model, n: model.array.__setitem__(3000, 2.0 * n),
-        why="numpy",
-    ),
-    "sum of an array": Case(
-        lambda model, _, h: h * float(model.array.sum()),
-        change=lambda model, n: model.array.__setitem__(3000, 2.0 * n),
-        why="numpy",
-    ),
-    "array as a tensor": Case(
-        lambda model, _, h: h * torch.from_numpy(model.array[:HIDDEN]),
-        change=lambda model, n: model.array.__setitem__(3, 2.0 * n),
-        why="numpy",
-    ),
     "entry of a list": Case(
         lambda model, _, h: h * model.numbers[1500],
-        change=lambda model, n: model.numbers.__setitem__(1500, 2.0 * n),
-    ),
-    "sum of a list": Case(
-        lambda model, _, h: h * sum(model.numbers),
         change=lambda model, n: model.numbers.__setitem__(1500, 2.0 * n),
     ),
     "tensor in a list": Case(
         lambda model, _, h: h * model.rows[0], change=lambda model, _: model.rows[0].mul_(2.0)
     ),
-    "another tensor in a list": Case(
-        lambda model, _, h: h * model.rows[0],
-        change=lambda model, _: model.rows.__setitem__(0, model.rows[0] * 2.0),
-    ),
     "tensor outside that changes": Case(lambda _, __, h: h * OUTSIDE, change=lambda _, __: OUTSIDE.mul_(2.0)),
-    "dict outside": Case(
-        lambda _, __, h: h * COUNTS["rate"], change=lambda _, n: COUNTS.update(rate=2.0 * n)
-    ),
     "missing in a dict": Case(
         lambda _, __, h: h * COUNTS.get("tau", 1.0), change=lambda _, n: COUNTS.update(tau=2.0 * n)
     ),
     # FAULT: TorchDynamo looks through the cache and takes the new value.
     "remembered": Case(
         lambda _, __, h: h * remembered(), change=lambda _, n: COUNTS.update(rate=2.0 * n), why="cache"
-    ),
-    "remembered until cleared": Case(
-        lambda _, __, h: h * remembered(),
-        change=lambda _, n: (COUNTS.update(rate=2.0 * n), remembered.cache_clear()),
-        why="cache",
     ),
     "variable of the environment": Case(
         lambda _, __, h: h * float(os.environ.get("BATCHGNN_TEST_RATE", "1")),
@@ -720,9 +564,7 @@ CASES: dict[str, Case] = {
     "iterator": Case(lambda model, _, h: h * next(model.steps)),
     # Effects.
     "appends rows": Case(appends_rows),
-    "counts outside": Case(counts_outside),
     "counts in a global": Case(counts_global),
-    "counts in a class": Case(counts_in_class),
     "counts in its class": Case(counts_in_class_of_model),
     "counts in a part": Case(counts_in_part),
     "state that begins in a class": Case(lambda model, _, h: h * model.warmup.next()),
@@ -735,42 +577,31 @@ CASES: dict[str, Case] = {
     "adds to a set": Case(adds_to_set),
     "forgets": Case(forgets),
     "counts, then decides": Case(counts_then_decides, why="Data-dependent branching"),
-    "catches": Case(catches),
     "catches all": Case(catches_all),
-    "writes outside": Case(writes_outside, why="differed from|writes to"),
     "steps by hand": Case(steps_by_hand, why="switches gradients"),
     "freezes": Case(freezes, why="not a constant|requires_grad_"),
     "registers": Case(lambda model, _, h: (model.register_buffer("rate", h.detach().mean(dim=0)), h)[1]),
     # FAULT: what forward writes to a leaf before it calls it is not seen, in silence.
     "sets an option": Case(sets_option, why="writes|option|leaf|norm|drop|lazy|parameters"),
-    "sets an option back": Case(sets_option_back, why="writes|option|leaf|norm|drop|lazy|parameters"),
     "stops dropping": Case(stops_dropping, why="writes|option|leaf|norm|drop|lazy|parameters"),
     "ties weights": Case(ties_weights, why="writes|option|leaf|norm|drop|lazy|parameters"),
     "with other weights": Case(with_other_weights, why="writes|option|leaf|norm|drop|lazy|parameters"),
-    "weighs by hand": Case(weighs_by_hand, why="writes|option|leaf|norm|drop|lazy|parameters"),
     # Gradients.
     "reverses": Case(lambda _, __, h: Reversed.apply(h * 2), why="autograd.Function|mark_dirty"),
     "reverses in place": Case(
         lambda _, __, h: ReversedInPlace.apply(h * 2), why="autograd.Function|mark_dirty"
     ),
-    "centres gradients": Case(lambda _, __, h: Centred.apply(h * 2), why="autograd.Function|mark_dirty"),
     "hooks rows": Case(hooks_rows, why="hook|graph of its own"),
     "hooks a node": Case(hooks_node, why="PyTorch's tracer stopped|hook"),
-    "keeps a gradient": Case(keeps_gradient, why="side effect"),
     "straight through": Case(lambda _, __, h: (h.round() - h).detach() + h),
     "gated": Case(lambda model, _, h: h + model.gate * h.tanh()),
-    "scaled layer": Case(lambda model, _, h: h + h.tanh() * model.scales),
     "narrow product": Case(lambda model, _, h: h + h @ model.down @ model.up),
-    "gated mean": Case(lambda model, _, h: h + model.gate * h.mean(dim=0)),
     "gated turn": Case(lambda model, _, h: h + model.gate * h.flip(0)),
-    "scaled sum": Case(lambda model, _, h: h + h.cumsum(0) * model.scales),
-    "narrow neighbours": Case(lambda model, _, h: h + h.roll(1, 0) @ model.down @ model.up),
-    "gated softmax": Case(lambda model, _, h: h + model.gate * h.softmax(0)),
 }
 
 
 #: Those that change the batch, and so what gradients need.
-CHANGING = {"adds to input", "doubles input", "writes to view of input", "clamps input by function"}
+CHANGING = {"adds to input", "writes to view of input", "clamps input by function"}
 
 
 def _names() -> Iterator[Any]:
@@ -806,12 +637,6 @@ def _object_that_changes() -> Iterator[Any]:
         yield power
 
 
-def _method_that_changes() -> Iterator[Any]:
-    power = Power()
-    for power.power in range(1, 4):
-        yield power.applied
-
-
 def _closure_that_changes() -> Iterator[Any]:
     power = 1
 
@@ -820,22 +645,6 @@ def _closure_that_changes() -> Iterator[Any]:
 
     for power in range(1, 4):  # noqa: B007
         yield act
-
-
-def _other_closures() -> Iterator[Any]:
-    for power in range(1, 4):
-        yield lambda h, power=power: h.tanh() ** power
-
-
-def _parts() -> Iterator[Any]:
-    rates = {"rate": 1.0}
-    for rate in (1.0, 2.0, 3.0):
-        rates["rate"] = rate
-        yield functools.partial(_scaled_by, rates)
-
-
-def _scaled_by(rates: Any, h: Tensor) -> Tensor:
-    return h * rates["rate"]
 
 
 class Unhashable(Power):
@@ -854,10 +663,7 @@ def _unhashable() -> Iterator[Any]:
 
 ACTS = [
     _object_that_changes,
-    _method_that_changes,
     _closure_that_changes,
-    _other_closures,
-    _parts,
     _unhashable,
 ]
 
@@ -866,9 +672,8 @@ ACTS = [
 def test_functions_as_arguments(acts: Callable[[], Iterator[Any]]) -> None:
     ours, plain = pair(Takes())
     for act, batch in zip(acts(), batches(), strict=True):
-        found, wanted = ours(batch, act=act), plain(batch.x, batch.edge_index, act)[: batch.batch_size]
-        assert_close(found, wanted)
-        assert_close(gradients(ours, found), gradients(plain, wanted))
+        wanted = plain(batch.x, batch.edge_index, act)[: batch.batch_size]
+        assert_as_plain(ours, plain, ours(batch, act=act), wanted)
     assert found_in(ours).reasons == []
 
 
@@ -884,9 +689,7 @@ def test_a_loop_over_the_seeds() -> None:
     """The last batch has fewer of them."""
     ours, plain = pair(Loops(lambda _, __, h: h))
     for batch in (*batches(), *batches()[1:]):
-        found, wanted = ours(batch), plain(batch.x, batch.edge_index, batch.batch_size)
-        assert_close(found, wanted)
-        assert_close(gradients(ours, found), gradients(plain, wanted))
+        assert_as_plain(ours, plain, ours(batch), plain(batch.x, batch.edge_index, batch.batch_size))
 
 
 class Scores(Net):
@@ -946,9 +749,7 @@ def test_numbers_that_change_in_every_call_need_no_new_graphs() -> None:
     ours, plain = pair(Net(lambda model, _, h: h * model.alpha))
     for number in range(20):
         ours.alpha = plain.alpha = 0.5 + 0.1 * number
-        found, wanted = ours(batches()[0]), _first_rows(plain, batches()[0])
-        assert_close(found, wanted)
-        assert_close(gradients(ours, found), gradients(plain, wanted))
+        assert_as_plain(ours, plain, ours(batches()[0]), _first_rows(plain, batches()[0]))
     assert found_in(ours).reasons == [] and len(found_in(ours).graphs) <= 2  # 1.0 has its own
 
 
@@ -968,8 +769,6 @@ BETWEEN: dict[str, Callable[[Any], Any]] = {
     "evaluation": lambda model: model.eval(),
     "number": lambda model: setattr(model, "alpha", 3.0),
     "buffer": lambda model: model.average.add_(1.0),
-    "another buffer": lambda model: setattr(model, "average", model.average + 1.0),
-    "function": lambda model: setattr(model, "middle", lambda _, __, h: h.sigmoid()),
     "aggregation": _other_aggregation,
     "dict": lambda model: model.held.update(rate=3.0),
 }

@@ -28,7 +28,6 @@ from tests.support.ported_models import (
     minibatch_of,
     model_of,
     report_of,
-    stirred,
     trimming,
 )
 from tests.support.tiers import each, some
@@ -74,23 +73,6 @@ def test_parameters_and_keys_stay(name: str) -> None:
     kind_of = (MODELS | KNOWLEDGE)[name]
     model.load_state_dict(kind_of(2).state_dict())
     kind_of(2).load_state_dict(model.state_dict())
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_a_model_of_ones_own(training: bool) -> None:
-    torch.manual_seed(0)
-    reference = stirred(Net().double()).train(training)
-    ours, batch = accelerated(reference), batch_of(2)
-    for weight in (None, batch.edge_weight):
-        for edges in (batch.edge_index, batch.edge_index.clone()):
-            found, wanted = (model(batch.x, edges, weight) for model in (ours, reference))
-            assert torch.allclose(found, wanted, atol=1e-12)
-            for one, other in zip(
-                torch.autograd.grad(found.square().sum(), list(ours.parameters())),
-                torch.autograd.grad(wanted.square().sum(), list(reference.parameters())),
-                strict=True,
-            ):
-                assert torch.allclose(one, other, atol=1e-9)
 
 
 def test_the_report_names_what_was_replaced() -> None:
@@ -290,11 +272,6 @@ def test_other_types_of_values() -> None:
     assert not accelerate(torch.nn.Dropout(1.0))(torch.ones(3, 3)).any()
 
 
-def test_what_is_no_module_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"torch\.nn\.Module, got dict"):
-        pyg_batchgnn.accelerate({})  # type: ignore[type-var]
-
-
 def test_errors_name_the_class_that_the_user_wrote() -> None:
     conv, batch = accelerate(pyg.GATv2Conv(FEATURES, 4).double()), batch_of(2)
     with pytest.raises(ValueError, match="edge_dim"):
@@ -433,15 +410,6 @@ def test_torch_fx_traces_ones_own_model_and_says_what_pyg_says_of_a_layer() -> N
 # After acceleration ###############################################################################
 
 
-def test_training_passes_over_a_batch_drop_other_elements() -> None:
-    model, batch = accelerated(model_of(pyg.GraphSAGE, 2, dropout=0.5)), batch_of(2)
-    for arguments in ((batch,), (batch.x, batch.edge_index), (minibatch_of(2),)):
-        model.train()
-        assert not torch.equal(model(*arguments), model(*arguments))
-        model.eval()
-        assert torch.equal(model(*arguments), model(*arguments))
-
-
 def test_inference_keeps_the_mode_of_each_module() -> None:
     model = accelerated(model_of(pyg.GraphSAGE, 2, norm="batch_norm")).train()
     model.norms[0].eval()
@@ -463,4 +431,6 @@ def test_an_argument_that_cannot_be_changes_nothing(options: dict[str, Any], say
     model = pyg.GraphSAGE(3, 4, 2)
     with pytest.raises((TypeError, ValueError), match=says):
         accelerate(model, **options)
+    with pytest.raises(TypeError, match=r"torch\.nn\.Module, got dict"):
+        accelerate({})  # type: ignore[type-var]
     assert type(model) is pyg.GraphSAGE

@@ -35,21 +35,6 @@ class Encoder(Module):
         return x[:batch_size]
 
 
-def infomax() -> Module:
-    def corruption(x: Tensor, edge_index: Tensor, batch_size: int) -> Any:
-        return x[torch.randperm(x.size(0))], edge_index, batch_size
-
-    return pyg.DeepGraphInfomax(
-        HIDDEN, Encoder(), lambda rows, *_: torch.sigmoid(rows.mean(dim=0)), corruption
-    )
-
-
-def polynormer(attends: bool) -> Module:
-    model = pyg.Polynormer(IN, HIDDEN, OUT, local_layers=2, in_dropout=0.0, dropout=0.0, global_dropout=0.0)
-    model._global = attends
-    return model
-
-
 USER, ITEM = "user", "item"
 TO, BACK, AMONG = (USER, "to", ITEM), (ITEM, "rev_to", USER), (ITEM, "to", ITEM)
 RELATIONS = (TO, BACK, AMONG)
@@ -181,39 +166,6 @@ class Hierarchical(Module):
             )
             x_dict = {name: x.relu() for name, x in conv(x_dict, edge_index_dict).items()}
         return self.lin(x_dict[ITEM])
-
-
-class Layer(Module):
-    """A layer of relations, with dropout and a batch norm of each type written into the dict."""
-
-    def __init__(self, relations: Any, columns: int, out: int, last: bool) -> None:
-        super().__init__()
-        self.conv = pyg.HeteroConv({one: pyg.SAGEConv(columns, out) for one in relations})
-        self.drop, self.last = torch.nn.Dropout(0.0), last
-        self.norms = torch.nn.ModuleDict({} if last else {name: pyg.BatchNorm(out) for name in (USER, ITEM)})
-
-    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
-        x_dict = self.conv(x_dict, edge_index_dict)
-        if not self.last:
-            for name, x in x_dict.items():
-                x_dict[name] = self.norms[name](self.drop(x.relu()))
-        return x_dict
-
-
-class Citations(Module):
-    """Layers of different relations."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        first = [one for one in RELATIONS if one[0] == ITEM]
-        self.convs = torch.nn.ModuleList(
-            [Layer(first, IN, HIDDEN, last=False), Layer(RELATIONS, HIDDEN, OUT, last=True)]
-        )
-
-    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
-        for conv in self.convs:
-            x_dict = conv(x_dict, edge_index_dict)
-        return x_dict[ITEM]
 
 
 class Tabular(Module):

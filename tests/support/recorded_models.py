@@ -16,8 +16,8 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.port import accelerate
+from pyg_batchgnn.port.call import Graph
 from pyg_batchgnn.port.program import is_convolution
-from pyg_batchgnn.port.traced import Graph
 from tests.support.ported_models import CLASSES, FEATURES, GRAPH, stirred
 
 #: Seeds with duplicates and isolated nodes. The last batch is smaller.
@@ -94,6 +94,13 @@ def _keys(tree: Any) -> Any:
     return list(tree) if isinstance(tree, Mapping) else len(tree) if isinstance(tree, (tuple, list)) else None
 
 
+def assert_as_plain(ours: Any, plain: Any, found: Any, wanted: Any, tolerance: float = 1e-10) -> None:
+    """Fails unless the results and gradients of an accelerated model are those of the plain one."""
+    assert_close(found, wanted, tolerance)
+    grads = (list(gradients(*one).values()) for one in ((ours, found), (plain, wanted)))
+    assert_close(*grads, tolerance)
+
+
 def compare(
     ours: torch.nn.Module,
     plain: torch.nn.Module,
@@ -106,9 +113,7 @@ def compare(
     ``call``: calls the plain model with a batch. ``named``: arguments beside the batch."""
     for batch in batches() if given is None else given:
         found, wanted = ours(batch, **named), cut(call(plain, batch), batch.batch_size)
-        assert_close(found, wanted, tolerance)
-        grads = (list(gradients(*one).values()) for one in ((ours, found), (plain, wanted)))
-        assert_close(*grads, tolerance)
+        assert_as_plain(ours, plain, found, wanted, tolerance)
 
 
 def compare_plain_calls(ours: torch.nn.Module, plain: torch.nn.Module, tolerance: float = 1e-10) -> None:
@@ -116,8 +121,7 @@ def compare_plain_calls(ours: torch.nn.Module, plain: torch.nn.Module, tolerance
     for batch in batches():
         for rows in (batch.batch_size, batch.num_nodes):
             found, wanted = (cut(model(batch.x, batch.edge_index), rows) for model in (ours, plain))
-            assert_close(found, wanted, tolerance)
-            assert_close(gradients(ours, found), gradients(plain, wanted), tolerance)
+            assert_as_plain(ours, plain, found, wanted, tolerance)
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ class Found:
     @property
     def notes(self) -> list[str]:
         """The reasons why something computes all rows."""
-        return [note for one in self.graphs for note in one.recording.notes.values()]
+        return [call.note for one in self.graphs for call in one.recording.calls if call.note]
 
     @property
     def hops(self) -> list[list[int]]:
@@ -198,6 +202,19 @@ class Net(torch.nn.Module):
         h = self.first(x, edge_index)
         h = self.middle(self, x, h)
         return self.second(h, edge_index)
+
+
+class Written(torch.nn.Module):
+    """Parts, and a function of the model, the rows and the edges that is its ``forward``."""
+
+    def __init__(self, written: Callable[[Any, Tensor, Tensor], Any], **parts: Any) -> None:
+        super().__init__()
+        self.written = written
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        return self.written(self, x, edge_index)
 
 
 class Options(torch.nn.Module):

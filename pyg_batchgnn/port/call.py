@@ -1,0 +1,450 @@
+"""One call of a model: the graph that fits it, and the programs that compute what it asks for."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.conv import HeteroConv
+
+from pyg_batchgnn import nn, ops
+from pyg_batchgnn.port import foreign, rules
+from pyg_batchgnn.port.batches import ArgumentTensor
+from pyg_batchgnn.port.binding import BatchArgument, Bound
+from pyg_batchgnn.port.capture import (
+    LIBRARIES,
+    Captured,
+    CapturedFunction,
+    Done,
+    Miss,
+    axes_by_size,
+    run_graph,
+)
+from pyg_batchgnn.port.check import Trial, difference
+from pyg_batchgnn.port.execution import Frame
+from pyg_batchgnn.port.execution import run as run_program
+from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
+from pyg_batchgnn.port.program import Program
+from pyg_batchgnn.port.recording import Axis, Count, ModuleCall, Nodes, Recording, Refusal, Way, mapped
+from pyg_batchgnn.port.report import AccelerationReport, ForwardReport, forward_report, log_report
+from pyg_batchgnn.port.structure import prefix
+from pyg_batchgnn.port.translate import translate
+
+
+@dataclass
+class Graph:
+    """A captured ``forward``, and the programs that compute what is asked of it."""
+
+    captured: Captured  # the graph of Dynamo
+    recording: Recording
+    leaves: list[int | None]  # of each placeholder, its number among the tensors of the arguments, or None
+    programs: dict[bool, Program] = field(default_factory=dict)  # by whether the seeds' rows alone are wanted
+    draws: bool = False  # numbers are drawn anew whenever it runs, beside the one of its own dropout
+    wrong: str = ""  # the reason why it is not used, or empty
+    states: dict[int, Any] = field(default_factory=dict)  # by call, the options of its module
+    calls: int = 0
+
+    def program(self, model: torch.nn.Module, *, seeds: bool) -> Program:
+        if seeds not in self.programs:
+            self.programs[seeds] = Program(self.recording, model, seeds=seeds)
+        return self.programs[seeds]
+
+    def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
+        """Returns why rows cannot be computed as they were at the time of the capture, or None."""
+        for number, call in enumerate(self.recording.calls):
+            if not isinstance(call.target, ModuleCall):
+                continue
+            conv = model.get_submodule(call.target.path)
+            if call.message_passing is None:
+                # which rows it looks at, and which it writes to
+                looks = rules.module_rule(conv), rules.takes_row_statistics(conv)
+                state = *looks, getattr(conv, "inplace", False), conv.training
+                if self.states.setdefault(number, state) != state:
+                    return f"options of {call.target.path} changed"
+            trimmed = call.message_passing is Way.TRIMMED and call.target.method == "forward"
+            if trimmed and not isinstance(conv, HeteroConv):
+                reason = foreign.whole_reason(conv, None, trims)
+                if reason is not None:
+                    return reason
+        return None
+
+
+@dataclass
+class Entry:
+    exact: bool = False  # sizes of 0 and 1 are constants of its graphs
+    function: CapturedFunction = field(default_factory=CapturedFunction)
+    refused: dict[bool, str] = field(default_factory=dict)  # why, by whether gradients are enabled
+
+
+@dataclass
+class Tracing:
+    trims: tuple[type[torch.nn.Module], ...] = ()  # layers that the user declares safe to trim
+    rows: str | None = None  # "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds
+    report: Callable[[AccelerationReport], None] = log_report  # is told how ``forward`` is computed
+    check: str = "once"  # "often" compares a program with its graph at every 2^k-th call
+    uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
+    is_sequential: bool = False  # the model is a `Sequential` of PyG without a ``forward`` of the user's
+    entries: dict[Any, Entry] = field(default_factory=dict)  # by the pattern of the arguments
+    differs: dict[Any, bool] = field(default_factory=dict)  # by pattern and sizes of 0: in what is done
+    graphs: list[Graph] = field(default_factory=list)  # all that were captured
+    result: list[Axis] | None = None  # what the rows of each tensor in the result are, if a graph told
+    warned: set[str] = field(default_factory=set)  # the subjects of warnings that were given
+    told: set[str] = field(default_factory=set)  # the reasons that were reported
+    classes: dict[type, dict[str, Any]] = field(default_factory=dict)  # their methods in the last call
+
+    def __deepcopy__(self, memo: Any) -> Tracing:
+        return Tracing(self.trims, self.rows, self.report, self.check, is_sequential=self.is_sequential)
+
+    def __reduce__(self) -> Any:
+        made = functools.partial(Tracing, check=self.check, is_sequential=self.is_sequential)
+        return made, (self.trims, self.rows)
+
+    def entry(self, pattern: Any, exact: bool = False) -> Entry:
+        if pattern not in self.entries:
+            self.entries[pattern] = Entry(exact)
+        return self.entries[pattern]
+
+    def warn(self, subject: str, text: str) -> None:
+        """Warns, once for each subject, of what costs speed or changes numbers."""
+        if subject not in self.warned:
+            self.warned.add(subject)
+            level, frame = 1, sys._getframe()
+            while frame.f_back and any(one in frame.f_code.co_filename for one in LIBRARIES):
+                level, frame = level + 1, frame.f_back
+            warnings.warn(text, stacklevel=level)
+
+    def refuse(self, model: torch.nn.Module, reason: str, returns_all: bool = False) -> None:
+        """Says that all rows are computed from now on, call by call. ``returns_all``: what
+        ``model(batch)`` returns is not cut to the rows of the seeds."""
+        report = ForwardReport(type(model).__name__, model.training, why=reason)
+        if reason not in self.told:
+            self.told.add(reason)
+            self.report(AccelerationReport(forward=report))
+        rows = "; model(batch) returns all of them, so take [:batch.batch_size]" if returns_all else ""
+        self.warn("plain", f"{report}{rows}")
+
+    def judge(self, conv: Any, x: Any, edge_index: Any, values: Mapping[str, Any]) -> Way | str:
+        """Returns how the first rows of a convolution are computed, or why all are."""
+        is_ours = isinstance(conv, AcceleratedConv) and set(values) <= {conv.edge_values}
+        if is_ours and conv.takes_call(x, edge_index, next(iter(values.values()), None)):
+            # A native layer normalises by the whole batch. What GINConv calls is not its own.
+            reason = foreign.whole_reason(conv, x, self.trims) if hasattr(conv, "nn") else None
+            return Way.NATIVE if reason is None else reason
+        if isinstance(conv, HeteroConv):
+            return Way.NATIVE if isinstance(conv, AcceleratedHeteroConv) else Way.TRIMMED
+        reason = foreign.whole_reason(conv, x, self.trims)
+        return Way.TRIMMED if reason is None else reason
+
+
+class Call:
+    """One call of a model, which runs the graph that fits it."""
+
+    def __init__(self, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
+        self._model, self._tracing, self._bound = model, tracing, bound
+        self.trims = tracing.trims
+        self._trees = {
+            name: one.batch.attributes() if isinstance(one, BatchArgument) else one
+            for name, one in bound.arguments.items()
+        }
+        self.leaves: list[ArgumentTensor] = []
+        add = self.leaves.append
+        mapped(self._trees, lambda leaf: add(leaf) if isinstance(leaf, ArgumentTensor) else None)
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns the arguments for Dynamo, with stand-ins for rows that are read in place."""
+        seen: set[int] = set()
+        structure = self._bound.structure
+
+        def stand(leaf: Any) -> Any:
+            if isinstance(leaf, Count):
+                return int(leaf)
+            if not isinstance(leaf, ArgumentTensor):
+                return leaf
+            made = leaf.stand_in(structure)
+            made = made.view_as(made) if id(made) in seen else made
+            seen.add(id(made))
+            return made
+
+        return self._filled(stand)
+
+    def described(self) -> dict[str, Any]:
+        return self._filled(lambda leaf: leaf)
+
+    def _filled(self, change: Callable[[Any], Any]) -> dict[str, Any]:
+        def fill(name: str, argument: Any) -> Any:
+            filled = mapped(self._trees[name], change)
+            return argument.batch.copied(filled) if isinstance(argument, BatchArgument) else filled
+
+        return {name: fill(name, one) for name, one in self._bound.arguments.items()}
+
+    def pattern(self) -> Any:
+        """Returns what a graph depends on that Dynamo does not see: what is known of each tensor,
+        the names of attributes and the modes of modules, and what takes gradients."""
+
+        def place(tree: Any) -> Any:
+            if isinstance(tree, ArgumentTensor):
+                return tree.axis, getattr(tree.value, "dtype", torch.int64), tree.columns
+            if isinstance(tree, Count):
+                return tree.form
+            if isinstance(tree, (list, tuple)):
+                return tuple(map(place, tree))
+            return (
+                tuple((name, place(one)) for name, one in tree.items()) if isinstance(tree, Mapping) else None
+            )
+
+        modules = tuple((hash(tuple(vars(one))), one.training) for one in self._model.modules())
+        learns = tuple(one.requires_grad for one in self._model.parameters())
+        return place(self._trees), self._bound.structure.hops, modules, learns, nn.current_products()
+
+    def capture(self, function: CapturedFunction, arguments: Any, run: Any, exact: bool = False) -> Any:
+        model: Any = self._model
+        given = model.users_forward, model, arguments, self.described(), run, self.trims, exact
+        return function.capture(*given)
+
+    def look(self, function: CapturedFunction, look: Callable[..., Any], exact: bool = False) -> str | None:
+        """Captures the call and shows ``look`` the graph, which is not run. Returns why it cannot
+        be captured, or None."""
+
+        def run(captured: Captured, values: Sequence[Any]) -> Any:
+            look(captured, values)
+            raise Done
+
+        try:
+            self.capture(function, self.arguments(), run, exact)
+        except Miss:
+            return "TorchDynamo is turned off"
+        except Refusal as refusal:
+            return refusal.reason
+        except Done:
+            pass
+        return None
+
+    def __call__(self, captured: Captured, values: tuple[Any, ...]) -> Sequence[Any]:
+        graph: Graph = captured.made or self.translated(captured)
+        inputs = self.inputs(graph, values)
+        why = graph.wrong or graph.why_unfit(self._model, self._tracing.trims) or self.check(graph, inputs)
+        if not why:
+            try:
+                found = self._computed(graph, inputs)
+            except _ERRORS as error:
+                why = f"its rows could not be computed by themselves: {type(error).__name__}: {error}"
+                graph.wrong = why
+        if why:
+            found = self._call_by_call(graph, inputs, why)
+        known = axes_by_size(captured) if why else graph.recording.result
+        axes = [known.get(one) for one in captured.outputs]
+        self._tell_of_uncut(found, axes)
+        return [first_rows(one, axis, self._bound) for one, axis in zip(found, axes, strict=True)]
+
+    def _tell_of_uncut(self, found: Sequence[Any], axes: Sequence[Axis | None]) -> None:
+        """Warns of results that have as many rows as there are nodes, and are not cut."""
+        bound = self._bound
+        for one, axis in zip(found, axes, strict=True):
+            if bound.seeds is None or axis is None or isinstance(axis, Nodes) or not isinstance(one, Tensor):
+                continue
+            counts = {prefix(bound.structure, "nodes", name, bound.structure.hops) for name in bound.seeds}
+            if one.dim() and one.size(0) in counts:
+                self._tracing.warn(
+                    "uncut",
+                    f"{type(self._model).__name__}.forward returns {one.size(0)} rows that are not known "
+                    f"to be those of nodes; model(batch) returns all of them, so take [:batch.batch_size]",
+                )
+
+    def translated(self, captured: Captured) -> Graph:
+        tracing, model = self._tracing, self._model
+        by_leaf = {id(one): place for place, one in enumerate(self.leaves)}
+        leaves = [
+            by_leaf.get(id(one)) if dim is None else None
+            for one, dim in zip(captured.places, captured.dims, strict=True)
+        ]
+        recording, wrong = Recording(), ""
+        try:
+            recording = translate(captured, model, tracing.judge)
+        except Refusal as refusal:
+            wrong = refusal.reason
+        captured.forget()
+        tracing.result = list((axes_by_size(captured) if wrong else recording.result).values())
+        graph = captured.made = Graph(captured, recording, leaves, wrong=wrong)
+        tracing.graphs.append(graph)
+        if not wrong:
+            self._tell_of_statistics()
+            self._tell_of_all_rows(recording)
+        return graph
+
+    def _tell_of_all_rows(self, recording: Recording) -> None:
+        report = forward_report(recording, self._model)
+        self._tracing.report(AccelerationReport(forward=report))
+        slow = [one for one in report.calls if one.how == "all rows"]
+        if slow:
+            one = slow[0]
+            more = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
+            text = f"{report.name}.forward computes all rows at {one.place}{more}: {one.why}"
+            self._tracing.warn("rows", text)
+
+    def _tell_of_statistics(self) -> None:
+        norms = [name for name, one in self._model.named_modules() if rules.takes_row_statistics(one)]
+        if norms and self._bound.seeds is not None:
+            self._tracing.warn(
+                "batch norms",
+                f"{type(self._model).__name__}.{norms[0]} takes statistics of the rows that model(batch) "
+                f"computes, fewer than in a plain call; use LayerNorm where that matters",
+            )
+
+    def inputs(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
+        return [
+            value if place is None else self.leaves[place].value
+            for value, place in zip(values, graph.leaves, strict=True)
+        ]
+
+    def check(self, graph: Graph, inputs: Sequence[Any]) -> str:
+        """Compares the program of a new graph with the graph itself, once or at every 2^k-th call,
+        and returns how they differ, or an empty text."""
+        seeds = self._bound.seeds is not None
+        graph.calls += 1
+        again = self._tracing.check == "often" and graph.calls & (graph.calls - 1) == 0
+        if again or seeds not in graph.programs:
+            program = graph.program(self._model, seeds=seeds)
+            trial = Trial(graph.captured, program, self._model, self.leaves, graph.leaves, inputs)
+            try:
+                graph.wrong = difference(trial, self._bound.structure) or ""
+            except Refusal as refusal:
+                graph.wrong = refusal.reason
+        return graph.wrong
+
+    def _call_by_call(self, graph: Graph, inputs: Sequence[Any], why: str) -> list[Any]:
+        """Returns the outputs of a graph that is run as it is, on all rows."""
+        self._tracing.refuse(self._model, why)
+        values = [
+            value if place is None else self.leaves[place].tensor()
+            for value, place in zip(inputs, graph.leaves, strict=True)
+        ]
+        return run_graph(graph.captured, values, self._model)
+
+    def _computed(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+        if self._bound.seeds is None and self._splits(graph, inputs):
+            rows = self._with_seed_rows(graph, inputs)
+            if rows is not None:
+                return [rows]
+        return self._outputs(graph, inputs, seeds=self._bound.seeds is not None)
+
+    def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
+        program = graph.program(self._model, seeds=seeds)
+        return run_program(Frame(program, self._model, self._bound.structure, {}), inputs)
+
+    def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
+        """Returns whether gradients are computed for the rows of the seeds first: not if rows
+        depend on each other, once a loss used other rows, or if hooks wait for a whole gradient."""
+        return (
+            torch.is_grad_enabled()
+            and torch._C._autograd._top_saved_tensors_default_hooks(True) is None  # of a checkpoint, say
+            and not (self._tracing.uses_all_rows or graph.draws)
+            and graph.recording.returned == [True]
+            and isinstance(next(iter(graph.recording.result.values())), Nodes)
+            and self._bound.structure.hops > 0
+            and not any(one._backward_hooks or one.retains_grad for one in self._taking_gradients(inputs))
+            and graph.program(self._model, seeds=True).is_by_row(self._model)
+        )
+
+    def _taking_gradients(self, inputs: Sequence[Any]) -> list[Tensor]:
+        tensors = (*inputs, *self._model.parameters(), *self._model.buffers())
+        found = {id(one): one for one in tensors if isinstance(one, Tensor) and one.requires_grad}
+        return list(found.values())
+
+    def _with_seed_rows(self, graph: Graph, inputs: Sequence[Any]) -> Any:
+        """Returns all rows; None if every run drops others. The rows of the seeds are computed with
+        what the backward pass needs, and the others are values only. If a gradient of these
+        arrives, all are computed once more for it."""
+        before, state = torch.get_rng_state(), _state(self._model)
+
+        def every() -> Any:
+            return self._outputs(graph, inputs, seeds=False)[0]
+
+        def again() -> Any:
+            if _state(self._model) != state:
+                raise RuntimeError(
+                    "the loss uses rows beyond the seeds, which backward() computes again, but a mode, "
+                    "an option, a parameter or a buffer of the model changed after forward"
+                )
+            return every()
+
+        (seeds,) = self._outputs(graph, inputs, seeds=True)
+        drawn = torch.get_rng_state()
+        with torch.no_grad():
+            rows = every()
+        if not torch.equal(drawn, torch.get_rng_state()):
+            graph.draws = True
+            torch.set_rng_state(before)
+            return None
+        leaves = self._taking_gradients(inputs)
+        if not leaves:
+            return rows
+        if rows._is_view() or any(isinstance(one, Tensor) and _share_memory(one, rows) for one in inputs):
+            rows = rows.clone()  # which is overwritten
+        autocast = functools.partial(
+            torch.autocast, "cpu", torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
+        )
+        return _SeedRows.apply(rows, seeds, again, autocast, self._tracing, *leaves)
+
+
+class _SeedRows(torch.autograd.Function):
+    """Puts the rows of the seeds, [S, C] with their gradient, above ``values``, [N, C]."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, seeds: Tensor, *others: Any) -> Tensor:
+        values[: seeds.size(0)] = seeds
+        ctx.mark_dirty(values)
+        ctx.count = seeds.size(0)
+        ctx.again, ctx.autocast, ctx.tracing, *ctx.leaves = others
+        return values
+
+    @staticmethod
+    @ops.first_order
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        (grad,) = grads
+        seeds, rest = grad[: ctx.count], grad[ctx.count :]
+        if not rest.any():
+            return None, seeds, None, None, None, *([None] * len(ctx.leaves))
+        ctx.tracing.uses_all_rows = True
+        with torch.enable_grad(), ctx.autocast():
+            out = ctx.again()
+        others = torch.cat([torch.zeros_like(seeds), rest])
+        found = torch.autograd.grad(out, ctx.leaves, others, allow_unused=True)
+        return None, seeds, None, None, None, *found
+
+
+#: Errors of a program. Others, such as the one that ends a recomputation, are not its own.
+_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
+
+
+def _state(model: torch.nn.Module) -> Any:
+    """Returns what a program reads of a model when it runs, in a form that compares."""
+    modules = [
+        (id(one), [(name, value) for name, value in vars(one).items() if type(value) in SCALARS])
+        for one in model.modules()
+    ]
+    tensors = (*model.parameters(), *model.buffers())
+    return modules, [(id(one), one._version) for one in tensors if not one.is_inference()]
+
+
+SCALARS = (int, float, bool, str, type(None))
+
+
+def _share_memory(one: Tensor, other: Tensor) -> bool:
+    if one is other:
+        return True
+    memory = [each.untyped_storage() for each in (one, other) if each.layout is torch.strided]
+    return len(memory) == 2 and memory[0].nbytes() > 0 and memory[0].data_ptr() == memory[1].data_ptr()
+
+
+def first_rows(one: Any, axis: Any, bound: Bound) -> Any:
+    """Returns the rows of the seeds of rows of nodes, if they alone are wanted."""
+    if bound.seeds is None or not isinstance(axis, Nodes) or axis.name not in bound.seeds:
+        return one
+    count = bound.seeds[axis.name]
+    return one if one.size(0) == count else one[:count]

@@ -1,0 +1,333 @@
+"""The modules that are one step of a captured graph: convolutions, linear layers, norms and others.
+
+While a model is captured, the ``forward`` of their classes is a function that calls one operator,
+which names the module and its arguments. The operator has a fake kernel alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch_geometric.nn
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torch_geometric.nn.conv import HeteroConv, MessagePassing
+
+from pyg_batchgnn.nn.models import is_row_wise_norm
+from pyg_batchgnn.port import foreign, rules
+from pyg_batchgnn.port.recording import Refusal, mapped
+
+_library = torch.library.Library("pyg_batchgnn_port", "DEF")
+_library.define("leaf(Tensor[] tensors, int module, str names, Tensor? learns) -> Tensor[]")
+_library.define("returned(Tensor tensor) -> Tensor")
+LEAF = torch.ops.pyg_batchgnn_port.leaf.default
+RETURNED = torch.ops.pyg_batchgnn_port.returned.default
+#: Between the kind of a leaf and the names of its tensors; and inside of relations.
+_BETWEEN, _INSIDE = "\x1f", "\x1e"
+#: The ``forward``, or ``propagate``, of the classes of leaves, and the names of their arguments.
+_originals: dict[tuple[type, str], Any] = {}
+_names: dict[type, tuple[str, ...]] = {}
+
+
+class _Now(threading.local):
+    """What this thread captures."""
+
+    modules: Mapping[int, torch.nn.Module] | None = None  # those of the model, by their ids
+    written: Collection[int] = ()  # the ids of those that are no leaves
+
+
+now = _Now()
+
+_JUMPS = torch_geometric.nn.JumpingKnowledge
+#: Modules of torch and PyG, beside linear layers and norms of each row, that are one step.
+_OF_ONE = (
+    *(torch.nn.BatchNorm1d, torch_geometric.nn.BatchNorm, torch_geometric.nn.InstanceNorm),
+    *(torch_geometric.nn.MLP, _JUMPS, torch.nn.ReLU, torch.nn.Dropout),
+)
+
+
+def kind_of_leaf(module: torch.nn.Module, trims: Sequence[type[torch.nn.Module]] = ()) -> str | None:
+    """Returns how the calls of a module are captured: as those of a "conv", of "types", of a module
+    of "one" tensor, or, in a layer of the user's own, as those of its "propagate"; None for a
+    module whose ``forward`` is captured call by call."""
+    if isinstance(module, MessagePassing):
+        users = foreign.is_users(module) and not isinstance(module, tuple(trims))
+        return "propagate" if users else "conv"
+    if isinstance(module, HeteroConv):
+        return "types"
+    kind = rules.kind_of(module)
+    known = kind in (*rules.LINEAR, *_OF_ONE)
+    return "one" if known or (is_row_wise_norm(module) and kind is not torch.nn.Identity) else None
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A call of a leaf, as the operator's arguments tell it."""
+
+    module: int  # the id of the module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    types: tuple[str, ...] = ()  # the node types of its results; empty if it has one result
+    plain: Any = None  # what ``propagate`` returned, whose calls were captured too
+
+    @classmethod
+    def of(cls, tensors: Sequence[Any], module: int, names: str, learns: Any = None) -> Leaf:
+        del learns
+        kind, *each = names.split(_BETWEEN)
+        if kind == "one":
+            return cls(module, (list(tensors) if each else tensors[0],))
+        if kind == "types":
+            rows = {name: one for name, one in zip(each, tensors, strict=False) if _INSIDE not in name}
+            named = zip(each, tensors, strict=False)
+            edges = {tuple(name.split(_INSIDE)): one for name, one in named if _INSIDE in name}
+            return cls(module, (rows, edges), types=tuple(each[len(tensors) :]))
+        given = dict(zip(each, tensors, strict=True))
+        if kind == "propagate":
+            return cls(module, (given.pop("edge_index"),), given, plain=given.pop(""))
+        x = (given.pop("x.0"), given.pop("x.1")) if "x.0" in given else given.pop("x")
+        return cls(module, (x,), given)
+
+
+def _original(module: Any, name: str) -> Any:
+    for kind in type(module).__mro__:
+        if (kind, name) in _originals:
+            return _originals[kind, name]
+    raise AssertionError(name)
+
+
+#: Is given to leaves whose parameters take gradients, so that their results say that they do.
+_LEARNS = torch.zeros((), requires_grad=True)
+
+
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def _learns(number: int) -> bool:
+    """Returns whether parameters of a module take gradients, which patterns of calls tell apart."""
+    assert now.modules is not None
+    return any(one.requires_grad for one in now.modules[number].parameters())
+
+
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def _is_part(number: int) -> bool:
+    """Returns whether a module is a part of the model, and not held in a list, say."""
+    return now.modules is not None and number in now.modules and number not in now.written
+
+
+def _call(module: Any, tensors: list[Tensor], names: list[str]) -> list[Tensor]:
+    learns = _LEARNS if _learns(id(module)) else None
+    made: list[Tensor] = LEAF(tensors, id(module), _BETWEEN.join(names), learns)
+    return made
+
+
+def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+    original = _original(self, "forward")
+    if not is_dynamo_compiling() or type(self) not in _names or not _is_part(id(self)):
+        return original(self, *args, **kwargs)
+    given = dict(zip(_names[type(self)], args, strict=False))
+    given.update(kwargs)
+    tensors: list[Tensor] = []
+    names, simple = ["conv"], True
+    for name, one in given.items():
+        if isinstance(one, Tensor):
+            tensors.append(one)
+            names.append(name)
+        elif isinstance(one, (tuple, list)) and len(one) == 2 and name == "x":
+            simple = simple and isinstance(one[0], Tensor) and isinstance(one[1], Tensor)
+            tensors.extend(one)
+            names.extend(("x.0", "x.1"))
+        elif one is not None:
+            simple = False
+    if simple and "edge_index" in names and ("x" in names or "x.0" in names):
+        return _call(self, tensors, names)[0]
+    return original(self, *args, **kwargs)
+
+
+def _forward_of_one(self: Any, *args: Any, **kwargs: Any) -> Any:
+    simple = not kwargs and len(args) > 0 and isinstance(args[0], (Tensor, list))
+    for one in args[1:]:
+        simple = simple and one is None
+    simple = simple and (type(self), "forward") in _originals
+    if not is_dynamo_compiling() or not simple or not _is_part(id(self)):
+        return _original(self, "forward")(self, *args, **kwargs)
+    if isinstance(args[0], list):
+        return _call(self, args[0], ["one", "of several"])[0]
+    return _call(self, [args[0]], ["one"])[0]
+
+
+def _forward_of_types(self: Any, *args: Any, **kwargs: Any) -> Any:
+    original = _original(self, "forward")
+    simple = len(args) == 2 and not kwargs and isinstance(args[0], dict) and isinstance(args[1], dict)
+    if not is_dynamo_compiling() or not simple or not _is_part(id(self)):
+        return original(self, *args, **kwargs)
+    x, edges = args
+    tensors: list[Tensor] = []
+    names = ["types"]
+    for name, one in x.items():
+        if not isinstance(name, str) or not isinstance(one, Tensor):
+            return original(self, *args, **kwargs)
+        tensors.append(one)
+        names.append(name)
+    for relation, one in edges.items():
+        if not isinstance(relation, tuple) or not isinstance(one, Tensor):
+            return original(self, *args, **kwargs)
+        tensors.append(one)
+        names.append(_INSIDE.join(relation))
+    targets: dict[str, None] = {}
+    for relation, _ in self.convs.items():
+        source, _, target = relation
+        if relation in edges:
+            if source not in x or target not in x:
+                return original(self, *args, **kwargs)
+            targets[target] = None
+    if not targets:
+        return original(self, *args, **kwargs)
+    return dict(zip(targets, _call(self, tensors, [*names, *targets]), strict=True))
+
+
+def _propagate(self: Any, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
+    plain = _original(self, "propagate")(self, edge_index, size=size, **kwargs)
+    simple = isinstance(plain, Tensor) and isinstance(edge_index, Tensor)
+    if not is_dynamo_compiling() or not simple or not _is_part(id(self)):
+        return plain
+    tensors, names = [plain, edge_index], ["propagate", "", "edge_index"]
+    for name, one in kwargs.items():
+        if isinstance(one, Tensor):
+            tensors.append(one)
+            names.append(name)
+        elif one is not None:
+            simple = False
+    return _call(self, tensors, names)[0] if simple else plain
+
+
+_FORWARDS = {
+    "conv": ("forward", _conv_forward),
+    "one": ("forward", _forward_of_one),
+    "types": ("forward", _forward_of_types),
+    "propagate": ("propagate", _propagate),
+}
+_OURS = [function for _, function in _FORWARDS.values()]
+
+
+@contextmanager
+def as_leaves(
+    modules: Mapping[int, torch.nn.Module], written: Collection[int], trims: Sequence[type[torch.nn.Module]]
+) -> Iterator[None]:
+    """Puts the functions above in the place of the ``forward`` of leaves, which Dynamo reads. A
+    call in another thread goes to the original. ``modules``: those of the model, by their ids.
+    ``written``: the ids of those that are no leaves."""
+    functions: dict[tuple[type, str], Any] = {}
+    for module in modules.values():
+        kind, how = type(module), kind_of_leaf(module, trims)
+        if how is None or (kind, name := _FORWARDS[how][0]) in functions:
+            continue
+        functions[kind, name] = _FORWARDS[how][1]
+        _originals[kind, name] = getattr(kind, name)
+        if how == "conv":
+            _names[kind] = rules.argument_names(module)
+    outer = now.modules, now.written
+    with _in_place(functions):
+        now.modules, now.written = modules, written
+        try:
+            yield
+        finally:
+            now.modules, now.written = outer
+
+
+@contextmanager
+def _in_place(functions: Mapping[tuple[type, str], Any]) -> Iterator[None]:
+    """Sets attributes of classes for the duration of a block; None takes away the class's own."""
+    before = {(kind, name): vars(kind).get(name) for kind, name in functions}
+
+    def put(values: Mapping[tuple[type, str], Any]) -> None:
+        for (kind, name), one in values.items():
+            if one is None:
+                delattr(kind, name)
+            else:
+                setattr(kind, name, one)
+
+    try:
+        put(functions)
+        yield
+    finally:
+        put(before)
+
+
+def _fake(tensors: Sequence[Tensor], module: int, names: str, _: Any) -> list[Tensor]:
+    assert now.modules is not None
+    found, leaf = now.modules[module], Leaf.of(tensors, module, names)
+    if leaf.plain is not None:
+        return [torch.empty_like(leaf.plain)]
+    if not isinstance(found, (MessagePassing, HeteroConv)):
+        return [_fake_of_one(found, tensors)]
+    x, result = leaf.args[0], _small(found, leaf)
+    if leaf.types:
+        each = [(x[name], result[name]) for name in leaf.types]
+    elif isinstance(result, Tensor) and result.dim() and result.size(0) == 2:
+        each = [(x[1] if isinstance(x, tuple) else x, result)]
+    else:
+        raise Refusal(f"{rules.kind_of(found).__name__} returns something else than a row for each node")
+    return [rows.new_empty((rows.size(0), *one.shape[1:]), dtype=one.dtype) for rows, one in each]
+
+
+def _fake_of_one(module: Any, tensors: Sequence[Tensor]) -> Tensor:
+    kind, x = rules.kind_of(module), tensors[0]
+    if kind is _JUMPS and module.mode == "cat":
+        return x.new_empty((*x.shape[:-1], sum(one.size(-1) for one in tensors)))
+    if kind not in rules.LINEAR and kind is not torch_geometric.nn.MLP:
+        return torch.empty_like(x)
+    weight = module.weight if kind in rules.LINEAR else module.lins[-1].weight
+    dtype = torch.promote_types(x.dtype, weight.dtype)
+    if torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+    return x.new_empty((*x.shape[:-1], weight.size(0)), dtype=dtype)
+
+
+def _small(module: torch.nn.Module, leaf: Leaf) -> Any:
+    """Calls a convolution with two nodes and two edges, for the columns of its result."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    def rows(one: Tensor) -> Tensor:
+        return torch.zeros((2, *map(int, one.shape[1:])), dtype=one.dtype)
+
+    def edges(one: Tensor) -> Tensor:
+        return torch.tensor([[0, 1], [1, 0]], dtype=one.dtype)
+
+    plain = {place: _originals[place] for place in _originals if vars(place[0]).get(place[1]) in _OURS}
+    with unset_fake_temporarily(), torch.no_grad(), calm(module), _in_place(plain):
+        args = *mapped(leaf.args[:1], rows), *mapped(leaf.args[1:], edges)
+        named = leaf.kwargs.items()
+        return module(*args, **{name: (edges if name == "edge_index" else rows)(one) for name, one in named})
+
+
+@contextmanager
+def calm(module: torch.nn.Module, keeps: Callable[[Any], bool] = lambda _: False) -> Iterator[None]:
+    """Sets a module to evaluation mode, without what it cached of other edges, for the duration of
+    a block, which changes neither a generator nor the attributes of modules. ``keeps``: whether a
+    module in it keeps its mode."""
+    before = [(vars(one), dict(vars(one))) for one in module.modules()]
+    state = torch.get_rng_state()
+    try:
+        for one in module.modules():
+            if isinstance(one, MessagePassing):
+                vars(one).update(dict.fromkeys(name for name in vars(one) if name.startswith("_cached")))
+            vars(one).update({} if keeps(one) else {"training": False})
+        yield
+    finally:
+        for values, were in before:
+            for name in values.keys() - were.keys():
+                del values[name]
+            values.update((name, one) for name, one in were.items() if values.get(name, values) is not one)
+        torch.set_rng_state(state)
+
+
+def _no_backward(*_: Any) -> Any:
+    raise AssertionError("programs and graphs have the backward passes of what leaves stand for")
+
+
+for _name, _kernel in (("leaf", _fake), ("returned", torch.empty_like)):
+    torch.library.register_fake(f"pyg_batchgnn_port::{_name}", _kernel, lib=_library)
+    torch.library.register_autograd(f"pyg_batchgnn_port::{_name}", _no_backward, lib=_library)
