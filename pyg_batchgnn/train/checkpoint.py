@@ -27,21 +27,20 @@ from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import replacing
 
 # A safetensors file of nested values: tensors are tensors, everything else is JSON in the header.
-#
 # The file is replaced by one rename, so a reader sees the whole old file or the whole new one. No
 # pickle is involved.
 
 
 _TENSOR = "__tensor__"
-_VALUES = "values"  # the checksum of all that is no tensor, among those of tensors; releases before had none
+_VALUES = "values"  # names the checksum of all that is no tensor, which older releases did not write
 
 
 def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
     """Replaces `path`. ``kind`` and ``version`` are checked when it is read."""
     tensors: dict[str, Tensor] = {}
     plain = json.dumps(_take_tensors(values, "", tensors))
-    checksums = {name: _checksum(tensor) for name, tensor in tensors.items()}
-    checksums[_VALUES] = zlib.crc32(plain.encode())
+    checksums = {_VALUES: zlib.crc32(plain.encode())}
+    checksums |= {name: _checksum(tensor) for name, tensor in tensors.items()}
     header = {"kind": kind, "version": str(version), "values": plain, "checksums": json.dumps(checksums)}
     with replacing(path) as temporary:
         temporary.write_bytes(save(tensors, metadata=header))
@@ -203,7 +202,7 @@ class Checkpoint:
 
 
 def _check_shapes(optimiser: Optimizer) -> None:
-    """Raises ValueError for state of another shape than its parameter's: fused kernels do not look."""
+    """Raises ValueError for state of another shape than its parameter's; fused kernels do not."""
     fused = [one for group in optimiser.param_groups if group.get("fused") for one in group["params"]]
     for parameter in fused:
         for name, held in optimiser.state.get(parameter, {}).items():

@@ -321,8 +321,9 @@ def _part(dataset: Dataset, read: TrainingData, config: TrainConfig, comm: Commu
             f"{source}: is of a graph of {part.book.num_nodes} nodes and {part.num_edges} edges, but "
             f"{dataset.name} has {dataset.num_nodes} and {dataset.num_edges}; partition that"
         )
+    found = fingerprint_dataset(dataset)
     made_of = read_partition_meta(Path(source).expanduser()).origin.get("fingerprint") or {}
-    if {**(found := fingerprint_dataset(dataset)), **made_of} != found:  # saved by a script, or by a release before, it says less
+    if {**found, **made_of} != found:  # saved by a script, or by a release before, it says less
         raise TrainError(
             f"{source}: is of a graph of as many nodes and edges as {dataset.name}, but with other edges, "
             f"features, labels or splits; partition {dataset.name} anew"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-import json
 import os
 import re
 import runpy
@@ -24,17 +23,14 @@ import torch._dynamo
 import typer
 import yaml
 
-from benchmark.papers.others import DISTDGL
-from benchmark.papers.page import Stored
 from benchmark.report import GAINS_PAGES, with_gains
 from benchmark.summary import table
 from benchmark.support.cli import RESULTS
-from benchmark.support.tables import FOR_A_MEDIAN, typical
 from build_tools import docs_hooks, files_page
 from build_tools.docs_hooks import command_line
 from pyg_batchgnn.train.cli import app
 from pyg_batchgnn.versions import TESTED
-from tests.docs.blocks import FIRST_PAGES, ROOT, Page, blocks_of, is_shown
+from tests.docs.blocks import FIRST_PAGES, ROOT, Page, blocks_of
 from tests.support import reference_sampler as reference
 from tests.support.programs import real_programs
 from tests.support.ranks import run_ranks
@@ -109,18 +105,6 @@ def test_the_tutorial_shows_lines_of_the_script() -> None:
         assert block.code in script, f"{PAGE.name}:{block.line} differs from {SCRIPT.name}"
 
 
-def test_the_gain_of_embeddings_is_over_the_faster_of_torchs(tmp_path: Path) -> None:
-    def gains() -> list[str]:
-        tables = (table(Stored(tmp_path)) for table in DISTDGL.tables)
-        shown = {table.title: table for table in tables}["Learned embeddings"]
-        return [row[-1] for row in shown.rows]
-
-    assert gains() == ["-", "-"]  # not measured
-    seconds = {"ours": [2.0, 1.0, 3.0], "sparse": [8.0], "dense": [12.0], "dgl": [5.0]}
-    (tmp_path / "embeddings.json").write_text(json.dumps({"seconds": seconds}))
-    assert gains() == ["8.0x", "5.0x"]
-
-
 PAGES = sorted(["README.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))])
 PAGES_WITH_CODE = [page for page in PAGES if blocks_of((ROOT / page).read_text(encoding="utf-8"))]
 
@@ -150,64 +134,6 @@ def test_notes_are_known_and_commands_stand_in_fences() -> None:
             assert known, f"{name}:{block.line}: the note {block.note!r} is none, or gives no reason"
         indented = re.findall(r"^(?: {4}|\t)\$ .*", text, re.MULTILINE)
         assert not indented, f"{name}: these commands would not be run: {indented}"
-
-
-@pytest.mark.parametrize(
-    ("printed", "shown", "same"),
-    [
-        ("one\ntwo\n", "one\ntwo\n", True),
-        ("one\ntwo\n", "one\n", False),
-        ("one 3\n", "one 4\n", False),
-        ("took 0.813 s\n", "took ... s\n", True),
-        ("a\nb\nc\nd\n", "a\n...\nd\n", True),
-        ("a\nb\n", "...\nd\n", False),
-        ("accuracy 0.41\n", "accuracy 0.42\n", True),
-        ("accuracy 0.41\n", "accuracy 0.45\n", False),
-        ("1012.0 rows\n", "1000.0 rows\n", True),
-        ("(a) 1.5.\n", "(a) 1.5.\n", True),
-    ],
-)
-def test_outputs_are_compared(printed: str, shown: str, same: bool) -> None:
-    assert is_shown(printed, shown) is same
-
-
-_SAMPLE = """Text.
-
-```python
-print("one")
-```
-
-```text
-one
-```
-
-<!-- not run: needs a cluster -->
-```sh
-srun hostname
-```
-
-<!-- file: two.py -->
-```python
-print("two")
-```
-
-```sh
-python two.py
-```
-
-```text
-2
-```
-"""
-
-
-def test_a_wrong_output_is_seen(tmp_path: Path) -> None:
-    page = Page("README.md", tmp_path)
-    *before, last = blocks_of(_SAMPLE)
-    for block in before:
-        page.run(block)
-    with pytest.raises(AssertionError, match=r"README.md:21 prints\ntwo"):
-        page.run(last)
 
 
 DEPLOY = ROOT / "deploy"
@@ -293,58 +219,8 @@ def test_tables_and_gains_come_from_stored_results() -> None:
         assert with_gains(path, RESULTS) == text, f"{path}: run `python -m benchmark report`"
 
 
-#: A page, what it says, and the experiment and the line of its tables that say so.
-CLAIMS = [
-    ("README.md", "takes 138 ms", "training", "| SAGE, 1 thread, malloc kept | 224 | 138 |"),
-    ("README.md", "step takes 1.2 s", "training", "| 224 | 138 | 4,998 | 1,222 |"),
-    ("docs/benchmarks.md", "take 0.1 page", "memory", "malloc default: ours | 0.1 |"),
-    ("docs/benchmarks.md", "takes 53,869", "memory", "PyG NeighborLoader | 53,869.1 |"),
-    (
-        "docs/benchmarks.md",
-        "2 ranks | 2,415,350 | 84,491 | 28.6",
-        "ranks",
-        "| 45 | 2,415,350 | 84,491 | 28.6 |",
-    ),
-    ("docs/benchmarks.md", "4 ranks | 1,817,168 | 126,587 | 14.4", "ranks", "1,817,168 | 126,587 | 14.4 |"),
-    ("docs/benchmarks.md", "14.7 s | 1.5 s | 9.5 times", "ranks", "| B = all | 1.54 | 9.5x |"),
-    ("docs/benchmarks.md", "1.12 times the CPU seconds", "ranks", "| 4 | 16.3 | 1.12 |"),
-    ("docs/benchmarks.md", "takes 7.8 s, and 28.2 s with DistDGL", "ranks", "| DistDGL | 28.15 |"),
-    ("docs/benchmarks.md", "takes 7.8 s, and 28.2 s with DistDGL", "ranks", "| B = all | 7.82 |"),
-    ("docs/benchmarks.md", "sampling | 48.3 M edges/s | 7.6x | 3.8x |", "modes", "| 7.6x | 28.0 |"),
-    ("docs/benchmarks.md", "14.5 ms | 100.1 ms (6.9x)", "modes", "| 100.1 | 336,954 | 6.9x |"),
-    ("docs/benchmarks.md", "37.6 ms | 305.5 ms (8.1x)", "modes", "| 305.5 | 644,803 | 8.1x |"),
-    ("docs/benchmarks.md", "17,748 ms (18.7x)", "typed_layers", "| 17,748.3 | 18.7x |"),
-    ("docs/benchmarks.md", "4,278 ms (4.1x)", "typed_layers", "| 4,277.6 | 4.1x |"),
-    ("docs/benchmarks.md", "21,777 ms (11.1x)", "typed_layers", "| 21,777.0 | 11.1x |"),
-    ("docs/benchmarks.md", "14,596 ms (7.3x)", "typed_layers", "| 14,595.8 | 7.3x |"),
-    ("docs/benchmarks.md", "8,382 ms (44.0x)", "typed_layers", "| 8,382.4 | 44.0x |"),
-    ("docs/benchmarks.md", "DistDGL takes 24.7 s", "ranks", "| DistDGL | 24.70 | 2,433,838 |"),
-    ("docs/benchmarks.md", "takes 21.3 s with DistDGL", "ranks", "| DistDGL | 21.34 | 6.97 |"),
-    ("docs/benchmarks.md", "2.3 to 4.8 times as fast", "convergence", "| 2.3x |"),
-    ("docs/benchmarks.md", "2.3 to 4.8 times as fast", "convergence", "| 4.8x |"),
-]
-
-
-def test_claims_stand_in_tables() -> None:
-    for page, claim, experiment, line in CLAIMS:
-        assert claim in " ".join((ROOT / page).read_text(encoding="utf-8").split())
-        assert line in (ROOT / "benchmark" / "pages" / f"{experiment}.md").read_text(encoding="utf-8")
-
-
 SITE = ROOT / "docs"
 ALL_PAGES = [*ROOT.glob("*.md"), *SITE.rglob("*.md"), *(ROOT / "benchmark").rglob("*.md")]
-
-
-def test_medians_are_of_nine_rounds_or_more() -> None:
-    """The figures of few rounds are their least."""
-    for page in ALL_PAGES:
-        rounds = re.findall(r"[Mm]edians?\s+of\s+(\d+)\b", page.read_text(encoding="utf-8"))
-        assert not [one for one in rounds if int(one) < FOR_A_MEDIAN], page
-    for file in RESULTS.glob("*.json"):
-        for series in json.loads(file.read_text()).get("series", []):
-            for one in series.get("contestants", {}).values():
-                if walls := one.get("walls"):
-                    assert one["figures"]["wall_per_minibatch"] == typical(walls), file
 
 
 def test_constants_of_the_sampling_contract_are_those_of_the_reference() -> None:
