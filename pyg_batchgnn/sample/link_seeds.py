@@ -263,7 +263,7 @@ class SeedEdges:
         if name != "edges" or not (paired is None or isinstance(paired, Tensor)):
             raise TypeError(f"exclude_seed_edges is {wanted!r}; give 'edges', or ('edges', ids [E])")
         if direction is Direction.BACKWARD:
-            raise NotImplementedError("exclude_seed_edges='edges' is for sample_direction='forward'")
+            raise NotImplementedError("exclude_seed_edges='edges' does not go backward; give pairs: True")
         if unknown := [one for one in linked if one not in schema.relations]:
             raise ValueError(
                 f"exclude_seed_edges='edges' excludes links by their ids, but {unknown[0]} is no relation "
