@@ -86,22 +86,6 @@ struct RowMask {
 template <class A>
 constexpr int64_t kNormNumbers = sizeof(RowNorm<A>) / sizeof(A);
 
-// Returns shift - folded * mean: it removes the mean's part of a product with the rounded weight.
-Tensor constant_of(const Tensor& folded, const std::optional<Column>& shift, const double* mean) {
-  const int64_t outputs = folded.size(0), columns = folded.size(1);
-  const Column rounded = copy_of(folded);
-  Tensor out = new_tensor({outputs}, folded.scalar_type());
-  with_float(folded, [&](auto type) {
-    using T = decltype(type);
-    for (int64_t o = 0; o < outputs; ++o) {
-      double value = shift ? shift->data()[o] : 0.0;
-      for (int64_t k = 0; k < columns; ++k) value -= rounded.data()[o * columns + k] * mean[k];
-      mutable_data<T>(out)[o] = narrow<T>(static_cast<Wide<T>>(value));
-    }
-  });
-  return out;
-}
-
 }  // namespace
 
 namespace operators {
