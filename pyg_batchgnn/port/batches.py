@@ -151,6 +151,16 @@ class Batch:
             seeds = {name: one.per_hop[0] for name, one in structure.nodes.items() if name is not None}
         return cls(source, structure, seeds)
 
+    @property
+    def ids(self) -> dict[str | None, Any]:
+        """The ids of the nodes by type, where the batch holds them."""
+        if isinstance(self.source, Data):
+            return {None: self.source.get("n_id")}
+        if isinstance(self.source, HeteroData):
+            return {store._key: store.get("n_id") for store in self.source.node_stores}
+        names = [None] if self.source.has_one_type else self.source.schema.node_types
+        return {name: one.node for name, one in zip(names, self.source.nodes, strict=True)}
+
     @staticmethod
     def holds(source: Any, name: str, *, by_type: bool) -> bool:
         name = _by_type_name(source, name, by_type)

@@ -6,7 +6,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import Signature
 from typing import Any
 
@@ -48,6 +48,7 @@ class Bound:
     seeds: Mapping[str | None, int] | None
     by_name: bool = False  # the arguments are attributes of a batch
     left_out: tuple[str, ...] = ()  # values of edges that the batch holds, and that were not asked for
+    ids: Mapping[str | None, Any] = field(default_factory=dict)  # by type, those of the nodes, if known
 
 
 def bind(
@@ -133,7 +134,7 @@ def _by_name(
     if unknown:
         raise TypeError(f"forward takes no argument {unknown[0]!r}; it takes {', '.join(names)}")
     left_out = [one for one in _ONLY_IF_GIVEN if one in names and one not in found and holds(one)]
-    return Bound(found, batch.structure, batch.seeds, by_name=True, left_out=tuple(left_out))
+    return Bound(found, batch.structure, batch.seeds, by_name=True, left_out=tuple(left_out), ids=batch.ids)
 
 
 #: Values of edges that a batch holds are used only if they are given.
@@ -154,7 +155,7 @@ def _of_whole_batch(
         key: _beside_batch(key, one, batch.structure, batch=batch) for key, one in list(others.items())[2:]
     }
     seeds = batch.seeds if rows == "seeds" else None
-    return Bound({name: BatchArgument(batch), **found}, batch.structure, seeds)
+    return Bound({name: BatchArgument(batch), **found}, batch.structure, seeds, ids=batch.ids)
 
 
 def _beside_batch(
@@ -197,7 +198,9 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
         seeds = sampled.nodes[None].per_hop[0] if sampled and None in sampled.nodes else -1
         return Count(one, Form.prefix("nodes", None, 0)) if name == "batch_size" and one == seeds else one
 
-    return Bound({name: described(name, one) for name, one in arguments.items()}, structure, None)
+    made = {name: described(name, one) for name, one in arguments.items()}
+    ids = {name: one.node for name, one in sampled.nodes.items()} if sampled else {}
+    return Bound(made, structure, None, ids=ids)
 
 
 def _is_by_type(one: Any) -> bool:

@@ -27,6 +27,7 @@ from pyg_batchgnn.port.capture import (
     run_graph,
 )
 from pyg_batchgnn.port.check import Trial, difference
+from pyg_batchgnn.port.copies import Copies, dropping, shared_values
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
@@ -44,16 +45,31 @@ class Graph:
     captured: Captured  # the graph of Dynamo
     recording: Recording
     leaves: list[int | None]  # of each placeholder, its number among the tensors of the arguments, or None
-    programs: dict[bool, Program] = field(default_factory=dict)  # by whether the seeds' rows alone are wanted
+    #: by whether the seeds' rows alone are wanted, and the values that copies of a node share
+    programs: dict[tuple[bool, frozenset[int]], Program] = field(default_factory=dict)
+    checked: set[tuple[bool, frozenset[int]]] = field(default_factory=set)  # those that were compared
+    #: by what drops elements, the values that copies of a node may share
+    shareable: dict[Any, frozenset[int]] = field(default_factory=dict)
     draws: bool = False  # numbers are drawn anew whenever it runs, beside the one of its own dropout
     wrong: str = ""  # the reason why it is not used, or empty
     states: dict[int, Any] = field(default_factory=dict)  # by call, the options of its module
     calls: int = 0
 
-    def program(self, model: torch.nn.Module, *, seeds: bool) -> Program:
-        if seeds not in self.programs:
-            self.programs[seeds] = Program(self.recording, model, seeds=seeds)
-        return self.programs[seeds]
+    def program(
+        self, model: torch.nn.Module, *, seeds: bool, shared: frozenset[int] = frozenset()
+    ) -> Program:
+        if (seeds, shared) not in self.programs:
+            self.programs[seeds, shared] = Program(self.recording, model, seeds=seeds, shared=shared)
+        return self.programs[seeds, shared]
+
+    def shared(self, model: torch.nn.Module, copies: Copies, inputs: Sequence[Any]) -> frozenset[int]:
+        """Returns the values that copies of a node may share now; none if a batch has no copies."""
+        drops = dropping(self.recording, model)
+        state = tuple(drops.values())
+        if state not in self.shareable:
+            self.shareable[state] = shared_values(self.recording, model, drops)
+        found = self.shareable[state]
+        return found if found and copies.rows(self.recording, found, inputs) else frozenset()
 
     def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
         """Returns why rows cannot be computed as they were at the time of the capture, or None."""
@@ -96,6 +112,8 @@ class Tracing:
     result: list[Axis] | None = None  # what the rows of each tensor in the result are, if a graph told
     warned: set[str] = field(default_factory=set)  # the subjects of warnings that were given
     told: set[str] = field(default_factory=set)  # the reasons that were reported
+    #: of the last call, by node type: how many rows copies would have, and how many were computed
+    encoded: dict[Any, tuple[int, int]] = field(default_factory=dict)
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)  # their methods in the last call
 
     def __deepcopy__(self, memo: Any) -> Tracing:
@@ -104,11 +122,6 @@ class Tracing:
     def __reduce__(self) -> Any:
         made = functools.partial(Tracing, check=self.check, is_sequential=self.is_sequential)
         return made, (self.trims, self.rows)
-
-    def entry(self, pattern: Any, exact: bool = False) -> Entry:
-        if pattern not in self.entries:
-            self.entries[pattern] = Entry(exact)
-        return self.entries[pattern]
 
     def warn(self, subject: str, text: str) -> None:
         """Warns, once for each subject, of what costs speed or changes numbers."""
@@ -152,7 +165,9 @@ class Call:
             name: one.batch.attributes() if isinstance(one, BatchArgument) else one
             for name, one in bound.arguments.items()
         }
+        self._copies = Copies(bound.structure, bound.ids)
         self.leaves: list[ArgumentTensor] = []
+        self.shapes: list[tuple[int, ...]] = []  # of what Dynamo gets for them
         add = self.leaves.append
         mapped(self._trees, lambda leaf: add(leaf) if isinstance(leaf, ArgumentTensor) else None)
 
@@ -160,6 +175,7 @@ class Call:
         """Returns the arguments for Dynamo, with stand-ins for rows that are read in place."""
         seen: set[int] = set()
         structure = self._bound.structure
+        self.shapes.clear()
 
         def stand(leaf: Any) -> Any:
             if isinstance(leaf, Count):
@@ -169,6 +185,7 @@ class Call:
             made = leaf.stand_in(structure)
             made = made.view_as(made) if id(made) in seen else made
             seen.add(id(made))
+            self.shapes.append(tuple(made.shape))
             return made
 
         return self._filled(stand)
@@ -204,7 +221,10 @@ class Call:
 
     def capture(self, function: CapturedFunction, arguments: Any, run: Any, exact: bool = False) -> Any:
         model: Any = self._model
-        given = model.users_forward, model, arguments, self.described(), run, self.trims, exact
+        # Sizes of 0 and 1 have graphs of their own, unless they are treated as any others. Then
+        # torch takes no size for 0, whatever it is.
+        oblivious = not exact and any(size < 2 for shape in self.shapes for size in shape)
+        given = model.users_forward, model, arguments, self.described(), run, self.trims, oblivious
         return function.capture(*given)
 
     def look(self, function: CapturedFunction, look: Callable[..., Any], exact: bool = False) -> str | None:
@@ -308,9 +328,12 @@ class Call:
         seeds = self._bound.seeds is not None
         graph.calls += 1
         again = self._tracing.check == "often" and graph.calls & (graph.calls - 1) == 0
-        if again or seeds not in graph.programs:
-            program = graph.program(self._model, seeds=seeds)
-            trial = Trial(graph.captured, program, self._model, self.leaves, graph.leaves, inputs)
+        shared = graph.shared(self._model, self._copies, inputs)
+        if again or (seeds, shared) not in graph.checked:
+            graph.checked.add((seeds, shared))
+            program = graph.program(self._model, seeds=seeds, shared=shared)
+            places = graph.leaves, inputs, self._bound.ids
+            trial = Trial(graph.captured, program, self._model, self.leaves, *places)
             try:
                 graph.wrong = difference(trial, self._bound.structure) or ""
             except Refusal as refusal:
@@ -334,8 +357,12 @@ class Call:
         return self._outputs(graph, inputs, seeds=self._bound.seeds is not None)
 
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
-        program = graph.program(self._model, seeds=seeds)
-        return run_program(Frame(program, self._model, self._bound.structure, {}), inputs)
+        shared = graph.shared(self._model, self._copies, inputs)
+        program = graph.program(self._model, seeds=seeds, shared=shared)
+        frame = Frame(program, self._model, self._bound.structure, {})
+        found = run_program(frame, inputs, self._copies)
+        self._tracing.encoded = frame.encoded
+        return found
 
     def _splits(self, graph: Graph, inputs: Sequence[Any]) -> bool:
         """Returns whether gradients are computed for the rows of the seeds first: not if rows

@@ -373,12 +373,12 @@ class CapturedFunction:
         described: Mapping[str, Any],
         run: Run,
         trims: Sequence[type[torch.nn.Module]] = (),
-        exact: bool = False,
+        oblivious: bool = False,
     ) -> Any:
         """Captures a call, and calls the graph as `run` does. ``described``: the arguments, with a
-        description in the place of each tensor and number that the graph's places name. ``exact``:
-        sizes of 0 and 1 are constants of the graph. Raises `Refusal` if Dynamo cannot see what the
-        function does, and `Miss` if it is turned off."""
+        description in the place of each tensor and number that the graph's places name.
+        ``oblivious``: sizes of 0 and 1 are as any others, else constants of the graph. Raises
+        `Refusal` if Dynamo cannot see what the function does, and `Miss` if it is turned off."""
         import torch.fx.experimental._config as shapes
 
         known = {name: one for name, one in _SETTINGS.items() if hasattr(torch._dynamo.config, name)}
@@ -390,10 +390,6 @@ class CapturedFunction:
             stack.enter_context(torch._dynamo.config.patch(known))
             sources: Any = torch.compiler.config
             stack.enter_context(sources.patch(dynamic_sources=_OF_BATCHES))
-            # Sizes of 0 and 1 have graphs of their own, unless they are treated as any others. Then
-            # torch takes no size for 0, whatever it is.
-            small = any(size < 2 for one in rules.tensors(arguments) for size in one.shape)
-            oblivious = small and not exact
             patch: Any = shapes.patch  # type: ignore[attr-defined]
             stack.enter_context(patch(use_duck_shape=False, backed_size_oblivious=oblivious))
             _local.capture, _local.run = capture, run

@@ -23,6 +23,7 @@ from torch_geometric.nn.conv import MessagePassing
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.capture import Captured, run_graph
+from pyg_batchgnn.port.copies import Copies
 from pyg_batchgnn.port.execution import Frame, run
 from pyg_batchgnn.port.inputs import Accelerated
 from pyg_batchgnn.port.leaves import calm
@@ -69,6 +70,7 @@ class Trial:
     leaves: list[ArgumentTensor]  # the tensors of the arguments
     _places: Sequence[int | None]  # of each placeholder, its number among them, or None
     _values: Sequence[Any]  # of the placeholders, in the call that captured the graph
+    _ids: Mapping[Any, Any] = field(default_factory=dict)  # by type, those of the nodes
     random: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(5))
 
     def difference(self, batches: Sequence[Any], structure: Structure, wide: bool) -> str | None:
@@ -120,7 +122,9 @@ class Trial:
         outputs = zip(expected, self.program.outputs, strict=True)
         expected = [self._first(one, output, structure) for one, output in outputs]
         try:
-            found = run(Frame(self.program, self.model, structure, {}, drops=False), inputs)
+            ids = self._ids if batch is None else batch.ids(self._ids)
+            frame = Frame(self.program, self.model, structure, {}, drops=False)
+            found = run(frame, inputs, Copies(structure, ids, least=0.0))
         except Exception as error:
             return f"its rows could not be computed by themselves: {type(error).__name__}: {error}"
         tolerance = 1e-6 if wide else 3e-2
@@ -230,6 +234,10 @@ class SmallBatch:
         if isinstance(axis, SeedIds):
             return self._links(axis, value)
         return value
+
+    def ids(self, ids: Mapping[Any, Any]) -> dict[Any, Tensor]:
+        known = {name: one for name, one in ids.items() if isinstance(one, Tensor) and name in self.nodes}
+        return {name: one[self.nodes[name]] for name, one in known.items()}
 
     def _links(self, axis: SeedIds, value: Tensor) -> Tensor:
         """Returns the first links, whose ends are seeds of this batch."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ from torch_geometric.nn.conv.hetero_conv import group
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
+from pyg_batchgnn.port.copies import Copies, DistinctBatch
 from pyg_batchgnn.port.program import (
     Program,
     ProgramStep,
@@ -47,8 +50,10 @@ class Frame:
     model: torch.nn.Module
     structure: Structure
     #: by number, a tensor, a `RowView`, or a function that makes the tensor when it is needed
-    values: dict[int, Any]
+    values: MutableMapping[int, Any]
     drops: bool = True  # False leaves out dropout, for comparisons
+    #: by node type, how many rows its copies would have, and how many were computed instead
+    encoded: dict[Any, tuple[int, int]] = field(default_factory=dict)
 
     def rows(self, axis: Any, hops: int) -> int:
         if isinstance(axis, Nodes):
@@ -56,14 +61,40 @@ class Frame:
         return prefix(self.structure, "edges", axis.relation, hops)
 
 
-def run(frame: Frame, inputs: Sequence[Any]) -> list[Any]:
-    """Returns the outputs of the graph. ``inputs``: the values of its placeholders."""
-    frame.values.update(zip(frame.program.recording.inputs, inputs, strict=True))
-    for step in frame.program.steps:
-        run_step(frame, step)
+def run(frame: Frame, inputs: Sequence[Any], copies: Copies | None = None) -> list[Any]:
+    """Returns the outputs of the graph. ``inputs``: the values of its placeholders. ``copies``:
+    those of nodes, whose rows are computed once."""
+    program, own = frame.program, {}
+    frame.values.update(zip(program.recording.inputs, inputs, strict=True))
+    if copies is not None and program.shared:
+        own = copies.rows(program.recording, program.shared, inputs)
+    for step in program.steps:
+        distinct = None
+        if copies is not None and step.shares is not None and own.keys() >= set(step.shares):
+            distinct = replace(frame, structure=copies.batch, values=ChainMap(own, frame.values))
+        run_step(distinct or frame, step)
+        if step.shares is not None:
+            _share(frame, distinct, step)
         for one in step.frees:
             frame.values.pop(one, None)
-    return [_output(frame, *output) for output in frame.program.outputs]
+            own.pop(one, None)
+    return [_output(frame, *output) for output in program.outputs]
+
+
+def _share(frame: Frame, distinct: Frame | None, step: ProgramStep) -> None:
+    """Counts the rows of a step that copies may share. If it was computed for distinct nodes,
+    others get its rows spread, once they read them."""
+    for one in step.results(frame.program):
+        axis = frame.program.axes[one]
+        assert isinstance(axis, Nodes)
+        hops = min(frame.program.need[one], axis.hops)
+        count = computed = frame.rows(axis, hops)
+        if distinct is not None:
+            assert isinstance(distinct.structure, DistinctBatch)
+            nodes, rows = distinct.structure.nodes[axis.name], take(distinct, Ref(one), hops)
+            frame.values[one], computed = partial(nodes.spread, rows, count), rows.size(0)
+        known = frame.encoded.get(axis.name, (0, 0))
+        frame.encoded[axis.name] = max(known[0], count), max(known[1], computed)
 
 
 def _output(frame: Frame, leaf: Any, hops: int) -> Any:

@@ -48,6 +48,8 @@ class ProgramStep:
     #: the steps whose results a sum adds up in one pass
     parts: list[ProgramStep] = field(default_factory=list)
     frees: list[int] = field(default_factory=list)  # the values that nobody reads after this step
+    #: the rows of nodes that it reads, if the copies of a node share its result; else None
+    shares: list[int] | None = None
 
     @property
     def reads(self) -> list[int]:
@@ -67,13 +69,20 @@ class Program:
 
     ``seeds``: the output is wanted for the seeds' rows alone, else for all rows that ``forward``
     returns. ``layerwise``: everything is computed for the nodes of hop 0 alone. Every convolution
-    is given the rows of its sources.
+    is given the rows of its sources. ``shared``: the values that copies of a node share, where a
+    batch has copies.
     """
 
     def __init__(
-        self, recording: Recording, model: torch.nn.Module, *, seeds: bool, layerwise: bool = False
+        self,
+        recording: Recording,
+        model: torch.nn.Module,
+        *,
+        seeds: bool,
+        layerwise: bool = False,
+        shared: frozenset[int] = frozenset(),
     ) -> None:
-        self.recording, self.seeds = recording, seeds
+        self.recording, self.seeds, self.shared = recording, seeds, shared
         self.axes = recording.axes
         self.need: dict[int, int] = {}
         #: what each output is, and how far its rows are computed
@@ -91,6 +100,9 @@ class Program:
     def full(self, number: int) -> int:
         axis = self.axes[number]
         return axis.hops if isinstance(axis, (Nodes, Edges, BatchEdges)) else 0
+
+    def share_alike(self, one: int, other: int) -> bool:
+        return (one in self.shared) == (other in self.shared)
 
     def _ask(self, leaf: Any, hops: int) -> Any:
         if isinstance(leaf, Ref):
@@ -182,7 +194,7 @@ class Reads:
         return cls(sources, targets, edges, {name: one for name, one in given.items() if one is not None})
 
 
-_TAKES = {*rules.GETITEM, Tensor.index_select, torch.index_select}  # rows by their numbers
+_TAKES = {*rules.GETITEM, *rules.INDEX_SELECTS}  # rows by their numbers
 
 
 _RELUS = {torch.relu, Tensor.relu, torch.nn.functional.relu}
@@ -207,7 +219,8 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
         step = ProgramStep(call, need[number], number)
         before = made.get(_only_ref(call, model)) if call.by_row else None
         alone = before is not None and readers[before.result] == 1 and before.hops == step.hops
-        for operand in _operands(step, made, readers, model):
+        alone = alone and (before is None or program.share_alike(before.result, number))
+        for operand in _operands(step, made, readers, program, model):
             steps.remove(operand)
             step.parts += operand.parts or [operand]
         relu, drop = is_relu(call, model), is_dropout(call, model)
@@ -225,12 +238,19 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
         step.result = number
         if len(call.results) == 1 and not call.names_of_results:  # what follows is of that result alone
             made[number] = step
+    for step in steps:
+        rows = [one for one in step.reads if isinstance(program.axes[one], Nodes)]
+        step.shares = rows if step.result in program.shared else None
     _free(steps, recording)
     return steps
 
 
 def _operands(
-    step: ProgramStep, made: Mapping[int, ProgramStep], readers: Mapping[int, int], model: torch.nn.Module
+    step: ProgramStep,
+    made: Mapping[int, ProgramStep],
+    readers: Mapping[int, int],
+    program: Program,
+    model: torch.nn.Module,
 ) -> list[ProgramStep]:
     """Returns the convolutions and linear layers whose results a sum adds up, if nobody else reads
     these: one pass computes them all."""
@@ -241,6 +261,8 @@ def _operands(
     for leaf in call.args:
         part = made.get(leaf.number) if isinstance(leaf, Ref) else None
         if part is None or readers[part.result] != 1 or part.hops != step.hops or part.relu or part.dropout:
+            return []
+        if not program.share_alike(part.result, step.result):
             return []
         if not (part.parts or _is_summand(part.call, model)) or part.call.columns != call.columns:
             return []

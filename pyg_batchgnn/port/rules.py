@@ -11,6 +11,7 @@ import torch.nn.functional as F
 import torch_geometric.nn
 from torch import Tensor
 
+from pyg_batchgnn.port.effects import with_items
 from pyg_batchgnn.port.recording import Count, Form
 
 #: Element by element, of one or several tensors.
@@ -53,6 +54,7 @@ _DEFAULT_DIM = {
 #: Products of rows with a fixed matrix.
 _PRODUCTS = ("linear", "matmul", "mm", "__matmul__")
 GETITEM = {Tensor.__getitem__, operator.getitem}
+INDEX_SELECTS = {Tensor.index_select, torch.index_select}
 _RESHAPES = ("view", "reshape", "repeat", "expand")
 
 HasRows = Callable[[Any], bool]  # whether a tensor has the rows in question
@@ -80,7 +82,7 @@ _RMS_NORM = {F.rms_norm, torch.rms_norm}
 _NORMALISING = _named(("batch_norm", "instance_norm"))
 #: Functions that draw from torch's generator, row by row. Another number of rows draws other
 #: numbers.
-DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu"))
+DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "rrelu"))
 
 
 def is_by_row(
@@ -96,6 +98,8 @@ def is_by_row(
         return _broadcasts(given, rows)
     if function in GETITEM:
         return _keeps_rows(args[1], rows)
+    if function is with_items:
+        return _sets_in_rows(args[0], args[1], args[2], rows)
     name = _BY_DIM.get(function)
     if name is not None:
         return _is_along_columns(name, args, kwargs, given, rows)
@@ -199,6 +203,17 @@ def _keeps_rows(index: Any, rows: Callable[[Any], bool]) -> bool:
     return isinstance(first, slice) and first == slice(None) and not any(one is None for one in places[:1])
 
 
+def _sets_in_rows(x: Any, index: Any, value: Any, rows: HasRows) -> bool:
+    """Returns whether a write sets something in each row: columns, or what a mask of rows says."""
+    dims = value.dim() if isinstance(value, Tensor) else 0
+    if isinstance(index, Tensor):
+        masks = rows(x) and rows(index) and index.dtype is torch.bool
+        return masks and not rows(value) and dims <= x.dim() - index.dim()
+    if not rows(x) or next(tensors(index), None) is not None or not _keeps_rows(index, rows):
+        return False
+    return dims == x[index].dim() if rows(value) else dims < x[index].dim()
+
+
 def _dim(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     for key in ("dim", "axis", "start_dim", "dims"):
         if key in kwargs:
@@ -279,6 +294,7 @@ BY_ELEMENT_MODULES = (
 _OF_ROWS = (torch.nn.GRUCell, torch.nn.LSTMCell, torch.nn.RNNCell, torch_geometric.nn.JumpingKnowledge)
 _SOFTMAX = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin)
 LINEAR = (torch.nn.Linear, torch_geometric.nn.Linear)
+MLP = torch_geometric.nn.MLP
 PygBatchNorm = torch_geometric.nn.BatchNorm
 #: Batch normalisations see the rows that are computed. In evaluation each row is by itself.
 _BATCH_NORMS = (torch.nn.BatchNorm1d, PygBatchNorm, torch_geometric.nn.DiffGroupNorm)
@@ -312,7 +328,7 @@ def module_rule(module: torch.nn.Module) -> str | None:
         return "row"
     if kind is torch.nn.Embedding:
         return "row" if module.max_norm is None and not module.scale_grad_by_freq else "whole"
-    if kind is torch_geometric.nn.MLP:
+    if kind is MLP:
         norms: Any = module.norms
         return "row" if all(module_rule(part) == "row" for part in norms) else "whole"
     if kind is torch_geometric.nn.InstanceNorm and not takes_row_statistics(module):

@@ -17,7 +17,7 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.port import foreign, rules
+from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
@@ -204,7 +204,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
     try:
         call = Call(model, tracing, bound)
         arguments = call.arguments()
-        entry = _entry(tracing, call, call.pattern(), arguments)
+        entry = _entry(tracing, call)
     except Refusal as refusal:  # of objects in a batch
         return Plain(None if "plain" in tracing.warned else refusal.reason, cuts=False)
     grads = torch.is_grad_enabled()
@@ -225,24 +225,25 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
     return Plain(entry.refused[grads], False, functools.partial(entry.refused.pop, grads, None))
 
 
-def _entry(tracing: Tracing, call: Call, pattern: Any, arguments: Any) -> Entry:
+def _entry(tracing: Tracing, call: Call) -> Entry:
     """Returns the graphs of a call. Graphs that treat a size of 0 as any other serve those sizes
     for which ``forward`` does the same as for others; else these sizes have graphs of their own."""
-    zeros = tuple(
-        (place, tuple(map(bool, one.shape)))
-        for place, one in enumerate(rules.tensors(arguments))
-        if 0 in one.shape
-    )
+    pattern, shapes = call.pattern(), enumerate(call.shapes)
+    zeros = tuple((place, tuple(map(bool, shape))) for place, shape in shapes if 0 in shape)
     if not zeros:
-        return tracing.entry(pattern)
+        return tracing.entries.setdefault(pattern, Entry())
+    looked = CapturedFunction(), CapturedFunction()
     if (pattern, zeros) not in tracing.differs:
         seen: list[list[Any]] = [[], []]
         for exact in (False, True):
             see = lambda captured, _, found=seen[exact]: found.extend(operations(captured))  # noqa: E731
-            call.look(CapturedFunction(), see, exact)
+            call.look(looked[exact], see, exact)
         tracing.differs[pattern, zeros] = seen[0] != seen[1]
     differs = tracing.differs[pattern, zeros]
-    return tracing.entry((pattern, zeros if differs else ()), exact=differs)
+    key = pattern, zeros if differs else ()
+    if key not in tracing.entries:
+        tracing.entries[key] = Entry(differs, looked[differs])  # it need not be captured again
+    return tracing.entries[key]
 
 
 def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
@@ -250,7 +251,8 @@ def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None
     or for hooks, which must see that call."""
     try:
         call = Call(model, tracing, bound)
-        entry = _entry(tracing, call, call.pattern(), call.arguments())
+        call.arguments()
+        entry = _entry(tracing, call)
         reason = call.look(entry.function, lambda captured, _: call.translated(captured), entry.exact)
     except Refusal as refusal:
         reason = refusal.reason

@@ -89,6 +89,7 @@ class _Translator:
         self._by_id: dict[int, int] = {}
         self._now: dict[int, int] = {}
         self._poisoned: dict[int, Refusal] = {}
+        self._views: dict[int, tuple[int, Any]] = {}  # of what indexing made, of what and where
         self._ends: dict[int, int] = {}
         self._layer = 0
         self._note = ""
@@ -146,13 +147,16 @@ class _Translator:
 
     def _ref(self, leaf: Any) -> Any:
         if isinstance(leaf, Ref):
-            number = leaf.number
-            while number in self._now:
-                number = self._now[number]
+            number = self._current(leaf.number)
             if number in self._poisoned:
                 raise self._poisoned[number]
             return Ref(number)
         return leaf
+
+    def _current(self, number: int) -> int:
+        while number in self._now:
+            number = self._now[number]
+        return number
 
     def _axis(self, one: Any) -> Axis:
         return self.found.axes[self._by_id[id(one)]] if id(one) in self._by_id else WHOLE
@@ -267,6 +271,8 @@ class _Translator:
             self._overwritten(written.number, made.only().number)
         if func in rules.GETITEM and type(args[1]) is int and isinstance(axis, Edges):
             self._ends[made.only().number] = args[1]
+        if func in rules.GETITEM and self._storages[made.only().number] == self._storages[args[0].number]:
+            self._views[made.only().number] = args[0].number, args[1]
         return made.tree
 
     def _is_written_whole(self, number: int) -> bool:
@@ -285,15 +291,21 @@ class _Translator:
             raise self._refusal("it writes to an input or a parameter")
 
     def _overwritten(self, old: int, new: int) -> None:
-        """Notes that a value was written to. Others that share its memory must not be read."""
-        storage = self._storages[old]
-        for other in range(new):
-            shares = storage is not None and self._storages[other] == storage
-            if other != old and shares and other not in self._now:
+        """Notes that a value was written to, and so is what it is a part of. Others that share its
+        memory must not be read."""
+        storage, now = self._storages[old], {old: new}
+        while old in self._views and (base := self._current(self._views[old][0])) not in self._poisoned:
+            args = Ref(base), self._views[old][1], Ref(now[old])
+            axis, by_row = self._axis_of(effects.with_items, self._shaped(args), {})
+            part = self._add(effects.with_items, args, {}, axis, by_row=by_row, value=self._shapes[base])
+            now[base], old = part.only().number, base
+        for other, its in enumerate(self._storages[: max(now.values())]):
+            if storage is not None and its == storage and other not in {*now, *now.values(), *self._now}:
                 why = "it writes to a tensor that shares memory with another one"
                 self._poisoned[other] = self._refusal(why)
-        self._storages[new] = storage
-        self._now[old] = new
+        for one in now.values():
+            self._storages[one] = storage
+        self._now.update(now)
 
     def _slice_of(self, ref: Any, dim: Any, start: Any, length: Any) -> tuple[Any, Any] | None:
         """Returns the arguments of the slice that a call of ``narrow`` takes; None of another."""
@@ -333,7 +345,7 @@ class _Translator:
     def _taken(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool] | None:
         """Returns the axis of a lookup ``table[index]`` with a number for each node, edge or seed;
         None of anything else. A table of nodes by the ends of edges gives rows of edges."""
-        if func in (Tensor.index_select, torch.index_select) and len(args) == 3:
+        if func in rules.INDEX_SELECTS and len(args) == 3:
             if type(args[1]) is not int or args[1] % args[0].dim() != 0:
                 return None
             table, index = args[0], args[2]
@@ -502,12 +514,20 @@ class _Translator:
         return foreign.reason_of_own(self.found, plain.number, begin)
 
     def _add(
-        self, target: Any, args: Any, kwargs: Any, axes: Any, *, by_row: bool, way: Way | None = None
+        self,
+        target: Any,
+        args: Any,
+        kwargs: Any,
+        axes: Any,
+        *,
+        by_row: bool,
+        way: Way | None = None,
+        value: Any = None,
     ) -> _Made:
-        value = self._node.meta.get("example_value")
+        value = self._node.meta.get("example_value") if value is None else value
         if isinstance(target, ModuleCall) and not isinstance(axes, list):
             (value,) = value
-        if target is effects.with_items:
+        if target is effects.with_items and not isinstance(value, Tensor):
             value = next(iter(self._node.all_input_nodes)).meta["example_value"]
         tree = self._made(value, axes)
         if not refs(tree):  # a number that the graph computes, and that is a constant of it
