@@ -6,7 +6,7 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -48,7 +48,7 @@ class Graph:
     #: by whether the seeds' rows alone are wanted, and the values that copies of a node share
     programs: dict[tuple[bool, frozenset[int]], Program] = field(default_factory=dict)
     checked: set[tuple[bool, frozenset[int]]] = field(default_factory=set)  # those that were compared
-    #: by what drops elements, the values that copies of a node may share
+    #: by what drops elements and what differs, the values that copies of a node may share
     shareable: dict[Any, frozenset[int]] = field(default_factory=dict)
     draws: bool = False  # numbers are drawn anew whenever it runs, beside the one of its own dropout
     wrong: str = ""  # the reason why it is not used, or empty
@@ -62,14 +62,20 @@ class Graph:
             self.programs[seeds, shared] = Program(self.recording, model, seeds=seeds, shared=shared)
         return self.programs[seeds, shared]
 
-    def shared(self, model: torch.nn.Module, copies: Copies, inputs: Sequence[Any]) -> frozenset[int]:
+    def shared(
+        self, model: torch.nn.Module, copies: Copies, inputs: Sequence[Any], share_dropout: bool
+    ) -> frozenset[int]:
         """Returns the values that copies of a node may share now; none if a batch has no copies."""
-        drops = dropping(self.recording, model)
-        state = tuple(drops.values())
-        if state not in self.shareable:
-            self.shareable[state] = shared_values(self.recording, model, drops)
-        found = self.shareable[state]
-        return found if found and copies.rows(self.recording, found, inputs) else frozenset()
+        drops = {} if share_dropout else dropping(self.recording, model)
+        differ: frozenset[int] = frozenset()
+        while True:
+            state = tuple(drops.values()), differ
+            if state not in self.shareable:
+                self.shareable[state] = shared_values(self.recording, model, drops, differ)
+            rows = copies.rows(self.recording, self.shareable[state], inputs)
+            if not (more := {number for number, one in rows.items() if one is None}):
+                return self.shareable[state] if rows else frozenset()
+            differ |= more
 
     def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
         """Returns why rows cannot be computed as they were at the time of the capture, or None."""
@@ -106,6 +112,7 @@ class Tracing:
     check: str = "once"  # "often" compares a program with its graph at every 2^k-th call
     uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
     is_sequential: bool = False  # the model is a `Sequential` of PyG without a ``forward`` of the user's
+    share_dropout: bool = False  # copies of a node have one mask before they differ
     entries: dict[Any, Entry] = field(default_factory=dict)  # by the pattern of the arguments
     differs: dict[Any, bool] = field(default_factory=dict)  # by pattern and sizes of 0: in what is done
     graphs: list[Graph] = field(default_factory=list)  # all that were captured
@@ -117,11 +124,12 @@ class Tracing:
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)  # their methods in the last call
 
     def __deepcopy__(self, memo: Any) -> Tracing:
-        return Tracing(self.trims, self.rows, self.report, self.check, is_sequential=self.is_sequential)
+        made = Tracing(self.trims, self.rows, self.report, self.check, self.is_sequential)
+        return replace(made, share_dropout=self.share_dropout)
 
     def __reduce__(self) -> Any:
-        made = functools.partial(Tracing, check=self.check, is_sequential=self.is_sequential)
-        return made, (self.trims, self.rows)
+        options = self.check, self.is_sequential, self.share_dropout
+        return Tracing, (self.trims, self.rows, log_report, *options)
 
     def warn(self, subject: str, text: str) -> None:
         """Warns, once for each subject, of what costs speed or changes numbers."""
@@ -328,7 +336,7 @@ class Call:
         seeds = self._bound.seeds is not None
         graph.calls += 1
         again = self._tracing.check == "often" and graph.calls & (graph.calls - 1) == 0
-        shared = graph.shared(self._model, self._copies, inputs)
+        shared = graph.shared(self._model, self._copies, inputs, self._tracing.share_dropout)
         if again or (seeds, shared) not in graph.checked:
             graph.checked.add((seeds, shared))
             program = graph.program(self._model, seeds=seeds, shared=shared)
@@ -357,7 +365,7 @@ class Call:
         return self._outputs(graph, inputs, seeds=self._bound.seeds is not None)
 
     def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
-        shared = graph.shared(self._model, self._copies, inputs)
+        shared = graph.shared(self._model, self._copies, inputs, self._tracing.share_dropout)
         program = graph.program(self._model, seeds=seeds, shared=shared)
         frame = Frame(program, self._model, self._bound.structure, {})
         found = run_program(frame, inputs, self._copies)
@@ -372,8 +380,8 @@ class Call:
             and torch._C._autograd._top_saved_tensors_default_hooks(True) is None  # of a checkpoint, say
             and not (self._tracing.uses_all_rows or graph.draws)
             and graph.recording.returned == [True]
-            and isinstance(next(iter(graph.recording.result.values())), Nodes)
-            and self._bound.structure.hops > 0
+            and isinstance(axis := next(iter(graph.recording.result.values())), Nodes)
+            and axis.hops > 0  # else they are those of the seeds
             and not any(one._backward_hooks or one.retains_grad for one in self._taking_gradients(inputs))
             and graph.program(self._model, seeds=True).is_by_row(self._model)
         )

@@ -129,18 +129,22 @@ class Copies:
         return self._nodes[name]
 
     def rows(self, recording: Recording, shared: frozenset[int], inputs: Any) -> dict[int, Any]:
-        """Returns, by number, the rows of distinct nodes in those inputs whose copies are equal."""
+        """Returns, by number, the rows of distinct nodes in those inputs of types with copies; None
+        of those whose copies are not equal."""
         found: dict[int, Any] = {}
         for number, value in zip(recording.inputs, inputs, strict=True):
             axis = recording.axes[number]
-            if number not in shared or not isinstance(axis, Nodes) or isinstance(value, int):
+            if (
+                number not in shared
+                or not isinstance(axis, Nodes)
+                or (nodes := self.nodes(axis.name)) is None
+            ):
                 continue
-            place, nodes = (id(value), axis.name), self.nodes(axis.name)
-            if nodes is not None and place not in self._rows:
+            place = id(value), axis.name
+            if place not in self._rows:
                 whole = value.size(0) == prefix(self._batch, "nodes", axis.name, axis.hops)
                 self._rows[place] = nodes.rows_of(value) if whole else None
-            if self._rows.get(place) is not None:
-                found[number] = self._rows[place]
+            found[number] = self._rows[place]
         return found
 
     @property
@@ -149,10 +153,12 @@ class Copies:
         return DistinctBatch(self._batch, found)
 
 
-def shared_values(recording: Recording, model: torch.nn.Module, drops: Mapping[int, bool]) -> frozenset[int]:
-    """Returns the values that copies of a node share, if they do the inputs among them. ``drops``:
-    by the place of a call that may drop elements at random, whether it does now."""
-    found = {one for one in recording.inputs if _types([one], recording)}
+def shared_values(
+    recording: Recording, model: torch.nn.Module, drops: Mapping[int, bool], differ: frozenset[int]
+) -> frozenset[int]:
+    """Returns the values that copies of a node share. ``drops``: by the place of a call that may
+    drop elements at random, whether it does now. ``differ``: inputs that they do not share."""
+    found = {one for one in recording.inputs if one not in differ and _types([one], recording)}
     calls: list[Call] = []
     for place, call in enumerate(recording.calls):
         rows = [one for one in refs((call.args, call.kwargs)) if _types([one], recording)]

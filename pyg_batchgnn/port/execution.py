@@ -67,7 +67,8 @@ def run(frame: Frame, inputs: Sequence[Any], copies: Copies | None = None) -> li
     program, own = frame.program, {}
     frame.values.update(zip(program.recording.inputs, inputs, strict=True))
     if copies is not None and program.shared:
-        own = copies.rows(program.recording, program.shared, inputs)
+        rows = copies.rows(program.recording, program.shared, inputs)
+        own = {number: one for number, one in rows.items() if one is not None}
     for step in program.steps:
         distinct = None
         if copies is not None and step.shares is not None and own.keys() >= set(step.shares):

@@ -164,6 +164,7 @@ def accelerate(
     trims: Sequence[type[Module]] = (),
     rows: str | None = None,
     check: str = "once",
+    share_dropout: bool = False,
 ) -> Model:
     """Makes a model fast, in place: its layers become native, and its ``forward`` is captured.
 
@@ -199,6 +200,8 @@ def accelerate(
         check: "often" compares rows and gradients again at the first, second, fourth, eighth, ...
             call of each graph; "once" at the first alone. Where they differ, the model is called
             plainly from then on, with a warning.
+        share_dropout: copies of a node in a batch (`encoded_rows`) are also computed once behind a
+            dropout, with one mask for all of them, until they differ.
 
     Returns:
         The model itself.
@@ -223,6 +226,9 @@ def accelerate(
     found = AccelerationReport()
     _visit(model, "", places, found, report)
     _trace(model, tuple(trims), rows, report, check)
+    for module in model.modules():
+        if isinstance(module, TracedModel):
+            module._batchgnn.share_dropout = share_dropout
     report(found)
     return model
 

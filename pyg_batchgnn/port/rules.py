@@ -135,7 +135,8 @@ def is_by_row(
 def is_known(function: Any) -> bool:
     """Returns whether it is known that a function looks at its arguments alone."""
     known = (_BY_ELEMENT, _BY_DIM, _PRODUCT, _RESHAPE, _TRANSPOSES, _EMBEDDING, _LAYER_NORM, _RMS_NORM)
-    return function in GETITEM or any(function in one for one in (*known, _GROUP_NORM, _CELL, DROPOUTS))
+    others: set[Any] = {torch.einsum, F.one_hot, *GETITEM}
+    return any(function in one for one in (*known, _GROUP_NORM, _CELL, DROPOUTS, others))
 
 
 def why_whole(function: Callable[..., Any]) -> str:

@@ -8,7 +8,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -244,6 +244,26 @@ def _entry(tracing: Tracing, call: Call) -> Entry:
     if key not in tracing.entries:
         tracing.entries[key] = Entry(differs, looked[differs])  # it need not be captured again
     return tracing.entries[key]
+
+
+class EncodedRows(NamedTuple):
+    """The rows of one node type that a batch has, and how many of them were computed."""
+
+    sampled: int
+    encoded: int
+
+
+def encoded_rows(model: torch.nn.Module) -> dict[str | None, EncodedRows]:
+    """Returns, by node type (None of the only one), the rows of the last batch that an accelerated
+    model encoded: what it computes row by row from attributes of a node alone. Where a batch has
+    copies of nodes, these are the distinct nodes. Without such a part of a model there is no entry.
+
+    >>> model(batch)
+    >>> encoded_rows(model)["customer"]
+    EncodedRows(sampled=29218, encoded=211)
+    """
+    traced = (one._batchgnn.encoded for one in model.modules() if isinstance(one, TracedModel))
+    return {name: EncodedRows(*rows) for found in traced for name, rows in found.items()}
 
 
 def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:

@@ -55,14 +55,19 @@ def values_of(plan: Plan, batch: Any) -> dict[str, Any]:
 
 
 @examples(8)
-@given(plans(), st.sampled_from(FANOUTS), st.booleans(), st.integers(0, 2**31))
-def test_random_models(plan: Plan, fanouts: tuple[int, ...], training: bool, seed: int) -> None:
-    """All outputs, and gradients of them, for seeds and for all nodes."""
+@given(plans(), st.sampled_from(FANOUTS), st.booleans(), st.booleans(), st.integers(0, 2**31))
+def test_random_models(
+    plan: Plan, fanouts: tuple[int, ...], disjoint: bool, training: bool, seed: int
+) -> None:
+    """All outputs, and gradients of them, for seeds and for all nodes, of which there are copies if
+    samples are disjoint."""
     torch.manual_seed(seed)
     ours, plain = pair(RandomModel(plan))
     for model in (ours, plain):
         model.train(training and not plan.has_statistics)
-    given_now, native = batches(fanouts)[::2], batches(fanouts, export="native")[::2]
+    given_now, native = (
+        batches(fanouts, export=export, disjoint=disjoint)[::2] for export in ("pyg", "native")
+    )
     for batch, other in zip(given_now, native, strict=True):
         values = values_of(plan, batch)
         every = plain(batch.x, batch.edge_index, **values)
@@ -256,6 +261,7 @@ def test_random_typed_models(data: st.DataObject, case: TypedCase, plan: TypedPl
         "input_nodes": (seeds, torch.arange(case.num_nodes[seeds])),
         "batch_size": 5,
         "seed": 2,
+        "disjoint": data.draw(st.booleans()),
     }
     given_now, native = (
         list(itertools.islice(MacrobatchNeighborLoader(graph, export=export, **options), 2))

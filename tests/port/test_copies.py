@@ -1,0 +1,240 @@
+"""Copies of a node in a batch are encoded once, with the rows and gradients of the plain model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from pyg_batchgnn.port import encoded_rows
+from tests.support.ported_models import GRAPH
+from tests.support.random_models import FEATURES, WIDTH
+from tests.support.random_typed_models import TYPED
+from tests.support.recorded_models import assert_as_plain, assert_close, assert_recorded, found_in, pair
+
+SEEDS = torch.arange(40).remainder(7)
+DOUBLE = torch.float64
+
+
+def typed_batches(export: str = "pyg") -> list[Any]:
+    data = TYPED.clone()
+    for name in data.node_types:
+        data[name].day = torch.arange(data[name].num_nodes).view(-1, 1).repeat(1, 6).view(-1, 2, 3) % 5
+        data[name].mean = torch.full((data[name].num_nodes, 1), float("nan"), dtype=DOUBLE)
+    options: dict[str, Any] = {"batch_size": 15, "seed": 3, "disjoint": True, "export": export}
+    return list(MacrobatchNeighborLoader(data, [4, 3], ("a", SEEDS), **options))
+
+
+def plain_batches(export: str = "pyg") -> list[Any]:
+    data = GRAPH.clone()
+    data.x = data.x.to(DOUBLE)
+    options: dict[str, Any] = {"batch_size": 15, "seed": 3, "disjoint": True, "export": export}
+    return list(MacrobatchNeighborLoader(data, [4, 3], SEEDS, **options))
+
+
+def distinct(batch: Any) -> dict[Any, tuple[int, int]]:
+    stores = {None: batch} if isinstance(batch, Data) else {one._key: one for one in batch.node_stores}
+    return {name: (one.num_nodes, one.n_id.unique().numel()) for name, one in stores.items()}
+
+
+class Encoder(torch.nn.Module):
+    """A perceptron with residual blocks, beside an embedding by the node and one of a calendar."""
+
+    def __init__(self, rate: float = 0.0, norm: Any = torch.nn.LayerNorm) -> None:
+        super().__init__()
+        self.own = torch.nn.Embedding(200, WIDTH)
+        self.days = torch.nn.Embedding(9, WIDTH)
+        self.first, self.second = (
+            torch.nn.Linear(FEATURES + 1, WIDTH),
+            pyg.MLP([WIDTH, WIDTH, WIDTH], norm=None),
+        )
+        self.norm, self.drop = norm(WIDTH), torch.nn.Dropout(rate)
+        self.weight = torch.nn.Parameter(torch.randn(2, 3, WIDTH, WIDTH))
+
+    def forward(self, x: Tensor, n_id: Tensor, day: Tensor, mean: Tensor) -> Tensor:
+        day = day.clone()
+        for column, least in enumerate((2, 3)):
+            of_column = day[:, column]
+            of_column[(of_column < least).any(dim=-1)] = torch.tensor([8, 7, 6])
+        day[..., 0] += 0
+        x = torch.cat([x, torch.nan_to_num(mean, nan=0.5)], dim=1)
+        h = self.drop(F.relu(self.norm(self.first(x))))
+        h = h + self.second(h) * self.own(n_id).sigmoid()
+        h[h < -1] = -1
+        return h + torch.einsum("nijk,ijkl->nl", self.days(day), self.weight)
+
+
+class Typed(torch.nn.Module):
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.encoders = torch.nn.ModuleDict({name: Encoder(**options) for name in TYPED.node_types})
+        self.time = torch.nn.Linear(1, WIDTH)
+        relations = TYPED.edge_types
+        self.convs = torch.nn.ModuleList(
+            pyg.HeteroConv({one: pyg.SAGEConv((WIDTH, WIDTH), WIDTH) for one in relations}) for _ in range(2)
+        )
+
+    def forward(
+        self,
+        x_dict: Any,
+        edge_index_dict: Any,
+        n_id_dict: Any,
+        day_dict: Any,
+        mean_dict: Any,
+        extra: Any = None,
+    ) -> Any:
+        values = n_id_dict, day_dict, mean_dict
+        h = {name: self.encoders[name](x, *(one[name] for one in values)) for name, x in x_dict.items()}
+        if extra is not None:
+            h = {name: one + self.time(extra[name]) for name, one in h.items()}
+        for conv in self.convs:
+            h = {name: F.relu(one) for name, one in conv(h, edge_index_dict).items()}
+        return h["a"]
+
+    def of(self, batch: HeteroData, **more: Any) -> Tensor:
+        given = (batch.x_dict, batch.edge_index_dict, batch.n_id_dict, batch.day_dict, batch.mean_dict)
+        rows: Tensor = self(*given, **more)[: batch["a"].batch_size]
+        return rows
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+def test_rows_and_gradients_of_typed_batches(export: str) -> None:
+    torch.manual_seed(0)
+    ours, plain = pair(Typed())
+    for batch, other in zip(typed_batches(), typed_batches(export), strict=True):
+        ids = {} if export == "pyg" else {"n_id_dict": batch.n_id_dict}
+        assert_as_plain(ours, plain, ours(other, **ids), plain.of(batch))
+        assert encoded_rows(ours) == distinct(batch)
+        with torch.no_grad():
+            assert_close(ours(other, **ids), plain.of(batch))
+        # What differs between the copies is joined to their rows.
+        extra = {name: torch.rand(len(x), 1, dtype=DOUBLE) for name, x in batch.x_dict.items()}
+        assert_as_plain(ours, plain, ours(other, extra=extra, **ids), plain.of(batch, extra=extra))
+        assert encoded_rows(ours) == distinct(batch)
+    assert found_in(ours).reasons == [] and found_in(ours).notes == []
+
+
+class Plain(torch.nn.Module):
+    def __init__(self, encode: Callable[[Tensor], Tensor] = torch.tanh, norm: Any = None) -> None:
+        super().__init__()
+        self.encode, self.norm = encode, norm or torch.nn.Identity()
+        self.lin = torch.nn.Linear(FEATURES, WIDTH)
+        self.convs = torch.nn.ModuleList(pyg.GATConv(WIDTH, WIDTH, add_self_loops=False) for _ in range(2))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = F.relu(self.norm(self.lin(self.encode(x))))
+        for conv in self.convs:
+            h = conv(h, edge_index)
+        return h
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+def test_one_type(export: str) -> None:
+    """Also plain calls."""
+    torch.manual_seed(0)
+    ours, plain = pair(Plain())
+    for batch, other in zip(plain_batches(), plain_batches(export=export), strict=True):
+        every = plain(batch.x, batch.edge_index)
+        assert_as_plain(ours, plain, ours(other), every[: batch.batch_size])
+        assert encoded_rows(ours) == distinct(batch)
+        every = plain(batch.x, batch.edge_index)
+        assert_as_plain(ours, plain, ours(batch.x, batch.edge_index), every)
+        assert encoded_rows(ours) == distinct(batch)
+    assert_recorded(ours)
+
+
+def test_links() -> None:
+    torch.manual_seed(0)
+    ours, plain = pair(Plain())
+    data = GRAPH.clone()
+    data.x = data.x.to(DOUBLE)
+    options: dict[str, Any] = {"neg_sampling": "binary", "batch_size": 10, "seed": 2, "disjoint": True}
+    for batch in MacrobatchLinkNeighborLoader(
+        data, [4, 3], edge_label_index=data.edge_index[:, :30], **options
+    ):
+        rows = batch.edge_label_index
+        assert_as_plain(ours, plain, ours(batch)[rows], plain(batch.x, batch.edge_index)[rows])
+        assert encoded_rows(ours) == distinct(batch)
+
+
+def test_rows_that_differ_between_copies() -> None:
+    """A script changed an attribute of one copy, or takes a gradient of them."""
+    torch.manual_seed(0)
+    ours, plain = pair(Plain())
+    for batch in plain_batches():
+        with torch.no_grad():
+            batch.x.numpy()[-1, -1] += 1
+        assert_as_plain(ours, plain, ours(batch), plain(batch.x, batch.edge_index)[: batch.batch_size])
+        assert encoded_rows(ours) == {}
+        batch.x.numpy()[-1, -1] -= 1
+        batch.x.requires_grad_()
+        grads = [
+            torch.autograd.grad(one[: batch.batch_size].square().sum(), batch.x)
+            for one in (ours(batch), plain(batch.x, batch.edge_index))
+        ]
+        assert_close(*grads)
+        assert encoded_rows(ours) == {}
+
+
+@pytest.mark.parametrize(
+    ("encode", "shares"),
+    [
+        (lambda x: x / x.size(0), False),
+        (lambda x: x - x.mean(dim=0), True),
+        (lambda x: x.view(x.size(0), -1, 1).flatten(1), True),
+        (lambda x: x[torch.arange(x.size(0)).flip(0)], False),
+        (lambda x: x.cumsum(dim=0), False),
+    ],
+)
+def test_functions_that_look_at_other_rows(encode: Any, shares: bool) -> None:
+    torch.manual_seed(0)
+    ours, plain = pair(Plain(encode))
+    for batch in plain_batches():
+        assert_as_plain(ours, plain, ours(batch), plain(batch.x, batch.edge_index)[: batch.batch_size])
+        assert encoded_rows(ours) == (distinct(batch) if shares else {})
+
+
+def test_batch_norms_see_all_copies() -> None:
+    torch.manual_seed(0)
+    ours, plain = pair(Plain(norm=torch.nn.BatchNorm1d(WIDTH)))
+    for batch in plain_batches():
+        every = plain(batch.x, batch.edge_index)
+        assert_as_plain(ours, plain, ours(batch.x, batch.edge_index), every)
+    assert_close(dict(ours.named_buffers()), dict(plain.named_buffers()))
+    rows = distinct(batch)[None]
+    assert encoded_rows(ours)[None] == rows  # of the linear layer before it
+    for model in (ours.eval(), plain.eval()):
+        model(batch.x, batch.edge_index)
+    assert_close(ours(batch), plain(batch.x, batch.edge_index)[: batch.batch_size])
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_dropout(share: bool) -> None:
+    """Copies drop elements of their own, or the same ones if that is asked for."""
+
+    class Rows(Plain):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            h = self.lin(x)
+            return F.dropout(h, 0.5, self.training) + 0 * super().forward(x, edge_index)
+
+    torch.manual_seed(0)
+    ours, plain = pair(Rows(), share_dropout=share)
+    for batch, other in zip(plain_batches(), plain_batches("native"), strict=True):
+        found, whole = ours(other).detach(), plain.lin(batch.x)[: batch.batch_size].detach()
+        kept = found.ne(0)
+        assert_close(torch.where(kept, found, whole), torch.where(kept, 2 * whole, whole))
+        assert 0.3 < float(kept.double().mean()) < 0.7
+        seeds = batch.n_id[: batch.batch_size]
+        order = seeds.argsort(stable=True)
+        twin = seeds[order].diff() == 0
+        assert twin.any() and torch.equal(kept[order[1:][twin]], kept[order[:-1][twin]]) == share
+        assert encoded_rows(ours) == distinct(batch)
+    ours.eval()
+    assert_close(ours(batch), plain.eval()(batch.x, batch.edge_index)[: batch.batch_size])
