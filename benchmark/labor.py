@@ -20,7 +20,7 @@ from benchmark.accuracy import LABOR, AccuracyTask, compare, graph_of, train_mis
 from benchmark.support.cli import BenchmarkRun, Peers, parser, pieces_folder, seeds_done, write_datasets
 from benchmark.support.graphs import GraphFolder, dataset_folder
 from benchmark.support.plots import bars, subplots
-from benchmark.support.tables import SECONDS, Result, figures_of, markdown, milliseconds, threads_in_words
+from benchmark.support.tables import SECONDS, Result, absences, figures_of, markdown, threads_in_words
 
 STRENGTHS = tuple(LABOR.values())
 #: What is timed, by the job of a contestant, and the model that it trains.
@@ -29,6 +29,13 @@ WORK = {
     "training-native": ("step of native SAGE", "sage"),
     "batch": ("step of an own module", "own-sage"),
 }
+#: One hop of 15 from the same seeds: names, sides and jobs.
+BESIDE_DGL = (
+    ("plain", "ours", "sampling-csc"),
+    ("hop", "ours", "sampling-csc-hop"),
+    ("DGL LaborSampler", "dgl", "sampling-labor"),
+    ("DGL NeighborSampler", "dgl", "sampling"),
+)
 SIDES = ("native", *LABOR)
 GRAPHS = {
     "cora": AccuracyTask(epochs=40, batch_size=64),
@@ -46,13 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measures steps, trains what is missing, and stores a JSON file of each."""
     options = parser(__doc__ or "", batches=8, rounds=9, threads=(1,))
     options.set_defaults(malloc=["kept"])
-    parts = ("steps", "accuracy")
+    parts = ("steps", "hop", "accuracy")
     options.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
     options.add_argument("--seeds", type=int, default=20, help="paired seeds of accuracy, at least 2")
     options.add_argument("--jobs", type=int, default=2, help="processes of accuracy, of one thread each")
     parsed = options.parse_args(arguments)
     if "steps" in parsed.parts:
         _measure_steps(BenchmarkRun.parse(parsed))
+    if "hop" in parsed.parts:
+        run = BenchmarkRun.parse(parsed)
+        one_hop = replace(run, options=replace(run.options, fanouts=(15,)))
+        one_hop.store("labor-hop", {"series": one_hop.measure(BESIDE_DGL)})
     if "accuracy" in parsed.parts:
         _measure_accuracy(parsed)
 
@@ -71,14 +82,24 @@ def _measure_steps(run: BenchmarkRun) -> None:
             run.store("labor", {"series": found})
 
 
+def _hop_table(result: Result) -> str:
+    found = figures_of(result["series"][0])
+    sizes = ("edges_per_minibatch", "nodes_per_minibatch")
+    rows = [
+        [name, f"{one['edges_per_second'] / 1e6:.1f}", *(f"{one[size]:,.0f}" for size in sizes)]
+        for name, one in found.items()
+    ]
+    return markdown(["", "M edges/s", "edges", "nodes"], rows) + absences(result["series"])
+
+
 def _steps_table(result: Result) -> str:
     rows = []
     for one in result["series"]:
         found = figures_of(one)
         name = f"{WORK[one['work']][0]}, {threads_in_words(one['threads'])}"
-        of_plain = [found[name][SECONDS] / found["plain"][SECONDS] for name in STRENGTHS]
-        rows.append([f"{name}, ms", *(milliseconds(found[side]) for side in ("plain", *STRENGTHS))])
-        rows.append([f"{name}, of plain", "1", *(f"{ratio:.2f}" for ratio in of_plain)])
+        seconds = [found[side][SECONDS] for side in ("plain", *STRENGTHS)]
+        rows.append([f"{name}, ms", *(f"{1e3 * one:,.1f}" for one in seconds)])
+        rows.append([f"{name}, of plain", "1", *(f"{one / seconds[0]:.2f}" for one in seconds[1:])])
     counts = figures_of(result["series"][0])
     for name in ("nodes", "edges"):
         each = [counts[side][f"{name}_per_minibatch"] for side in ("plain", *STRENGTHS)]
@@ -158,8 +179,10 @@ def _accuracy_table(result: Result) -> str:
 
 
 def table(result: Result) -> str:
-    """Returns rows and times of steps; or the mean test accuracy, and the paired differences."""
-    return _accuracy_table(result) if "datasets" in result else _steps_table(result)
+    """Returns rows and times of steps, or of one hop; or mean accuracies and paired differences."""
+    if "datasets" in result:
+        return _accuracy_table(result)
+    return _hop_table(result) if result["benchmark"] == "labor-hop" else _steps_table(result)
 
 
 def plot(result: Result) -> Any:
@@ -167,9 +190,9 @@ def plot(result: Result) -> Any:
     if "datasets" not in result:
         figure, axes = subplots(1, len(result["series"]), figsize=(4.5 * len(result["series"]), 2.4))
         for panel, one in zip(axes[0], result["series"], strict=True):
-            found = figures_of(one)
-            values = [1e3 * found[name][SECONDS] for name in ("plain", *STRENGTHS)]
-            bars(panel, ["plain", *STRENGTHS], values, "ms", WORK[one["work"]][0])
+            values = {name: 1e3 * found[SECONDS] for name, found in figures_of(one).items()}
+            title = WORK[one["work"]][0] if "work" in one else "sampling of one hop"
+            bars(panel, list(values), list(values.values()), "ms", title)
         return figure
     datasets = list(result["datasets"].values())
     figure, axes = subplots(1, 1, figsize=(8, 0.3 * len(datasets) + 1.5))
