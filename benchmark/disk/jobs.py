@@ -21,13 +21,7 @@ from benchmark.disk.meters import PeakMemory, cached_pages, empty_page_cache, fo
 from benchmark.networks.recipe import Trainer
 from benchmark.support.meters import in_turns
 from pyg_batchgnn import MacrobatchNeighborLoader
-from pyg_batchgnn.data import (
-    PapersSpec,
-    convert_folder,
-    generate_papers_folder,
-    load_dataset,
-    open_folder,
-)
+from pyg_batchgnn.data import PapersSpec, convert_folder, generate_papers_folder, load_dataset, open_folder
 from pyg_batchgnn.data.files import EdgeAppender
 from pyg_batchgnn.disk import DiskReader, DiskTable
 from pyg_batchgnn.loader import local_setup
