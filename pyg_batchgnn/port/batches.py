@@ -16,7 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.port.inputs import are_plain_edges, seeds_of
+from pyg_batchgnn.port.modules import are_plain_edges, seeds_of
 from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Count, Edges, Form, Nodes, Refusal, SeedIds
 from pyg_batchgnn.port.structure import (
     DrawnKey,
@@ -251,22 +251,16 @@ class Batch:
         hops = self.structure.hops
         if name == "edge_index":
             return BatchEdges(key, hops)
-        if name == "edge_label_index" and value.dim() == 2:
-            return SeedIds(key)
-        if name in _TRIPLETS:
+        if name in _TRIPLETS or (name == "edge_label_index" and value.dim() == 2):
             return SeedIds(key)
         if not value.dim() or name.startswith("edge_label"):
             return WHOLE
         if name in ("seed_time", "input_id"):
             seeds = not isinstance(key, tuple) and value.size(0) == self.structure.counter(("nodes", key, 0))
             return Nodes(key, 0) if seeds and value.dim() == 1 else WHOLE
-        if isinstance(key, str):
-            return Nodes(key, hops) if store.is_node_attr(name) else WHOLE
-        if isinstance(key, tuple):
-            return Edges(key, hops) if store.is_edge_attr(name) else WHOLE
-        if store.is_node_attr(name):
-            return Nodes(None, hops)
-        return Edges(None, hops) if store.is_edge_attr(name) else WHOLE
+        if not isinstance(key, tuple) and store.is_node_attr(name):
+            return Nodes(key, hops)
+        return Edges(key, hops) if not isinstance(key, str) and store.is_edge_attr(name) else WHOLE
 
     def _of_minibatch(self, name: str) -> Any:
         batch, hops = self.source, self.structure.hops

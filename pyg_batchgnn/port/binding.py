@@ -20,7 +20,7 @@ from pyg_batchgnn.port.batches import (
     hop_counts,
     is_batch,
 )
-from pyg_batchgnn.port.inputs import are_plain_edges, fits, refuse_batch, refuse_on_device
+from pyg_batchgnn.port.modules import are_plain_edges, fits, refuse_batch, refuse_on_device
 from pyg_batchgnn.port.recording import BatchEdges, Count, Form
 from pyg_batchgnn.port.structure import (
     SampledBatch,

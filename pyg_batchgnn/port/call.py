@@ -27,14 +27,13 @@ from pyg_batchgnn.port.capture import (
     run_graph,
 )
 from pyg_batchgnn.port.check import Trial, difference
-from pyg_batchgnn.port.copies import Copies, dropping, shared_values
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
-from pyg_batchgnn.port.program import Program
+from pyg_batchgnn.port.program import Program, dropping, shared_values
 from pyg_batchgnn.port.recording import Axis, Count, ModuleCall, Nodes, Recording, Refusal, Way, mapped
 from pyg_batchgnn.port.report import AccelerationReport, ForwardReport, forward_report, log_report
-from pyg_batchgnn.port.structure import prefix
+from pyg_batchgnn.port.structure import Copies, prefix
 from pyg_batchgnn.port.translate import translate
 
 

@@ -29,8 +29,8 @@ from torch.compiler import is_dynamo_compiling
 
 from pyg_batchgnn.port import leaves, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
-from pyg_batchgnn.port.inputs import CAPTURING
 from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf
+from pyg_batchgnn.port.modules import CAPTURING
 from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Refusal, form_of, mapped
 
 

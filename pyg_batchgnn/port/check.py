@@ -23,13 +23,12 @@ from torch_geometric.nn.conv import MessagePassing
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.capture import Captured, run_graph
-from pyg_batchgnn.port.copies import Copies
 from pyg_batchgnn.port.execution import Frame, run
-from pyg_batchgnn.port.inputs import Accelerated
 from pyg_batchgnn.port.leaves import calm
+from pyg_batchgnn.port.modules import Accelerated
 from pyg_batchgnn.port.program import Program
 from pyg_batchgnn.port.recording import BatchEdges, Count, Edges, Nodes, Ref, SeedIds, form_of
-from pyg_batchgnn.port.structure import SampledBatch, Structure, UnsampledGraph, prefix, sampled_batch
+from pyg_batchgnn.port.structure import Copies, SampledBatch, Structure, UnsampledGraph, prefix, sampled_batch
 
 #: Tensors of more elements are compared in their own dtype, without a copy.
 _MOST_ELEMENTS = 1 << 24

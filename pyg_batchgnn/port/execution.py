@@ -15,7 +15,6 @@ from torch_geometric.nn.conv.hetero_conv import group
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
-from pyg_batchgnn.port.copies import Copies, DistinctBatch
 from pyg_batchgnn.port.program import (
     Program,
     ProgramStep,
@@ -41,7 +40,7 @@ from pyg_batchgnn.port.recording import (
     mapped,
     refs,
 )
-from pyg_batchgnn.port.structure import PrefixLayer, Structure, prefix
+from pyg_batchgnn.port.structure import Copies, PrefixLayer, Structure, prefix
 
 
 @dataclass
@@ -61,41 +60,38 @@ class Frame:
         return prefix(self.structure, "edges", axis.relation, hops)
 
 
-def run(frame: Frame, inputs: Sequence[Any], copies: Copies | None = None) -> list[Any]:
+def run(frame: Frame, inputs: Sequence[Any], copies: Copies) -> list[Any]:
     """Returns the outputs of the graph. ``inputs``: the values of its placeholders. ``copies``:
     those of nodes, whose rows are computed once."""
-    program, own = frame.program, {}
+    program = frame.program
     frame.values.update(zip(program.recording.inputs, inputs, strict=True))
-    if copies is not None and program.shared:
-        rows = copies.rows(program.recording, program.shared, inputs)
-        own = {number: one for number, one in rows.items() if one is not None}
+    rows = copies.rows(program.recording, program.shared, inputs) if program.shared else {}
+    own = {number: one for number, one in rows.items() if one is not None}
+    structure = copies.distinct() if own else frame.structure
+    distinct = replace(frame, structure=structure, values=ChainMap(own, frame.values))
     for step in program.steps:
-        distinct = None
-        if copies is not None and step.shares is not None and own.keys() >= set(step.shares):
-            distinct = replace(frame, structure=copies.batch, values=ChainMap(own, frame.values))
-        run_step(distinct or frame, step)
-        if step.shares is not None:
-            _share(frame, distinct, step)
+        shares = step.shares is not None and own.keys() >= set(step.shares)
+        run_step(distinct if shares else frame, step)
+        for one in step.results(program) if step.shares is not None else ():
+            _share(frame, one, distinct if shares else None, copies)
         for one in step.frees:
             frame.values.pop(one, None)
             own.pop(one, None)
     return [_output(frame, *output) for output in program.outputs]
 
 
-def _share(frame: Frame, distinct: Frame | None, step: ProgramStep) -> None:
-    """Counts the rows of a step that copies may share. If it was computed for distinct nodes,
+def _share(frame: Frame, number: int, distinct: Frame | None, copies: Copies) -> None:
+    """Counts the rows of a value that copies may share. If it was computed for distinct nodes,
     others get its rows spread, once they read them."""
-    for one in step.results(frame.program):
-        axis = frame.program.axes[one]
-        assert isinstance(axis, Nodes)
-        hops = min(frame.program.need[one], axis.hops)
-        count = computed = frame.rows(axis, hops)
-        if distinct is not None:
-            assert isinstance(distinct.structure, DistinctBatch)
-            nodes, rows = distinct.structure.nodes[axis.name], take(distinct, Ref(one), hops)
-            frame.values[one], computed = partial(nodes.spread, rows, count), rows.size(0)
-        known = frame.encoded.get(axis.name, (0, 0))
-        frame.encoded[axis.name] = max(known[0], count), max(known[1], computed)
+    axis, hops = frame.program.axes[number], frame.program.need[number]
+    assert isinstance(axis, Nodes)
+    count = computed = frame.rows(axis, hops)
+    if distinct is not None:
+        rows = take(distinct, Ref(number), hops)
+        frame.values[number] = partial(copies.nodes(axis.name).spread, rows, count)  # type: ignore[union-attr]
+        computed = rows.size(0)
+    known = frame.encoded.get(axis.name, (0, 0))
+    frame.encoded[axis.name] = max(known[0], count), max(known[1], computed)
 
 
 def _output(frame: Frame, leaf: Any, hops: int) -> Any:

@@ -67,14 +67,11 @@ def call_trimmed(
 
     ``x``: the first rows of the input, [S, ...], or those of the sources and those of the targets.
     ``edge_index``: [2, E], the in-edges of the first ``num_targets`` nodes, by target. Values are
-    those of these edges and of the first S nodes. Raises ValueError if ``x`` has fewer rows.
+    those of these edges and of the first S nodes.
     """
     if not isinstance(x, Tensor):
         made: Tensor = conv((x[0], x[1][:num_targets]), edge_index=edge_index, **(edge_values or {}))
         return made
-    if not 0 <= num_targets <= x.size(0):
-        known = f"num_targets is {num_targets}, but x has {x.size(0)} rows"
-        raise ValueError(f"{known}; give the first rows of all sources")
     pairs = _LAYERS.get(kind_of(conv), _NAMED).pairs(conv)
 
     def by_end(rows: Any) -> Any:

@@ -29,9 +29,11 @@ from pyg_batchgnn.port.recording import (
     Ref,
     SeedIds,
     Way,
+    has_counts,
     mapped,
     refs,
 )
+from pyg_batchgnn.port.structure import TypeName
 
 
 @dataclass(eq=False)
@@ -336,3 +338,64 @@ def reads_as_sources(step: ProgramStep) -> list[int]:
     """Returns the values whose rows a step reads for other nodes than its targets."""
     calls = [part.call for part in step.parts or [step] if part.call.message_passing is not None]
     return [one for call in calls for one in refs(Reads.of(call).sources)]
+
+
+def shared_values(
+    recording: Recording, model: torch.nn.Module, drops: Mapping[int, bool], differ: frozenset[int]
+) -> frozenset[int]:
+    """Returns the values that copies of a node share. ``drops``: by the place of a call that may
+    drop elements at random, whether it does now. ``differ``: inputs that they do not share."""
+    found = {one for one in recording.inputs if one not in differ and _types([one], recording)}
+    calls: list[Call] = []
+    for place, call in enumerate(recording.calls):
+        rows = [one for one in refs((call.args, call.kwargs)) if _types([one], recording)]
+        if rows and found.issuperset(rows) and not drops.get(place) and _is_of_node(call, recording, model):
+            found.update(call.results)
+            calls.append(call)
+    pays = set[TypeName]().union(*(_types(one.results, recording) for one in calls if _pays(one, recording)))
+    used = {one for call in calls for one in (*call.results, *refs((call.args, call.kwargs)))}
+    return frozenset(one for one in found & used if _types([one], recording) <= pays)
+
+
+def _types(values: Sequence[int], recording: Recording) -> set[TypeName]:
+    """Returns the types of those values that have a row for each node."""
+    axes = (recording.axes[one] for one in values)
+    return {one.name for one in axes if isinstance(one, Nodes)}
+
+
+def _pays(call: Call, recording: Recording) -> bool:
+    fixed = (isinstance(recording.axes[one], Fixed) for one in refs((call.args, call.kwargs)))
+    return isinstance(call.target, ModuleCall) or any(fixed)
+
+
+def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> bool:
+    """Returns whether a call computes each row from the same row of one type, whatever other rows
+    there are, and how many."""
+    names, module = _types(refs((call.args, call.kwargs)), recording), module_of(call, model)
+    looks = module is not None and any(map(rules.takes_row_statistics, module.modules()))
+    results = all(_types([one], recording) == names for one in call.results)
+    if not call.by_row or call.writes or looks or len(names) != 1 or not results:
+        return False
+    if call.target in rules.GETITEM or call.target in rules.INDEX_SELECTS:
+        if _types(refs(call.args[1:]), recording):  # a lookup by node
+            return not _types(refs(call.args[0]), recording)
+        return not has_counts(call.args[1:]) or isinstance(call.args[1], slice)
+    if rules.is_reshape(call.target):
+        sizes = call.args[1] if isinstance(call.args[1], (tuple, list)) else call.args[1:]
+        return not has_counts(sizes[1:])
+    return not has_counts((call.args, call.kwargs))
+
+
+def dropping(recording: Recording, model: torch.nn.Module) -> dict[int, bool]:
+    """Returns, by the place of a call that may drop elements at random, whether it does now."""
+    found = {}
+    for place, call in enumerate(recording.calls):
+        module: Any = module_of(call, model)
+        if is_dropout(call, model):
+            by_number = refs((call.args[1:], call.kwargs))
+            found[place] = bool(by_number) or rate_of(call, model, {}) != 0.0
+        elif module is not None and rules.kind_of(module) is rules.MLP:
+            found[place] = module.training and any(module.dropout)
+        elif call.target in rules.DROPOUTS:
+            found[place] = True
+    return found

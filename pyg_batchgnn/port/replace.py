@@ -18,9 +18,8 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign, modules
 from pyg_batchgnn.port.call import Tracing
-from pyg_batchgnn.port.inputs import Accelerated
 from pyg_batchgnn.port.layerwise import LayerwiseError, check_for_pyg, inference
-from pyg_batchgnn.port.modules import AcceleratedHeteroConv
+from pyg_batchgnn.port.modules import Accelerated, AcceleratedHeteroConv
 from pyg_batchgnn.port.report import AccelerationReport, NotReplaced, Replaced, log_report
 from pyg_batchgnn.port.traced import TracedModel, traced_class
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn import LayerGraph
-from pyg_batchgnn.port.recording import Counter
+from pyg_batchgnn.port.recording import Counter, Nodes, Recording
 from pyg_batchgnn.sample import HandedOut, handed_out
 from pyg_batchgnn.types import LayerHops, Relation, SampledMinibatch
 
@@ -361,3 +361,118 @@ class PrefixLayer(nn.TypedEdges):
         above = max(targets, min(targets + 1, edges))
         num_targets, num_sources = (prefix(self._structure, "nodes", name, hops) for hops in (targets, above))
         return nn.LayerRows(num_targets, num_sources)
+
+
+# Nodes that a batch holds several times. Disjoint samples copy a node for each seed that reaches
+# it. What a model computes row by row from attributes of the node alone is the same for all copies.
+# It is computed for each distinct node once, and spread where copies begin to differ.
+
+#: Fewer copies for each distinct node do not pay for finding and spreading them.
+LEAST_COPIES = 1.2
+_CHUNK = 2048  # rows that are compared at a time, so that they stay in a cache
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an element
+_GATHERED = (torch.float32, torch.float64, torch.bfloat16)
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctNodes:
+    """The distinct nodes of one type, in the order in which a batch meets them."""
+
+    first: Tensor  # [D] int64, the place of the first copy of each, ascending
+    row: Tensor  # [N] int64, which of them each node of the batch is
+    per_hop: list[int]  # how many are first met at each hop
+
+    @classmethod
+    def of(cls, node: Tensor, per_hop: list[int], least: float) -> DistinctNodes | None:
+        """Returns those of [N] ids; None if fewer than ``least`` nodes are copies of one."""
+        low, high = ops.extent(node) if node.numel() else (-1, -1)
+        if low < 0:
+            return None
+        distinct, (place,) = ops.unique_nodes([node.contiguous()], high + 1)
+        if node.numel() < least * distinct.numel():
+            return None
+        first = torch.full_like(distinct, node.numel())
+        first.scatter_reduce_(0, place, torch.arange(node.numel()), "amin")
+        first, order = first.sort()
+        rank = torch.empty_like(order)
+        rank[order] = torch.arange(order.numel())
+        ends = torch.searchsorted(first, torch.tensor([0, *per_hop]).cumsum(0))
+        return cls(first, rank[place], ends.diff().tolist())
+
+    def rows_of(self, value: Any) -> Any:
+        """Returns the rows of distinct nodes in an attribute of the first nodes of a batch; None if
+        those of two copies differ in a bit, or if it takes a gradient."""
+        if isinstance(value, nn.RowView):
+            row = self.rows_of(value.row)
+            return None if row is None else nn.RowView(value.table, row)
+        if type(value) is not Tensor or value.requires_grad or value.dtype.itemsize not in _BITS:
+            return None
+        known = int(self.row[: value.size(0)].max()) + 1 if value.size(0) else 0
+        rows = ops.gather_rows(value, self.first[:known])
+        bits, of_rows = (one.view(_BITS[value.dtype.itemsize]) for one in (value.contiguous(), rows))
+        for begin in range(0, value.size(0), _CHUNK):
+            part = bits[begin : begin + _CHUNK]
+            if not torch.equal(part, ops.gather_rows(of_rows, self.row[begin : begin + len(part)])):
+                return None
+        return rows
+
+    def spread(self, rows: Any, count: int) -> Any:
+        """Returns the rows of the first nodes of a batch: a view, or with a gradient a copy."""
+        row = ops.prefix(self.row, count)
+        if isinstance(rows, nn.RowView):
+            return nn.RowView(rows.table, rows.row[row])
+        if rows.dtype not in _GATHERED or not rows.dim():
+            return rows.index_select(0, row)
+        flat = rows.flatten(1) if rows.dim() > 1 else rows[:, None]
+        if torch.is_grad_enabled() and rows.requires_grad:  # each is the sum over one in-edge
+            return ops.aggregate(flat, torch.arange(count + 1), row).view(count, *rows.shape[1:])
+        view = nn.RowView(flat, row)
+        return view if rows.dim() == 2 else view.gather().view(count, *rows.shape[1:])
+
+
+class Copies:
+    """The copies of nodes in a batch. ``ids``: by type, the ids of its nodes where they are known.
+    ``least``: how many copies a distinct node has at least on average, that they are shared."""
+
+    def __init__(self, batch: Structure, ids: Mapping[TypeName, Any], least: float = LEAST_COPIES) -> None:
+        self._batch, self._ids, self._least = batch, ids, least
+        self._nodes: dict[TypeName, DistinctNodes | None] = {}
+        self._rows: dict[tuple[int, TypeName], Any] = {}
+
+    def nodes(self, name: TypeName) -> DistinctNodes | None:
+        if name not in self._nodes:
+            ids: Any = self._ids.get(name)
+            per_hop = [self._batch.counter(("nodes", name, hop)) for hop in range(self._batch.hops + 1)]
+            fits = isinstance(ids, Tensor) and ids.dtype is torch.int64 and ids.shape == (sum(per_hop),)
+            fits = fits and not isinstance(self._batch, InducedBatch)  # which has no copies
+            self._nodes[name] = DistinctNodes.of(ids, per_hop, self._least) if fits else None
+        return self._nodes[name]
+
+    def rows(self, recording: Recording, shared: frozenset[int], inputs: Any) -> dict[int, Any]:
+        """Returns, by number, the rows of distinct nodes in those inputs of types with copies; None
+        of those whose copies are not equal."""
+        found: dict[int, Any] = {}
+        for number, value in zip(recording.inputs, inputs, strict=True):
+            axis = recording.axes[number]
+            if number not in shared or not isinstance(axis, Nodes):
+                continue
+            if (nodes := self.nodes(axis.name)) is None:
+                continue
+            place = id(value), axis.name
+            if place not in self._rows:
+                whole = value.size(0) == prefix(self._batch, "nodes", axis.name, axis.hops)
+                self._rows[place] = nodes.rows_of(value) if whole else None
+            found[number] = self._rows[place]
+        return found
+
+    def distinct(self) -> Structure:
+        """Returns the batch with a row for each distinct node, of the types that have copies."""
+        batch: Any = self._batch
+        nodes = dict(batch.nodes)
+        for name, one in self._nodes.items():
+            if one is not None and isinstance(batch, UnsampledGraph):
+                nodes[name] = len(one.first)
+            elif one is not None:
+                ids = batch.nodes[name].node
+                nodes[name] = NodesByHop(one.per_hop, None if ids is None else ids[one.first])
+        return replace(batch, nodes=nodes)

@@ -8,7 +8,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
 from pyg_batchgnn.port.capture import CapturedFunction, Miss, operations
-from pyg_batchgnn.port.inputs import is_symbolic, is_traced
+from pyg_batchgnn.port.modules import is_symbolic, is_traced
 from pyg_batchgnn.port.recording import (
     Axis,
     Count,
@@ -246,24 +246,17 @@ def _entry(tracing: Tracing, call: Call) -> Entry:
     return tracing.entries[key]
 
 
-class EncodedRows(NamedTuple):
-    """The rows of one node type that a batch has, and how many of them were computed."""
-
-    sampled: int
-    encoded: int
-
-
-def encoded_rows(model: torch.nn.Module) -> dict[str | None, EncodedRows]:
-    """Returns, by node type (None of the only one), the rows of the last batch that an accelerated
-    model encoded: what it computes row by row from attributes of a node alone. Where a batch has
-    copies of nodes, these are the distinct nodes. Without such a part of a model there is no entry.
+def encoded_rows(model: torch.nn.Module) -> dict[str | None, tuple[int, int]]:
+    """Returns of the last batch of an accelerated model, by node type (None of the only one), how
+    many rows it has, and how many were encoded: computed row by row from attributes of a node. They
+    are the distinct nodes. Types without copies, or without such a part, may have no entry.
 
     >>> model(batch)
-    >>> encoded_rows(model)["customer"]
-    EncodedRows(sampled=29218, encoded=211)
+    >>> encoded_rows(model)
+    {'customer': (29218, 211)}
     """
     traced = (one._batchgnn.encoded for one in model.modules() if isinstance(one, TracedModel))
-    return {name: EncodedRows(*rows) for found in traced for name, rows in found.items()}
+    return {name: rows for found in traced for name, rows in found.items()}
 
 
 def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:

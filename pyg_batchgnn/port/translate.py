@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
-from pyg_batchgnn.port import effects, foreign, rules
+from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.capture import Captured, axis_of, place_of, symbols
 from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf
@@ -221,10 +221,10 @@ class _Translator:
             if form is not None:
                 return Count(0, form)
             return self._add(target, args, kwargs, FIXED, by_row=False).only()
-        if isinstance(value, Tensor) and target not in effects.DRAWS and not effects.is_state(target):
+        if isinstance(value, Tensor) and target not in rules.DRAWS and not rules.is_state(target):
             depends = refs((args, kwargs)) or has_counts((args, kwargs))
             return self._add(target, args, kwargs, WHOLE if depends else FIXED, by_row=False).only()
-        raise self._refusal(effects.why_refused(target))
+        raise self._refusal(rules.why_refused(target))
 
     def _size(self, ref: Ref, dim: Any) -> Any:
         value, axis = self._shapes[ref.number], self.found.axes[ref.number]
@@ -235,13 +235,13 @@ class _Translator:
         return self._add(Tensor.size, (ref, dim), {}, WHOLE, by_row=False).only()
 
     def _function(self, func: Any, args: Any, kwargs: Any) -> Any:
-        name = effects.name_of(func)
-        refused = func in effects.DRAWS or func in effects.WRITES or effects.is_state(func)
+        name = rules.name_of(func)
+        refused = func in rules.DRAWS or func in rules.WRITES or rules.is_state(func)
         if refused or isinstance(func, torch._ops.HigherOrderOperator):
-            raise self._refusal(effects.why_refused(func))
-        if not rules.is_known(func) and effects.draws(self._node):
+            raise self._refusal(rules.why_refused(func))
+        if not rules.is_known(func) and rules.draws(self._node):
             raise self._refusal(f"{name} draws random numbers")
-        kept, out = effects.out_of_place(func, args, kwargs), kwargs.get("out")
+        kept, out = rules.out_of_place(func, args, kwargs), kwargs.get("out")
         written: Any = args[0] if kept is not None else None
         for one in (out, None if func is operator.setitem else written):
             if isinstance(one, Ref) and self._is_written_whole(one.number):
@@ -260,9 +260,9 @@ class _Translator:
                 func, args, kwargs = operator.getitem, sliced, {}
         given, named = self._shaped(args), self._shaped(kwargs)
         axis, by_row = self._axis_of(func, given, named)
-        by_row = by_row and func not in effects.KEEPS_STATISTICS
+        by_row = by_row and func not in rules.KEEPS_STATISTICS
         made = self._add(func, args, kwargs, axis, by_row=by_row)
-        made.call.writes = func in effects.KEEPS_STATISTICS
+        made.call.writes = func in rules.KEEPS_STATISTICS
         seeds = any(isinstance(self._axis(one), SeedIds) for one in rules.tensors((given, named)))
         reads_rows = any(isinstance(self.found.axes[one], Nodes) for one in refs((args, kwargs)))
         if not by_row and not seeds and reads_rows:
@@ -296,8 +296,8 @@ class _Translator:
         storage, now = self._storages[old], {old: new}
         while old in self._views and (base := self._current(self._views[old][0])) not in self._poisoned:
             args = Ref(base), self._views[old][1], Ref(now[old])
-            axis, by_row = self._axis_of(effects.with_items, self._shaped(args), {})
-            part = self._add(effects.with_items, args, {}, axis, by_row=by_row, value=self._shapes[base])
+            axis, by_row = self._axis_of(rules.with_items, self._shaped(args), {})
+            part = self._add(rules.with_items, args, {}, axis, by_row=by_row, value=self._shapes[base])
             now[base], old = part.only().number, base
         for other, its in enumerate(self._storages[: max(now.values())]):
             if storage is not None and its == storage and other not in {*now, *now.values(), *self._now}:
@@ -527,7 +527,7 @@ class _Translator:
         value = self._node.meta.get("example_value") if value is None else value
         if isinstance(target, ModuleCall) and not isinstance(axes, list):
             (value,) = value
-        if target is effects.with_items and not isinstance(value, Tensor):
+        if target is rules.with_items and not isinstance(value, Tensor):
             value = next(iter(self._node.all_input_nodes)).meta["example_value"]
         tree = self._made(value, axes)
         if not refs(tree):  # a number that the graph computes, and that is a constant of it

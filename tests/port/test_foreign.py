@@ -519,8 +519,3 @@ def test_rows_of_other_dimensions_are_whole() -> None:
     assert "x of 3 dimensions" in str(foreign.whole_reason(conv, torch.ones(2, 3, A)))
     assert foreign.whole_reason(conv, torch.ones(3, A)) is None
     assert foreign.whole_reason(pyg.DNAConv(A, normalize=False), torch.ones(3, 2, A)) is None
-
-
-def test_more_targets_than_rows_are_an_error() -> None:
-    with pytest.raises(ValueError, match="num_targets is 4, but x has 3 rows"):
-        foreign.call_trimmed(pyg.SAGEConv(A, OUT), torch.ones(3, A), torch.zeros(2, 0, dtype=torch.long), 4)
