@@ -188,7 +188,6 @@ class Batch:
         return {key: self._value(inside, store[inside], key, store) for key, store in stores.items()}
 
     def attribute_of(self, value: Tensor) -> Any:
-        """Returns the attribute that a tensor is, as `get` does; None if it is none."""
         one_type = isinstance(self.source, Data)
         for store in getattr(self.source, "stores", ()):
             name = next((name for name, one in store.items() if one is value), None)
@@ -330,7 +329,6 @@ def _slots(kind: type) -> Sequence[str]:
 
 
 def _closed(source: Any, attributes: Any) -> Any:
-    """Returns a copy of an attribute of a batch that holds other tensors."""
     inside = attributes_of(source)
     if inside is not None:
         made = copy.copy(source)

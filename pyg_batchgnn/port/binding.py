@@ -98,7 +98,8 @@ def _takes_batch(signature: Signature, names: list[str], args: Sequence[Any], kw
     """Returns whether ``forward`` takes the batch itself: its first parameter is nothing in it."""
     first, *rest = names
     others = [one for one in rest[len(args) - 1 :] if _is_required(signature.parameters[one])]
-    held = first in kwargs or Batch.holds(args[0], first, by_type=True)
+    alone = names == ["batch"]  # not the numbers of the seeds that disjoint batches call so
+    held = first in kwargs or (not alone and Batch.holds(args[0], first, by_type=True))
     return not held and all(one in kwargs for one in others)
 
 
@@ -208,7 +209,6 @@ def _is_by_type(one: Any) -> bool:
 
 
 def _plain_graph(arguments: list[Any], x: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """Returns the rows of nodes and the edges among arguments, by type and relation."""
     if not isinstance(x, Tensor):
         tensors = (one for one in arguments if isinstance(one, Tensor) and one.is_floating_point())
         x = next(tensors, None)
@@ -222,14 +222,12 @@ def _typed_graph(arguments: list[Any], _: Any) -> tuple[Mapping[Any, Any], Mappi
 
 
 def _joins(relation: Any, edge_index: Any, sizes: Mapping[Any, int]) -> bool:
-    """Returns whether edges join nodes of these types, of which there are so many."""
     source, _, target = relation or (None, None, None)
     known = source in sizes and target in sizes and are_plain_edges(edge_index)
     return known and fits(edge_index, sizes[source], sizes[target])
 
 
 def _structure(edges: Mapping[Any, Tensor], sizes: Mapping[Any, int], arguments: list[Any]) -> Structure:
-    """Returns the nodes and edges of a call, by counts of sampled ones among the arguments."""
     known = known_prefixes(edges[None]) if None in edges else None
     if known is not None:
         found = [SampledBatch.of_one_type(known)] if known.num_nodes == sizes[None] else []

@@ -77,7 +77,6 @@ class Graph:
             differ |= more
 
     def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
-        """Returns why rows cannot be computed as they were at the time of the capture, or None."""
         for number, call in enumerate(self.recording.calls):
             if not isinstance(call.target, ModuleCall):
                 continue
@@ -131,7 +130,6 @@ class Tracing:
         return Tracing, (self.trims, self.rows, log_report, *options)
 
     def warn(self, subject: str, text: str) -> None:
-        """Warns, once for each subject, of what costs speed or changes numbers."""
         if subject not in self.warned:
             self.warned.add(subject)
             level, frame = 1, sys._getframe()
@@ -270,7 +268,6 @@ class Call:
         return [first_rows(one, axis, self._bound) for one, axis in zip(found, axes, strict=True)]
 
     def _tell_of_uncut(self, found: Sequence[Any], axes: Sequence[Axis | None]) -> None:
-        """Warns of results that have as many rows as there are nodes, and are not cut."""
         bound = self._bound
         for one, axis in zip(found, axes, strict=True):
             if bound.seeds is None or axis is None or isinstance(axis, Nodes) or not isinstance(one, Tensor):
@@ -348,7 +345,6 @@ class Call:
         return graph.wrong
 
     def _call_by_call(self, graph: Graph, inputs: Sequence[Any], why: str) -> list[Any]:
-        """Returns the outputs of a graph that is run as it is, on all rows."""
         self._tracing.refuse(self._model, why)
         values = [
             value if place is None else self.leaves[place].tensor()
@@ -457,7 +453,6 @@ _ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, Ass
 
 
 def _state(model: torch.nn.Module) -> Any:
-    """Returns what a program reads of a model when it runs, in a form that compares."""
     modules = [
         (id(one), [(name, value) for name, value in vars(one).items() if type(value) in SCALARS])
         for one in model.modules()

@@ -126,7 +126,6 @@ class _AsItIs(torch.fx.Interpreter):
 
 
 def symbols(captured: Captured) -> dict[str, Axis]:
-    """Returns what the symbols of sizes count, of those that count one thing alone."""
     found: dict[str, Axis | None] = {}
     placeholders = (one for one in captured.module.graph.nodes if one.op == "placeholder")
     for node, place, dim in zip(placeholders, captured.places, captured.dims, strict=True):
@@ -275,7 +274,6 @@ def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
 
 
 def _branches(module: torch.fx.GraphModule) -> list[tuple[str, set[str]]]:
-    """Returns the comparisons of sizes and numbers that a graph depends on, with their symbols."""
     modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in module.graph.nodes)
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
     guards = [] if environment is None else [one.expr for one in environment.guards]
@@ -358,7 +356,6 @@ class CapturedFunction:
         self._known = torch._dynamo.run(self._function)
 
     def run(self, forward: Any, model: torch.nn.Module, arguments: Mapping[str, Any], run: Run) -> Any:
-        """Calls ``run`` with the graph whose guards hold. Raises `Miss` if no graph fits."""
         outer, _local.run = _local.run, run
         try:
             return self._known(forward, model, arguments)
@@ -414,7 +411,6 @@ class CapturedFunction:
 
 
 def _reason(error: BaseException) -> str:
-    """Returns why Dynamo refused a function, with the file and line."""
     inside: BaseException | None = error
     while inside is not None and not isinstance(inside, Refusal):
         inside = getattr(inside, "inner_exception", None) or inside.__cause__
@@ -431,7 +427,6 @@ def _reason(error: BaseException) -> str:
 
 
 def place_of(trace: str | None) -> str:
-    """Returns the file and line of the user's code that a stack trace ends in."""
     nearest = ""
     for line in reversed((trace or "").splitlines()):
         head, found, rest = line.strip().partition('File "')

@@ -76,7 +76,11 @@ class Trial:
         grads = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
         for batch in batches:
             modes = torch.inference_mode(False), torch.set_grad_enabled(grads)
-            with modes[0], modes[1], torch.autocast("cpu", enabled=False), calm(self.model, _keeps_mode):
+            # layers of the user's own were captured in the mode that they have
+            layers = (one for one in self.model.modules() if isinstance(one, MessagePassing))
+            kept = set(filter(foreign.is_users, layers))
+            calmed = calm(self.model, kept.__contains__)
+            with modes[0], modes[1], torch.autocast("cpu", enabled=False), calmed:
                 clones = self._clones(wide)
                 named = {name: clones[id(one)] for name, one in self._tensors_of_model()}
                 hooks = torch.autograd.graph.saved_tensors_hooks(lambda one: one, lambda one: one)
@@ -90,7 +94,6 @@ class Trial:
         return [*self.model.named_parameters(), *self.model.named_buffers()]
 
     def _clones(self, wide: bool) -> dict[int, Tensor]:
-        """Returns copies of the parameters and buffers, by the ids of the originals."""
         found = {}
         for _, one in self._tensors_of_model():
             made = self._clone(one, wide)
@@ -184,16 +187,10 @@ class Trial:
 
 
 def _pygs(module: Any) -> Callable[..., Any]:
-    """Returns the ``forward`` that PyG or torch wrote."""
     if isinstance(module, Accelerated):
         return functools.partial(module.stands_for.forward, module)
     call: Callable[..., Any] = module
     return call
-
-
-def _keeps_mode(module: Any) -> bool:
-    """Returns whether a module is a layer of the user's own, captured in the mode that it has."""
-    return isinstance(module, MessagePassing) and foreign.is_users(module)
 
 
 def _learns(one: Any) -> bool:
@@ -239,7 +236,6 @@ class SmallBatch:
         return {name: one[self.nodes[name]] for name, one in known.items()}
 
     def _links(self, axis: SeedIds, value: Tensor) -> Tensor:
-        """Returns the first links, whose ends are seeds of this batch."""
         kept, name = value[..., : self.links], axis.name
         if isinstance(name, tuple):
             names = [name[0], name[2]] if value.dim() == 2 else [name[0]]
@@ -260,7 +256,6 @@ def small_batches(structure: Structure, random: torch.Generator) -> Iterator[Sma
 
 
 def _sampled(structure: SampledBatch, number: int, random: torch.Generator) -> SmallBatch:
-    """Returns a few nodes of each hop of a batch, joined by edges at random."""
 
     def some(count: int, like: Tensor) -> Tensor:
         return torch.randint(max(1, count), (like.numel(),), generator=random)
@@ -295,7 +290,6 @@ def _sampled(structure: SampledBatch, number: int, random: torch.Generator) -> S
 
 
 def _ranges(counts: Sequence[int]) -> list[tuple[int, int]]:
-    """Returns where each hop begins, and its count."""
     return list(zip(itertools.accumulate(counts, initial=0), counts, strict=False))
 
 

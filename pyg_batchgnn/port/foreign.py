@@ -84,7 +84,6 @@ def call_trimmed(
 
 
 def kind_of(module: Module) -> type[Module]:
-    """Returns the class that the user wrote, below those of `accelerate` and parametrisations."""
     kind: type[Module] = parametrize.type_before_parametrizations(module)
     return vars(kind).get("stands_for", kind)
 
@@ -252,7 +251,6 @@ def _why_by_functions(module: Any, path: str = "") -> str | None:
 
 
 def _whys_of_parts(module: Module, trims: Collection[type[Module]], path: str = "") -> Iterator[str]:
-    """Yields a clause about each part of a module that looks at other rows, or may."""
     for name, part in module.named_children():
         if name != "parametrizations":  # of parameters, which have no rows of nodes
             yield from _whys_of_part(part, trims, f"{path}{name}")
@@ -361,7 +359,6 @@ _GATHERS = {*rules.GETITEM, Tensor.index_select}
 
 
 def is_pygs(files: Sequence[str]) -> bool:
-    """Returns whether the innermost call is one of PyG's own message passing."""
     inner = next((one for one in reversed(files) if "/torch/" not in one), "")
     template = "_propagate_" in inner.rsplit("/", 1)[-1]
     return template or ("/torch_geometric/" in inner and any(one in inner for one in _PYGS))

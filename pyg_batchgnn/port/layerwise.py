@@ -147,7 +147,6 @@ def _captured(model: TracedModel, call: Call) -> CapturedFunction:
 
 
 def _four(row: Tensor) -> Tensor:
-    """Returns four rows of the kind of a row [1, F], which differ."""
     if not row.is_floating_point():
         return row.expand(4, -1).clone()
     angles = torch.arange(4 * row.size(1), dtype=torch.float64).view(4, -1)

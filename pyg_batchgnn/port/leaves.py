@@ -227,7 +227,8 @@ def as_leaves(
         functions[kind, name] = _FORWARDS[how][1]
         _originals[kind, name] = getattr(kind, name)
         if how == "conv":
-            _names[kind] = rules.argument_names(module)
+            code: Any = rules.kind_of(module).forward.__code__
+            _names[kind] = code.co_varnames[1 : code.co_argcount]
     outer = now.modules, now.written
     with _in_place(functions):
         now.modules, now.written = modules, written

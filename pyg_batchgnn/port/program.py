@@ -134,7 +134,6 @@ class Program:
             mapped((call.args, call.kwargs), self._ask_all)
 
     def _demand_above(self, call: Call, hops: int) -> None:
-        """Asks for the rows that a convolution reads: those of its targets, and of one hop more."""
         reads = Reads.of(call)
         above = min(hops + 1, self.full(refs(reads.edges)[0]))
         mapped((reads.sources, reads.values), lambda leaf: self._ask(leaf, above))
@@ -307,7 +306,6 @@ def is_dropout(call: Call, model: torch.nn.Module) -> bool:
 
 
 def may_overwrite(call: Call, model: torch.nn.Module) -> bool:
-    """Returns whether no gradient needs the result of a call."""
     module = module_of(call, model)
     if module is None:
         return call.target in {*_SUMS, torch.nn.functional.layer_norm, torch.nn.functional.linear}
@@ -358,7 +356,6 @@ def shared_values(
 
 
 def _types(values: Sequence[int], recording: Recording) -> set[TypeName]:
-    """Returns the types of those values that have a row for each node."""
     axes = (recording.axes[one] for one in values)
     return {one.name for one in axes if isinstance(one, Nodes)}
 

@@ -119,7 +119,6 @@ class Count(int):
 
 
 def form_of(axis: Axis) -> Form | None:
-    """Returns the number of rows of a value, or for an edge index of its columns."""
     if isinstance(axis, Nodes):
         return Form.prefix("nodes", axis.name, axis.hops)
     if isinstance(axis, (Edges, BatchEdges)):
@@ -224,7 +223,6 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def flat(tree: Any) -> list[Tensor]:
-    """Returns the tensors in a tree, in the order in which `mapped` meets them."""
     found: list[Tensor] = []
 
     def see(leaf: Any) -> Any:

@@ -106,7 +106,6 @@ CONVS = tuple(pygs for pygs, native in NATIVE.items() if issubclass(native, modu
 
 
 def concerns(module: Module) -> bool:
-    """Returns whether the report speaks of a module: it can be replaced, or one might expect it."""
     norm = type(module).__module__.startswith("torch_geometric.nn.norm")
     wraps = type(module) is torch_geometric.nn.BatchNorm  # its inner module is replaced
     return isinstance(module, (*NATIVE, MessagePassing)) or (norm and not wraps)
@@ -149,7 +148,6 @@ def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
 
 
 def is_fused(module: Module, name: str) -> bool:
-    """Returns whether a native module computes its part ``name`` itself."""
     return isinstance(module, (AcceleratedModel, modules.AcceleratedMLP)) and name in ("act", "dropout")
 
 

@@ -136,14 +136,12 @@ def is_by_row(
 
 
 def is_known(function: Any) -> bool:
-    """Returns whether it is known that a function looks at its arguments alone."""
     known = (_BY_ELEMENT, _BY_DIM, _PRODUCT, _RESHAPE, _TRANSPOSES, _EMBEDDING, _LAYER_NORM, _RMS_NORM)
     others: set[Any] = {torch.einsum, F.one_hot, *GETITEM}
     return any(function in one for one in (*known, _GROUP_NORM, _CELL, DROPOUTS, others))
 
 
 def why_whole(function: Callable[..., Any]) -> str:
-    """Returns why a function that reads rows is not computed row by row, in a clause."""
     if function in _BY_ELEMENT:
         return "meets values of other rows"
     named = (_BY_DIM, _NORMALISING, _PRODUCT, _RESHAPE, _TRANSPOSES)
@@ -153,7 +151,6 @@ def why_whole(function: Callable[..., Any]) -> str:
 
 
 def tensors(tree: Any) -> Iterator[Tensor]:
-    """Yields the tensors in nested tuples, lists, dicts and slices."""
     if isinstance(tree, Tensor):
         yield tree
     elif isinstance(tree, (tuple, list)):
@@ -179,7 +176,6 @@ def _broadcasts(given: Sequence[Tensor], rows: Callable[[Any], bool]) -> bool:
 
 
 def _sums_no_rows(args: Sequence[Any], rows: Callable[[Any], bool]) -> bool:
-    """Returns whether the rows of an ``einsum`` have a letter of their own, first in the result."""
     equation, *rest = args
     operands = rest[0] if len(rest) == 1 and isinstance(rest[0], (list, tuple)) else rest
     if not isinstance(equation, str) or "->" not in equation:
@@ -195,7 +191,6 @@ def _sums_no_rows(args: Sequence[Any], rows: Callable[[Any], bool]) -> bool:
 
 
 def _keeps_rows(index: Any, rows: Callable[[Any], bool]) -> bool:
-    """Returns whether an index takes all rows, and something of the columns."""
     places = index if isinstance(index, tuple) else (index,)
     if any(map(rows, tensors(places))):
         return False
@@ -347,12 +342,6 @@ def takes_row_statistics(module: torch.nn.Module) -> bool:
     return module.training or module.running_mean is None
 
 
-def argument_names(module: torch.nn.Module) -> tuple[str, ...]:
-    code: Any = kind_of(module).forward.__code__
-    names: tuple[str, ...] = code.co_varnames[1 : code.co_argcount]
-    return names
-
-
 # Effects ##########################################################################################
 
 
@@ -388,14 +377,12 @@ def name_of(function: Any) -> str:
 
 
 def is_state(function: Any) -> bool:
-    """Returns whether a function changes or reads the state of torch."""
     words = ("autocast", "grad_enabled", "inference_mode", "functorch", "saved_tensors")
     of_functorch = "_functorch" in (getattr(function, "__module__", None) or "")
     return function is None or of_functorch or any(one in name_of(function) for one in words)
 
 
 def why_refused(function: Any) -> str:
-    """Returns why a function cannot be computed for other rows, or in other steps, in a clause."""
     name = name_of(function)
     if function in DRAWS:
         return f"{name} draws random numbers"
@@ -422,7 +409,6 @@ class _Generators(TorchDispatchMode):
 
 
 def draws(node: torch.fx.Node) -> bool:
-    """Returns whether a call draws from torch's generator; True where nobody knows."""
     if node.target in _ATTENTIONS:
         place = _ATTENTIONS[node.target]
         rate: Any = node.args[place] if len(node.args) > place else node.kwargs.get("dropout_p", 0.0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeGuard
+from typing import Any, ClassVar, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
@@ -83,11 +83,9 @@ class PrefixEdges:
         return LayerHops(hops).edges(self.edges_per_hop, self.in_edges.num_edges)
 
     def targets(self, hops: int) -> int:
-        """Returns the number of nodes that have edges in the first ``hops`` hops."""
         return LayerHops(hops).targets(self.of_targets.per_hop)
 
     def sources(self, hops: int) -> int:
-        """Returns the number of nodes that are known after the first ``hops`` hops."""
         return LayerHops(hops).sources(self.of_sources.per_hop)
 
     def graph(self, layer: int, hops: int, *, padded: bool, normalised_by: int | None = None) -> LayerGraph:
@@ -200,7 +198,6 @@ class Structure(Protocol):
 
 
 def prefix(structure: Structure, kind: str, name: Any, hops: int) -> int:
-    """Returns the number of nodes of hops 0 to ``hops``, or of edges of hops 1 to ``hops``."""
     return sum(structure.counter((kind, name, hop)) for hop in range(hops + 1))
 
 
@@ -310,10 +307,6 @@ class InducedBatch:
         return key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place & _WORD)), of_layer.node
 
 
-def are_counts(counts: Any) -> TypeGuard[list[int]]:
-    return isinstance(counts, list) and all(type(one) is int for one in counts)
-
-
 def sampled_batch(
     edges: Mapping[Any, Tensor],
     num_nodes: Mapping[Any, int],
@@ -322,7 +315,8 @@ def sampled_batch(
 ) -> SampledBatch | None:
     """Returns a batch by the counts of its sampled nodes, by type, and edges, by relation; None if
     these do not fit."""
-    if not all(map(are_counts, (*nodes_per_hop.values(), *edges_per_hop.values()))):
+    counts = (*nodes_per_hop.values(), *edges_per_hop.values())
+    if not all(isinstance(one, list) and {*map(type, one)} <= {int} for one in counts):
         return None
     if any(sum(counts) != num_nodes[name] for name, counts in nodes_per_hop.items()):
         return None

@@ -81,7 +81,7 @@ class TracedModel(torch.nn.Module):
         plain = result
         try:
             if bound.by_name:
-                result = own(self, **{name: _materialised(one) for name, one in bound.arguments.items()})
+                result = own(self, **mapped(dict(bound.arguments), _materialised))
             else:
                 result = own(self, *args, **kwargs)
         except BaseException:
@@ -102,7 +102,6 @@ class TracedModel(torch.nn.Module):
         return _forward_of_sequential(tuple(signature.param_dict))
 
     def _tell_of_call(self, forward: Callable[..., Any], given: Sequence[Any]) -> None:
-        """Warns, once, of calls that are always plain."""
         kinds = [one.kind for one in inspect.signature(forward).parameters.values()]
         tensors = (one for one in given if type(one).__name__ == "SparseTensor" or isinstance(one, Tensor))
         sparse = next((one for one in tensors if getattr(one, "layout", None) is not torch.strided), None)
@@ -132,7 +131,6 @@ class TracedModel(torch.nn.Module):
 
 
 def _is_cut(result: Any) -> bool:
-    """Returns whether a result is of a form whose tensors are cut."""
     if isinstance(result, (tuple, list)):
         return all(map(_is_cut, result))
     if type(result) in (dict, OrderedDict):
@@ -320,10 +318,7 @@ def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:
     return mapped(result, cut)
 
 
-def _materialised(tree: Any) -> Any:
-    def make(leaf: Any) -> Any:
-        if isinstance(leaf, ArgumentTensor):
-            return leaf.tensor()
-        return int(leaf) if isinstance(leaf, Count) else leaf
-
-    return mapped(tree, make)
+def _materialised(leaf: Any) -> Any:
+    if isinstance(leaf, ArgumentTensor):
+        return leaf.tensor()
+    return int(leaf) if isinstance(leaf, Count) else leaf

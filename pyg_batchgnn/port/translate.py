@@ -119,7 +119,6 @@ class _Translator:
         return Ref(number)
 
     def _made(self, value: Any, axes: Any) -> Any:
-        """Returns a tree of references to what a call made. ``axes``: one axis, or one for each."""
         each = iter(axes) if isinstance(axes, list) else None
 
         def make(leaf: Any) -> Any:
@@ -162,7 +161,6 @@ class _Translator:
         return self.found.axes[self._by_id[id(one)]] if id(one) in self._by_id else WHOLE
 
     def _shaped(self, tree: Any) -> Any:
-        """Returns arguments with the shapes in the place of references to tensors."""
 
         def change(leaf: Any) -> Any:
             if isinstance(leaf, Ref) and self._shapes[leaf.number] is not None:
@@ -316,7 +314,6 @@ class _Translator:
         return ref, part if dim == 0 else (*[slice(None)] * dim, part)
 
     def _axis_of(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool]:
-        """Returns what the rows of a result are, and whether it is computed row by row."""
         axes = {self._axis(one) for one in rules.tensors((args, kwargs))}
         if axes <= {FIXED}:
             return (WHOLE if has_counts((args, kwargs)) else FIXED), False
@@ -362,7 +359,6 @@ class _Translator:
         return (by_row, False) if self._by_id[id(index)] in self._ends else None
 
     def _cut(self, args: Any, axis: Axis) -> Axis | None:
-        """Returns the axis of the first rows of a value, or None for any other part of it."""
         index = args[1]
         if isinstance(index, slice):
             dim, part = 0, index
@@ -422,7 +418,6 @@ class _Translator:
         return self.found.axes[ref.number] if isinstance(ref, Ref) else WHOLE
 
     def _conv_axis(self, conv: Any, x: Any, edge_index: Any, given: Any) -> tuple[Axis, Way | None]:
-        """Returns what the rows of a convolution are, and how its first rows are computed."""
         sources, targets = x if isinstance(x, tuple) else (x, x)
         rows = self._axis_by_number(targets)
         reason = self._reason_against(sources, targets, edge_index, given)
@@ -435,7 +430,6 @@ class _Translator:
         return (rows if isinstance(rows, Nodes) else WHOLE), None
 
     def _reason_against(self, sources: Any, targets: Any, edge_index: Any, given: Any) -> str | None:
-        """Returns why a call of a convolution is none over the nodes and edges of the batch."""
         above, rows, edges = map(self._axis_by_number, (sources, targets, edge_index))
         values = {self._axis_by_number(one) for one in given.values()} - {FIXED}
         if not isinstance(rows, Nodes) or not isinstance(above, Nodes):
@@ -568,7 +562,6 @@ class _Made(NamedTuple):
 
 
 def _needed(recording: Recording) -> list[Call]:
-    """Returns the calls that outputs need, and those that write."""
     needed = set(refs(recording.output))
     calls = []
     for call in reversed(recording.calls):
@@ -599,7 +592,6 @@ def _shape(value: Any) -> Tensor | None:
 
 
 def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
-    """Returns the size of a dimension of an argument, as a form; None if it is not known."""
     form = form_of(place.axis)
     if form is not None and dim == isinstance(place.axis, BatchEdges):
         return form
@@ -608,7 +600,6 @@ def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
 
 
 def _constant(value: Any) -> int | None:
-    """Returns the number that a symbol was found to be, such as the dimension of a softmax."""
     found: int | None = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
     return found
 

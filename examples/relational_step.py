@@ -1,0 +1,179 @@
+"""RelBench's entity step, unchanged and with two lines changed, on databases of generated rows.
+
+One database has the shape of rel-f1 (few rows, which a batch copies often), one that of rel-hm (many
+rows, few copies). The model is RelBench's, with its ResNet of four blocks over the columns of each
+table. Both sides take the same batches of this package's loader: PyG samples by time with pyg-lib
+alone. Times are those of forward, backward and the optimizer, on one thread, the least of
+alternating rounds. Needs `pip install relbench pytorch-frame pandas`. It takes some minutes.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from relbench.modeling.nn import HeteroEncoder, HeteroGraphSAGE, HeteroTemporalEncoder
+from torch import Tensor
+from torch_frame import TensorFrame, stype
+from torch_frame.data.stats import StatType
+from torch_geometric.data import HeteroData
+
+from pyg_batchgnn import MacrobatchNeighborLoader, accelerate
+from pyg_batchgnn.port import encoded_rows
+
+DAY, DAYS, CHANNELS, ROUNDS = 86_400, 3_650, 128, 6
+
+
+class Table(NamedTuple):
+    rows: int
+    numbers: int  # columns of numbers
+    categories: list[int]  # of each column of categories, how many there are
+    keys: list[str]  # the tables that its rows point to; those with a time are facts
+    timed: bool
+
+
+F1 = {
+    "circuits": Table(77, 3, [77, 30, 40], [], False),
+    "constructors": Table(211, 0, [211, 24], [], False),
+    "drivers": Table(857, 0, [857, 400, 40], [], False),
+    "races": Table(1_101, 2, [50], ["circuits"], True),
+    "results": Table(26_080, 10, [3, 140], ["races", "drivers", "constructors"], True),
+    "standings": Table(34_124, 3, [], ["races", "drivers"], True),
+    "qualifying": Table(9_815, 2, [], ["races", "drivers", "constructors"], True),
+    "constructor_results": Table(12_290, 1, [], ["races", "constructors"], True),
+    "constructor_standings": Table(13_051, 3, [], ["races", "constructors"], True),
+}
+HM = {
+    "customer": Table(137_000, 1, [3, 2, 4, 5], [], False),
+    "article": Table(10_500, 1, [130, 20, 30, 50, 8, 20, 300, 10, 5, 57, 21], [], False),
+    "transactions": Table(1_500_000, 1, [2], ["customer", "article"], True),
+}
+
+
+def frame_of(table: Table, draw: torch.Generator) -> tuple[TensorFrame, dict[str, Any]]:
+    """Returns columns of a table, and the statistics that encoders read."""
+    values, names, statistics = {}, {}, {}
+    if table.categories:
+        columns = [torch.randint(-1, count, (table.rows,), generator=draw) for count in table.categories]
+        values[stype.categorical] = torch.stack(columns, dim=1)
+        names[stype.categorical] = [f"category {place}" for place in range(len(columns))]
+        for name, count in zip(names[stype.categorical], table.categories, strict=True):
+            statistics[name] = {StatType.COUNT: (list(range(count)), [1] * count)}
+    if table.numbers:
+        values[stype.numerical] = torch.randn(table.rows, table.numbers, generator=draw)
+        names[stype.numerical] = [f"number {place}" for place in range(table.numbers)]
+        statistics |= {name: {StatType.MEAN: 0.0, StatType.STD: 1.0} for name in names[stype.numerical]}
+    if table.timed:
+        ranges = ((2000, 2020), (0, 12), (0, 31), (0, 7), (0, 24), (0, 60), (0, 60))
+        times = [torch.randint(*one, (table.rows, 1), generator=draw) for one in ranges]
+        values[stype.timestamp], names[stype.timestamp] = torch.stack(times, dim=-1), ["when"]
+        some = values[stype.timestamp][0, 0]
+        of_time = (StatType.OLDEST_TIME, StatType.NEWEST_TIME, StatType.MEDIAN_TIME)
+        statistics["when"] = {StatType.YEAR_RANGE: [2000, 2019], **dict.fromkeys(of_time, some)}
+    return TensorFrame(values, names), statistics
+
+
+def make_graph(tables: dict[str, Table]) -> tuple[HeteroData, dict[str, Any]]:
+    """Returns the graph of a database. Rows of facts are in the order of their times; each driver
+    has a career of some years, and popular rows of other tables are met more often."""
+    graph, statistics, draw = HeteroData(), {}, torch.Generator().manual_seed(0)
+    for name, table in tables.items():
+        graph[name].tf, statistics[name] = frame_of(table, draw)
+        graph[name].num_nodes = table.rows
+        if table.timed:
+            graph[name].time = torch.arange(table.rows) * DAYS // table.rows * DAY
+        for key in table.keys:
+            count = tables[key].rows
+            when = torch.arange(table.rows) / table.rows * count
+            if key == "drivers":
+                when += torch.randn(table.rows, generator=draw) * count * 0.05
+                stars = torch.rand(table.rows, generator=draw) < 0.6
+                when = torch.where(stars, (when / 8).round() * 8, when)
+            elif key != "races":
+                when = count * torch.rand(table.rows, generator=draw) ** 1.5
+            edges = torch.stack([torch.arange(table.rows), when.long().clamp(0, count - 1)])
+            graph[name, f"f2p_{key}", key].edge_index = edges[:, edges[1].argsort(stable=True)]
+            graph[key, f"rev_f2p_{key}", name].edge_index = edges.flip(0)
+    return graph, statistics
+
+
+class Model(torch.nn.Module):
+    """The model of RelBench's script ``gnn_entity.py``."""
+
+    def __init__(self, graph: HeteroData, statistics: dict[str, Any], dropout: float) -> None:
+        super().__init__()
+        names = {name: graph[name].tf.col_names_dict for name in graph.node_types}
+        options = {"channels": CHANNELS, "num_layers": 4, "dropout_prob": dropout}
+        self.encoder = HeteroEncoder(CHANNELS, names, statistics, torch_frame_model_kwargs=options)
+        timed = [name for name in graph.node_types if "time" in graph[name]]
+        self.temporal_encoder = HeteroTemporalEncoder(timed, CHANNELS)
+        self.gnn = HeteroGraphSAGE(graph.node_types, graph.edge_types, CHANNELS)
+        self.head = torch.nn.Linear(CHANNELS, 1)
+
+    def forward(self, batch: HeteroData, entity: str) -> Tensor:
+        seed_time = batch[entity].seed_time
+        x = self.encoder(batch.tf_dict)
+        for name, rows in self.temporal_encoder(seed_time, batch.time_dict, batch.batch_dict).items():
+            x[name] = x[name] + rows
+        rows: Tensor = self.head(self.gnn(x, batch.edge_index_dict)[entity][: seed_time.size(0)])
+        return rows
+
+
+def step(
+    model: Model, optimizer: torch.optim.Optimizer, batch: HeteroData, entity: str
+) -> tuple[float, float]:
+    """Returns the seconds of a step, and its loss."""
+    begin = time.thread_time()
+    target = (batch[entity].n_id[: batch[entity].batch_size] % 2).float()
+    loss = F.binary_cross_entropy_with_logits(model(batch, entity).view(-1), target)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return time.thread_time() - begin, loss.item()
+
+
+def measure(name: str, tables: dict[str, Table], entity: str, facts: str) -> None:
+    graph, statistics = make_graph(tables)
+    # Entities that are active now are the seeds, a week after one of their facts.
+    chosen = torch.randint(tables[facts].rows // 4, tables[facts].rows, (ROUNDS * 512,))
+    edges = graph[facts, f"f2p_{entity}", entity].edge_index
+    loader = MacrobatchNeighborLoader(
+        graph,
+        num_neighbors=[128, 64],
+        input_nodes=(entity, edges[1][edges[0].argsort()][chosen]),
+        input_time=graph[facts].time[chosen] + 7 * DAY,
+        time_attr="time",
+        batch_size=512,
+        seed=0,
+    )
+    for dropout, options in ((0.0, {}), (0.2, {}), (0.2, {"share_dropout": True})):
+        torch.manual_seed(0)
+        plain = Model(graph, statistics, dropout)
+        ours = accelerate(copy.deepcopy(plain), **options)  # the second line; the first is the loader
+        both = [(one, torch.optim.Adam(one.parameters(), lr=1e-3)) for one in (plain, ours)]
+        seconds: list[list[float]] = [[], []]
+        rows, apart = [0, 0], 0.0
+        for number, batch in enumerate(loader):
+            found = [step(*one, batch, entity) for one in both]
+            apart = max(apart, abs(found[0][1] - found[1][1]))
+            for of_model, (spent, _) in zip(seconds, found, strict=True):
+                of_model += [spent] if number else []  # the first call captures the model
+            counts = encoded_rows(ours).values()
+            rows = [rows[0] + sum(one[0] for one in counts), rows[1] + sum(one[1] for one in counts)]
+        before, now = map(min, seconds)
+        print(
+            f"{name}, dropout {dropout} {options or ''}: {rows[0] / rows[1]:.2f} rows for each distinct one, "
+            f"{before:.2f} s to {now:.2f} s, {before / now:.2f} times as fast, losses within {apart:.1e}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    measure("shape of rel-f1", F1, "drivers", "results")
+    measure("shape of rel-hm", HM, "customer", "transactions")
