@@ -6,7 +6,7 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -108,9 +108,9 @@ class Tracing:
     rows: str | None = None  # "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds
     report: Callable[[AccelerationReport], None] = log_report  # is told how ``forward`` is computed
     check: str = "once"  # "often" compares a program with its graph at every 2^k-th call
-    uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
     is_sequential: bool = False  # the model is a `Sequential` of PyG without a ``forward`` of the user's
     share_dropout: bool = False  # copies of a node have one mask before they differ
+    uses_all_rows: bool = False  # True once a loss used other rows than the seeds'
     entries: dict[Any, Entry] = field(default_factory=dict)  # by the pattern of the arguments
     differs: dict[Any, bool] = field(default_factory=dict)  # by pattern and sizes of 0: in what is done
     graphs: list[Graph] = field(default_factory=list)  # all that were captured
@@ -122,8 +122,7 @@ class Tracing:
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)  # their methods in the last call
 
     def __deepcopy__(self, memo: Any) -> Tracing:
-        made = Tracing(self.trims, self.rows, self.report, self.check, self.is_sequential)
-        return replace(made, share_dropout=self.share_dropout)
+        return Tracing(self.trims, self.rows, self.report, self.check, self.is_sequential, self.share_dropout)
 
     def __reduce__(self) -> Any:
         options = self.check, self.is_sequential, self.share_dropout
