@@ -65,16 +65,21 @@ class Graph:
         self, model: torch.nn.Module, copies: Copies, inputs: Sequence[Any], share_dropout: bool
     ) -> frozenset[int]:
         """Returns the values that copies of a node may share now; none if a batch has no copies."""
-        drops = {} if share_dropout else dropping(self.recording, model)
+        drops: dict[int, bool] = {}  # most batches have no copies, whatever drops
         differ: frozenset[int] = frozenset()
         while True:
-            state = tuple(drops.values()), differ
+            state = tuple(drops.items()), differ
             if state not in self.shareable:
                 self.shareable[state] = shared_values(self.recording, model, drops, differ)
             rows = copies.rows(self.recording, self.shareable[state], inputs)
-            if not (more := {number for number, one in rows.items() if one is None}):
-                return self.shareable[state] if rows else frozenset()
-            differ |= more
+            if not rows:
+                return frozenset()
+            differ |= {number for number, one in rows.items() if one is None}
+            if not (drops or share_dropout):
+                drops = dropping(self.recording, model)
+            drops = drops if any(drops.values()) else {}
+            if state == (tuple(drops.items()), differ):
+                return self.shareable[state]
 
     def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:
         for number, call in enumerate(self.recording.calls):
