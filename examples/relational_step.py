@@ -1,9 +1,9 @@
 """RelBench's entity step, unchanged and with two lines changed, on databases of generated rows.
 
-One database has the shape of rel-f1 (few rows, which a batch copies often), one that of rel-hm (many
-rows, few copies). The model is RelBench's, with its ResNet of four blocks over the columns of each
-table. Both sides take the same batches of this package's loader: PyG samples by time with pyg-lib
-alone. Times are those of forward, backward and the optimizer, on one thread, the least of
+One database has the shape of rel-f1 (few rows, which a batch copies often), one that of rel-hm
+(many rows, few copies). The model is RelBench's, with its ResNet of four blocks over the columns of
+each table. Both sides take the same batches of this package's loader: PyG samples by time with
+pyg-lib alone. Times are those of forward, backward and the optimizer, on one thread, the least of
 alternating rounds. Needs `pip install relbench pytorch-frame pandas`. It takes some minutes.
 """
 

@@ -369,7 +369,7 @@ _GATHERED = (torch.float32, torch.float64, torch.bfloat16)
 
 
 @dataclass(frozen=True, eq=False)
-class DistinctNodes:
+class CopiedNodes:
     """The distinct nodes of one type, in the order in which a batch meets them."""
 
     first: Tensor  # [D] int64, the place of the first copy of each, ascending
@@ -377,7 +377,7 @@ class DistinctNodes:
     per_hop: list[int]  # how many are first met at each hop
 
     @classmethod
-    def of(cls, node: Tensor, per_hop: list[int], least: float) -> DistinctNodes | None:
+    def of(cls, node: Tensor, per_hop: list[int], least: float) -> CopiedNodes | None:
         """Returns those of [N] ids; None if fewer than ``least`` nodes are copies of one."""
         low, high = ops.extent(node) if node.numel() else (-1, -1)
         if low < 0:
@@ -430,16 +430,16 @@ class Copies:
 
     def __init__(self, batch: Structure, ids: Mapping[TypeName, Any], least: float = LEAST_COPIES) -> None:
         self._batch, self._ids, self._least = batch, ids, least
-        self._nodes: dict[TypeName, DistinctNodes | None] = {}
+        self._nodes: dict[TypeName, CopiedNodes | None] = {}
         self._rows: dict[tuple[int, TypeName], Any] = {}
 
-    def nodes(self, name: TypeName) -> DistinctNodes | None:
+    def nodes(self, name: TypeName) -> CopiedNodes | None:
         if name not in self._nodes:
             ids: Any = self._ids.get(name)
             per_hop = [self._batch.counter(("nodes", name, hop)) for hop in range(self._batch.hops + 1)]
             fits = isinstance(ids, Tensor) and ids.dtype is torch.int64 and ids.shape == (sum(per_hop),)
             fits = fits and not isinstance(self._batch, InducedBatch)  # which has no copies
-            self._nodes[name] = DistinctNodes.of(ids, per_hop, self._least) if fits else None
+            self._nodes[name] = CopiedNodes.of(ids, per_hop, self._least) if fits else None
         return self._nodes[name]
 
     def rows(self, recording: Recording, shared: frozenset[int], inputs: Any) -> dict[int, Any]:
