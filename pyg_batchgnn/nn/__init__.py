@@ -61,6 +61,7 @@ from pyg_batchgnn.nn.norm import Dropout as Dropout
 from pyg_batchgnn.nn.norm import ReLU as ReLU
 from pyg_batchgnn.nn.norm import row_norm as row_norm
 from pyg_batchgnn.nn.norm import row_norm_of as row_norm_of
+from pyg_batchgnn.nn.sage import GraphConv as GraphConv
 from pyg_batchgnn.nn.sage import SAGEConv as SAGEConv
 from pyg_batchgnn.nn.terms import RowProduct as RowProduct
 from pyg_batchgnn.nn.terms import Terms as Terms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -128,16 +129,51 @@ class AttentionConv(NativeConv):
         by_head = weight.view(self.heads, self.out_channels, -1).transpose(0, 1)
         return by_head.reshape(self.out_channels, -1) / self.heads, 1
 
-    def _call(
+    def forward(
         self,
         x: Rows | Aggregated | tuple[Rows, Rows | None],
         edge_index: Edges,
-        layer: int | Tensor | None,
-        edge_attr: Tensor | None,
+        layer: int | Tensor | None = None,
+        edge_attr: Tensor | None = None,
         size: tuple[int, int] | None = None,
-    ) -> AttentionCall:
+        return_attention_weights: bool | None = None,
+        *,
+        update: Update | None = None,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
+
+        Args:
+            x: no `Aggregated`: attention weighs neighbours by learned weights.
+            layer: PyG's ``edge_attr`` is accepted in this place.
+            edge_attr: [E, edge_dim] (or [E]) for all edges of the minibatch, in its order, or of
+                ``edge_index``.
+            return_attention_weights: whether to return the edges and their weights after dropout as
+                well; those before dropout of `TransformerConv`, as in PyG also if it is False.
+
+        Returns:
+            [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights'
+            dtype, bfloat16 under autocast. With ``return_attention_weights`` a pair of this and
+            ([2, E'] int64, [E', heads]), loops that were added behind the edges.
+        """
         self.check_call()
-        return self._call_of(*edge_input(self, x, edge_index, layer, edge_attr, size))
+        call = self._call_of(*edge_input(self, x, edge_index, layer, edge_attr, size))
+        terms, coefficient = self._attended(call)
+        result = total([terms], call.given.own_rows(), call.graph, update, self.training)
+        if not self._returns_weights(return_attention_weights):
+            return result
+        return result, call.pyg_form(self._weights(coefficient, call))
+
+    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
+        return self._attended(self._call_of(given, edge_attr))[0]
+
+    #: Returns the terms of the result, and the softmax before dropout with signs, [slots, H].
+    _attended: Callable[[AttentionCall], tuple[Terms, Tensor]]
+
+    def _returns_weights(self, wanted: bool | None) -> bool:
+        return bool(wanted)
+
+    def _weights(self, coefficient: Tensor, call: AttentionCall) -> Tensor:
+        return ops.attention_weights(coefficient, call.graph.indptr, **call.options())
 
     def _call_of(self, given: ConvInput, edge_attr: Tensor | None) -> AttentionCall:
         both = min(given.graph.num_sources, given.graph.num_targets)
@@ -212,43 +248,11 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         )
         self.check(self)
 
-    def forward(
-        self,
-        x: Rows | Aggregated | tuple[Rows, Rows | None],
-        edge_index: Edges,
-        layer: int | Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        size: tuple[int, int] | None = None,
-        return_attention_weights: bool | None = None,
-        *,
-        update: Update | None = None,
-    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
-
-        Args:
-            x: no `Aggregated`: attention weighs neighbours by learned weights.
-            layer: PyG's ``edge_attr`` is accepted in this place.
-            edge_attr: [E, edge_dim] (or [E]) for all edges of the minibatch, in its order, or of
-                ``edge_index``.
-            return_attention_weights: whether to return the edges and their weights after dropout as
-                well.
-
-        Returns:
-            [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights'
-            dtype, bfloat16 under autocast. With ``return_attention_weights`` a pair of this and
-            ([2, E'] int64, [E', heads]), loops that were added behind the edges.
-        """
-        call = self._call(x, edge_index, layer, edge_attr, size)
-        out, coefficient, _ = self._attend(call)
-        own = call.given.own_rows() if self.res is not None else None
-        result = total([self._transform(out)], own, call.graph, update, self.training)
-        if not return_attention_weights:
-            return result
-        weights = ops.attention_weights(coefficient, call.graph.indptr, **call.options())
-        return result, call.pyg_form(weights)
-
-    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        return self._transform(self._attend(self._call_of(given, edge_attr)).out)
+    def _attended(self, call: AttentionCall) -> tuple[Terms, Tensor]:
+        attended = self._attend(call)
+        weight, groups = self.joining((self.lin or self.lin_src).weight)
+        root = None if self.res is None else self.res.weight
+        return Terms((RowProduct(attended.out, weight, groups),), root, self.bias), attended.coefficient
 
     def _attend(self, call: AttentionCall) -> ops.Attention:
         """Returns the sums of source rows, weighted by the attention of each head, [D, H * K]."""
@@ -294,11 +298,6 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         weight = self._logit_weight(self.lin_edge.weight, self.att_edge, dtype)
         edges, loops = features
         return call.spread(_logits(edges, weight), None if loops is None else _logits(loops, weight))
-
-    def _transform(self, attended: Tensor) -> Terms:
-        weight, groups = self.joining((self.lin or self.lin_src).weight)
-        root = None if self.res is None else self.res.weight
-        return Terms((RowProduct(attended, weight, groups),), root, self.bias)
 
 
 def _logits(rows: Tensor, weight: Tensor) -> Tensor:

@@ -9,12 +9,11 @@ from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.gat import AttentionCall, AttentionConv, Fill
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input
+from pyg_batchgnn.nn.inputs import Rows, check_input
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import input_columns, positive, probability, refuse
-from pyg_batchgnn.nn.terms import Terms, Update, total
+from pyg_batchgnn.nn.terms import Terms
 
 
 class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
@@ -61,27 +60,7 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         if conv.share_weights and conv.lin_r is not conv.lin_l:
             raise refuse(conv, "share_weights with two linear layers", "give it when the layer is made")
 
-    def forward(
-        self,
-        x: Rows | Aggregated | tuple[Rows, Rows | None],
-        edge_index: Edges,
-        layer: int | Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        return_attention_weights: bool | None = None,
-        *,
-        update: Update | None = None,
-    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Returns the rows of the targets, from the arguments of `GATConv.forward`."""
-        call = self._call(x, edge_index, layer, edge_attr)
-        values, weights = self._values(call, bool(return_attention_weights))
-        result = total([Terms(values=values)], None, call.graph, update, self.training)
-        return result if weights is None else (result, call.pyg_form(weights))
-
-    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        return Terms(values=self._values(self._call_of(given, edge_attr), wants_weights=False)[0])
-
-    def _values(self, call: AttentionCall, wants_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Returns the rows of the targets, [D, columns], and the weights, [slots, H]."""
+    def _attended(self, call: AttentionCall) -> tuple[Terms, Tensor]:
         own = call.given.own_rows()
         if own is None:
             raise ValueError("GATv2Conv needs the rows of the targets; give x as (sources, targets)")
@@ -93,16 +72,12 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         source = _product(x, self.lin_l, dtype)
         shares = self.share_weights and call.given.targets_in_sources
         target = source[: call.graph.num_targets] if shares else _product(own, self.lin_r, dtype)
-        attended, weights = self._attend(source, target, call), None
-        if wants_weights:
-            indptr = call.graph.indptr
-            weights = ops.attention_weights(attended.coefficient, indptr, **call.options())
+        attended = self._attend(source, target, call)
         out = attended.out
         if not self.concat:
             out = out.unflatten(1, (self.heads, self.out_channels)).mean(dim=1)
-        if self.res is not None:
-            out = out + ops.linear([own], [self.res.weight], num_rows=out.size(0), out_dtype=out.dtype)
-        return out if self.bias is None else out + self.bias.to(out.dtype), weights
+        root = None if self.res is None else self.res.weight
+        return Terms(root=root, bias=self.bias, values=out), attended.coefficient
 
     def _attend(self, source: Tensor, target: Tensor, call: AttentionCall) -> ops.Attention:
         """Returns the weighted sums of all heads, [D, H * C]."""

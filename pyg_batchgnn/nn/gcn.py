@@ -73,9 +73,8 @@ def unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -
     return made.setdefault((add_loops, dtype), found)
 
 
-def weighted_scaling(whole: LayerGraph, edge_weight: Tensor, add_loops: bool, fill: float) -> Scaling:
-    """Returns the normalisation of a graph with edge weights, differentiable in them."""
-    weight = edge_weight if whole.edge is None else edge_weight.index_select(0, whole.edge)
+def weighted_scaling(whole: LayerGraph, weight: Tensor, add_loops: bool, fill: float) -> Scaling:
+    """Returns the normalisation of a graph with edge weights [E], differentiable in them."""
     indptr, indices, targets = whole.indptr, whole.indices, whole.targets
     degree = weight.new_zeros(whole.num_sources)
     loop = None
@@ -222,12 +221,7 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
             if self.normalize:
                 return unweighted_scaling(whole, bool(self.add_self_loops), dtype)
             return Scaling(whole.in_edges, None, None, None)
-        if edge_weight.dim() != 1 or edge_weight.numel() != whole.num_edges:
-            shape, edges = list(edge_weight.shape), whole.num_edges
-            raise ValueError(f"edge_weight must be [{edges}], one entry per edge, got {shape}")
-        weight = edge_weight.to(dtype)
+        weight = whole.edge_weights(edge_weight, dtype)
         if self.normalize:
-            fill = 2.0 if self.improved else 1.0
-            return weighted_scaling(whole, weight, bool(self.add_self_loops), fill)
-        ordered = weight if whole.edge is None else weight.index_select(0, whole.edge)
-        return Scaling(whole.in_edges, ordered, None, None)
+            return weighted_scaling(whole, weight, bool(self.add_self_loops), 2.0 if self.improved else 1.0)
+        return Scaling(whole.in_edges, weight, None, None)

@@ -105,7 +105,18 @@ class LayerGraph:
             raise ValueError(f"edge_attr must be [E, {columns or 'columns'}], got {list(attr.shape)}")
         if attr.size(0) < edges:
             raise ValueError(f"edge_attr has {attr.size(0)} entries, but the layer has {edges} edges")
-        return (attr[:edges] if self.edge is None else attr.index_select(0, self.edge)).to(dtype)
+        return self._in_order(attr).to(dtype)
+
+    def edge_weights(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
+        """Returns the weights of the layer's edges in its order, [E]. ``weight``: of all edges of a
+        minibatch, or of the user's edges."""
+        edges = (self.whole or self).num_edges
+        if weight.dim() != 1 or weight.numel() != edges:
+            raise ValueError(f"edge_weight must be [{edges}], one entry per edge, got {list(weight.shape)}")
+        return self._in_order(weight).to(dtype)
+
+    def _in_order(self, values: Tensor) -> Tensor:
+        return values[: self.num_edges] if self.edge is None else values.index_select(0, self.edge)
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,7 +95,7 @@ def total(
     for together in by_groups.values():
         sums.append(_multiplied(together, bias, targets.num_targets))
         bias = None
-    sums += values if bias is None else [values[0] + bias, *values[1:]]
+    sums += values if bias is None else [values[0] + bias.to(values[0].dtype), *values[1:]]
     summed = reduce(add, sums)
     return summed if update is None else ops.activate(summed, **arguments)
 

@@ -12,13 +12,12 @@ from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.gat import AttentionCall, AttentionConv
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_of
+from pyg_batchgnn.nn.inputs import Rows, check_input, table_of
 from pyg_batchgnn.nn.layer_edges import LayerGraph
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import input_columns, positive, probability, refuse
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
+from pyg_batchgnn.nn.terms import RowProduct, Terms, total
 
 #: What attention takes for a column of a source, in multiplications of a matrix product: the rows
 #: of sources lie anywhere.
@@ -77,35 +76,13 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         if conv.lin_edge is not None and conv.edge_dim == 0:
             raise refuse(conv, "edge_dim=0", "leave edge_dim out")
 
-    def forward(
-        self,
-        x: Rows | Aggregated | tuple[Rows, Rows | None],
-        edge_index: Edges,
-        layer: int | Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        return_attention_weights: bool | None = None,
-        *,
-        update: Update | None = None,
-    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Returns the rows of the targets of the layer, from the arguments of `GATConv.forward`.
+    def _returns_weights(self, wanted: bool | None) -> bool:
+        return wanted is not None
 
-        Args:
-            return_attention_weights: True and, as in PyG, False return the edges and their weights
-                before dropout as well.
-        """
-        call = self._call(x, edge_index, layer, edge_attr)
-        terms, coefficient = self._attended(call)
-        own = call.given.own_rows()
-        result = total([terms], own, call.graph, update, self.training)
-        if return_attention_weights is None:
-            return result
-        return result, call.pyg_form(coefficient.abs())
-
-    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        return self._attended(self._call_of(given, edge_attr))[0]
+    def _weights(self, coefficient: Tensor, call: AttentionCall) -> Tensor:  # noqa: ARG002
+        return coefficient.abs()
 
     def _attended(self, call: AttentionCall) -> tuple[Terms, Tensor]:
-        """Returns the terms of the result, and the weights before dropout with signs, [E, H]."""
         given, graph = call.given, call.graph
         own = given.own_rows()
         if own is None:

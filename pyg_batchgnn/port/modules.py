@@ -139,12 +139,22 @@ class AcceleratedSAGEConv(AcceleratedConv, nn.SAGEConv):
     stands_for = torch_geometric.nn.SAGEConv
 
 
+class AcceleratedGraphConv(AcceleratedConv, nn.GraphConv):
+    stands_for = torch_geometric.nn.GraphConv
+
+    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
+        return _are_weights(values) and takes(self, x, edge_index)
+
+
 class AcceleratedGCNConv(AcceleratedConv, nn.GCNConv):
     stands_for = torch_geometric.nn.GCNConv
 
     def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
-        fits = values is None or (isinstance(values, Tensor) and values.dim() == 1)
-        return fits and not isinstance(x, (tuple, list)) and takes(self, x, edge_index)
+        return _are_weights(values) and not isinstance(x, (tuple, list)) and takes(self, x, edge_index)
+
+
+def _are_weights(values: Any) -> bool:
+    return values is None or (isinstance(values, Tensor) and values.dim() == 1)
 
 
 class AcceleratedGINConv(AcceleratedConv, nn.GINConv):

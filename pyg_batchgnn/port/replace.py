@@ -99,8 +99,9 @@ NATIVE: dict[type[Module], type[Module]] = {
         *(AcceleratedGraphSAGE, AcceleratedGCN, AcceleratedGIN, AcceleratedGAT, AcceleratedHeteroConv),
         *(modules.AcceleratedSAGEConv, modules.AcceleratedGCNConv, modules.AcceleratedGINConv),
         *(modules.AcceleratedGATConv, modules.AcceleratedGATv2Conv, modules.AcceleratedTransformerConv),
-        *(modules.AcceleratedGINEConv, modules.AcceleratedNNConv, modules.AcceleratedDropout),
+        *(modules.AcceleratedGINEConv, modules.AcceleratedNNConv, modules.AcceleratedGraphConv),
         *(modules.AcceleratedMLP, modules.AcceleratedBatchNorm1d, modules.AcceleratedReLU),
+        modules.AcceleratedDropout,
     )
 }
 CONVS = tuple(pygs for pygs, native in NATIVE.items() if issubclass(native, modules.AcceleratedConv))
@@ -168,8 +169,9 @@ def accelerate(
     """Makes a model fast, in place: its layers become native, and its ``forward`` is captured.
 
     Replaced are `GraphSAGE`, `GCN`, `GIN` and `GAT` of PyG's models, and in any module `SAGEConv`,
-    `GCNConv`, `GINConv`, `GINEConv`, `NNConv`, `GATConv`, `GATv2Conv`, `TransformerConv`,
-    `HeteroConv`, `MLP`, ``BatchNorm1d`` (also inside PyG's `BatchNorm`), ``ReLU`` and ``Dropout``.
+    `GraphConv`, `GCNConv`, `GINConv`, `GINEConv`, `NNConv`, `GATConv`, `GATv2Conv`,
+    `TransformerConv`, `HeteroConv`, `MLP`, ``BatchNorm1d`` (also inside PyG's `BatchNorm`),
+    ``ReLU`` and ``Dropout``.
     Models that PyG's `to_hetero` made keep their graph, and their modules are replaced one by one.
     Parameters are the same objects, so an optimizer that was made before still works. The keys of
     the ``state_dict`` are the same. Lazy modules stay lazy.
