@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.cache.build import check_features, in_degrees
+from pyg_batchgnn.cache.build import check_features, in_degrees, weighted_degrees
 from pyg_batchgnn.cache.contexts import context_of
 from pyg_batchgnn.cache.pieces import PassReads, Piece, progress_bar
 from pyg_batchgnn.comm import MessageKind
@@ -64,7 +66,7 @@ class AllNodes:
         for rows in self._features.values():
             check_features(rows[self.rank])
         self._progress = progress
-        self._degrees: dict[tuple[Relation, bool], SourceValues] = {}
+        self._degrees: dict[tuple[Relation, bool, str | None, float], SourceValues] = {}
 
     @property
     def rank(self) -> int:
@@ -101,6 +103,7 @@ class AllNodes:
         result_bytes: Mapping[str, int],
         title: str,
         edge_bytes: int = 0,
+        edge_values: Sequence[str] = (),
     ) -> Iterator[NodePiece]:
         """Yields the owned targets of some relations in pieces, as many on every rank and at least
         one; the last ones may be empty.
@@ -111,8 +114,10 @@ class AllNodes:
             result_bytes: by node type, bytes that the caller takes for each target.
             title: of the progress bar.
             edge_bytes: bytes that the caller takes for each edge, where rows lie in files.
+            edge_values: the names of values of edges that come with a piece.
         """
         number = self.schema.type_number
+        tables = [one for name in edge_values for one in self.edge_tables(name).values()]
         reads = PassReads(
             sorted(map(self.schema.relation_number, relations)),
             {number(name): {_ROWS: readable} for name, readable in rows.items()},
@@ -120,13 +125,14 @@ class AllNodes:
             result_bytes={number(name): size for name, size in result_bytes.items()},
             kind=MessageKind.INFERENCE,
             edge_bytes=edge_bytes,
+            value_bytes=sum(one.nbytes // max(1, len(one)) for one in tables),
         )
         targets = {self.schema.target_types[relation] for relation in reads.relations}
         count = sum(map(self._context.count, targets))
         with progress_bar(title, count, self._progress and self.rank == 0) as advance:
             for piece in self._context.pieces(reads):
                 done = sum(map(len, piece.targets.values()))
-                yield self._by_name(piece)
+                yield self._by_name(piece, edge_values)
                 del piece  # its memory is free while the next one's rows are fetched
                 advance(done)
         self.finish()
@@ -159,26 +165,49 @@ class AllNodes:
         order."""
         return self._context.gather(table, row)
 
-    def degrees(self, relation: Relation, with_loops: bool) -> SourceValues:
+    def edge_tables(self, name: str) -> Mapping[Relation, Tensor]:
+        """Returns this process's tables of an attribute of edges by relation, rows in any order.
+        Raises ValueError if there are none, or one has another length than its edges."""
+        found = {self.schema.relations[at]: one for at, one in self._context.edge_tables(name).items()}
+        if not found:
+            raise ValueError(f"the edges have no attribute {name!r} to read; put it into the data")
+        return found
+
+    def degrees(
+        self, relation: Relation, with_loops: bool, weight: str | None = None, fill: float = 1.0
+    ) -> SourceValues:
         """Returns the number of in-edges in the whole graph, of owned nodes and of their sources.
 
         Args:
             relation: within one node type.
             with_loops: True counts edges from a node to itself too.
+            weight: the name of weights of edges that are added up instead; where None edges count.
+            fill: is added for each node without a weighted edge to itself, unless ``with_loops``.
         """
-        if (relation, with_loops) not in self._degrees:
+        key = relation, with_loops, weight, fill
+        if key not in self._degrees:
             number = self.schema.relation_number(relation)
-            own = in_degrees(self._context.owned_edges(number), with_loops).to(torch.int32)
-            values = self._context.values_of_sources(number, own, MessageKind.INFERENCE)
-            self._degrees[relation, with_loops] = values
-        return self._degrees[relation, with_loops]
+            edges = self._context.owned_edges(number)
+            if weight is None:
+                own = in_degrees(edges, with_loops).to(torch.int32)
+            else:
+                read = partial(self._context.edge_values, number, weight)
+                own = weighted_degrees(edges, read, None if with_loops else fill)
+            self._degrees[key] = self._context.values_of_sources(number, own, MessageKind.INFERENCE)
+        return self._degrees[key]
 
-    def _by_name(self, piece: Piece) -> NodePiece:
+    def _by_name(self, piece: Piece, edge_values: Sequence[str]) -> NodePiece:
         names, edges = self.schema.node_types, {}
         for relation, indices in piece.indices.items():
             rows = piece.targets[self.schema.target_types[relation]]
             indptr = self._context.owned_edges(relation).in_edges.indptr[rows.start : rows.stop + 1]
             edges[self.schema.relations[relation]] = InEdges(indptr - indptr[0], indices)
+        values: dict[str, dict[Relation, Tensor]] = {name: {} for name in edge_values}
+        for name, relation in itertools.product(edge_values, piece.indices):
+            if relation in self._context.edge_tables(name):
+                rows = piece.targets[self.schema.target_types[relation]]
+                found = self._context.edge_values(relation, name, rows)
+                values[name][self.schema.relations[relation]] = found
         return NodePiece(
             {names[kind]: rows for kind, rows in piece.targets.items()},
             {
@@ -187,4 +216,5 @@ class AllNodes:
                 if _ROWS in one.tables
             },
             edges,
+            values,
         )

@@ -90,6 +90,22 @@ def in_degrees(own: OwnedEdges, with_loops: bool) -> Tensor:
     return degrees
 
 
+def weighted_degrees(own: OwnedEdges, read: ReadRows, fill: float | None) -> Tensor:
+    """Returns the sum of the weights of the in-edges of each owned node, [n]. ``read``: returns the
+    weights of the in-edges of some nodes. ``fill``: the weight of a node's loop, if no edge from it
+    to itself has one; None adds no loops."""
+    made = []
+    for rows in row_blocks(own.node.numel()):
+        targets, weight = own.in_edges.targets(rows), read(rows)
+        degree = weight.new_full((len(rows),), fill or 0.0)
+        if fill is not None:
+            is_loop = own.in_edges.sources(rows) == targets + own.first_node
+            degree[targets[is_loop] - rows.start] = weight[is_loop]
+            weight = weight.masked_fill(is_loop, 0.0)
+        made.append(degree.index_add_(0, targets - rows.start, weight))
+    return torch.cat(made) if made else torch.empty(0)
+
+
 def row_blocks(count: int) -> Iterator[range]:
     for begin in range(0, count, _ROWS):
         yield range(begin, min(begin + _ROWS, count))

@@ -40,9 +40,10 @@ from pyg_batchgnn.store import (
     RowReader,
     RowRequest,
     TypedGraph,
+    attribute_by_group,
     typed_graph_from_pyg,
 )
-from pyg_batchgnn.types import FEATURES, NewRows, ReadableRows, SourceValues
+from pyg_batchgnn.types import FEATURES, Group, NewRows, ReadableRows, SourceValues
 
 T = TypeVar("T")
 #: Columns by name and by rank that can read them, by number of the node type.
@@ -61,14 +62,15 @@ def context_of(
     """Returns what a user gives as ``data`` as a graph for passes over all nodes."""
     memory = PassMemory(budget, scratch)
     if isinstance(data, (Data, HeteroData)):
-        graph = typed_graph_from_pyg(data)
-        data = graph, {name: features_of(data, name) for name in graph.schema.node_types}
+        whole, graph = data, typed_graph_from_pyg(data)
+        x = {name: features_of(data, name) for name in graph.schema.node_types}
+        data = graph, x, lambda name: attribute_by_group(whole, name, graph)
     pair = tuple(data) if isinstance(data, (tuple, list)) else ()
-    if len(pair) == 2 and isinstance(pair[0], CscGraph):
-        return GraphContext(pair[0].typed, {0: pair[1]}, memory)
-    if len(pair) == 2 and isinstance(pair[0], TypedGraph) and isinstance(pair[1], Mapping):
+    if len(pair) in (2, 3) and isinstance(pair[0], CscGraph):
+        return GraphContext(pair[0].typed, {0: pair[1]}, memory, *pair[2:])
+    if len(pair) in (2, 3) and isinstance(pair[0], TypedGraph) and isinstance(pair[1], Mapping):
         number = pair[0].schema.type_number
-        return GraphContext(pair[0], {number(name): x for name, x in pair[1].items()}, memory)
+        return GraphContext(pair[0], {number(name): x for name, x in pair[1].items()}, memory, *pair[2:])
     if len(pair) == 2 and isinstance(pair[0], DistFeatureStore) and isinstance(pair[1], DistGraphStore):
         if scratch is not None:
             raise ValueError(
@@ -87,13 +89,21 @@ def features_of(data: Data | HeteroData, node_type: str) -> Any:
 
 class GraphContext:
     """A graph with its features, for passes over all nodes: here whole, in one process.
-    ``features``: [n, F] by number of the type; None, or left out, where there are none."""
+    ``features``: [n, F] by number of the type; None, or left out, where there are none.
+    ``edge_values``: returns an attribute of edges by its name, by group."""
 
     rank = 0  # of the process
     store: DistFeatureStore | None = None  # the store of the features, over ranks
 
-    def __init__(self, graph: TypedGraph, features: Mapping[int, Any], memory: PassMemory) -> None:
+    def __init__(
+        self,
+        graph: TypedGraph,
+        features: Mapping[int, Any],
+        memory: PassMemory,
+        edge_values: Callable[[str], Mapping[Group, Tensor]] = lambda _: {},
+    ) -> None:
         self.schema, self._graph, self._features, self._memory = graph.schema, graph, features, memory
+        self._edge_values, self._tables = edge_values, dict[str, dict[int, Tensor]]()
         self._owned: dict[int, OwnedEdges] = {}
         self._ids: dict[int, Tensor] = {}
 
@@ -134,6 +144,26 @@ class GraphContext:
         self._memory.take_features(x)
         return {self.rank: x}
 
+    def edge_tables(self, name: str) -> Mapping[int, Tensor]:
+        """Returns the tables of an attribute of edges, by number of the relation."""
+        if name not in self._tables:
+            groups, found = self.schema.edge_groups, self._edge_values(name)
+            self._tables[name] = {number: found[one] for number, one in enumerate(groups) if one in found}
+            for number, table in self._tables[name].items():
+                if len(table) != (edges := self._graph.relations[number].num_edges):
+                    whose = f" of {self.schema.relations[number]}" if self.schema.has_names else ""
+                    raise ValueError(f"{name}{whose} has {len(table)} rows for {edges} edges")
+                self._memory.take_features(table)
+        return self._tables[name]
+
+    def edge_values(self, relation: int, name: str, rows: range) -> Tensor:
+        """Returns the values of the in-edges of some owned targets, [e, ...] in their order."""
+        table, in_edges = self.edge_tables(name)[relation], self.owned_edges(relation).in_edges
+        edges, ids = in_edges.edges(rows), in_edges.edge_ids
+        if ids is None or self.store is not None:  # a rank's rows lie in the order of its edges
+            return ops.decoded(self.read(table, edges))
+        return ops.decoded(self.gather(table, ids[edges.start : edges.stop].to(torch.int64)))
+
     def no_features(self, node_type: int) -> str:
         """Returns the words of an error: a type has no features."""
         name = f"[{self.schema.node_types[node_type]!r}]" if self.schema.has_names else ""
@@ -153,6 +183,7 @@ class GraphContext:
         kinds = [*reads.tables, *(() if reads.targets_first else (sources[one] for one in reads.relations))]
         tables = {kind: reads.tables.get(kind, {}) for kind in kinds}
         limits, read = self._reading(reads, tables)
+        limits = replace(limits, edge=limits.edge + reads.value_bytes)
         cuts = cut_pieces(targets, limits, {kind: self.num_nodes(kind) for kind in limits.source})
         for number, cut in enumerate(self._even(cuts, {kind: range(0) for kind in sorted(into)})):
             # The generator holds no piece: memory is free again when the caller lets go of it.
@@ -298,6 +329,10 @@ class DistributedContext(GraphContext):
         if FEATURES not in self._store.own.attributes[group]:
             return None
         return {rank: shard.attributes[group][FEATURES] for rank, shard in self._store.readable.items()}
+
+    def edge_tables(self, name: str) -> Mapping[int, Tensor]:
+        own = (self._store.own.attributes[one] for one in self.schema.edge_groups)
+        return {number: tables[name] for number, tables in enumerate(own) if name in tables}
 
     def no_features(self, node_type: int) -> str:
         group = self.schema.node_groups[node_type]

@@ -32,6 +32,7 @@ class PassReads:
     result_bytes: Mapping[int, int] = field(default_factory=dict)
     kind: MessageKind = MessageKind.FEATURES  # the kind under which exchanges are counted
     edge_bytes: int = 0  # bytes that the pass takes for each edge, where rows lie in files
+    value_bytes: int = 0  # bytes of the values of each edge, which are read for a piece
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,7 +87,7 @@ def weighted_scaling(whole: LayerGraph, weight: Tensor, add_loops: bool, fill: f
             indptr, indices = without.indptr, without.indices
             weight, targets = weight.index_select(0, without.kept), targets.index_select(0, without.kept)
         degree = degree + loop
-    degree = degree.index_add(0, targets, weight)
+    degree = degree.index_add(0, targets, weight) if whole.degree is None else whole.degree.to(weight.dtype)
     scale = degree.pow(-0.5)
     scale = scale.masked_fill(scale == float("inf"), 0.0)
     normalised = scale.index_select(0, indices) * weight * scale.index_select(0, targets)
@@ -186,6 +186,11 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
     def _refuse_pair(self) -> ValueError:
         return refuse(self, "separate rows of sources and targets", "take SAGEConv for bipartite graphs")
 
+    @property
+    def fill(self) -> float:
+        """The weight of the loops that are added to weighted edges."""
+        return 2.0 if self.improved else 1.0
+
     def _known(self, x: Aggregated, edge_weight: Tensor | None) -> Rows:
         if edge_weight is not None or not self.normalize or not self.add_self_loops:
             raise refuse_aggregated(self, "they are normalised, without edge weights and with self loops")
@@ -223,5 +228,5 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
             return Scaling(whole.in_edges, None, None, None)
         weight = whole.edge_weights(edge_weight, dtype)
         if self.normalize:
-            return weighted_scaling(whole, weight, bool(self.add_self_loops), 2.0 if self.improved else 1.0)
+            return weighted_scaling(whole, weight, bool(self.add_self_loops), self.fill)
         return Scaling(whole.in_edges, weight, None, None)

@@ -17,7 +17,7 @@ from pyg_batchgnn.nn.edge_features import GINEConv
 from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
-from pyg_batchgnn.nn.hetero import PieceEdges, TypedEdges
+from pyg_batchgnn.nn.hetero import PieceEdges
 from pyg_batchgnn.nn.inputs import Rows, RowView
 from pyg_batchgnn.nn.layer_loop import ModelOutput, end_of, last_rows, wide
 from pyg_batchgnn.nn.linear import widest
@@ -44,7 +44,16 @@ class LayerStep:
     convs: Mapping[Relation, torch.nn.Module]
     # Returns the layer's rows of the targets by node type, from the rows before by node type and
     # the edges. A `HeteroConv` takes both: ``conv(x_dict, edges)``.
-    compute: Callable[[Mapping[str, Rows], TypedEdges], Mapping[str, Tensor]]
+    compute: Callable[[Mapping[str, Rows], PieceEdges], Mapping[str, Tensor]]
+    edge_values: Sequence[str] = ()  # the names of the values of edges that ``compute`` reads
+    #: by relation, the name of the weights by which a `GCNConv` normalises; None: of all
+    #: "edge_weight", if that is read
+    weights: Mapping[Relation, str] | None = None
+
+    def weight(self, relation: Relation) -> str | None:
+        if self.weights is None:
+            return GCNConv.edge_values if GCNConv.edge_values in self.edge_values else None
+        return self.weights.get(relation)
 
     def result_bytes(self, columns: Mapping[str, int], relations: Sequence[Relation]) -> dict[str, int]:
         """Returns the bytes that the layer takes for each target, by node type."""
@@ -208,14 +217,14 @@ def _infer_layer(
     ends = {name for source, _, target in relations for name in (source, target)}
     before = {name: rows for name, rows in before.items() if name in ends}
     degrees = {
-        relation: nodes.degrees(relation, with_loops=not conv.add_self_loops)
+        relation: nodes.degrees(relation, not conv.add_self_loops, step.weight(relation), conv.fill)
         for relation in relations
         if isinstance(conv := step.convs[relation], GCNConv) and conv.normalize
     }
     columns = {name: rows[nodes.rank].size(1) for name, rows in before.items()}
     made: dict[str, NewRows] = {}
     result_bytes, edge_bytes = step.result_bytes(columns, relations), step.edge_bytes(relations)
-    for piece in nodes.pieces(before, relations, result_bytes, title, edge_bytes):
+    for piece in nodes.pieces(before, relations, result_bytes, title, edge_bytes, step.edge_values):
         degree = {one: values.of(piece.nodes[one[0]].ids) for one, values in degrees.items()}
         read: dict[str, Rows] = {
             name: one.table if one.order is None else RowView(one.table, one.order)

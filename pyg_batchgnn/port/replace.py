@@ -45,12 +45,13 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
         cache: bool = False,
         memory_budget: int | str | None = None,
         scratch: str | Path | None = None,
+        edge_values: Sequence[str] = (),
     ) -> Tensor:
         """Returns the output of the nodes of this process, [n, out_channels], layer by layer.
 
-        Weights and features of edges that the data holds are not used. ``memory_budget`` and
-        ``scratch`` are those of `pyg_batchgnn.inference`. Loaders other than this package's go to
-        PyG's method, which takes ``device``, ``embedding_device`` and ``cache``.
+        ``memory_budget``, ``scratch`` and ``edge_values`` are those of `pyg_batchgnn.inference`.
+        Loaders other than this package's go to PyG's method, which takes ``device``,
+        ``embedding_device`` and ``cache``.
 
         Raises:
             TypeError: ``loader`` is no loader.
@@ -61,7 +62,7 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
             nn.check_cpu(device, embedding_device)
             nn.check_row_wise(self.modules())
             try:
-                found: Tensor = inference(self, loader, memory_budget, progress_bar, scratch)
+                found: Tensor = inference(self, loader, memory_budget, progress_bar, scratch, edge_values)
                 return found
             except LayerwiseError as error:
                 check_for_pyg(self, loader, str(error))

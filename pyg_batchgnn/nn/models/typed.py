@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.utils.hetero import check_add_self_loops
 
 from pyg_batchgnn.nn.gcn import GCNConv
-from pyg_batchgnn.nn.hetero import EdgeValues, TypeTerms, terms_by_type, typed_edges
+from pyg_batchgnn.nn.hetero import EdgeValues, PieceEdges, TypeTerms, terms_by_type, typed_edges
 from pyg_batchgnn.nn.inference import (
     ComputeInputs,
     HasNodes,
@@ -175,6 +175,7 @@ class TypedModel(torch.nn.Module):
         memory_budget: int | str | None = None,
         progress_bar: bool = False,
         scratch: str | Path | None = None,
+        edge_values: Sequence[str] = (),
     ) -> dict[str, Tensor]:
         """Returns the logits of all nodes by node type, each from all its in-neighbours, layer by
         layer. It is `NativeModel.inference` for several types, with its other arguments.
@@ -193,7 +194,8 @@ class TypedModel(torch.nn.Module):
             TypeError, ValueError: no loader, a type without features, or a normalisation over the
                 nodes of a call.
         """
-        outputs = self.infer(nodes_of(loader, memory_budget, progress_bar, scratch), node_types, inputs)
+        nodes = nodes_of(loader, memory_budget, progress_bar, scratch)
+        outputs = self.infer(nodes, node_types, inputs, edge_values)
         return {name: one.logits for name, one in outputs.items()}
 
     def infer(
@@ -201,16 +203,18 @@ class TypedModel(torch.nn.Module):
         nodes: OwnedNodes,
         node_types: Collection[str] | None = None,
         inputs: ComputeInputs | None = None,
+        edge_values: Sequence[str] = (),
     ) -> dict[str, ModelOutput]:
         """Returns logits and the last hidden layer of the nodes that a process owns, by type, from
         the arguments of `inference`."""
-        return infer_model(self, self._steps(), nodes, node_types, inputs)
+        return infer_model(self, self._steps(edge_values), nodes, node_types, inputs)
 
     def infer_hidden(
         self,
         nodes: OwnedNodes,
         node_types: Collection[str] | None = None,
         inputs: ComputeInputs | None = None,
+        edge_values: Sequence[str] = (),
         *,
         hidden_types: Collection[str] | None = None,
     ) -> dict[str, Tensor]:
@@ -227,17 +231,20 @@ class TypedModel(torch.nn.Module):
             raise ValueError("a model with jumping knowledge has hidden rows by infer(nodes) alone")
         with evaluating(self):
             return infer_last_inputs(
-                self._steps(), nodes, node_types=node_types, hidden_types=hidden_types, inputs=inputs
+                *(self._steps(edge_values), nodes),
+                node_types=node_types,
+                hidden_types=hidden_types,
+                inputs=inputs,
             )
 
-    def _steps(self) -> list[LayerStep]:
-        return [
-            LayerStep({one: self.conv(index, one) for one in self.relations}, partial(self._step, index))
-            for index in range(self.num_layers)
+    def _steps(self, edge_values: Sequence[str]) -> list[LayerStep]:
+        by_layer = [
+            {one: self.conv(index, one) for one in self.relations} for index in range(self.num_layers)
         ]
+        return [LayerStep(convs, partial(self._step, at), edge_values) for at, convs in enumerate(by_layer)]
 
-    def _step(self, index: int, x: Mapping[str, Rows], edges: Any) -> dict[str, Tensor]:
-        return self._layer(index, x, edges, None, {})
+    def _step(self, index: int, x: Mapping[str, Rows], edges: PieceEdges) -> dict[str, Tensor]:
+        return self._layer(index, x, edges, None, edges.values)
 
     def _layer(
         self, index: int, x: Mapping[Any, Any], edges: Any, layer: int | None, values: EdgeValues
