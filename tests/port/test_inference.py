@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hypothesis.strategies as st
@@ -86,6 +86,38 @@ def test_inference_is_the_forward_pass_of_the_whole_graph(name: str, budget: int
     found = model.inference(loader, memory_budget=budget)
     assert close(found, expected) and not found.requires_grad
     assert model.training and all(module.training for module in model.modules())
+
+
+#: By name of the values of edges, models that read them.
+VALUED: list[tuple[str, Callable[[], NativeModel]]] = [
+    ("edge_attr", lambda: GAT(5, 8, 2, 3, heads=2, edge_dim=3)),
+    ("edge_attr", lambda: GAT(5, 8, 2, 3, v2=True, edge_dim=3, jk="cat")),
+    ("edge_weight", lambda: GCN(5, 8, 2, 3, norm="batch_norm", improved=True)),
+    ("edge_weight", lambda: GCN(5, 8, 2, 3, add_self_loops=False)),
+    ("edge_weight", lambda: GCN(5, 8, 2, 3, normalize=False)),
+]
+
+
+def valued(data: Data) -> Data:
+    draw, edges = torch.Generator().manual_seed(8), data.num_edges
+    values = {
+        "edge_attr": torch.randn(edges, 3, generator=draw),
+        "edge_weight": torch.rand(edges, generator=draw),
+    }
+    return Data(x=data.x, edge_index=data.edge_index, **values)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("place", range(len(VALUED)))
+def test_values_of_edges(place: int, budget: int | None, data: Data) -> None:
+    name, make = VALUED[place]
+    model, data = with_running_statistics(make()).eval(), valued(data)
+    with torch.no_grad():
+        expected = model(data.x, data.edge_index, **{name: data[name]})
+    loader = MacrobatchNeighborLoader(data, [2], torch.arange(3))
+    assert close(model.inference(loader, memory_budget=budget, edge_values=[name]), expected)
+    with pytest.raises(ValueError, match="the edges have no attribute 'time' to read"):
+        model.inference(loader, edge_values=["time"])
 
 
 @pytest.mark.parametrize(
@@ -245,11 +277,11 @@ def test_a_part_that_is_left_to_pyg(data: Data) -> None:
 RANK_MODELS = {**MODELS, "of PyG": lambda: accelerate(torch_geometric.nn.GCN(5, 8, 3, 3, jk="max"))}
 
 
-def part_of(case: Case, comm: Communicator) -> Part:
-    data = with_loops(whole(case))
+def part_of(case: Case, comm: Communicator, names: Sequence[str] = ()) -> Part:
+    data = valued(with_loops(whole(case)))
     return split_graph(
         data.edge_index, owners(case, comm.size), comm.size, comm.rank,
-        tables={"x": data.x}, edge_tables={}, splits={},
+        tables={"x": data.x}, edge_tables={name: data[name] for name in names}, splits={},
     )  # fmt: skip
 
 
@@ -300,6 +332,27 @@ def rows_exchanged(comm: Communicator) -> None:
     assert (comm.counters.snapshot() - before)[MessageKind.INFERENCE].rounds > 6
 
 
+def equality_with_values(comm: Communicator) -> None:
+    """So are they of models that read values of edges, which no rank asks another for."""
+    part = part_of(CASES[0], comm, ["edge_attr", "edge_weight"])
+    loader = MacrobatchNeighborLoader((DistFeatureStore(part, comm), DistGraphStore(part, comm)), [2])
+    data = valued(with_loops(whole(CASES[0])))
+    for name, make in VALUED:
+        torch.manual_seed(4)
+        model = with_running_statistics(make()).eval()
+        with torch.no_grad():
+            expected = model(data.x, data.edge_index, **{name: data[name]})[part.node]
+        for budget in (None, 20_000):
+            before = comm.counters.snapshot()
+            found = model.inference(loader, memory_budget=budget, edge_values=[name])
+            assert close(found, expected, 1e-5)
+            assert not (comm.counters.snapshot() - before)[MessageKind.FEATURES].rounds
+
+
+def test_values_of_edges_over_ranks() -> None:
+    run_ranks(equality_with_values, 3, hosts=[0, 1, 1])
+
+
 @pytest.mark.parametrize("hosts", [*in_all([0], [0, 0], [0, 1, 1, 2]), [0, 1, 1]], ids=str)
 def test_each_rank_has_the_rows_of_its_nodes(hosts: list[int]) -> None:
     run_ranks(equality, len(hosts), hosts=hosts)
@@ -319,13 +372,20 @@ def loader_of(data: Any, seeds: Any = None) -> MacrobatchNeighborLoader:
 
 
 @torch.no_grad()
-def check(model: torch.nn.Module, data: Data | HeteroData, budget: int | None, seeds: Any = None) -> None:
-    """Fails unless all rows are those of the plain model."""
+def check(
+    model: torch.nn.Module,
+    data: Data | HeteroData,
+    budget: int | None,
+    seeds: Any = None,
+    names: Sequence[str] = (),
+) -> None:
+    """Fails unless all rows are those of the plain model, which is given values of edges."""
     ours, plain = pair(model.eval())
     typed = isinstance(data, HeteroData)
     given_now = (data.x_dict, data.edge_index_dict) if typed else (data.x, data.edge_index)
     ours.train()
-    found, wanted = inference(ours, loader_of(data, seeds), budget), plain(*given_now)
+    found = inference(ours, loader_of(data, seeds), budget, edge_values=names)
+    wanted = plain(*given_now, **{name: data[name] for name in names})
     assert all(one.training for one in ours.modules())
     assert_close(found, wanted, 1e-9)
 
@@ -333,13 +393,10 @@ def check(model: torch.nn.Module, data: Data | HeteroData, budget: int | None, s
 @examples(6)
 @given(plans(), st.sampled_from(SMALL_BUDGETS), st.integers(0, 2**31))
 def test_random_models(plan: Plan, budget: int | None, seed: int) -> None:
-    if "gine" in plan.convs:
-        return  # it needs values of edges
-    plan = Plan(plan.layers, plan.encode, plan.output, values=False)
     torch.manual_seed(seed)
     model = RandomModel(plan)
     try:
-        check(model, GRAPH, budget)
+        check(model, GRAPH, budget, None, ["edge_weight", "edge_attr"] if plan.values else [])
     except ValueError as error:
         assert "call the model on the whole graph" in str(error)
         assert plan.looks_at_all_rows or "but RandomModel has none" in str(error)
@@ -371,6 +428,80 @@ class Skips(torch.nn.Module):
 def test_skips_and_several_outputs(conv: Any, budget: int | None) -> None:
     torch.manual_seed(0)
     check(Skips(conv), GRAPH, budget)
+
+
+class WithEdges(torch.nn.Module):
+    """Two layers over features of edges, which an encoder changes first."""
+
+    def __init__(self, conv: Callable[..., torch.nn.Module], encodes: bool) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList([conv(FEATURES, WIDTH), conv(WIDTH, 3)])
+        self.encoder = torch.nn.Linear(3, 3) if encodes else torch.nn.Identity()
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        features = self.encoder(edge_attr).tanh()
+        h = self.convs[0](x, edge_index, features).relu()
+        result: Tensor = self.convs[1](h, edge_index, features)
+        return result
+
+
+def network(columns: int, out: int) -> torch.nn.Module:
+    return pyg.NNConv(columns, out, torch.nn.Linear(3, columns * out), "mean")
+
+
+OVER_EDGES: dict[str, Callable[..., torch.nn.Module]] = {
+    "GATConv": lambda a, b: pyg.GATConv(a, b, edge_dim=3),
+    "GATv2Conv": lambda a, b: pyg.GATv2Conv(a, b, edge_dim=3),
+    "TransformerConv": lambda a, b: pyg.TransformerConv(a, b, edge_dim=3),
+    "GINEConv": lambda a, b: pyg.GINEConv(torch.nn.Linear(a, b), edge_dim=3),
+    "NNConv": network,
+    "ResGatedGraphConv": lambda a, b: pyg.ResGatedGraphConv(a, b, edge_dim=3),
+}
+
+
+@pytest.mark.parametrize("budget", SMALL_BUDGETS)
+@pytest.mark.parametrize("encodes", [False, True])
+@pytest.mark.parametrize("name", OVER_EDGES)
+def test_features_of_edges(name: str, encodes: bool, budget: int | None) -> None:
+    torch.manual_seed(0)
+    check(WithEdges(OVER_EDGES[name], encodes), GRAPH, budget, names=["edge_attr"])
+
+
+WEIGHTED: dict[str, Callable[..., torch.nn.Module]] = {
+    "gcn": pyg.GCNConv,
+    "gcn, improved": lambda a, b: pyg.GCNConv(a, b, improved=True),
+    "gcn, no loops": lambda a, b: pyg.GCNConv(a, b, add_self_loops=False),
+    "gcn, not normalised": lambda a, b: pyg.GCNConv(a, b, normalize=False),
+    "mean": lambda a, b: pyg.GraphConv(a, b, "mean"),
+    "max": lambda a, b: pyg.GraphConv(a, b, "max"),
+}
+
+
+def weighing(conv: Callable[..., torch.nn.Module], change: Callable[[Tensor], Tensor]) -> Any:
+    class Weighing(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = conv(FEATURES, WIDTH), conv(WIDTH, 3)
+
+        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Any:
+            assert edge_weight is not None
+            return self.two(self.one(x, edge_index, change(edge_weight)).relu(), edge_index, edge_weight)
+
+    torch.manual_seed(0)
+    return Weighing()
+
+
+@pytest.mark.parametrize("budget", SMALL_BUDGETS)
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weights_of_edges(name: str, budget: int | None) -> None:
+    model = weighing(WEIGHTED[name], lambda weight: weight)
+    check(model, GRAPH, budget, names=["edge_weight"])
+    changing = weighing(WEIGHTED[name], torch.sqrt)
+    if name in ("gcn", "gcn, improved", "gcn, no loops"):
+        with pytest.raises(ValueError, match="divides by the weights of edges of other nodes"):
+            check(changing, GRAPH, budget, names=["edge_weight"])
+    else:
+        check(changing, GRAPH, budget, names=["edge_weight"])
 
 
 # Types ############################################################################################
@@ -410,8 +541,13 @@ def between(middle: Callable[[Tensor], Tensor], conv: Any = pyg.SAGEConv) -> tor
 
 
 class ThreeArguments(Written):
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:  # type: ignore[override]
         return super().forward(x, edge_index)
+
+
+class ReturnsEdges(WithEdges):
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Any:  # type: ignore[override]
+        return super().forward(x, edge_index, edge_attr), self.encoder(edge_attr)
 
 
 REFUSED: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
@@ -420,7 +556,8 @@ REFUSED: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
     "compared": (lambda: between(lambda h: h * 2 if h.size(0) > 100 else h), "uses numbers of nodes"),
     "item": (lambda: between(lambda h: h / h.max().item()), "max looks at all rows"),
     "norm": (lambda: between(pyg.GraphNorm(WIDTH)), "GraphNorm takes statistics"),
-    "arguments": (lambda: ThreeArguments(lambda _, x, __: x), "takes x, edge_index, edge_weight"),
+    "arguments": (lambda: ThreeArguments(lambda _, x, __: x), "takes x, edge_index, batch: .*no attribute"),
+    "edges' rows": (lambda: ReturnsEdges(OVER_EDGES["GATConv"], True), "forward returns values of edges"),
     "edges": (
         lambda: Written(lambda m, x, edges: m.conv(x, edges.flip(0)), conv=pyg.SAGEConv(FEATURES, 3)),
         "other edges than those",
