@@ -136,6 +136,7 @@ class NativeNetwork:
         self.precision = precision
         self.node_type = inputs.node_type  # of the seed nodes
         self.edges = inputs.edges  # the relations whose features of edges are read
+        self._edge_values = [EDGE_FEATURES] if inputs.edges else []
 
     def outputs_by_type(self, batch: Any) -> dict[str, ModelOutput]:
         """Runs the forward pass. Returns the outputs of the seed nodes of a minibatch."""
@@ -147,7 +148,7 @@ class NativeNetwork:
         """Returns the outputs of this rank's nodes of some types, each from all its neighbours;
         collective."""
         with self._autocast():
-            return {name: self.model.infer(nodes) for name in node_types}
+            return {name: self.model.infer(nodes, self._edge_values) for name in node_types}
 
     def outputs(self, batch: Any) -> ModelOutput:
         return self.outputs_by_type(batch)[self.node_type]
@@ -202,7 +203,9 @@ class TypedNetwork(NativeNetwork):
 
     def infer_by_type(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
         with self._autocast():
-            found: dict[str, ModelOutput] = self.model.layers.infer(nodes, node_types, self._projected)
+            found: dict[str, ModelOutput] = self.model.layers.infer(
+                nodes, node_types, self._projected, self._edge_values
+            )
             return found
 
     @property
@@ -213,7 +216,7 @@ class TypedNetwork(NativeNetwork):
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
         with self._autocast():
             found: dict[str, Tensor] = self.model.layers.infer_hidden(
-                nodes, [self.node_type], self._projected, hidden_types=node_types
+                *(nodes, [self.node_type], self._projected, self._edge_values), hidden_types=node_types
             )
             return found
 

@@ -154,10 +154,6 @@ def edges_unread(config: TrainConfig) -> str | None:
     """Returns why a run cannot read the features of edges; None if it can."""
     if config.model.kind is not ModelKind.GAT:
         return f"{config.model.kind.value} reads the features of nodes alone; choose --model gat"
-    if config.task.kind is TaskKind.LINKS and not config.is_timed:
-        return "links without --time-attr are ranked from all nodes, computed without them"
-    if config.sampling.evaluation is EvaluationKind.EXACT:
-        return "exact evaluation computes all nodes without them; take --evaluation sampled"
     if config.ranks.remote is not RemoteKind.EXACT:
         return "historical embeddings do not fetch them; leave --remote out"
     return None
