@@ -79,8 +79,10 @@ class AttentionCall:
         if not self.loops:
             return None
         if isinstance(fill, str):
-            kept, targets = features[self.kept], self.graph.targets[self.kept]
-            return scatter(kept, targets, 0, dim_size=self.graph.num_targets, reduce=fill)[: self.loops]
+            targets = self.graph.targets
+            if not self.kept.all():  # a copy takes several times as long as the sums
+                features, targets = features[self.kept], targets[self.kept]
+            return scatter(features, targets, 0, dim_size=self.graph.num_targets, reduce=fill)[: self.loops]
         if isinstance(fill, Tensor):
             row = fill.to(features.device, features.dtype).view(1, -1)
             return row.expand(self.loops, features.size(1))
