@@ -224,7 +224,6 @@ class Origin:
 
 
 def _differences(known: GraphFingerprint, graph: TypedGraph, x: Any) -> list[str]:
-    """Returns, in words, what a graph and its features differ in from those of a fingerprint."""
     found = _Pass(GraphContext(graph, {ONLY: x}, PassMemory(None, None)), None, False)
     wrong = known.differences(GraphFingerprint(*found.counts, known.edges, known.features))
     return wrong or known.differences(found.fingerprint(found.sum_of_edges("")))
@@ -245,7 +244,6 @@ class _Pass:
 
     @property
     def counts(self) -> tuple[int, int, int, str]:
-        """The first fields of a `GraphFingerprint`."""
         columns, dtype = self.features.size(1), str(self.features.dtype).removeprefix("torch.")
         return self._graph.num_nodes(ONLY), self.own.num_edges, columns, dtype
 

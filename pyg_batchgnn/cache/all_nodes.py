@@ -17,15 +17,7 @@ from pyg_batchgnn.cache.contexts import context_of
 from pyg_batchgnn.cache.pieces import PassReads, Piece, progress_bar
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import InEdges, check_budget
-from pyg_batchgnn.types import (
-    NewRows,
-    NodePiece,
-    NodePieceRows,
-    ReadableRows,
-    Relation,
-    Schema,
-    SourceValues,
-)
+from pyg_batchgnn.types import NewRows, NodePiece, NodePieceRows, ReadableRows, Relation, Schema, SourceValues
 
 _ROWS = "rows"
 

@@ -223,11 +223,9 @@ class GraphContext:
         return {name: rows[self.rank] for name, rows in columns.items()}
 
     def _numbering(self, node_type: int) -> tuple[int, int]:
-        """Returns the id of the first owned node of a type, and a bound of all ids."""
         return 0, self.num_nodes(node_type)
 
     def _even(self, cuts: Iterator[Cut], nothing: Cut) -> Iterable[Cut]:
-        """Returns as many cuts on every rank, at least one."""
         return itertools.chain([next(cuts, nothing)], cuts)
 
     def _reading(self, reads: PassReads, tables: Columns) -> tuple[PieceLimits, ReadNodes]:
@@ -404,7 +402,6 @@ class DistributedContext(GraphContext):
         return read_rows(table, row, self._reader_of(table))
 
     def _reader_of(self, table: Tensor) -> DiskReader | None:
-        """Returns the reader of a table of the store that stays in its file."""
         return next((one.reader for one in self._store.own.disk if one.table is table), None)
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:

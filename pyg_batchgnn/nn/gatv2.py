@@ -70,33 +70,28 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         check_input(x, self.lin_l.weight.size(1), dtype)
         check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
         source = _product(x, self.lin_l, dtype)
+        graph, wide = call.graph, ops.wide_dtype(dtype)
         shares = self.share_weights and call.given.targets_in_sources
-        target = source[: call.graph.num_targets] if shares else _product(own, self.lin_r, dtype)
-        attended = self._attend(source, target, call)
-        out = attended.out
-        if not self.concat:
-            out = out.unflatten(1, (self.heads, self.out_channels)).mean(dim=1)
-        root = None if self.res is None else self.res.weight
-        return Terms(root=root, bias=self.bias, values=out), attended.coefficient
-
-    def _attend(self, source: Tensor, target: Tensor, call: AttentionCall) -> ops.Attention:
-        """Returns the weighted sums of all heads, [D, H * C]."""
-        graph, wide = call.graph, ops.wide_dtype(source.dtype)
-        features, edge_weight = self._edge_features(call, wide), None
-        if features is not None:
+        target = source[: graph.num_targets] if shares else _product(own, self.lin_r, dtype)
+        edge_rows, edge_weight = self._edge_rows(call, wide), None
+        if edge_rows is not None:
             edge_weight = self.lin_edge.weight.to(wide).t().contiguous()
-        return ops.additive_attention(
+        attended = ops.additive_attention(
             source,
             graph.indptr,
             graph.indices,
             self.att.view(self.heads, self.out_channels).to(wide),
             target.to(wide),
-            None if features is None else call.spread(*features),
+            edge_rows,
             edge_weight,
             by_source=graph.by_source_for(source),
             negative_slope=self.negative_slope,
             **call.options(),
         )
+        out, root = attended.out, None if self.res is None else self.res.weight
+        if not self.concat:
+            out = out.unflatten(1, (self.heads, self.out_channels)).mean(dim=1)
+        return Terms(root=root, bias=self.bias, values=out), attended.coefficient
 
 
 def _product(rows: Rows, linear: Any, dtype: Any) -> Tensor:

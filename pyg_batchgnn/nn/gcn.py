@@ -13,11 +13,11 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, conv_input, table_and_row
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_and_row
 from pyg_batchgnn.nn.layer_edges import HaloGraph, LayerGraph
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, refuse
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
+from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 # The symmetric normalisation D^-1/2 (A + I) D^-1/2 of equation 2, once per minibatch.
 #
@@ -161,20 +161,12 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         Returns:
             [D, out_channels] of the dtype of the weights; bfloat16 under autocast.
         """
-        self.check_call()
-        if isinstance(x, Aggregated):
-            known = self._known(x, edge_weight)
-            return total([self._product(known)], None, x.nodes(edge_index), update, self.training)
-        if isinstance(layer, Tensor):
-            layer, edge_weight = None, layer
-        if isinstance(x, (tuple, list)):
-            raise self._refuse_pair()
-        given = conv_input(x, edge_index, layer)
-        return total([self.terms(given, edge_weight)], None, given.graph, update, self.training)
+        return convolve(self, x, edge_index, layer, None, update, edge_weight=edge_weight)
 
     def terms(self, given: ConvInput, edge_weight: Tensor | None = None) -> Terms:
         if not given.targets_in_sources:
-            raise self._refuse_pair()
+            what = "separate rows of sources and targets"
+            raise refuse(self, what, "take SAGEConv for bipartite graphs")
         set_width(given.x, self.lin)
         dtype = ops.compute_dtype(self.lin.weight)
         check_input(given.x, self.lin.weight.size(1), dtype)
@@ -183,21 +175,20 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
     def _product(self, aggregated: Rows) -> Terms:
         return Terms((RowProduct(aggregated, self.lin.weight),), bias=self.bias)
 
-    def _refuse_pair(self) -> ValueError:
-        return refuse(self, "separate rows of sources and targets", "take SAGEConv for bipartite graphs")
-
     @property
     def fill(self) -> float:
         """The weight of the loops that are added to weighted edges."""
         return 2.0 if self.improved else 1.0
 
-    def _known(self, x: Aggregated, edge_weight: Tensor | None) -> Rows:
+    def known_terms(
+        self, x: Aggregated, _: LayerGraph, edge_weight: Tensor | None = None
+    ) -> tuple[Terms, None]:
         if edge_weight is not None or not self.normalize or not self.add_self_loops:
             raise refuse_aggregated(self, "they are normalised, without edge weights and with self loops")
         neighbours = x.of(self, "symmetric")
         set_width(neighbours, self.lin)
         check_input(neighbours, self.lin.weight.size(1), ops.compute_dtype(self.lin.weight), "aggregates")
-        return neighbours
+        return self._product(neighbours), None
 
     def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
         """Returns the normalised sums over in-edges and loops, [D, in_channels]. The edges of the

@@ -84,11 +84,6 @@ class PieceEdges(TypedEdges):
             return None
         return LayerGraph(edges, self._sources(relation[0], 0), degree=self.degrees.get(relation))
 
-    @property
-    def values(self) -> EdgeValues:
-        """The values of the edges, as far as the layer reads some."""
-        return self.piece.edge_values
-
     def rows(self, name: str) -> LayerRows:
         targets = len(self.piece.targets.get(name, range(0)))
         return LayerRows(targets, self._sources(name, targets))

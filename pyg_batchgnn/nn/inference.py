@@ -131,7 +131,6 @@ def infer_last_inputs(
 def _relations_read(
     steps: Sequence[LayerStep], existing: Collection[Relation], node_types: Collection[str] | None
 ) -> list[list[Relation]]:
-    """Returns the relations that each layer computes, from the input on."""
     found: list[list[Relation]] = []
     needed = None if node_types is None else set(node_types)
     for step in reversed(steps):
@@ -275,7 +274,6 @@ def infer_model(
 def _finished(
     model: torch.nn.Module, nodes: OwnedNodes, node_type: str, layers: Sequence[Tensor]
 ) -> ModelOutput:
-    """Computes what follows the layers for nodes of a type, some rows at a time."""
     knowledge, last = end_of(model, node_type)
     if last is None and wide(layers[-1][:0]).dtype == layers[-1].dtype:
         return ModelOutput(layers[-1], layers[0])

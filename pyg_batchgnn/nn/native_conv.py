@@ -146,7 +146,6 @@ class NativeConv(MessagePassing):
 
     @classmethod
     def _patched(cls, conv: MessagePassing) -> str | None:
-        """Returns the name of a method that is not PyG's, of the instance or of its class."""
         own, kind = vars(conv), type(conv)
         # PyG itself puts these on an instance when an explanation ends.
         back = [getattr(kind, name, None) for name in ("_jinja_propagate", "_orig_propagate")]

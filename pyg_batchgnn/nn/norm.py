@@ -99,7 +99,6 @@ class BatchNorm(torch.nn.BatchNorm1d):
 
     @torch.no_grad()
     def _track(self, mean: Tensor, variance: Tensor, rows: int) -> None:
-        """Adds the statistics of ``rows`` rows to the running statistics, in training mode."""
         if not self.training or self.running_mean is None:
             return
         unbiased = variance * (rows / (rows - 1))

@@ -13,11 +13,11 @@ from torch_geometric.utils import scatter
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, conv_input, table_of
-from pyg_batchgnn.nn.layer_edges import Targets
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, table_of
+from pyg_batchgnn.nn.layer_edges import LayerGraph, Targets
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
+from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve, total
 
 
 class _OfNeighbours(NativeConv):
@@ -29,41 +29,19 @@ class _OfNeighbours(NativeConv):
         torch_geometric.nn.SumAggregation: "sum",
         torch_geometric.nn.MaxAggregation: "max",
     }
-    linears: ClassVar[tuple[str, str]]  # the names of the layers of neighbours and of own rows
+    lin_l: Any  # the layer of neighbours
+    lin_r: Any  # that of the own rows
     root_weight = True
     normalize = project = False
-
-    def _result(
-        self,
-        x: Rows | Aggregated | tuple[Rows, Rows | None],
-        edges: Edges,
-        layer: int | None,
-        size: tuple[int, int] | None,
-        update: Update | None,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
-        self.check_call()
-        if isinstance(x, Aggregated):
-            if edge_weight is not None:
-                raise refuse_aggregated(self, "they are of edges without weights")
-            graph, (neighbours, own) = x.nodes(edges), self._known(x)
-            return total([self._terms(neighbours, own, graph)], own, graph, update, self.training)
-        given = conv_input(x, edges, layer, size)
-        terms = self.terms(given, edge_weight)
-        return total([terms], given.own_rows(), given.graph, update, self.training)
 
     def terms(self, given: ConvInput, edge_weight: Tensor | None = None) -> Terms:
         own = given.own_rows() if self.root_weight else None
         dtype = self._check(given.x, own, "x")
         return self._terms(self._aggregate(given, edge_weight, dtype), own, given.graph)
 
-    def _linears(self) -> list[Any]:
-        return [getattr(self, name, None) for name in self.linears]
-
     def _terms(self, neighbours: Rows, own: Rows | None, targets: Targets) -> Terms:
-        linear, root = self._linears()
-        weight = root.weight if self.root_weight else None
-        terms = Terms((RowProduct(neighbours, linear.weight),), weight, linear.bias)
+        root = self.lin_r.weight if self.root_weight else None
+        terms = Terms((RowProduct(neighbours, self.lin_l.weight),), root, self.lin_l.bias)
         if not self.normalize:
             return terms
         return Terms(values=F.normalize(total([terms], own, targets), p=2.0, dim=-1))
@@ -71,51 +49,49 @@ class _OfNeighbours(NativeConv):
     def _check(self, rows: Rows, own: Rows | None, name: str) -> torch.dtype:
         """Checks what is multiplied, or aggregated first, and initialises lazy layers. Returns the
         dtype that the layer computes in."""
-        linear, root = self._linears()
-        set_width(rows, linear)
-        set_width(own, root if self.root_weight else None)
-        dtype = ops.compute_dtype(linear.weight)
-        check_input(rows, linear.weight.size(1), dtype, name)
+        set_width(rows, self.lin_l)
+        set_width(own, self.lin_r if self.root_weight else None)
+        dtype = ops.compute_dtype(self.lin_l.weight)
+        check_input(rows, self.lin_l.weight.size(1), dtype, name)
         if own is not None:
-            check_input(own, root.weight.size(1), dtype, "rows of the targets")
+            check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
         return dtype
 
-    def _known(self, x: Aggregated) -> tuple[Rows, Rows | None]:
-        reduce = self._reduction()
+    def known_terms(
+        self, x: Aggregated, graph: LayerGraph, edge_weight: Tensor | None = None
+    ) -> tuple[Terms, Rows | None]:
+        reduce = self.aggregations[type(self.aggr_module)]  # not the attribute aggr, as in PyG
+        if edge_weight is not None:
+            raise refuse_aggregated(self, "they are of edges without weights")
         if self.project or reduce == "max":
             of = "a learned projection of the sources" if self.project else "the maximum"
             raise refuse_aggregated(self, f"it aggregates by {of}")
         neighbours = x.of(self, reduce)
         own = x.own_of(self) if self.root_weight else None
         self._check(neighbours, own, "aggregates")
-        return neighbours, own
-
-    def _reduction(self) -> str:
-        """Returns how rows of neighbours become one. The module decides, as in PyG, not the
-        attribute ``aggr``."""
-        return self.aggregations[type(self.aggr_module)]
+        return self._terms(neighbours, own, graph), own
 
     def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
-        graph, reduce = given.graph, self._reduction()
+        graph, reduce = given.graph, self.aggregations[type(self.aggr_module)]
         if edge_weight is None and not (self.project and hasattr(self, "lin")):
             return given.source.aggregate(graph, reduce, dtype)
-        x, options = given.x, dict[str, Any]()
+        x, weight = given.x, None
         if edge_weight is None:
             x = ops.linear([x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)
         else:
-            options["edge_weight"] = graph.edge_weights(edge_weight, ops.wide_dtype(dtype))
-        table, row = table_of(x, dtype)
-        if edge_weight is not None and reduce == "max":  # which no kernel weighs
+            weight = graph.edge_weights(edge_weight, ops.wide_dtype(dtype))
+        if weight is not None and reduce == "max":  # which no kernel weighs
             rows = x.gather() if isinstance(x, RowView) else x
-            messages = options["edge_weight"].unsqueeze(1) * rows[graph.indices.long()]
+            messages = weight.unsqueeze(1) * rows[graph.indices.long()]
             return scatter(messages, graph.targets, 0, graph.num_targets, reduce).to(dtype)
+        table, row = table_of(x, dtype)
         return ops.aggregate(
             *(table, graph.indptr, graph.indices),
             row=row,
+            edge_weight=weight,
             by_source=graph.by_source_for(table),
             reduce=reduce,
             out_dtype=dtype,
-            **options,
         )
 
 
@@ -143,7 +119,6 @@ class SAGEConv(_OfNeighbours, torch_geometric.nn.SAGEConv):
 
     edge_values: ClassVar[str | None] = None
     read_parts: ClassVar[dict[str, bool]] = {"lin": True, "lin_l": True, "lin_r": False}
-    linears = ("lin_l", "lin_r")
 
     def __init__(
         self,
@@ -184,9 +159,7 @@ class SAGEConv(_OfNeighbours, torch_geometric.nn.SAGEConv):
         Returns:
             [D, out_channels] of the dtype of the weights; bfloat16 under autocast.
         """
-        if layer is not None and not isinstance(layer, int):
-            layer, size = None, layer
-        return self._result(x, edge_index, layer, size, update)
+        return convolve(self, x, edge_index, layer, size, update)
 
 
 class GraphConv(_OfNeighbours, torch_geometric.nn.GraphConv):
@@ -204,7 +177,8 @@ class GraphConv(_OfNeighbours, torch_geometric.nn.GraphConv):
 
     edge_values: ClassVar[str | None] = "edge_weight"
     read_parts: ClassVar[dict[str, bool]] = {"lin_rel": True, "lin_root": False}
-    linears = ("lin_rel", "lin_root")
+    lin_l = property(lambda self: self.lin_rel)
+    lin_r = property(lambda self: self.lin_root)
 
     def __init__(
         self,
@@ -230,6 +204,4 @@ class GraphConv(_OfNeighbours, torch_geometric.nn.GraphConv):
     ) -> Tensor:
         """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
         ``edge_weight``, which may stand in the third place, is as of `GCNConv.forward`."""
-        if isinstance(layer, Tensor):
-            layer, edge_weight = None, layer
-        return self._result(x, edge_index, layer, size, update, edge_weight)
+        return convolve(self, x, edge_index, layer, size, update, edge_weight=edge_weight)

@@ -51,6 +51,7 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         **dict.fromkeys(("lin_key", "lin_query", "lin_value", "lin_skip"), True),
         **dict.fromkeys(("lin_edge", "lin_beta"), False),
     }
+    returns_weights_before_dropout = True
 
     def __init__(
         self,
@@ -76,12 +77,6 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         if conv.lin_edge is not None and conv.edge_dim == 0:
             raise refuse(conv, "edge_dim=0", "leave edge_dim out")
 
-    def _returns_weights(self, wanted: bool | None) -> bool:
-        return wanted is not None
-
-    def _weights(self, coefficient: Tensor, call: AttentionCall) -> Tensor:  # noqa: ARG002
-        return coefficient.abs()
-
     def _attended(self, call: AttentionCall) -> tuple[Terms, Tensor]:
         given, graph = call.given, call.graph
         own = given.own_rows()
@@ -91,8 +86,8 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         set_width(given.x, self.lin_key, self.lin_value)
         dtype = ops.compute_dtype(self.lin_value.weight)
         wide = ops.wide_dtype(dtype)
-        features = self._edge_features(call, wide)
-        if features is None and self.lin_edge is not None:
+        edge_rows = self._edge_rows(call, wide)
+        if edge_rows is None and self.lin_edge is not None:
             raise ValueError("the layer was constructed with edge_dim, but edge_attr is not given")
         set_width(own, self.lin_skip if self.root_weight else None)
         check_input(given.x, self.lin_key.weight.size(1), dtype)
@@ -104,7 +99,7 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
             graph.indptr,
             graph.indices,
             self._score_weights(own, graph.num_targets, wide, by_head),
-            edge_rows=None if features is None else features[0].contiguous(),
+            edge_rows=edge_rows,
             row=row,
             by_source=graph.by_source_for(table),
             by_head=by_head,
@@ -189,7 +184,6 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         return ops.linear([x], [weight], bias, out_dtype=dtype), None
 
     def _transform(self, attended: ops.Attention) -> Terms:
-        """Returns the products of the sums of raw rows."""
         weight, groups = self.joining(self._with_edge_weight(self.lin_value.weight))
         products = [RowProduct(attended.out, weight, groups)]
         if self.lin_value.bias is not None:

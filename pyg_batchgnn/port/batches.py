@@ -326,7 +326,6 @@ def _slots(kind: type) -> Sequence[str]:
 
 
 def _closed(source: Any, attributes: Any) -> Any:
-    """Returns a copy of an attribute of a batch that holds other tensors."""
     inside = attributes_of(source)
     if inside is not None:
         made = copy.copy(source)

@@ -13,22 +13,10 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.port.batches import (
-    ArgumentTensor,
-    Batch,
-    axis_by_size,
-    hop_counts,
-    is_batch,
-)
+from pyg_batchgnn.port.batches import ArgumentTensor, Batch, axis_by_size, hop_counts, is_batch
 from pyg_batchgnn.port.inputs import are_plain_edges, fits, refuse_batch, refuse_on_device
 from pyg_batchgnn.port.recording import BatchEdges, Count, Form
-from pyg_batchgnn.port.structure import (
-    SampledBatch,
-    Structure,
-    UnsampledGraph,
-    known_prefixes,
-    sampled_batch,
-)
+from pyg_batchgnn.port.structure import SampledBatch, Structure, UnsampledGraph, known_prefixes, sampled_batch
 
 
 @dataclass(frozen=True)
@@ -94,7 +82,6 @@ _signature = functools.lru_cache(maxsize=256)(inspect.signature)
 
 
 def _takes_batch(signature: Signature, names: list[str], args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Returns whether ``forward`` takes the batch itself: its first parameter is nothing in it."""
     first, *rest = names
     others = [one for one in rest[len(args) - 1 :] if _is_required(signature.parameters[one])]
     held = first in kwargs or Batch.holds(args[0], first, by_type=True)
@@ -205,7 +192,6 @@ def _is_by_type(one: Any) -> bool:
 
 
 def _plain_graph(arguments: list[Any], x: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """Returns the rows of nodes and the edges among arguments, by type and relation."""
     if not isinstance(x, Tensor):
         tensors = (one for one in arguments if isinstance(one, Tensor) and one.is_floating_point())
         x = next(tensors, None)
@@ -219,7 +205,6 @@ def _typed_graph(arguments: list[Any], _: Any) -> tuple[Mapping[Any, Any], Mappi
 
 
 def _joins(relation: Any, edge_index: Any, sizes: Mapping[Any, int]) -> bool:
-    """Returns whether edges join nodes of these types, of which there are so many."""
     source, _, target = relation or (None, None, None)
     known = source in sizes and target in sizes and are_plain_edges(edge_index)
     return known and fits(edge_index, sizes[source], sizes[target])

@@ -318,7 +318,6 @@ class Call:
         return graph.wrong
 
     def _call_by_call(self, graph: Graph, inputs: Sequence[Any], why: str) -> list[Any]:
-        """Returns the outputs of a graph that is run as it is, on all rows."""
         self._tracing.refuse(self._model, why)
         values = [
             value if place is None else self.leaves[place].tensor()
@@ -423,7 +422,6 @@ _ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, Ass
 
 
 def _state(model: torch.nn.Module) -> Any:
-    """Returns what a program reads of a model when it runs, in a form that compares."""
     modules = [
         (id(one), [(name, value) for name, value in vars(one).items() if type(value) in SCALARS])
         for one in model.modules()

@@ -275,7 +275,6 @@ def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
 
 
 def _branches(module: torch.fx.GraphModule) -> list[tuple[str, set[str]]]:
-    """Returns the comparisons of sizes and numbers that a graph depends on, with their symbols."""
     modes = (getattr(one.meta.get("example_value"), "fake_mode", None) for one in module.graph.nodes)
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
     guards = [] if environment is None else [one.expr for one in environment.guards]
@@ -418,7 +417,6 @@ class CapturedFunction:
 
 
 def _reason(error: BaseException) -> str:
-    """Returns why Dynamo refused a function, with the file and line."""
     inside: BaseException | None = error
     while inside is not None and not isinstance(inside, Refusal):
         inside = getattr(inside, "inner_exception", None) or inside.__cause__

@@ -89,7 +89,6 @@ class Trial:
         return [*self.model.named_parameters(), *self.model.named_buffers()]
 
     def _clones(self, wide: bool) -> dict[int, Tensor]:
-        """Returns copies of the parameters and buffers, by the ids of the originals."""
         found = {}
         for _, one in self._tensors_of_model():
             made = self._clone(one, wide)
@@ -181,7 +180,6 @@ class Trial:
 
 
 def _pygs(module: Any) -> Callable[..., Any]:
-    """Returns the ``forward`` that PyG or torch wrote."""
     if isinstance(module, Accelerated):
         return functools.partial(module.stands_for.forward, module)
     call: Callable[..., Any] = module
@@ -232,7 +230,6 @@ class SmallBatch:
         return value
 
     def _links(self, axis: SeedIds, value: Tensor) -> Tensor:
-        """Returns the first links, whose ends are seeds of this batch."""
         kept, name = value[..., : self.links], axis.name
         if isinstance(name, tuple):
             names = [name[0], name[2]] if value.dim() == 2 else [name[0]]
@@ -288,7 +285,6 @@ def _sampled(structure: SampledBatch, number: int, random: torch.Generator) -> S
 
 
 def _ranges(counts: Sequence[int]) -> list[tuple[int, int]]:
-    """Returns where each hop begins, and its count."""
     return list(zip(itertools.accumulate(counts, initial=0), counts, strict=False))
 
 

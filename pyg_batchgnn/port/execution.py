@@ -91,7 +91,6 @@ def take(frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
 
 
 def _arguments(frame: Frame, call: Call, hops: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Returns the arguments of a call for its rows up to some hops; for all where None."""
 
     def change(leaf: Any) -> Any:
         if isinstance(leaf, Ref):
@@ -167,7 +166,6 @@ def run_step(frame: Frame, step: ProgramStep) -> None:
 
 
 def _ending(frame: Frame, step: ProgramStep, shape: Sequence[int]) -> Ending:
-    """Returns the ReLU and the dropout of a step. ``shape``: of its result."""
     drop, key, node = 0.0, 0, None
     axis = frame.program.axes[step.result]
     if step.dropout is not None and frame.drops:
@@ -213,7 +211,6 @@ _LAYER_NORMS = {torch.nn.functional.layer_norm, torch.layer_norm}
 
 
 def _normalise(frame: Frame, step: ProgramStep, module: torch.nn.Module | None) -> tuple[Any, bool]:
-    """Returns a normalisation of each row, and whether ReLU and dropout were applied."""
     call = step.call
     args, kwargs = _arguments(frame, call, step.hops if call.by_row else None)
     x: Any = args[0] if args else kwargs.get("input", kwargs.get("x"))
@@ -290,7 +287,6 @@ def _conv_input(
 
 
 def _convolve(frame: Frame, step: ProgramStep, conv: Any) -> tuple[Any, bool]:
-    """Returns the rows of a convolution, and whether ReLU and dropout were applied."""
     call, reads = step.call, Reads.of(step.call)
     if isinstance(reads.edges, Mapping):
         return _convolve_types(frame, step, conv), False

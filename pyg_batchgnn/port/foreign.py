@@ -255,7 +255,6 @@ def _why_by_functions(module: Any, path: str = "") -> str | None:
 
 
 def _whys_of_parts(module: Module, trims: Collection[type[Module]], path: str = "") -> Iterator[str]:
-    """Yields a clause about each part of a module that looks at other rows, or may."""
     for name, part in module.named_children():
         if name != "parametrizations":  # of parameters, which have no rows of nodes
             yield from _whys_of_part(part, trims, f"{path}{name}")

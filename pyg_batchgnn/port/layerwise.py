@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
@@ -145,7 +144,6 @@ def _some_call(
 
 
 def _captured(model: TracedModel, call: Call) -> CapturedFunction:
-    """Captures ``forward``. Raises LayerwiseError if it cannot be, or its program differs."""
     function = CapturedFunction()
 
     def look(captured: Captured, values: Sequence[Any]) -> None:
@@ -429,7 +427,7 @@ class _Layers:
                 if isinstance(axis, BatchEdges):
                     frame.values[number] = lambda relation=axis.relation: structure.edge_index(relation)
             for number, (name, relation) in self._edge_values.items():
-                by_relation = edges.values[name]
+                by_relation = edges.piece.edge_values[name]
                 frame.values[number] = by_relation.get(relation or self._schema.relations[0])
             for step in self._of_edges:
                 for one in step.results(self._program):
@@ -546,19 +544,3 @@ class _Piece:
 
     def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
         raise AssertionError(f"dropout {place} of layer {layer}, of {rows} rows of {name}, in evaluation")
-
-
-def check_for_pyg(model: Any, loader: NeighborLoader, left: str) -> None:
-    """Refuses what PyG's ``inference`` cannot compute; it only asserts what it needs."""
-    hops, seeds, nodes = len(loader.node_sampler.num_neighbors), len(loader.dataset), loader.data.num_nodes
-    if model.jk_mode not in (None, "last"):
-        raise ValueError(
-            f"{left}, and PyG's inference knows no jk={model.jk_mode!r}; call the model on the whole graph"
-        )
-    if hops != 1 or seeds != nodes:
-        raise ValueError(
-            f"{left}, and PyG's inference needs a loader of all {nodes} nodes and of one hop, but this one "
-            f"has {seeds} seed nodes and {hops} hops; give it num_neighbors=[-1] and input_nodes=None"
-        )
-    if model.training:
-        raise ValueError(f"{left}, and PyG's inference needs evaluation mode; call model.eval() before")

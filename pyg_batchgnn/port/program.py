@@ -121,7 +121,6 @@ class Program:
             mapped((call.args, call.kwargs), self._ask_all)
 
     def _demand_above(self, call: Call, hops: int) -> None:
-        """Asks for the rows that a convolution reads: those of its targets, and of one hop more."""
         reads = Reads.of(call)
         above = min(hops + 1, self.full(refs(reads.edges)[0]))
         mapped((reads.sources, reads.values), lambda leaf: self._ask(leaf, above))

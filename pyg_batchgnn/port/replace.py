@@ -19,7 +19,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign, modules
 from pyg_batchgnn.port.call import Tracing
 from pyg_batchgnn.port.inputs import Accelerated
-from pyg_batchgnn.port.layerwise import LayerwiseError, check_for_pyg, inference
+from pyg_batchgnn.port.layerwise import inference
 from pyg_batchgnn.port.modules import AcceleratedHeteroConv
 from pyg_batchgnn.port.report import AccelerationReport, NotReplaced, Replaced, log_report
 from pyg_batchgnn.port.traced import TracedModel, traced_class
@@ -55,18 +55,13 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
 
         Raises:
             TypeError: ``loader`` is no loader.
-            ValueError: a module looks at all rows of a call, such as `GraphNorm`; or a part of the
-                model is left to PyG, whose method needs a loader of all nodes and of one hop.
+            ValueError: what `pyg_batchgnn.inference` raises.
         """
         if hasattr(loader, "all_nodes"):
             nn.check_cpu(device, embedding_device)
-            nn.check_row_wise(self.modules())
-            try:
-                found: Tensor = inference(self, loader, memory_budget, progress_bar, scratch, edge_values)
-                return found
-            except LayerwiseError as error:
-                check_for_pyg(self, loader, str(error))
-        elif not isinstance(loader, NeighborLoader):
+            found: Tensor = inference(self, loader, memory_budget, progress_bar, scratch, edge_values)
+            return found
+        if not isinstance(loader, NeighborLoader):
             raise TypeError(
                 f"inference takes a MacrobatchNeighborLoader or PyG's NeighborLoader, got "
                 f"{type(loader).__name__}"

@@ -187,7 +187,6 @@ def _sums_no_rows(args: Sequence[Any], rows: Callable[[Any], bool]) -> bool:
 
 
 def _keeps_rows(index: Any, rows: Callable[[Any], bool]) -> bool:
-    """Returns whether an index takes all rows, and something of the columns."""
     places = index if isinstance(index, tuple) else (index,)
     if any(map(rows, tensors(places))):
         return False

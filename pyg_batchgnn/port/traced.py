@@ -23,14 +23,7 @@ from pyg_batchgnn.port.binding import Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
 from pyg_batchgnn.port.capture import CapturedFunction, Miss, operations
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
-from pyg_batchgnn.port.recording import (
-    Axis,
-    Count,
-    Nodes,
-    Refusal,
-    flat,
-    mapped,
-)
+from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, flat, mapped
 from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.types import SampledMinibatch
 
@@ -102,7 +95,6 @@ class TracedModel(torch.nn.Module):
         return _forward_of_sequential(tuple(signature.param_dict))
 
     def _tell_of_call(self, forward: Callable[..., Any], given: Sequence[Any]) -> None:
-        """Warns, once, of calls that are always plain."""
         kinds = [one.kind for one in inspect.signature(forward).parameters.values()]
         tensors = (one for one in given if type(one).__name__ == "SparseTensor" or isinstance(one, Tensor))
         sparse = next((one for one in tensors if getattr(one, "layout", None) is not torch.strided), None)
@@ -132,7 +124,6 @@ class TracedModel(torch.nn.Module):
 
 
 def _is_cut(result: Any) -> bool:
-    """Returns whether a result is of a form whose tensors are cut."""
     if isinstance(result, (tuple, list)):
         return all(map(_is_cut, result))
     if type(result) in (dict, OrderedDict):

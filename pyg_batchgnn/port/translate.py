@@ -118,7 +118,6 @@ class _Translator:
         return Ref(number)
 
     def _made(self, value: Any, axes: Any) -> Any:
-        """Returns a tree of references to what a call made. ``axes``: one axis, or one for each."""
         each = iter(axes) if isinstance(axes, list) else None
 
         def make(leaf: Any) -> Any:
@@ -158,7 +157,6 @@ class _Translator:
         return self.found.axes[self._by_id[id(one)]] if id(one) in self._by_id else WHOLE
 
     def _shaped(self, tree: Any) -> Any:
-        """Returns arguments with the shapes in the place of references to tensors."""
 
         def change(leaf: Any) -> Any:
             if isinstance(leaf, Ref) and self._shapes[leaf.number] is not None:
@@ -350,7 +348,6 @@ class _Translator:
         return (by_row, False) if self._by_id[id(index)] in self._ends else None
 
     def _cut(self, args: Any, axis: Axis) -> Axis | None:
-        """Returns the axis of the first rows of a value, or None for any other part of it."""
         index = args[1]
         if isinstance(index, slice):
             dim, part = 0, index
@@ -548,7 +545,6 @@ class _Made(NamedTuple):
 
 
 def _needed(recording: Recording) -> list[Call]:
-    """Returns the calls that outputs need, and those that write."""
     needed = set(refs(recording.output))
     calls = []
     for call in reversed(recording.calls):
@@ -579,7 +575,6 @@ def _shape(value: Any) -> Tensor | None:
 
 
 def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
-    """Returns the size of a dimension of an argument, as a form; None if it is not known."""
     form = form_of(place.axis)
     if form is not None and dim == isinstance(place.axis, BatchEdges):
         return form

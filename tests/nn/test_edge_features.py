@@ -45,7 +45,7 @@ def weighted(aggr: str) -> tuple[int, Callable[[Any], Any]]:
     return 0, lambda room: room.GraphConv(FEATURES, OUT, aggr)
 
 
-#: By name, the columns of edge features, 0 of weights, and what makes a layer of our room or of PyG's.
+#: By name, the columns of edge features (0: weights), and what makes a layer of a room.
 LAYERS: dict[str, tuple[int, Callable[[Any], Any]]] = {
     "gine": gine(edge_dim=3),
     "gine, as wide as x": gine(FEATURES),
@@ -166,6 +166,7 @@ def test_update_and_autocast(name: str) -> None:
 
 
 X, EDGE = table(), torch.zeros(2, 1, dtype=torch.int64)
+OWN = Aggregated("sum", *[X[CASES["ordinary"].node]] * 2)
 
 
 def watched() -> NNConv:
@@ -191,10 +192,7 @@ def watched() -> NNConv:
         (lambda: NNConv(FEATURES, 2, torch.nn.Linear(3, 2 * FEATURES))(X, EDGE), "edge_attr"),
         (lambda: GraphConv(4, 2, aggr="min"), "aggr='min'"),
         (lambda: GraphConv(FEATURES, 2)(X, EDGE, torch.ones(2)), r"edge_weight must be \[1\]"),
-        (
-            lambda: GraphConv(FEATURES, 2)(Aggregated("sum", X, X), CASES["ordinary"], None, torch.ones(1)),
-            "weights",
-        ),
+        (lambda: GraphConv(FEATURES, 2)(OWN, CASES["ordinary"], None, torch.ones(1)), "weights"),
     ],
 )
 def test_refused(call: Callable[[], Any], words: str) -> None:

@@ -274,7 +274,7 @@ class NativeModel(BasicGNN):
     ) -> dict[str, Tensor]:
         graph, name = edges.graph(relation), relation[0]
         assert graph is not None, "a piece has the edges of its relations"
-        values = self._edge_values(**{one: of[relation] for one, of in edges.values.items()})
+        values = self._edge_values(**{one: of[relation] for one, of in edges.piece.edge_values.items()})
         return {name: self.compute(index, x[name], LayerEdges(graph, None, values))}
 
     def _edge_values(self, **values: Tensor | None) -> dict[str, Tensor]:

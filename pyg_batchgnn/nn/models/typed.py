@@ -25,14 +25,7 @@ from pyg_batchgnn.nn.inference import (
 )
 from pyg_batchgnn.nn.inputs import Rows, features_by_type
 from pyg_batchgnn.nn.layer_edges import is_typed
-from pyg_batchgnn.nn.layer_loop import (
-    LayerEnd,
-    ModelOutput,
-    model_output,
-    module_key,
-    run_layers,
-    wrong_hops,
-)
+from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, model_output, module_key, run_layers, wrong_hops
 from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.native_conv import layer_name
 from pyg_batchgnn.nn.terms import Update
@@ -84,7 +77,6 @@ AGGREGATIONS = ("sum", "mean", *_JOINED)
 
 
 def _reduced(relations: Sequence[Tensor], function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Joins the results of relations by two, as PyG does."""
     queue = list(relations)
     while len(queue) > 1:
         first, second, *rest = queue
@@ -244,7 +236,7 @@ class TypedModel(torch.nn.Module):
         return [LayerStep(convs, partial(self._step, at), edge_values) for at, convs in enumerate(by_layer)]
 
     def _step(self, index: int, x: Mapping[str, Rows], edges: PieceEdges) -> dict[str, Tensor]:
-        return self._layer(index, x, edges, None, edges.values)
+        return self._layer(index, x, edges, None, edges.piece.edge_values)
 
     def _layer(
         self, index: int, x: Mapping[Any, Any], edges: Any, layer: int | None, values: EdgeValues
