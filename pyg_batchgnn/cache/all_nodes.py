@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.cache.build import check_features, in_degrees, weighted_degrees
+from pyg_batchgnn.cache.build import check_features, in_degrees
 from pyg_batchgnn.cache.contexts import context_of
 from pyg_batchgnn.cache.pieces import PassReads, Piece, progress_bar
 from pyg_batchgnn.comm import MessageKind
@@ -62,12 +61,10 @@ class AllNodes:
 
     @property
     def rank(self) -> int:
-        """The rank of this process."""
         return self._context.rank
 
     @property
     def schema(self) -> Schema:
-        """Of the graph."""
         return self._context.schema
 
     @property
@@ -101,10 +98,8 @@ class AllNodes:
         one; the last ones may be empty.
 
         Args:
-            rows: [n, F] of the layer before, by node type and by rank whose memory this one can
-                read. Rows of other types are not read.
+            rows: [n, F] of the layer before, by node type and rank. Others are not read.
             result_bytes: by node type, bytes that the caller takes for each target.
-            title: of the progress bar.
             edge_bytes: bytes that the caller takes for each edge, where rows lie in files.
             edge_values: the names of values of edges that come with a piece.
         """
@@ -135,7 +130,6 @@ class AllNodes:
         ops.empty_cache()  # its blocks have sizes that are not needed again
 
     def count(self, node_type: str) -> int:
-        """Returns the number of owned nodes of a type."""
         return self._context.count(self.schema.type_number(node_type))
 
     def allocate(self, node_type: str, row_shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
@@ -148,13 +142,11 @@ class AllNodes:
         return self._context.keep((self.count(node_type), *row_shape), dtype)
 
     def read(self, table: Tensor, rows: range) -> Tensor:
-        """Returns consecutive rows of a table of owned nodes: features, or rows that were computed.
-        They are a view, or a copy from the table's file."""
+        """Returns consecutive rows of a table of owned nodes: a view, or a copy from its file."""
         return self._context.read(table, rows)
 
     def gather(self, table: Tensor, row: Tensor) -> Tensor:
-        """Returns a copy of some rows of a table of owned nodes. ``row``: [k] int64, in any
-        order."""
+        """Returns a copy of some rows of a table of owned nodes. ``row``: [k] int64."""
         return self._context.gather(table, row)
 
     def edge_tables(self, name: str) -> Mapping[Relation, Tensor]:
@@ -180,33 +172,25 @@ class AllNodes:
         if key not in self._degrees:
             number = self.schema.relation_number(relation)
             edges = self._context.owned_edges(number)
-            if weight is None:
-                own = in_degrees(edges, with_loops).to(torch.int32)
-            else:
-                read = partial(self._context.edge_values, number, weight)
-                own = weighted_degrees(edges, read, None if with_loops else fill)
+            read = None if weight is None else partial(self._context.edge_values, number, weight)
+            own = in_degrees(edges, with_loops, read, fill)
+            own = own if own.is_floating_point() else own.to(torch.int32)
             self._degrees[key] = self._context.values_of_sources(number, own, MessageKind.INFERENCE)
         return self._degrees[key]
 
     def _by_name(self, piece: Piece, edge_values: Sequence[str]) -> NodePiece:
-        names, edges = self.schema.node_types, {}
-        for relation, indices in piece.indices.items():
-            rows = piece.targets[self.schema.target_types[relation]]
-            indptr = self._context.owned_edges(relation).in_edges.indptr[rows.start : rows.stop + 1]
-            edges[self.schema.relations[relation]] = InEdges(indptr - indptr[0], indices)
+        names, edges, context = self.schema.node_types, {}, self._context
         values: dict[str, dict[Relation, Tensor]] = {name: {} for name in edge_values}
-        for name, relation in itertools.product(edge_values, piece.indices):
-            if relation in self._context.edge_tables(name):
-                rows = piece.targets[self.schema.target_types[relation]]
-                found = self._context.edge_values(relation, name, rows)
-                values[name][self.schema.relations[relation]] = found
-        return NodePiece(
-            {names[kind]: rows for kind, rows in piece.targets.items()},
-            {
-                names[kind]: NodePieceRows(one.tables[_ROWS], one.order, one.ids)
-                for kind, one in piece.nodes.items()
-                if _ROWS in one.tables
-            },
-            edges,
-            values,
-        )
+        for number, indices in piece.indices.items():
+            relation, rows = self.schema.relations[number], piece.targets[self.schema.target_types[number]]
+            indptr = context.owned_edges(number).in_edges.indptr[rows.start : rows.stop + 1]
+            edges[relation] = InEdges(indptr - indptr[0], indices)
+            for name, of_name in values.items():
+                if number in context.edge_tables(name):
+                    of_name[relation] = context.edge_values(number, name, rows)
+        nodes = {
+            names[kind]: NodePieceRows(one.tables[_ROWS], one.order, one.ids)
+            for kind, one in piece.nodes.items()
+            if _ROWS in one.tables
+        }
+        return NodePiece({names[kind]: rows for kind, rows in piece.targets.items()}, nodes, edges, values)

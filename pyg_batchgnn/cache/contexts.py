@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -50,10 +50,8 @@ T = TypeVar("T")
 Columns: TypeAlias = Mapping[int, Mapping[str, ReadableRows]]
 #: Reads the columns of nodes, given by distinct ids, by number of the type.
 ReadNodes: TypeAlias = Callable[..., Mapping[int, PieceNodes]]
-#: The name of a column of one value per node.
-_VALUES = "values"
-#: The bytes of a row's numbers, where rows come from a file.
-_NUMBERS = 24
+_VALUES = "values"  # the name of a column of one value per node
+_NUMBERS = 24  # the bytes of a row's numbers, where rows come from a file
 
 
 def context_of(
@@ -103,7 +101,7 @@ class GraphContext:
         edge_values: Callable[[str], Mapping[Group, Tensor]] = lambda _: {},
     ) -> None:
         self.schema, self._graph, self._features, self._memory = graph.schema, graph, features, memory
-        self._edge_values, self._tables = edge_values, dict[str, dict[int, Tensor]]()
+        self._edge_values = cache(edge_values)
         self._owned: dict[int, OwnedEdges] = {}
         self._ids: dict[int, Tensor] = {}
 
@@ -111,11 +109,9 @@ class GraphContext:
         return self._graph.num_nodes[node_type]
 
     def count(self, node_type: int) -> int:
-        """Returns the number of owned nodes of a type."""
         return self.num_nodes(node_type)
 
     def original_ids(self, node_type: int) -> Tensor:
-        """Returns the original ids of the owned nodes of a type, [n] int64."""
         if node_type not in self._ids:
             self._ids[node_type] = torch.arange(self.num_nodes(node_type))
         return self._ids[node_type]
@@ -146,15 +142,13 @@ class GraphContext:
 
     def edge_tables(self, name: str) -> Mapping[int, Tensor]:
         """Returns the tables of an attribute of edges, by number of the relation."""
-        if name not in self._tables:
-            groups, found = self.schema.edge_groups, self._edge_values(name)
-            self._tables[name] = {number: found[one] for number, one in enumerate(groups) if one in found}
-            for number, table in self._tables[name].items():
-                if len(table) != (edges := self._graph.relations[number].num_edges):
-                    whose = f" of {self.schema.relations[number]}" if self.schema.has_names else ""
-                    raise ValueError(f"{name}{whose} has {len(table)} rows for {edges} edges")
-                self._memory.take_features(table)
-        return self._tables[name]
+        groups, found = self.schema.edge_groups, self._edge_values(name)
+        tables = {number: found[one] for number, one in enumerate(groups) if one in found}
+        for number, table in tables.items():
+            if len(table) != (edges := self._graph.relations[number].num_edges):
+                raise ValueError(f"{name} of {groups[number]} has {len(table)} rows for {edges} edges")
+            self._memory.take_features(table)
+        return tables
 
     def edge_values(self, relation: int, name: str, rows: range) -> Tensor:
         """Returns the values of the in-edges of some owned targets, [e, ...] in their order."""
@@ -229,8 +223,7 @@ class GraphContext:
         return itertools.chain([next(cuts, nothing)], cuts)
 
     def _reading(self, reads: PassReads, tables: Columns) -> tuple[PieceLimits, ReadNodes]:
-        """Returns the limits of pieces, and what reads the columns of nodes, given by distinct ids
-        by type, for the piece of a number."""
+        """Returns the limits of pieces, and what reads columns for the piece of a number."""
         own, in_files = {kind: self._own(columns) for kind, columns in tables.items()}, dict[int, int]()
         for kind, columns in own.items():
             if any(map(self._memory.is_in_file, columns.values())):
@@ -256,39 +249,31 @@ class GraphContext:
         return limits, read
 
     def read(self, table: Tensor, rows: range) -> Tensor:
-        """Returns consecutive rows of a table of owned nodes, from its file if it is read so."""
         return self._memory.span(table, rows)
 
     def gather(self, table: Tensor, row: Tensor) -> Tensor:
-        """Returns a copy of rows of a table of owned nodes, [k] int64 in any order."""
         return self._memory.rows(table, row)
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
-        """Makes a table for owned nodes, which other ranks may read."""
         return self._memory.new_rows(shape, dtype)
 
-    def keep(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
-        """Makes a table for owned nodes, which no other rank reads."""
-        return self._memory.new_rows(shape, dtype)
+    keep = allocate
 
     def shared(self, column: Tensor) -> ReadableRows:
-        """Lets the ranks of the host read a column of owned nodes [n, ...]; returns it by rank."""
+        """Lets the ranks of the host read a column [n, ...]; returns it by rank."""
         return {self.rank: column}
 
     def values_of_sources(self, relation: int, column: Tensor, kind: MessageKind) -> SourceValues:  # noqa: ARG002
         """Returns a value for each owned node and each source of their in-edges in a relation
-        within one type, from [n] values of the owned nodes. Each value travels once, counted as
-        ``kind``."""
+        within one type. Each value travels once. ``column``: [n] those of the owned nodes."""
         return SourceValues(0, column, torch.empty(0, dtype=torch.int64), column[:0])
 
-    def wait_for_all(self) -> None:
-        """Waits until all ranks have written their rows, which others read after that."""
+    def wait_for_all(self) -> None: ...
 
     def agree(self, arguments: dict[str, Any]) -> None:
         """Raises AgreementError unless the arguments are the same everywhere."""
 
     def sums(self, values: Sequence[int]) -> list[int]:
-        """Returns the sum of each value over ranks."""
         return list(values)
 
     def run_together(self, work: Callable[[], T]) -> T:
@@ -306,8 +291,7 @@ class DistributedContext(GraphContext):
         self._part, self.schema = store.part, store.part.schema
         store.comm.run_job(lambda: None)  # waits for what a loader prepares
         self.rank = store.comm.rank
-        # All ranks answer, because a rank that is alone on its host cannot tell whether others
-        # share.
+        # All ranks answer: one that is alone on its host cannot tell whether others share.
         self._shares = max(store.comm.all_gather_json(len(store.readable))) > 1
 
     def num_nodes(self, node_type: int) -> int:
@@ -332,12 +316,6 @@ class DistributedContext(GraphContext):
         own = (self._store.own.attributes[one] for one in self.schema.edge_groups)
         return {number: tables[name] for number, tables in enumerate(own) if name in tables}
 
-    def no_features(self, node_type: int) -> str:
-        group = self.schema.node_groups[node_type]
-        of_type = f" of type {group.name!r}" if self.schema.has_names else ""
-        has = ", ".join(sorted(self._store.own.attributes[group])) or "none"
-        return f"the graph has no node attribute {FEATURES!r}{of_type} (it has: {has})"
-
     def _numbering(self, node_type: int) -> tuple[int, int]:
         return self._part.nodes_of(node_type).start, self._part.book.num_nodes
 
@@ -350,8 +328,7 @@ class DistributedContext(GraphContext):
         reader = self._reader(tables, original_ids=not reads.targets_first)
         mine = self._budget or free_bytes() // len(self._comm.ranks_of_host)
         sizes = {kind: reader.format(groups[kind]).wire_bytes for kind in tables}
-        # Rows lie in a block. Those of other ranks lie also in the message that brought them. About
-        # as many lie in the message that this rank sends to others.
+        # Rows of other ranks lie in a block and in a message, and as many in the message to others.
         source = {kind: size + 2 * size * (ranks - 1) // ranks for kind, size in sizes.items()}
         limits = PieceLimits(int(self._comm.min(mine)), source).with_results(reads.result_bytes)
 
@@ -366,16 +343,11 @@ class DistributedContext(GraphContext):
 
     def _reader(self, tables: Columns, original_ids: bool) -> RowReader:
         groups = {self.schema.node_groups[kind]: columns for kind, columns in tables.items()}
-        shards = {
-            rank: replace(
-                shard,
-                attributes={
-                    group: {name: rows[rank] for name, rows in columns.items()}
-                    for group, columns in groups.items()
-                },
-            )
-            for rank, shard in self._store.readable.items()
-        }
+
+        def of(rank: int) -> dict[Group, dict[str, Tensor]]:
+            return {group: {name: rows[rank] for name, rows in one.items()} for group, one in groups.items()}
+
+        shards = {one: replace(shard, attributes=of(one)) for one, shard in self._store.readable.items()}
         columns = {group: RowColumns(list(names), original_ids) for group, names in groups.items()}
         return RowReader(self._part, self._comm, shards, columns)
 

@@ -20,14 +20,7 @@ import torch
 from torch import Tensor
 from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.loader.position import (
-    Order,
-    Run,
-    all_states,
-    as_positions,
-    order_of,
-    restored,
-)
+from pyg_batchgnn.loader.position import Order, Run, all_states, as_positions, order_of, restored
 from pyg_batchgnn.ops import digest_text, minibatch_key, part_key
 
 # Global schedule ##################################################################################

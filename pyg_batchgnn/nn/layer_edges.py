@@ -108,8 +108,7 @@ class LayerGraph:
         return self._in_order(attr).to(dtype)
 
     def edge_weights(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        """Returns the weights of the layer's edges in its order, [E]. ``weight``: of all edges of a
-        minibatch, or of the user's edges."""
+        """Returns the weights of the layer's edges in its order, [E], from those of all edges."""
         edges = (self.whole or self).num_edges
         if weight.dim() != 1 or weight.numel() != edges:
             raise ValueError(f"edge_weight must be [{edges}], one entry per edge, got {list(weight.shape)}")

@@ -211,7 +211,6 @@ def _joins(relation: Any, edge_index: Any, sizes: Mapping[Any, int]) -> bool:
 
 
 def _structure(edges: Mapping[Any, Tensor], sizes: Mapping[Any, int], arguments: list[Any]) -> Structure:
-    """Returns the nodes and edges of a call, by counts of sampled ones among the arguments."""
     known = known_prefixes(edges[None]) if None in edges else None
     if known is not None:
         found = [SampledBatch.of_one_type(known)] if known.num_nodes == sizes[None] else []

@@ -250,7 +250,6 @@ def small_batches(structure: Structure, random: torch.Generator) -> Iterator[Sma
 
 
 def _sampled(structure: SampledBatch, number: int, random: torch.Generator) -> SmallBatch:
-    """Returns a few nodes of each hop of a batch, joined by edges at random."""
 
     def some(count: int, like: Tensor) -> Tensor:
         return torch.randint(max(1, count), (like.numel(),), generator=random)

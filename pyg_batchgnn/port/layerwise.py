@@ -7,7 +7,7 @@ that a later layer reads as its sources go through tables that all ranks read.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,6 @@ from pyg_batchgnn.port.recording import (
     Counter,
     Edges,
     Fixed,
-    ModuleCall,
     Nodes,
     Ref,
     Refusal,
@@ -53,6 +52,9 @@ from pyg_batchgnn.types import NewRows, OwnedNodes, Relation, Schema
 
 class LayerwiseError(ValueError):
     """A model cannot be computed layer by layer, each node by itself."""
+
+    def __init__(self, fact: str, remedy: str = "call the model on the whole graph") -> None:
+        super().__init__(f"{fact}; {remedy}")
 
 
 def inference(
@@ -155,10 +157,9 @@ def _captured(model: TracedModel, call: Call) -> CapturedFunction:
     reason = call.look(function, look, exact=True)
     if reason is None:
         return function
-    raise LayerwiseError(
-        f"inference computes {type(model).__name__} layer by layer, but its forward was not captured, "
-        f"because {reason}; call the model on the whole graph"
-    )
+    name = type(model).__name__
+    fact = f"inference computes {name} layer by layer, but its forward was not captured, because {reason}"
+    raise LayerwiseError(fact)
 
 
 def _four(row: Tensor) -> Tensor:
@@ -182,14 +183,10 @@ def _arguments(
     required = [one.name for one in by_place if one.default is one.empty]
     takes = f"that of {kind} takes {', '.join(required) or 'nothing'}"
     if len(required) < 2:
-        raise LayerwiseError(
-            f"inference calls forward with rows and edges, but {takes}; call the model on the whole graph"
-        )
+        raise LayerwiseError(f"inference calls forward with rows and edges, but {takes}")
     if required[0] in _NO_FEATURES:
-        raise LayerwiseError(
-            f"inference gives forward the features of nodes, but the first parameter of {kind} is "
-            f"{required[0]}; call the model on the whole graph"
-        )
+        fact = f"the first parameter of {kind} is {required[0]}"
+        raise LayerwiseError(f"inference gives forward the features of nodes, but {fact}")
     given: dict[str, Mapping[Any, Any]] = {required[0]: x, required[1]: edges}
     named: dict[int, tuple[str, RelationName]] = {}
     if unknown := set(edge_values).difference(one.name for one in by_place):
@@ -198,7 +195,8 @@ def _arguments(
         try:
             tables = nodes.edge_tables(name.removesuffix("_dict"))
         except ValueError as error:
-            raise LayerwiseError(f"inference gives forward values of edges, but {takes}: {error}") from None
+            fact = f"inference gives forward values of edges, but {takes}"
+            raise LayerwiseError(fact, str(error)) from None
         of_edges: dict[Any, ArgumentTensor] = {}
         for relation, table in tables.items():
             key = relation if relation in edges else None
@@ -287,17 +285,13 @@ class _Layers:
     def _check(self, step: ProgramStep) -> None:
         values = dict(zip(self._recording.inputs, self._inputs, strict=True))
         if step.dropout is not None and rate_of(step.dropout[0], self._model, values) > 0.0:
-            raise LayerwiseError(
-                f"inference is in evaluation mode, but a dropout is active ({step.dropout[0].where}); "
-                f"give it training=self.training"
-            )
+            fact = f"inference is in evaluation mode, but a dropout is active ({step.dropout[0].where})"
+            raise LayerwiseError(fact, "give it training=self.training")
         for part in step.parts or [step]:
             call = part.call
             if call.writes:
-                raise LayerwiseError(
-                    f"inference computes nodes in pieces, but forward writes to a tensor of the model "
-                    f"({call.where}); call the model on the whole graph"
-                )
+                fact = f"forward writes to a tensor of the model ({call.where})"
+                raise LayerwiseError(f"inference computes nodes in pieces, but {fact}")
             if has_counts((call.args, call.kwargs)) and not rules.is_reshape(call.target):
                 raise LayerwiseError(_USES_SIZES.format(f" ({call.where})"))
             if call.by_row or call.message_passing is not None:
@@ -305,10 +299,7 @@ class _Layers:
             if all(isinstance(self._program.axes[one], (Fixed, BatchEdges)) for one in part.reads):
                 continue
             why = call.note or "it looks at other rows"
-            raise LayerwiseError(
-                f"inference computes every row by itself, but {why} ({call.where}); call the model on the "
-                f"whole graph"
-            )
+            raise LayerwiseError(f"inference computes every row by itself, but {why} ({call.where})")
 
     def _name(self, number: int) -> TypeName:
         axis = self._program.axes[number]
@@ -321,52 +312,43 @@ class _Layers:
     def _key(self, node_type: str) -> TypeName:
         return None if self._schema.is_plain else node_type
 
-    @property
-    def node_types(self) -> list[str]:
-        axes = [self._program.axes[one] for one in refs(self._recording.output)]
-        return list(dict.fromkeys(self._type(one.name) for one in axes if isinstance(one, Nodes)))
-
     def step(self, level: int) -> nn.LayerStep:
         names = dict.fromkeys(name for name, _ in self._edge_values.values())
         convs, weights = self.convs(level), self._weights(level)
         return nn.LayerStep(convs, self._computing(level), list(names), weights)
 
+    def _convolutions(self, level: int) -> Iterator[tuple[Any, Any, Relation]]:
+        for call in (part.call for step in self._levels.get(level, []) for part in step.parts or [step]):
+            if call.message_passing is not None:
+                axis: Any = self._program.axes[refs(Reads.of(call).edges)[0]]
+                yield call, module_of(call, self._model), axis.relation or self._schema.relations[0]
+
     def _weights(self, level: int) -> dict[Relation, str]:
         """Returns the weights by which the `GCNConv` of each relation normalises."""
         found: dict[Relation, str | None] = {}
-        parts = (part.call for step in self._levels.get(level, []) for part in step.parts or [step])
-        for call in parts:
-            conv: Any = module_of(call, self._model)
+        for call, conv, relation in self._convolutions(level):
             if not isinstance(conv, nn.GCNConv) or not conv.normalize:
                 continue
-            (read,), weight = refs(Reads.of(call).edges), refs(Reads.of(call).values.get("edge_weight"))
-            of_edges: Any = self._program.axes[read]
-            relation = of_edges.relation or self._schema.relations[0]
+            weight = refs(Reads.of(call).values.get("edge_weight"))
             name = self._edge_values.get(weight[0], ("", None))[0] if weight else None
             if name == "" or found.setdefault(relation, name) != name:
-                raise LayerwiseError(
-                    f"a GCNConv divides by the weights of edges of other nodes, which forward computes "
-                    f"({call.where}); call the model on the whole graph"
-                )
+                fact = f"which forward computes ({call.where})"
+                raise LayerwiseError(f"a GCNConv divides by the weights of edges of other nodes, {fact}")
         return {relation: name for relation, name in found.items() if name is not None}
 
     def convs(self, level: int) -> dict[Relation, torch.nn.Module]:
         """Returns the convolution of each relation in a layer; of several, a `GCNConv`."""
         found: dict[Relation, torch.nn.Module] = {}
-        for step in self._levels.get(level, []):
-            for part in step.parts or [step]:
-                if part.call.message_passing is None:
-                    continue
-                assert isinstance(part.call.target, ModuleCall)
-                module: Any = self._model.get_submodule(part.call.target.path)
-                axes = (self._program.axes[one] for one in part.reads)
-                only = next(one.relation for one in axes if isinstance(one, BatchEdges))
-                several = hasattr(module, "convs")
-                by_relation = module.convs if several else {only or self._schema.relations[0]: module}
-                for relation, conv in by_relation.items():
-                    if relation not in found or isinstance(conv, nn.GCNConv):
-                        found[relation] = conv
+        for _, module, only in self._convolutions(level):
+            for relation, conv in (module.convs if hasattr(module, "convs") else {only: module}).items():
+                if relation not in found or isinstance(conv, nn.GCNConv):
+                    found[relation] = conv
         return found
+
+    @property
+    def node_types(self) -> list[str]:
+        axes = [self._program.axes[one] for one in refs(self._recording.output)]
+        return list(dict.fromkeys(self._type(one.name) for one in axes if isinstance(one, Nodes)))
 
     def inputs(self, chunk: Mapping[str, Tensor]) -> dict[str, Tensor]:
         ((name, rows),) = chunk.items()
@@ -403,9 +385,7 @@ class _Layers:
         numbers = self._sources.get(level, {}).get(name, [])
         found = [take(frame, Ref(one), 0) for one in numbers]
         if any(one.dim() != 2 for one in found):
-            raise LayerwiseError(
-                "inference keeps rows of two dimensions between layers; call the model on the whole graph"
-            )
+            raise LayerwiseError("inference keeps rows of two dimensions between layers")
         begin = 0
         for number, one in zip(numbers, found, strict=True):
             self._values[number].columns[level] = begin, begin + one.size(1)
@@ -500,13 +480,8 @@ def _made_by(frame: Frame, step: ProgramStep, number: int) -> Any:
 
 
 _OF_EDGES = (Edges, BatchEdges)
-_GOES_BY_CONVOLUTIONS = (
-    "inference goes from convolution to convolution, but {}; call the model on the whole graph"
-)
-_USES_SIZES = (
-    "inference computes nodes in pieces, but forward uses numbers of nodes or edges{}; call the model on "
-    "the whole graph"
-)
+_GOES_BY_CONVOLUTIONS = "inference goes from convolution to convolution, but {}"
+_USES_SIZES = "inference computes nodes in pieces, but forward uses numbers of nodes or edges{}"
 
 
 class _Piece:

@@ -113,7 +113,6 @@ def _learns(number: int) -> bool:
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _is_part(number: int) -> bool:
-    """Returns whether a module is a part of the model, and not held in a list, say."""
     return now.modules is not None and number in now.modules and number not in now.written
 
 

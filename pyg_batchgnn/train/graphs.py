@@ -289,7 +289,6 @@ def check_partition(source: str) -> None:
 
 
 def _held(features: DistFeatureStore) -> int:
-    """Returns the bytes of a rank's tables that lie in files and are held all the same."""
     tables = [table for of_group in features.own.attributes.values() for table in of_group.values()]
     left = {id(one.table) for one in features.own.disk}
     mapped = zip(tables, are_mapped(tables), strict=True)

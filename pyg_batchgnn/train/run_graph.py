@@ -224,7 +224,6 @@ class RunGraph(ABC):
         return self.link_loader(links, index, times, negatives, last=last), notes
 
     def _last_minibatch(self, count: int, ranks: int, unit: str) -> tuple[LastMinibatch, list[str]]:
-        """Returns what becomes of a smaller minibatch. The only one is kept, with a note."""
         size, last = self.config.sampling.batch_size, self.config.sampling.last_batch
         if last is LastMinibatch.KEEP or count >= size * ranks:
             return last, []

