@@ -41,10 +41,18 @@ pytestmark = each
 BUDGETS = (None, 20_000, 1)
 
 
+def looped(case: Case) -> Data:
+    """The graph of a case with self loops, and with values of edges."""
+    data, draw = with_loops(whole(case)), torch.Generator().manual_seed(8)
+    data.edge_attr = torch.randn(data.num_edges, 3, generator=draw)
+    data.edge_weight = torch.rand(data.num_edges, generator=draw)
+    return data
+
+
 @pytest.fixture(scope="module")
 def data() -> Data:
     """A graph with self loops, parallel edges, isolated nodes and a hub."""
-    return with_loops(whole(Case("random", nodes=150, edges=700)))
+    return looped(Case("random", nodes=150, edges=700))
 
 
 def close(found: Tensor, expected: Tensor, tolerance: float = ALONE) -> bool:
@@ -70,7 +78,17 @@ MODELS: dict[str, Callable[[], NativeModel]] = {
     "gin": lambda: GIN(5, 8, 3, 3, norm="batch_norm"),
     "gat": lambda: GAT(5, 8, 2, 3, dropout=0.5, heads=2),
     "one layer": lambda: GCN(5, 8, 1, 3),
+    "gat, edge_attr": lambda: GAT(5, 8, 2, 3, heads=2, edge_dim=3),
+    "gatv2, edge_attr": lambda: GAT(5, 8, 2, 3, v2=True, edge_dim=3, jk="cat"),
+    "gcn, edge_weight": lambda: GCN(5, 8, 2, 3, norm="batch_norm", improved=True),
+    "gcn without loops, edge_weight": lambda: GCN(5, 8, 2, 3, add_self_loops=False),
+    "gcn, not normalised, edge_weight": lambda: GCN(5, 8, 2, 3, normalize=False),
 }
+
+
+def read_by(name: str) -> list[str]:
+    """Returns the values of edges that a model is given."""
+    return [one for one in ("edge_attr", "edge_weight") if name.endswith(one)]
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -81,43 +99,11 @@ def test_inference_is_the_forward_pass_of_the_whole_graph(name: str, budget: int
     loader = MacrobatchNeighborLoader(data, [2], input_nodes=torch.arange(3), batch_size=2)
     model.eval()
     with torch.no_grad():
-        expected = model(data.x, data.edge_index)
+        expected = model(data.x, data.edge_index, **{one: data[one] for one in read_by(name)})
     model.train()
-    found = model.inference(loader, memory_budget=budget)
+    found = model.inference(loader, memory_budget=budget, edge_values=read_by(name))
     assert close(found, expected) and not found.requires_grad
     assert model.training and all(module.training for module in model.modules())
-
-
-#: By name of the values of edges, models that read them.
-VALUED: list[tuple[str, Callable[[], NativeModel]]] = [
-    ("edge_attr", lambda: GAT(5, 8, 2, 3, heads=2, edge_dim=3)),
-    ("edge_attr", lambda: GAT(5, 8, 2, 3, v2=True, edge_dim=3, jk="cat")),
-    ("edge_weight", lambda: GCN(5, 8, 2, 3, norm="batch_norm", improved=True)),
-    ("edge_weight", lambda: GCN(5, 8, 2, 3, add_self_loops=False)),
-    ("edge_weight", lambda: GCN(5, 8, 2, 3, normalize=False)),
-]
-
-
-def valued(data: Data) -> Data:
-    draw, edges = torch.Generator().manual_seed(8), data.num_edges
-    values = {
-        "edge_attr": torch.randn(edges, 3, generator=draw),
-        "edge_weight": torch.rand(edges, generator=draw),
-    }
-    return Data(x=data.x, edge_index=data.edge_index, **values)
-
-
-@pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize("place", range(len(VALUED)))
-def test_values_of_edges(place: int, budget: int | None, data: Data) -> None:
-    name, make = VALUED[place]
-    model, data = with_running_statistics(make()).eval(), valued(data)
-    with torch.no_grad():
-        expected = model(data.x, data.edge_index, **{name: data[name]})
-    loader = MacrobatchNeighborLoader(data, [2], torch.arange(3))
-    assert close(model.inference(loader, memory_budget=budget, edge_values=[name]), expected)
-    with pytest.raises(ValueError, match="the edges have no attribute 'time' to read"):
-        model.inference(loader, edge_values=["time"])
 
 
 @pytest.mark.parametrize(
@@ -226,6 +212,8 @@ def test_what_cannot_be_inferred_is_refused(data: Data) -> None:
     model.extra = BatchNorm(8, track_running_stats=False)
     with pytest.raises(ValueError, match="BatchNorm has no running statistics"):
         model.inference(loader)
+    with pytest.raises(ValueError, match="the edges have no attribute 'time' to read"):
+        MODELS["sage"]().inference(loader, edge_values=["time"])
     without = MacrobatchNeighborLoader(Data(edge_index=data.edge_index, num_nodes=150), [2])
     with pytest.raises(ValueError, match="there are no features x"):
         MODELS["sage"]().inference(without)
@@ -269,39 +257,44 @@ def test_a_part_that_must_be_called(data: Data) -> None:
 RANK_MODELS = {**MODELS, "of PyG": lambda: accelerate(torch_geometric.nn.GCN(5, 8, 3, 3, jk="max"))}
 
 
-def part_of(case: Case, comm: Communicator, names: Sequence[str] = ()) -> Part:
-    data = valued(with_loops(whole(case)))
+def part_of(case: Case, comm: Communicator) -> Part:
+    data = looped(case)
     return split_graph(
         data.edge_index, owners(case, comm.size), comm.size, comm.rank,
-        tables={"x": data.x}, edge_tables={name: data[name] for name in names}, splits={},
+        tables={"x": data.x}, splits={},
+        edge_tables={"edge_attr": data.edge_attr, "edge_weight": data.edge_weight},
     )  # fmt: skip
 
 
 def model_of(name: str) -> NativeModel:
     torch.manual_seed(4)
-    return RANK_MODELS[name]().eval()
+    return with_running_statistics(RANK_MODELS[name]()).eval()
 
 
 @torch.no_grad()
 def expected_of(name: str, case: Case) -> Tensor:
-    data = with_loops(whole(case))
-    expected: Tensor = model_of(name)(data.x, data.edge_index)
+    data = looped(case)
+    values = {one: data[one] for one in read_by(name)}
+    expected: Tensor = model_of(name)(data.x, data.edge_index, **values)
     return expected
 
 
 def equality(comm: Communicator) -> None:
-    """A rank's rows are those of the whole graph's forward pass, shared memory or not."""
+    """A rank's rows are those of the whole graph's forward pass, shared memory or not. No rank asks
+    another for values of edges."""
     for number, case in enumerate(CASES):
         part = part_of(case, comm)
         both = (DistFeatureStore(part, comm, share=number % 2 == 0), DistGraphStore(part, comm))
         loader = MacrobatchNeighborLoader(both, [2], batch_size=4)
-        for name in RANK_MODELS if number == 0 else ("gcn", "gat"):
+        before = comm.counters.snapshot()
+        for name in RANK_MODELS if number == 0 else ("gcn", "gat, edge_attr"):
             expected = expected_of(name, case)
             for budget in (None, 20_000) if number < 2 else (None,):
-                found = model_of(name).inference(loader, memory_budget=budget)
+                found = model_of(name).inference(loader, memory_budget=budget, edge_values=read_by(name))
                 error = (found - expected[part.node]).abs().max() if len(part.node) else torch.zeros(())
                 assert found.shape == (len(part.node), 3), found.shape
                 assert error <= 1e-5 * expected.abs().max(), (case.name, name, budget, error)
+        assert not (comm.counters.snapshot() - before)[MessageKind.FEATURES].rounds
 
 
 def rows_exchanged(comm: Communicator) -> None:
@@ -322,27 +315,6 @@ def rows_exchanged(comm: Communicator) -> None:
     before = comm.counters.snapshot()
     model_of("sage").inference(loader, memory_budget=9_000)
     assert (comm.counters.snapshot() - before)[MessageKind.INFERENCE].rounds > 6
-
-
-def equality_with_values(comm: Communicator) -> None:
-    """So are they of models that read values of edges, which no rank asks another for."""
-    part = part_of(CASES[0], comm, ["edge_attr", "edge_weight"])
-    loader = MacrobatchNeighborLoader((DistFeatureStore(part, comm), DistGraphStore(part, comm)), [2])
-    data = valued(with_loops(whole(CASES[0])))
-    for name, make in VALUED:
-        torch.manual_seed(4)
-        model = with_running_statistics(make()).eval()
-        with torch.no_grad():
-            expected = model(data.x, data.edge_index, **{name: data[name]})[part.node]
-        for budget in (None, 20_000):
-            before = comm.counters.snapshot()
-            found = model.inference(loader, memory_budget=budget, edge_values=[name])
-            assert close(found, expected, 1e-5)
-            assert not (comm.counters.snapshot() - before)[MessageKind.FEATURES].rounds
-
-
-def test_values_of_edges_over_ranks() -> None:
-    run_ranks(equality_with_values, 3, hosts=[0, 1, 1])
 
 
 @pytest.mark.parametrize("hosts", [*in_all([0], [0, 0], [0, 1, 1, 2]), [0, 1, 1]], ids=str)
@@ -422,18 +394,20 @@ def test_skips_and_several_outputs(conv: Any, budget: int | None) -> None:
     check(Skips(conv), GRAPH, budget)
 
 
-class WithEdges(torch.nn.Module):
-    """Two layers over features of edges, which an encoder changes first."""
+class ReadsEdges(torch.nn.Module):
+    """Two layers over values of edges. The first reads what a function makes of them."""
 
-    def __init__(self, conv: Callable[..., torch.nn.Module], encodes: bool) -> None:
+    def __init__(self, conv: Callable[..., torch.nn.Module], change: Any) -> None:
         super().__init__()
         self.convs = torch.nn.ModuleList([conv(FEATURES, WIDTH), conv(WIDTH, 3)])
-        self.encoder = torch.nn.Linear(3, 3) if encodes else torch.nn.Identity()
+        self.change = change
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-        features = self.encoder(edge_attr).tanh()
-        h = self.convs[0](x, edge_index, features).relu()
-        result: Tensor = self.convs[1](h, edge_index, features)
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_attr: Any = None, edge_weight: Any = None
+    ) -> Tensor:
+        values = edge_weight if edge_attr is None else edge_attr
+        h = self.convs[0](x, edge_index, self.change(values)).relu()
+        result: Tensor = self.convs[1](h, edge_index, values)
         return result
 
 
@@ -442,58 +416,33 @@ def network(columns: int, out: int) -> torch.nn.Module:
 
 
 OVER_EDGES: dict[str, Callable[..., torch.nn.Module]] = {
-    "GATConv": lambda a, b: pyg.GATConv(a, b, edge_dim=3),
-    "GATv2Conv": lambda a, b: pyg.GATv2Conv(a, b, edge_dim=3),
-    "TransformerConv": lambda a, b: pyg.TransformerConv(a, b, edge_dim=3),
-    "GINEConv": lambda a, b: pyg.GINEConv(torch.nn.Linear(a, b), edge_dim=3),
-    "NNConv": network,
-    "ResGatedGraphConv": lambda a, b: pyg.ResGatedGraphConv(a, b, edge_dim=3),
+    "gat": lambda a, b: pyg.GATConv(a, b, edge_dim=3),
+    "gatv2": lambda a, b: pyg.GATv2Conv(a, b, edge_dim=3),
+    "transformer": lambda a, b: pyg.TransformerConv(a, b, edge_dim=3),
+    "gine": lambda a, b: pyg.GINEConv(torch.nn.Linear(a, b), edge_dim=3),
+    "network": network,
+    "residual": lambda a, b: pyg.ResGatedGraphConv(a, b, edge_dim=3),
+    "gcn, edge_weight": pyg.GCNConv,
+    "gcn without loops, edge_weight": lambda a, b: pyg.GCNConv(a, b, add_self_loops=False),
+    "not normalised, edge_weight": lambda a, b: pyg.GCNConv(a, b, normalize=False),
+    "mean, edge_weight": lambda a, b: pyg.GraphConv(a, b, "mean"),
+    "max, edge_weight": lambda a, b: pyg.GraphConv(a, b, "max"),
 }
 
 
 @pytest.mark.parametrize("budget", SMALL_BUDGETS)
-@pytest.mark.parametrize("encodes", [False, True])
+@pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("name", OVER_EDGES)
-def test_features_of_edges(name: str, encodes: bool, budget: int | None) -> None:
+def test_values_of_edges(name: str, changes: bool, budget: int | None) -> None:
     torch.manual_seed(0)
-    check(WithEdges(OVER_EDGES[name], encodes), GRAPH, budget, names=["edge_attr"])
-
-
-WEIGHTED: dict[str, Callable[..., torch.nn.Module]] = {
-    "gcn": pyg.GCNConv,
-    "gcn, improved": lambda a, b: pyg.GCNConv(a, b, improved=True),
-    "gcn, no loops": lambda a, b: pyg.GCNConv(a, b, add_self_loops=False),
-    "gcn, not normalised": lambda a, b: pyg.GCNConv(a, b, normalize=False),
-    "mean": lambda a, b: pyg.GraphConv(a, b, "mean"),
-    "max": lambda a, b: pyg.GraphConv(a, b, "max"),
-}
-
-
-def weighing(conv: Callable[..., torch.nn.Module], change: Callable[[Tensor], Tensor]) -> Any:
-    class Weighing(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.one, self.two = conv(FEATURES, WIDTH), conv(WIDTH, 3)
-
-        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Any:
-            assert edge_weight is not None
-            return self.two(self.one(x, edge_index, change(edge_weight)).relu(), edge_index, edge_weight)
-
-    torch.manual_seed(0)
-    return Weighing()
-
-
-@pytest.mark.parametrize("budget", SMALL_BUDGETS)
-@pytest.mark.parametrize("name", WEIGHTED)
-def test_weights_of_edges(name: str, budget: int | None) -> None:
-    model = weighing(WEIGHTED[name], lambda weight: weight)
-    check(model, GRAPH, budget, names=["edge_weight"])
-    changing = weighing(WEIGHTED[name], torch.sqrt)
-    if name in ("gcn", "gcn, improved", "gcn, no loops"):
+    names = read_by(name) or ["edge_attr"]
+    change = {"edge_attr": torch.nn.Linear(3, 3), "edge_weight": torch.sqrt}[names[0]]
+    model = ReadsEdges(OVER_EDGES[name], change if changes else torch.nn.Identity())
+    if changes and name.startswith("gcn"):
         with pytest.raises(ValueError, match="divides by the weights of edges of other nodes"):
-            check(changing, GRAPH, budget, names=["edge_weight"])
+            check(model, GRAPH, budget, names=names)
     else:
-        check(changing, GRAPH, budget, names=["edge_weight"])
+        check(model, GRAPH, budget, names=names)
 
 
 # Types ############################################################################################
@@ -537,19 +486,20 @@ class ThreeArguments(Written):
         return super().forward(x, edge_index)
 
 
-class ReturnsEdges(WithEdges):
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Any:  # type: ignore[override]
-        return super().forward(x, edge_index, edge_attr), self.encoder(edge_attr)
-
-
 REFUSED: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
     "mean": (lambda: between(lambda h: h - h.mean(0)), "mean looks at all rows"),
     "size": (lambda: between(lambda h: h / h.size(0)), "uses numbers of nodes"),
     "compared": (lambda: between(lambda h: h * 2 if h.size(0) > 100 else h), "uses numbers of nodes"),
     "item": (lambda: between(lambda h: h / h.max().item()), "max looks at all rows"),
     "norm": (lambda: between(pyg.GraphNorm(WIDTH)), "GraphNorm takes statistics"),
-    "arguments": (lambda: ThreeArguments(lambda _, x, __: x), "takes x, edge_index, batch: .*no attribute"),
-    "edges' rows": (lambda: ReturnsEdges(OVER_EDGES["GATConv"], True), "forward returns values of edges"),
+    "arguments": (
+        lambda: ThreeArguments(lambda _, x, __: x),
+        "takes x, edge_index, batch; the edges have no attribute",
+    ),
+    "edges' rows": (
+        lambda: Written(lambda m, x, e: (m.conv(x, e), e[0] * 2), conv=pyg.SAGEConv(FEATURES, 3)),
+        "forward returns values of edges|looks at other rows",
+    ),
     "edges": (
         lambda: Written(lambda m, x, edges: m.conv(x, edges.flip(0)), conv=pyg.SAGEConv(FEATURES, 3)),
         "other edges than those",
