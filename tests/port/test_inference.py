@@ -494,7 +494,7 @@ REFUSED: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
     "norm": (lambda: between(pyg.GraphNorm(WIDTH)), "GraphNorm takes statistics"),
     "arguments": (
         lambda: ThreeArguments(lambda _, x, __: x),
-        "takes x, edge_index, batch; the edges have no attribute",
+        "batch; the edges have no attribute",
     ),
     "edges' rows": (
         lambda: Written(lambda m, x, e: (m.conv(x, e), e[0] * 2), conv=pyg.SAGEConv(FEATURES, 3)),
