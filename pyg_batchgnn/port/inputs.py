@@ -152,6 +152,8 @@ def takes(conv: nn.NativeConv, x: Any, edge_index: Any) -> bool:
     if made is None:
         return False
     dtype = None if made.first is None else made.first.dtype
-    if isinstance(x, (tuple, list)):
-        return x[0] is not None and all(part is None or is_plain(part, dtype) for part in x)
-    return is_plain(x, dtype)
+    rows = x if isinstance(x, (tuple, list)) else (x, x)
+    if rows[0] is None or not all(part is None or is_plain(part, dtype) for part in rows):
+        return False
+    ends = [len(rows[0] if one is None else one) for one in rows]
+    return type(edge_index) is Tensor or fits(edge_index, *ends)

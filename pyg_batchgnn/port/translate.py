@@ -283,7 +283,6 @@ class _Translator:
             raise self._refusal("it writes to an input or a parameter")
 
     def _overwritten(self, old: int, new: int) -> None:
-        """Notes that a value was written to. Others that share its memory must not be read."""
         storage = self._storages[old]
         for other in range(new):
             shares = storage is not None and self._storages[other] == storage
