@@ -395,8 +395,6 @@ def test_skips_and_several_outputs(conv: Any, budget: int | None) -> None:
 
 
 class ReadsEdges(torch.nn.Module):
-    """Two layers over values of edges. The first reads what a function makes of them."""
-
     def __init__(self, conv: Callable[..., torch.nn.Module], change: Any) -> None:
         super().__init__()
         self.convs = torch.nn.ModuleList([conv(FEATURES, WIDTH), conv(WIDTH, 3)])

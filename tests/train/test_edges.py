@@ -212,7 +212,6 @@ def test_which_runs_read_features_of_edges() -> None:
 
 
 def of_accounts(dataset: Dataset) -> Dataset:
-    """The payments, with labels of accounts that follow from what these were paid."""
     edges, (nodes,) = dataset.edges_of(PAYS), dataset.node_sets
     paid = torch.zeros(120).index_add(0, edges.edge_index[1], edges.tables["edge_attr"][:, 0])
     splits = dict(zip(("train", "val", "test"), torch.arange(120).split(40), strict=True))
@@ -223,7 +222,6 @@ def of_accounts(dataset: Dataset) -> Dataset:
 @pytest.mark.parametrize("learned", [False, True])
 @pytest.mark.parametrize("kind", ["nodes", "link"])
 def test_all_nodes_are_computed_with_features_of_edges(kind: str, learned: bool) -> None:
-    """As from samples of all neighbours."""
     changes = ["task.kind=classes", "task.edge_type=none", "sampling.evaluation=exact"]
     if kind == "link":
         changes = ["task.kind=link", "task.metric=mrr"]
@@ -238,11 +236,9 @@ def test_all_nodes_are_computed_with_features_of_edges(kind: str, learned: bool)
         data, layers = job.graph.data, encoder.model.eval().layers
         rows = data["account"].x
         rows = torch.cat([rows, job.graph.embedding.table_of(None).weight], 1) if learned else rows
-        inputs = encoder.model.inputs({"account": rows}, {})
         edges = {one: job.dataset.edges_of(one).edge_index for one in (PAYS, BACK)}
-        attr = {one: data[one].edge_attr for one in (PAYS, BACK)}
-        wanted = layers(inputs, edges, edge_attr=attr)["account"]
-        without = layers(inputs, edges)["account"]
+        given, attr = encoder.model.inputs({"account": rows}, {}), data.edge_attr_dict
+        wanted, without = layers(given, edges, edge_attr=attr)["account"], layers(given, edges)["account"]
     assert torch.allclose(found, wanted, atol=1e-5) and not torch.allclose(found, without, atol=1e-2)
 
 
