@@ -5,10 +5,10 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 305,
-    "package: Python lines": 68_838,
+    "package: Python lines": 68_817,
     "lines of train": 9_473,
     "lines of data": 7_220,
-    "lines of loader": 7_205,
+    "lines of loader": 7_185,
     "lines of port": 6_537,
     "lines of nn": 4_750,
     "lines of ops": 4_678,
@@ -18,7 +18,7 @@ BOUNDS = {
     "lines of comm": 2_875,
     "lines of store": 2_756,
     "lines of planner": 1_717,
-    "lines of cache": 1_658,
+    "lines of cache": 1_657,
     "lines of fetch": 1_455,
     "lines of embed": 1_444,
     "lines of device": 1_236,
@@ -28,8 +28,8 @@ BOUNDS = {
     "lines of doctor": 502,
     "lines of top level": 475,
     "C++: files": 141,
-    "C++: lines": 20_673,
-    "tests: lines": 57_722,
+    "C++: lines": 20_657,
+    "tests: lines": 57_719,
     "benchmark: lines": 11_761,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.

@@ -126,7 +126,7 @@ def convolve(
     number of the layer, or what PyG takes in this place: values of edges, or the size."""
     conv.check_call()
     values = {name: one for name, one in values.items() if one is not None}
-    if isinstance(third, Tensor):
+    if isinstance(third, Tensor) and conv.edge_values is not None:
         values, third = {**values, conv.edge_values: third}, None
     elif third is not None and not isinstance(third, int):
         third, size = None, third
