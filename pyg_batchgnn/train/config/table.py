@@ -117,8 +117,8 @@ class ModelConfig:
         dropout: Probability of setting an element between layers to zero. Default: {default}. Raise
             it against overfitting. GIN has none.
         heads: Attention heads per layer of GAT; they share the hidden columns. Default: {default}.
-        edge_features: Features of edges: read, none, or auto: read where the data has them and gat
-            computes nodes from sampled neighbours. Default: {default}.
+        edge_features: Features of edges: read, none, or auto: read where the data has them and the
+            model is gat. Default: {default}.
     """
 
     kind: ModelKind = _field(ModelKind.SAGE, name="model")
