@@ -15,6 +15,7 @@ from torch import Tensor
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator, Handle
 from pyg_batchgnn.loader.link_inputs import (
+    IN_BATCH,
     LinkPlace,
     Planned,
     RelationLinks,
@@ -248,11 +249,12 @@ class LinksOverRanks(LinkPlace):
 
 def _settings(wanted: WantedNegatives) -> dict[str, Any]:
     links, sampling = wanted.links.items(), wanted.sampling.items()
+    in_batch = [[*relation, IN_BATCH] for relation, one in links if one.log_q is not None]
     return {
         "edge_label_index": [[*relation, len(one), one.digest] for relation, one in links],
         "edge_label": [[*relation, _said(one.label)] for relation, one in links],
         "edge_label_time": [[*relation, _said(one.time)] for relation, one in links],
-        "neg_sampling": [[*relation, one.mode.value, one.amount] for relation, one in sampling],
+        "neg_sampling": in_batch + [[*relation, one.mode.value, one.amount] for relation, one in sampling],
         "src_weight": [[*relation, _said(one.src_weight)] for relation, one in sampling],
         "dst_weight": [[*relation, _said(one.dst_weight)] for relation, one in sampling],
         "targets of neg_sampling": [[*relation, _said(one.table)] for relation, one in wanted.given.items()],

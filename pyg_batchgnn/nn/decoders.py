@@ -2,14 +2,71 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.linear import Linear
 
 #: Numbers that the products of the rows of a block of pairs take together.
 _NUMBERS = 1 << 22
+#: A score below all others, and a share of a softmax or a factor of a gradient that counts as zero:
+#: to work with the least numbers that there are takes many times as long.
+_LOWEST, _LEAST = -1e30, 1e-18
+
+
+class _LogOdds(torch.autograd.Function):
+    """Of the numbers of a row [P, P], the one on the diagonal minus the log of the sum of the
+    exponentials of the others."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, log_q: Tensor, hits: Tensor) -> Tensor:
+        others = scores - log_q
+        own = others.diagonal().clone()
+        others.diagonal().fill_(_LOWEST)
+        others[hits[0], hits[1]] = _LOWEST
+        highest = others.amax(dim=1)
+        others.sub_(highest.unsqueeze(1)).clamp_(min=2 * math.log(_LEAST)).exp_()
+        total = F.threshold_(others, _LEAST, 0.0).sum(dim=1)
+        ctx.save_for_backward(others, total)
+        return own - highest - total.log()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        others, total = ctx.saved_tensors
+        found = others * -F.hardshrink(grad / total, _LEAST).unsqueeze(1)
+        found.diagonal().copy_(grad)
+        return found, None, None
+
+
+def in_batch_log_odds(scores: Tensor, log_q: Tensor, hits: Tensor) -> Tensor:
+    """Returns [P], the log odds of the target of each link among those of all links, in the softmax
+    of `in_batch_loss`."""
+    odds: Tensor = _LogOdds.apply(scores, log_q, hits)
+    return odds
+
+
+def in_batch_loss(scores: Tensor, log_q: Tensor, hits: Tensor) -> Tensor:
+    """Returns the mean cross entropy of finding the target of each link among those of all links of
+    its minibatch, by a softmax of scores that are corrected for the chance of a target to be there
+    (Yi et al. 2019, section 3). The arguments are those of a batch with in-batch negatives:
+
+    >>> source, target = (rows[ends] for ends in batch.edge_label_index)
+    >>> loss = in_batch_loss(source @ target.t(), batch.edge_label_log_q, batch.edge_label_hits)
+
+    Args:
+        scores: [P, P], row i has those of link i's source with the target of each link.
+        log_q: [P], the log of the share of all links that have the target of each link.
+        hits: [2, H] int64, accidental hits: pairs of links (i, j) where the source of i is linked
+            to the target of j, too. They are left out.
+    """
+    return F.softplus(-in_batch_log_odds(scores, log_q, hits)).mean()
 
 
 class DotProductDecoder(torch.nn.Module):

@@ -19,6 +19,7 @@ from pyg_batchgnn.sample.negatives import (
     NegativeDraw,
     NegativeMode,
     NegativePlan,
+    accidental_hits,
     negative_key,
 )
 from pyg_batchgnn.sample.plan import Direction
@@ -45,6 +46,7 @@ class Links:
     input_id: Tensor  # [P] int64, their positions in the loader's input of this relation
     label: Tensor | None = None  # [P, ...], or None
     time: Tensor | None = None  # [P] int64, or None
+    log_q: Tensor | None = None  # [P] float32, as of `LabelledLinks`
 
     @property
     def count(self) -> int:
@@ -108,7 +110,9 @@ class LinkDraw:
         if plan is not None:
             label = torch.ones(count) if label is None else label
             label = torch.cat([label, label.new_zeros(self.positive.numel(), *label.shape[1:])])
-        return LabelledLinks(links.relation, links.input_id, torch.stack([source, target]), label, time)
+        hits = None if links.log_q is None else accidental_hits(links.source, links.target)
+        index = torch.stack([source, target])
+        return LabelledLinks(links.relation, links.input_id, index, label, time, links.log_q, hits)
 
 
 @dataclass(frozen=True, eq=False)

@@ -115,11 +115,15 @@ class LabelledLinks:
     index: Tensor  # [2, P + N] int64, local ids of sources above targets, links first
     label: Tensor | None  # [P + N, ...], zeros for negatives; None without labels and negatives
     time: Tensor | None  # [P + N] int64, a negative has the time of its link; None without times
+    # For in-batch negatives, else None:
+    log_q: Tensor | None = None  # [P] float32, log of the share of all links that have the target
+    hits: Tensor | None = None  # [2, H] int64, links (i, j) where target j is one of source i's own
 
     @property
     def metadata(self) -> tuple[Any, ...]:
-        """The entries of PyG's ``SamplerOutput.metadata``."""
-        return self.input_id, self.index, self.label, self.time
+        """The entries of PyG's ``SamplerOutput.metadata``, and those of in-batch negatives."""
+        in_batch = () if self.log_q is None else (self.log_q, self.hits)
+        return self.input_id, self.index, self.label, self.time, *in_batch
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from pyg_batchgnn.train.config.choices import (
     CacheKind,
+    Decoder,
     EvaluationKind,
     MatrixProduct,
     ModelKind,
@@ -24,6 +25,7 @@ from pyg_batchgnn.train.config.choices import (
     ReplacementKind,
     ScheduleKind,
     TaskKind,
+    TaskLoss,
 )
 from pyg_batchgnn.train.config.table import (
     FIELDS,
@@ -200,6 +202,14 @@ def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
             yield "sampling.labor", "historical embeddings sample within a rank's part; leave --remote out"
     if task.kind is TaskKind.LINKS and task.class_weights is not None:
         yield "task.kind", "task.class_weights is given; links have no classes"
+    if task.negatives == "in-batch":
+        if task.loss not in (None, TaskLoss.SOFTMAX):
+            yield "task.loss", "in-batch negatives are told from links by a softmax; leave --loss out"
+        if task.decoder is not Decoder.DOT:
+            yield "task.decoder", "in-batch negatives are scored by one product; leave --decoder out"
+        if config.is_timed:
+            because = "in-batch negatives are of the times of other links; leave --time-attr out"
+            yield "sampling.time_attr", because
     if task.kind.is_of_edges and config.sampling.evaluation is EvaluationKind.EXACT:
         yield "task.kind", "edges are computed from sampled neighbours; take --evaluation sampled"
     if task.kind is TaskKind.LINKS or task.kind.is_of_edges:
