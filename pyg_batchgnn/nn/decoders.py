@@ -21,8 +21,7 @@ _LOWEST, _LEAST = -1e30, 1e-18
 
 
 class _LogOdds(torch.autograd.Function):
-    """Of the numbers of a row [P, P], the one on the diagonal minus the log of the sum of the
-    exponentials of the others."""
+    """Of each row of a softmax [P, P], the log odds of the diagonal's number."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, log_q: Tensor, hits: Tensor) -> Tensor:
@@ -32,7 +31,7 @@ class _LogOdds(torch.autograd.Function):
         others[hits[0], hits[1]] = _LOWEST
         highest = others.amax(dim=1)
         others.sub_(highest.unsqueeze(1)).clamp_(min=2 * math.log(_LEAST)).exp_()
-        total = F.threshold_(others, _LEAST, 0.0).sum(dim=1)
+        total = torch.threshold_(others, _LEAST, 0.0).sum(dim=1)
         ctx.save_for_backward(others, total)
         return own - highest - total.log()
 
@@ -46,25 +45,23 @@ class _LogOdds(torch.autograd.Function):
 
 
 def in_batch_log_odds(scores: Tensor, log_q: Tensor, hits: Tensor) -> Tensor:
-    """Returns [P], the log odds of the target of each link among those of all links, in the softmax
-    of `in_batch_loss`."""
+    """Returns [P], the log odds of the target of each link in the softmax of `in_batch_loss`."""
     odds: Tensor = _LogOdds.apply(scores, log_q, hits)
     return odds
 
 
 def in_batch_loss(scores: Tensor, log_q: Tensor, hits: Tensor) -> Tensor:
     """Returns the mean cross entropy of finding the target of each link among those of all links of
-    its minibatch, by a softmax of scores that are corrected for the chance of a target to be there
-    (Yi et al. 2019, section 3). The arguments are those of a batch with in-batch negatives:
+    a minibatch with in-batch negatives, by a softmax of scores that are corrected for how often a
+    target is there (Yi et al. 2019, section 3).
 
     >>> source, target = (rows[ends] for ends in batch.edge_label_index)
     >>> loss = in_batch_loss(source @ target.t(), batch.edge_label_log_q, batch.edge_label_hits)
 
     Args:
         scores: [P, P], row i has those of link i's source with the target of each link.
-        log_q: [P], the log of the share of all links that have the target of each link.
-        hits: [2, H] int64, accidental hits: pairs of links (i, j) where the source of i is linked
-            to the target of j, too. They are left out.
+        log_q: [P], the log of the share of all links that have each link's target.
+        hits: [2, H] int64, links (i, j), left out: j's target belongs to i's source, too.
     """
     return F.softplus(-in_batch_log_odds(scores, log_q, hits)).mean()
 
@@ -102,12 +99,10 @@ class MLPDecoder(torch.nn.Module):
     def all_pairs(self, source: Tensor, target: Tensor) -> Tensor:
         """Returns [n, m], the score of each source with each target, in blocks of sources that
         bound the memory. Scores do not depend on the blocks."""
-        size = max(1, _NUMBERS // max(1, target.numel()))
-        return torch.cat([self._block(rows, target) for rows in source.split(size)])
-
-    def _block(self, source: Tensor, target: Tensor) -> Tensor:
-        """Returns the scores of a block of sources. The product with one output would add in
-        another order in blocks of many rows."""
-        product = (source.unsqueeze(1) * target).view(-1, source.size(-1))
-        rows = self.hidden.with_relu(product) * self.score.weight[0]
-        return (rows.sum(dim=-1) + self.score.bias).view(len(source), len(target))
+        found = []
+        for some in source.split(max(1, _NUMBERS // max(1, target.numel()))):
+            rows = self.hidden.with_relu((some.unsqueeze(1) * target).view(-1, source.size(-1)))
+            # A product with one output would add in another order in blocks of many rows.
+            scores = (rows * self.score.weight[0]).sum(dim=-1) + self.score.bias
+            found.append(scores.view(len(some), len(target)))
+        return torch.cat(found)

@@ -66,8 +66,7 @@ class AttentionCall:
         return self.graph.indices != self.graph.targets
 
     def spread(self, edges: Tensor, loops: Tensor | None) -> Tensor:
-        """Returns the values of edges [E, H] and loops [loops, H] in their slots;
-        differentiable."""
+        """Returns values of edges [E, H] and of loops [loops, H] in their slots; differentiable."""
         if not self.loops or loops is None:
             return edges.contiguous()
         order, values = torch.cat([self.of_edges, self.of_loops]), torch.cat([edges, loops])
@@ -184,9 +183,8 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         **kwargs: the other arguments of PyG, at their default values.
     """
 
-    read_parts: ClassVar[dict[str, bool]] = dict.fromkeys(
-        ("lin", "lin_src", "lin_dst", "lin_edge", "res"), False
-    )
+    read_parts: ClassVar[dict[str, bool]]
+    read_parts = dict.fromkeys(("lin", "lin_src", "lin_dst", "lin_edge", "res"), False)
 
     def __init__(
         self,

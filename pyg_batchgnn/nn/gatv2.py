@@ -95,8 +95,7 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         target = source[: call.graph.num_targets] if shares else _product(own, self.lin_r, dtype)
         attended, weights = self._attend(source, target, call), None
         if wants_weights:
-            indptr = call.graph.indptr
-            weights = ops.attention_weights(attended.coefficient, indptr, **call.options())
+            weights = ops.attention_weights(attended.coefficient, call.graph.indptr, **call.options())
         out = attended.out
         if not self.concat:
             out = out.unflatten(1, (self.heads, self.out_channels)).mean(dim=1)

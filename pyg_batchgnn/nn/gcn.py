@@ -222,9 +222,8 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
             if self.normalize:
                 return unweighted_scaling(whole, bool(self.add_self_loops), dtype)
             return Scaling(whole.in_edges, None, None, None)
-        if edge_weight.dim() != 1 or edge_weight.numel() != whole.num_edges:
-            shape, edges = list(edge_weight.shape), whole.num_edges
-            raise ValueError(f"edge_weight must be [{edges}], one entry per edge, got {shape}")
+        if list(edge_weight.shape) != [edges := whole.num_edges]:
+            raise ValueError(f"edge_weight must be [{edges}], one per edge, got {list(edge_weight.shape)}")
         weight = edge_weight.to(dtype)
         if self.normalize:
             fill = 2.0 if self.improved else 1.0

@@ -183,8 +183,7 @@ class NativeConv(MessagePassing):
         check_called(self)
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
-        """Generates no code for messages, which would hide what PyG generated for its own class:
-        `pyg_batchgnn.accelerate` falls back to that."""
+        """Generates no code for messages: it would hide PyG's, to which `accelerate` falls back."""
         del raise_on_error
 
     def __setattr__(self, name: str, value: Any) -> None:

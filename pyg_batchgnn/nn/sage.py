@@ -129,8 +129,7 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         return neighbours, own
 
     def _reduction(self) -> str:
-        """Returns how rows of neighbours become one. The module decides, as in PyG, not the
-        attribute ``aggr``."""
+        """Returns how rows of neighbours become one: as in PyG by the module, not by ``aggr``."""
         return self.aggregations[type(self.aggr_module)]
 
     def _aggregate(self, given: ConvInput) -> Tensor:
