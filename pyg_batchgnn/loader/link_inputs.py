@@ -28,7 +28,6 @@ from pyg_batchgnn.loader.node_inputs import (
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.ops import INTEGERS, check_range, digest_text, fold_key, minibatch_key
 from pyg_batchgnn.sample import (
-    GivenNegatives,
     LinkFinder,
     LinkInfo,
     LinkRules,
@@ -37,6 +36,7 @@ from pyg_batchgnn.sample import (
     LinkStart,
     LocalFinder,
     Names,
+    NegativeMode,
     NegativePlan,
     SampleInfo,
     SeedEdges,
@@ -59,6 +59,7 @@ class RelationLinks:
     label: Tensor | None = None  # [n, ...], or None
     time: Tensor | None = None  # [n] int64, or None
     input_id: Tensor | None = None  # [n] int64; None for the positions in ``index``
+    given: Tensor | None = None  # [n, k] int64, targets that are the negatives of each, or None
     log_q: Tensor | None = None  # [columns of ``index``] float32, for in-batch negatives; or None
     here: OwnPositions | None = None  # the positions of the columns of ``index``; None if it has all links
 
@@ -91,6 +92,7 @@ class RelationLinks:
             at if self.input_id is None else self.input_id[at],
             None if self.label is None else self.label[at],
             None if self.time is None else self.time[at],
+            None if self.given is None else self.given[at],
             None if self.log_q is None else self.log_q[column],
         )
 
@@ -118,7 +120,8 @@ class LinkInputs:
 
     @property
     def info(self) -> SampleInfo:
-        modes = {relation: plan.mode for relation, plan in self.seeder.negatives.items()}
+        modes = {part.relation: NegativeMode.TRIPLET for part in self.parts if part.given is not None}
+        modes |= {relation: plan.mode for relation, plan in self.seeder.negatives.items()}
         relations = [(part.relation, modes.get(part.relation)) for part in self.parts]
         return LinkInfo(relations, self.parts[0].time is not None)
 
@@ -161,8 +164,10 @@ class LinkInputs:
             "links_digest": [part.digest for part in self.parts],
             "negatives": [[*relation, _settings(plan)] for relation, plan in self.seeder.negatives.items()],
         }
-        if in_batch := [part.relation for part in self.parts if part.log_q is not None]:
-            found["in_batch"] = [[*relation] for relation in in_batch]
+        for part in self.parts:
+            if part.given is not None or part.log_q is not None:
+                said = IN_BATCH if part.given is None else _digest([part.given.view(-1)])
+                found["negatives"].append([*part.relation, said])
         if not self.seeder.schema.is_plain:
             found["relations"] = [[*part.relation, len(part)] for part in self.parts]
         if times := [part.time for part in self.parts if part.time is not None]:
@@ -186,9 +191,7 @@ def _inputs(links: Sequence[Links], start: LinkStart) -> StepInputs:
 
 def _settings(plan: NegativePlan) -> dict[str, Any]:
     weights = [pool.weight for pool in (plan.sources, plan.targets) if pool.weight is not None]
-    given = {"targets_digest": _digest([plan.table.view(-1)])} if isinstance(plan, GivenNegatives) else {}
     return {
-        **given,
         "mode": plan.mode.value,
         "amount": plan.amount,
         "exclude_existing": plan.existing is not None,
@@ -332,7 +335,6 @@ class WantedNegatives:
     links: Mapping[Relation, RelationLinks]  # the loader's links by relation
     #: PyG's description of the negatives of each relation that gets drawn ones
     sampling: Mapping[Relation, NegativeSampling]
-    given: Mapping[Relation, GivenNegatives]  # the negatives that the user gave, by relation
     rules: LinkRules
 
 
@@ -396,9 +398,9 @@ class LinkRequest:
         links = links_by_relation(self.links, schema, names)
         place.agree({relation: one.index is None for relation, one in links.items()})
         parts = [checked_links(relation, one, graph, names, edges) for relation, one in links.items()]
-        parts, drawn, given = self._negatives(graph, parts)
+        parts, drawn = self._negatives(graph, parts)
         by_relation = {part.relation: part for part in parts}
-        plans, finder = place.plan(graph, times, WantedNegatives(by_relation, drawn, given, self.rules))
+        plans, finder = place.plan(graph, times, WantedNegatives(by_relation, drawn, self.rules))
         checked = [(relation, by_relation[relation].time, plan) for relation, plan in plans.items()]
         check_early_links(checked, self.rules.late_negatives, stacklevel=4)
         excluded = SeedEdges.wanted(
@@ -408,7 +410,7 @@ class LinkRequest:
             for part in parts:
                 _check_edges(part, excluded.paired)
         is_disjoint = sampled.choice.disjoint or times is not None
-        seeder = LinkSeeder(schema, {**plans, **given}, is_disjoint, excluded, finder)
+        seeder = LinkSeeder(schema, plans, is_disjoint, excluded, finder)
         return LinkInputs(parts, seeder, names)
 
     def for_pyg(self) -> NegativeSampling | None:
@@ -419,31 +421,31 @@ class LinkRequest:
 
     def _negatives(
         self, graph: GraphShape, links: Sequence[RelationLinks]
-    ) -> tuple[list[RelationLinks], dict[Relation, NegativeSampling], dict[Relation, GivenNegatives]]:
-        """Returns the links as their negatives want them, PyG's description of the negatives of
-        each relation that gets drawn ones, and those that came with the links."""
+    ) -> tuple[list[RelationLinks], dict[Relation, NegativeSampling]]:
+        """Returns the links with what their negatives need, and PyG's description of the negatives
+        of each relation that gets drawn ones."""
         relations = {one.relation: None for one in links}
         named = dict.fromkeys(relations, self.sampling)
         if self.ratio:
             named = dict.fromkeys(relations, NegativeSampling("binary", self.ratio))
         elif _is_by_type(self.sampling):
             named = by_relation("neg_sampling", self.sampling, graph.schema, relations)
-        given, drawn, parts = {}, {}, []
+        parts, drawn = [], {}
         for one in links:
             wanted = named.get(one.relation)
             sampling = _cast(wanted)
             part = dataclasses.replace(one, label=labelled(one, sampling))
-            parts.append(part.in_batch() if _is_in_batch(wanted) else part)
             if isinstance(wanted, Tensor):
-                given[one.relation] = GivenNegatives.of(_checked_targets(wanted, one, graph))
+                part = dataclasses.replace(part, given=_checked_targets(wanted, one, graph))
             elif sampling is not None:
                 drawn[one.relation] = sampling
-        if self.rules.exclude_existing and (given or not drawn):
+            parts.append(part.in_batch() if _is_in_batch(wanted) else part)
+        if self.rules.exclude_existing and not drawn:
             raise ValueError(
                 "exclude_existing=True is about negatives that are drawn, but neg_sampling draws none: give "
                 "for instance neg_sampling='binary', or leave exclude_existing out"
             )
-        return parts, drawn, given
+        return parts, drawn
 
 
 #: Ids of edges that travel between ranks with ids of nodes are below this.
@@ -466,8 +468,6 @@ def _checked_targets(table: Tensor, links: RelationLinks, graph: GraphShape) -> 
         raise ValueError(
             f"{what} has shape {list(table.shape)} for {len(links)} links; give [links, k] targets"
         )
-    if links.input_id is not None:
-        raise ValueError(f"{what} gives targets by position, which input_id replaces; leave input_id out")
     table = table.to("cpu", torch.int64).contiguous()
     check_range(what, table.view(-1), graph.num_nodes[graph.schema.type_number(target)])
     return table

@@ -257,7 +257,7 @@ def _settings(wanted: WantedNegatives) -> dict[str, Any]:
         "neg_sampling": in_batch + [[*relation, one.mode.value, one.amount] for relation, one in sampling],
         "src_weight": [[*relation, _said(one.src_weight)] for relation, one in sampling],
         "dst_weight": [[*relation, _said(one.dst_weight)] for relation, one in sampling],
-        "targets of neg_sampling": [[*relation, _said(one.table)] for relation, one in wanted.given.items()],
+        "targets of neg_sampling": [[*relation, _said(one.given)] for relation, one in links],
         "exclude_existing": wanted.rules.exclude_existing,
         "late_negatives": wanted.rules.late_negatives.value,
     }
