@@ -267,8 +267,7 @@ class Gatherer:
 
 def _is_ours(value: Any, dim: int) -> bool:
     """Returns whether the package's own kernel may select. It may not in a worker process, which
-    writes into shared memory at once. It may not if a gradient must flow back, or if an element is
-    more than its bytes."""
+    writes into shared memory at once, if no gradient must flow back and an element is its bytes."""
     return (
         type(value) in (Tensor, ops.QuantizedTensor)
         and dim == 0

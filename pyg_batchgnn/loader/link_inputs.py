@@ -439,7 +439,9 @@ class LinkRequest:
                 part = dataclasses.replace(part, given=_checked_targets(wanted, one, graph))
             elif sampling is not None:
                 drawn[one.relation] = sampling
-            parts.append(part.in_batch() if _is_in_batch(wanted) else part)
+            elif wanted is not None:
+                part = part.in_batch()
+            parts.append(part)
         if self.rules.exclude_existing and not drawn:
             raise ValueError(
                 "exclude_existing=True is about negatives that are drawn, but neg_sampling draws none: give "
@@ -476,16 +478,12 @@ def _checked_targets(table: Tensor, links: RelationLinks, graph: GraphShape) -> 
 def _cast(given: Any) -> NegativeSampling | None:
     if isinstance(given, Tensor):
         return NegativeSampling("triplet", given.size(1)) if given.dim() == 2 and given.size(1) else None
-    if given is None or _is_in_batch(given):
+    if given is None or (isinstance(given, str) and given == IN_BATCH):
         return None
     mode = given[0] if isinstance(given, (tuple, list)) and given else given
     if isinstance(mode, str) and mode not in ("binary", "triplet"):
         raise ValueError(f"neg_sampling must be 'binary', 'triplet' or {IN_BATCH!r}, got {given!r}")
     return NegativeSampling.cast(given)
-
-
-def _is_in_batch(given: Any) -> bool:
-    return isinstance(given, str) and given == IN_BATCH
 
 
 def _is_by_type(sampling: Any) -> bool:
@@ -522,10 +520,8 @@ def links_sum(index: Tensor, position: Tensor | None = None) -> int:
     total = 0
     for begin in range(0, index.size(1), _LINKS):
         source, target = index[:, begin : begin + _LINKS]
-        if position is None:
-            at = torch.arange(begin, begin + source.numel())
-        else:
-            at = position[begin : begin + _LINKS]
+        end = begin + source.numel()
+        at = torch.arange(begin, end) if position is None else position[begin:end]
         total += int(fold_key(fold_key(fold_key(torch.zeros_like(at), at), source), target).sum())
     return total
 

@@ -283,8 +283,7 @@ def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFea
 
 class RankExecutor:
     """The communicator's thread, for work in which all ranks take part. What was started runs to
-    its end even after `close`, so that ranks that stop at the same minibatch have made the same
-    exchanges."""
+    its end even after `close`: ranks that stop together have made the same exchanges."""
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm

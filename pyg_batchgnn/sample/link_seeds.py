@@ -369,8 +369,7 @@ class LinkStart:
 
     seeds: Seeds  # the ends of the links and of the negatives
     links: tuple[SampledLinks, ...]  # the links of each relation, by local ids
-    # [S] int64, the internal ids of the seeds, by type in the order of the schema; None if the
-    # whole graph is here.
+    # [S] int64, the seeds' internal ids, by type in the schema's order; None if the graph is whole.
     internal: Tensor | None = None
     late_negatives: int = 0  # how many negatives are later than their link
 

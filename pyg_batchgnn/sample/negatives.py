@@ -344,8 +344,7 @@ class NegativeDraw:
 
     def candidates(self) -> tuple[Tensor, Tensor, WordStreams]:
         """Draws the candidates of binary negatives that must not be edges, all at once. Returns
-        [TRIES, N] positions of sources and of targets, and the streams of the sources after
-        them."""
+        [TRIES, N] positions of sources and of targets, and the sources' streams after them."""
         heads, tails, every = self.streams(End.SOURCE), self.streams(End.TARGET), torch.arange(self.count)
         drawn = [self._pair(heads, tails, every) for _ in range(TRIES)]
         source, target = (torch.stack(ends) for ends in zip(*drawn, strict=True))

@@ -57,12 +57,8 @@ def hits(above: Tensor, at_least: Tensor, k: int, own: bool) -> Tensor:
 HITS = {one: int(one.value.partition("@")[2]) for one in Metric if one.value.startswith("hits@")}
 
 
-#: The losses that a task of links can have, and what they are called.
-LINK_LOSSES = {
-    TaskLoss.BCE: "binary cross entropy",
-    TaskLoss.BPR: "BPR",
-    TaskLoss.SOFTMAX: "softmax cross entropy",
-}
+#: The losses of links, and what they are called.
+LINK_LOSSES = {"bce": "binary cross entropy", "bpr": "BPR", "softmax": "softmax cross entropy"}
 
 
 class LinkTask(Task):
@@ -104,13 +100,14 @@ class LinkTask(Task):
         return F.softplus(-self._ahead(outputs, targets)).mean()
 
     def _ahead(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Returns how far links are ahead of each of their negatives, or of all together."""
-        if self._loss is TaskLoss.BPR:
-            return _margins(outputs, targets)
-        return outputs if targets.all() else -(-_margins(outputs, targets)).logsumexp(dim=1)
+        """Returns how far links are ahead of each of their negatives, [P, K], or of all, [P]."""
+        links = outputs[targets]
+        if len(links) == len(outputs):
+            return outputs
+        ahead = links.unsqueeze(1) - outputs[~targets].view(len(links), -1)
+        return ahead if self._loss is TaskLoss.BPR else -(-ahead).logsumexp(dim=1)
 
     def weight(self, targets: Tensor) -> float:
-        """Returns the number of terms of the mean: of pairs, comparisons or links."""
         counted = {TaskLoss.BPR: ~targets, TaskLoss.SOFTMAX: targets}.get(self._loss)
         return float(len(targets) if counted is None else counted.sum())
 
@@ -118,12 +115,6 @@ class LinkTask(Task):
         is_told = self._loss is TaskLoss.BCE
         right = (outputs > 0) == targets if is_told else self._ahead(outputs, targets) > 0
         return float(right.sum()), float(right.numel())
-
-
-def _margins(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Returns [P, K], how much higher each link scores than each of its negatives."""
-    links = outputs[targets]
-    return links.unsqueeze(1) - outputs[~targets].view(len(links), -1)
 
 
 class LinkRanking:

@@ -313,7 +313,6 @@ class LinkNetwork(PairNetwork):
     """A network that scores pairs."""
 
     def outputs(self, batch: Any) -> ModelOutput:
-        """Scores the pairs of a minibatch; with in-batch negatives the log odds of its links."""
         source, target = self.ends(batch)
         log_q = getattr(batch.links[0], "log_q", None) if batch.links else None
         if log_q is None:

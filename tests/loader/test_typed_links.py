@@ -358,7 +358,7 @@ def test_a_sampler_in_pygs_loader_warns_once() -> None:
             "edge_label_time lacks",
         ),
         ({"time_attr": "time"}, ValueError, "'edge_label_time' is not set"),
-        ({"neg_sampling": "zz"}, ValueError, "must be 'binary' or 'triplet', got 'zz'"),
+        ({"neg_sampling": "zz"}, ValueError, "must be 'binary', 'triplet' or 'in-batch', got 'zz'"),
         ({"exclude_existing": "yes", "neg_sampling": "binary"}, TypeError, "True or False, got 'yes'"),
         ({"exclude_seed_edges": {BUYS: BACK, ("x", "y", "z"): BACK}}, ValueError, "names .'x', 'y', 'z'."),
         (

@@ -490,6 +490,5 @@ def _options() -> dict[str, ConfigField]:
 
 #: Every field by its path.
 FIELDS: Mapping[str, ConfigField] = types.MappingProxyType(_rows())
-#: The fields that ``batchgnn train`` has options for, by the names of the options, as help shows
-#: them.
+#: The fields that ``batchgnn train`` has options for, by the options' names in the help text.
 OPTIONS: Mapping[str, ConfigField] = types.MappingProxyType(_options())

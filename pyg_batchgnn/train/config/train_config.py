@@ -202,14 +202,9 @@ def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
             yield "sampling.labor", "historical embeddings sample within a rank's part; leave --remote out"
     if task.kind is TaskKind.LINKS and task.class_weights is not None:
         yield "task.kind", "task.class_weights is given; links have no classes"
-    if task.negatives == "in-batch":
-        if task.loss not in (None, TaskLoss.SOFTMAX):
-            yield "task.loss", "in-batch negatives are told from links by a softmax; leave --loss out"
-        if task.decoder is not Decoder.DOT:
-            yield "task.decoder", "in-batch negatives are scored by one product; leave --decoder out"
-        if config.is_timed:
-            because = "in-batch negatives are of the times of other links; leave --time-attr out"
-            yield "sampling.time_attr", because
+    takes = task.loss in (None, TaskLoss.SOFTMAX) and task.decoder is Decoder.DOT and not config.is_timed
+    if task.negatives == "in-batch" and not takes:
+        yield "task.negatives", "it goes with --loss softmax, --decoder dot and without --time-attr"
     if task.kind.is_of_edges and config.sampling.evaluation is EvaluationKind.EXACT:
         yield "task.kind", "edges are computed from sampled neighbours; take --evaluation sampled"
     if task.kind is TaskKind.LINKS or task.kind.is_of_edges:
@@ -300,9 +295,8 @@ def read_config(path: Path) -> TrainConfig:
 
 
 def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
-    """Returns `config` with fields set from texts like ``model.hidden=64`` or
-    ``sampling.fanout=10,10``. Raises `TrainError` if a text has no "=", names no field, or its
-    value does not fit."""
+    """Returns `config` with fields set from texts like ``sampling.fanout=10,10``. Raises
+    `TrainError` if a text has no "=", names no field, or its value does not fit."""
     nested: dict[str, dict[str, Any]] = {}
     for text in assignments:
         name, equals, value = text.partition("=")
