@@ -52,10 +52,10 @@ def in_batch_log_odds(scores: Tensor, log_q: Tensor, hits: Tensor) -> Tensor:
 
 def in_batch_loss(scores: Tensor, log_q: Tensor, hits: Tensor) -> Tensor:
     """Returns the mean cross entropy of finding the target of each link among those of all links of
-    a minibatch with in-batch negatives, by a softmax of scores that are corrected for how often a
-    target is there (Yi et al. 2019, section 3).
+    a minibatch, by scores corrected for how often a target is there (Yi et al. 2019, section 3).
 
-    >>> source, target = (rows[ends] for ends in batch.edge_label_index)
+    >>> batch = next(iter(MacrobatchLinkNeighborLoader(data, [5], neg_sampling="in-batch")))
+    >>> source, target = batch.x[batch.edge_label_index]
     >>> loss = in_batch_loss(source @ target.t(), batch.edge_label_log_q, batch.edge_label_hits)
 
     Args:
