@@ -18,8 +18,17 @@ from benchmark.own_models import GRAPHS, ROWS
 from benchmark.support.cli import BenchmarkRun, parser, read_json
 from benchmark.support.graphs import dataset_folder
 from benchmark.support.harness import Players, ProcessSetting
-from benchmark.support.plots import OURS_COLOUR, PEER_COLOUR, bars, subplots
-from benchmark.support.tables import SECONDS, Result, absences, figures_of, markdown, milliseconds, setting
+from benchmark.support.plots import steps_plot
+from benchmark.support.tables import (
+    SECONDS,
+    Result,
+    absences,
+    figures_of,
+    markdown,
+    milliseconds,
+    setting,
+    times,
+)
 
 #: (name, side, job, minibatches per round; 0: all). PyG's layers take seconds.
 COLUMNS = [
@@ -90,14 +99,6 @@ def table(result: Result) -> str:
     return f"{taken}\n\n{markdown(['times as fast', *header], gains)}{absences(found)}"
 
 
-def times(series: Result, script: str, other: str) -> str:
-    """Returns how many times as fast a script is as another, or a dash."""
-    figures = figures_of(series)
-    if script not in figures or other not in figures:
-        return "-"
-    return f"{figures[other][SECONDS] / figures[script][SECONDS]:.1f}x"
-
-
 #: The modules of a user's own that the tables begin with.
 OWN = {
     "own-sage": "own module, SAGEConv",
@@ -147,17 +148,4 @@ def _step(series: Result, name: str) -> str:
     return taken if name == WHOLE or ratio == "-" else f"{taken} ({ratio})"
 
 
-def plot(result: Result) -> Any:
-    """Draws one panel per series, with the ms per step of each script."""
-    found = result["series"]
-    rows = -(-len(found) // 2)
-    figure, axes = subplots(rows, 2, figsize=(11, 2.3 * rows))
-    for panel, series in zip(axes.flat, found, strict=False):
-        figures = figures_of(series)
-        names = [name for name in NAMES if name in figures]
-        bars(panel, names, [1e3 * figures[name][SECONDS] for name in names], "ms per step", title(series))
-        for bar, name in zip(panel.patches, names[::-1], strict=True):
-            bar.set_color(PEER_COLOUR if name.startswith(("unchanged", "import")) else OURS_COLOUR)
-    for panel in list(axes.flat)[len(found) :]:
-        panel.set_visible(False)
-    return figure
+plot = steps_plot(NAMES, [name for name in NAMES if name.startswith(("unchanged", "import"))], title)

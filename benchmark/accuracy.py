@@ -11,6 +11,7 @@ Peers' interpreters load this file: it imports nothing of the package by itself.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -143,7 +144,12 @@ class ReferenceSampler:
 
 #: The native layers on minibatches whose destinations share the words of sources, see `labor`.
 LABOR = {"labor-hop": "hop", "labor-layers": "layers", "labor-epoch": "epoch"}
-NATIVE = {"native": torch.float32, "native-bfloat16": torch.bfloat16, **dict.fromkeys(LABOR, torch.float32)}
+#: Those on rows of one byte, see `narrow`.
+INT8 = "native-int8"
+NATIVE = {
+    "native-bfloat16": torch.bfloat16,
+    **dict.fromkeys(("native", INT8, *LABOR), torch.float32),
+}
 
 
 class SeedOrder:
@@ -233,10 +239,12 @@ def side_of(name: str, graph: GraphFolder, task: AccuracyTask, seed: int) -> Sid
     if name not in NATIVE:
         return PygSide(graph, task, name)
     from pyg_batchgnn import nn as native
+    from pyg_batchgnn import quantize
 
     shape = (graph.num_features, task.hidden, len(task.fanouts), graph.num_classes)
     model = getattr(native, task.model)(*shape, dropout=DROPOUT)
-    return NativeSide(graph, model, graph.x.to(NATIVE[name]), LABOR.get(name))
+    x = quantize(graph.x) if name == INT8 else graph.x.to(NATIVE[name])
+    return NativeSide(graph, model, x, LABOR.get(name))
 
 
 class Training:
@@ -247,16 +255,25 @@ class Training:
         train = side.graph.read("train_idx").long()
         order = SeedOrder(len(train), task.batch_size, seed)
         self._minibatches = side.minibatches(task, train, order, seed)
+        self._rows = 0
 
-    def best(self) -> tuple[float, float]:
-        """Trains all epochs; returns the accuracies after the one with the best validation."""
-        return max((self.epoch() for _ in range(self._epochs)), key=lambda found: found[0])
+    def record(self) -> dict[str, Any]:
+        """Trains all epochs. Returns the accuracies after the one with the best validation, and the
+        curve: validation, seconds since the start and rows of all minibatches, after each epoch."""
+        begun, curve = time.perf_counter(), []
+        for _ in range(self._epochs):
+            curve.append((*self.epoch(), round(time.perf_counter() - begun, 3), self._rows))
+        validation, tests, seconds, rows = zip(*curve, strict=True)
+        best = max(validation)
+        found = {"val": best, "test": tests[validation.index(best)], "seconds": seconds[-1]}
+        return {**found, "curve": {"validation": validation, "seconds": seconds, "rows": rows}}
 
     def epoch(self) -> tuple[float, float]:
         """Trains an epoch; returns the validation and the test accuracy after it."""
         self._side.model.train()
         for batch in self._minibatches:
             self._trainer.step(*self._side.forward(batch))
+            self._rows += batch.num_nodes
         self._side.model.eval()
         with torch.no_grad():
             right = self._side.everywhere().argmax(dim=1) == self._side.graph.y
@@ -266,16 +283,12 @@ class Training:
 
 
 def train(order: dict[str, Any]) -> None:
-    """Trains seeds on one side; each is a line in a file, with the test of the best epoch."""
+    """Trains seeds on one side; each is a line in a file."""
     torch.set_num_threads(1)
     task, graph = AccuracyTask(**order["task"]), GraphFolder.open(order["graph"])
     for seed in order["seeds"]:
-        training = Training(side_of(order["side"], graph, task, seed), task, seed)
-        started = time.perf_counter()
-        best = training.best()
-        seconds = round(time.perf_counter() - started, 2)
-        record = {"seed": seed, "val": best[0], "test": best[1], "seconds": seconds}
-        add_line(Path(order["output"]), {**record, "task": asdict(task)})
+        record = Training(side_of(order["side"], graph, task, seed), task, seed).record()
+        add_line(Path(order["output"]), {"seed": seed, **record, "task": asdict(task)})
 
 
 def train_missing(
@@ -297,6 +310,25 @@ def train_missing(
     except RuntimeError as error:
         return str(error).splitlines()[-1]
     return None
+
+
+def train_all(
+    tasks: dict[str, tuple[GraphFolder, AccuracyTask]],
+    sides: Sequence[str],
+    seeds: int,
+    pieces: Path,
+    jobs: int,
+    peers: Peers | None = None,
+) -> dict[tuple[str, str], str]:
+    """Trains what is missing of tasks by name; returns why a side of a task is absent."""
+    pairs = list(itertools.product(tasks, sides))
+
+    def missing(pair: tuple[str, str]) -> str | None:
+        name, side = pair
+        return train_missing(*tasks[name], side, seeds, peers or Peers({}), pieces / f"{name}-{side}.jsonl")
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return {pair: why for pair, why in zip(pairs, pool.map(missing, pairs), strict=True) if why}
 
 
 def compare(ours: np.ndarray, other: np.ndarray) -> dict[str, float]:
@@ -328,13 +360,6 @@ def summary(name: str, seeds: int, results: Path) -> dict[str, Any]:
     }
 
 
-def absences(
-    stored: dict[str, str], absent: dict[str, str], asked: Sequence[tuple[str, str]]
-) -> dict[str, str]:
-    now = set(map(" ".join, asked))
-    return {what: why for what, why in stored.items() if what not in now} | absent
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Trains what is missing, then stores the JSON file."""
     parser = new_parser(__doc__)
@@ -346,21 +371,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parsed = parser.parse_args(arguments)
     peers = Peers(dict(parsed.peer))
     # Written here once, before processes look for them.
-    graphs = {name: graph_of(name, TASKS[name]) for name in parsed.tasks}
-    pairs = [(name, side) for name in parsed.tasks for side in SIDES if side in parsed.sides]
-    with ThreadPoolExecutor(parsed.jobs) as pool:
-        pieces = pieces_folder(parsed.results, "accuracy")
-        orders = [
-            (graphs[name], TASKS[name], side, parsed.seeds, peers, pieces / f"{name}-{side}.jsonl")
-            for name, side in pairs
-        ]
-        reasons = pool.map(lambda order: train_missing(*order), orders)
-        absent = {" ".join(pair): why for pair, why in zip(pairs, reasons, strict=True) if why}
+    tasks = {name: (graph_of(name, TASKS[name]), TASKS[name]) for name in parsed.tasks}
+    sides = [side for side in SIDES if side in parsed.sides]
+    pieces = pieces_folder(parsed.results, "accuracy")
+    missing = train_all(tasks, sides, parsed.seeds, pieces, parsed.jobs, peers)
+    absent = {" ".join(pair): why for pair, why in missing.items()}
     for what, why in absent.items():
         print(f"without {what}: {why}", flush=True)
     found = {name: summary(name, parsed.seeds, parsed.results) for name in parsed.tasks}
     path = parsed.results / "accuracy.json"
-    write_datasets(path, found, absent=absences(read_json(path).get("absent", {}), absent, pairs))
+    asked = {" ".join(pair) for pair in itertools.product(tasks, sides)}
+    stored = read_json(path).get("absent", {}).items()
+    write_datasets(path, found, absent={what: why for what, why in stored if what not in asked} | absent)
 
 
 SIDE_NAMES = {

@@ -8,18 +8,14 @@ that is stopped goes on where it was: every run done is a line in
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
-
-from benchmark.accuracy import AccuracyTask, Training, graph_of, side_of
-from benchmark.support.cli import add_line, new_parser, pieces_folder, seeds_done, write_datasets
-from benchmark.support.graphs import GraphFolder
+from benchmark.accuracy import AccuracyTask, graph_of
+from benchmark.support.cli import new_parser, pieces_folder, seeds_done, write_datasets
 from benchmark.support.plots import OURS_COLOUR, PEER_COLOUR, subplots
 from benchmark.support.start import in_process
 from benchmark.support.tables import Result, markdown
@@ -39,21 +35,6 @@ TASKS = {
 }
 
 
-def train(order: dict[str, Any]) -> None:
-    """Trains a seed on one side; its line has accuracies and when they were known."""
-    torch.set_num_threads(1)
-    task, graph = TASKS[order["dataset"]], GraphFolder.open(order["graph"])
-    side = side_of(LAYERS[order["layers"]], graph, task, order["seed"])
-    training, seconds, found = Training(side, task, order["seed"]), [], []
-    begun = time.perf_counter()
-    for _ in range(task.epochs):
-        found.append(training.epoch())
-        seconds.append(round(time.perf_counter() - begun, 3))
-    test = max(found, key=lambda one: one[0])[1]
-    curve = {"seconds": seconds, "validation": [validation for validation, _ in found], "test": test}
-    add_line(Path(order["output"]), {"seed": order["seed"], "task": asdict(task), **curve})
-
-
 def lines_of(dataset: str, layers: str, results: Path) -> Path:
     return pieces_folder(results, "convergence") / f"{dataset}-{layers}.jsonl"
 
@@ -66,31 +47,38 @@ def train_missing(dataset: str, seeds: int, results: Path) -> None:
             output = lines_of(dataset, layers, results)
             if seed not in seeds_done(output, asdict(TASKS[dataset])):
                 print(f"{dataset}, {layers} layers, seed {seed}", flush=True)
-                order = {"dataset": dataset, "layers": layers, "seed": seed}
-                in_process("benchmark.convergence", "train", {**order, "graph": graph, "output": str(output)})
+                order = {"task": asdict(TASKS[dataset]), "side": LAYERS[layers], "seeds": [seed]}
+                in_process("benchmark.accuracy", "train", {**order, "graph": graph, "output": str(output)})
 
 
-def seconds_to(line: dict[str, Any], target: float) -> float | None:
-    reached = (s for s, v in zip(line["seconds"], line["validation"], strict=True) if v >= target)
-    return next(reached, None)
+def reached(curve: dict[str, Any], target: float, unit: str = "seconds") -> float | None:
+    """Returns the seconds, or the rows, after which a run's validation was as good as a target."""
+    found = (at for at, value in zip(curve[unit], curve["validation"], strict=True) if value >= target)
+    return next(found, None)
+
+
+def median_of(curves: Sequence[dict[str, Any]], name: str) -> list[float]:
+    """Returns the medians over runs, epoch by epoch."""
+    return [median(at) for at in zip(*(curve[name] for curve in curves), strict=True)]
 
 
 def summary(dataset: str, results: Path) -> dict[str, Any]:
     """Returns the median curves and the seconds to the accuracy that both sides reach."""
     task = asdict(TASKS[dataset])
     sides = {side: list(seeds_done(lines_of(dataset, side, results), task).values()) for side in LAYERS}
-    best = {side: median(max(line["validation"]) for line in found) for side, found in sides.items()}
+    best = {side: median(line["val"] for line in found) for side, found in sides.items()}
     target = min(best.values()) - WITHIN / 100
     found = {}
     for side, some in sides.items():
-        reached = [seconds for line in some if (seconds := seconds_to(line, target)) is not None]
+        curves = [line["curve"] for line in some]
+        times = [seconds for curve in curves if (seconds := reached(curve, target)) is not None]
         found[side] = {
             "best_validation": 100 * best[side],
             "test": 100 * median(line["test"] for line in some),
-            "reached": len(reached),
-            "seconds": median(reached) if reached else None,
-            "curve_seconds": [median(at) for at in zip(*(line["seconds"] for line in some), strict=True)],
-            "curve": [100 * median(at) for at in zip(*(line["validation"] for line in some), strict=True)],
+            "reached": len(times),
+            "seconds": median(times) if times else None,
+            "curve_seconds": median_of(curves, "seconds"),
+            "curve": [100 * value for value in median_of(curves, "validation")],
         }
     return {"task": task, "seeds": len(sides["native"]), "target": 100 * target, "sides": found}
 

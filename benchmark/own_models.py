@@ -21,8 +21,17 @@ from benchmark.support.graphs import GraphFolder, dataset_folder
 from benchmark.support.harness import MALLOC, Players, ProcessSetting
 from benchmark.support.jobs import Options
 from benchmark.support.machine import CACHE
-from benchmark.support.plots import OURS_COLOUR, PEER_COLOUR, bars, subplots
-from benchmark.support.tables import SECONDS, Result, absences, figures_of, markdown, milliseconds, setting
+from benchmark.support.plots import steps_plot
+from benchmark.support.tables import (
+    SECONDS,
+    Result,
+    absences,
+    figures_of,
+    markdown,
+    milliseconds,
+    setting,
+    times,
+)
 
 #: The graphs: by name, what `load_dataset` takes. The typed one is generated like ogbn-mag.
 PRODUCTS, ARXIV, TYPED = "products-like", "arxiv-like", "mag-like"
@@ -163,17 +172,10 @@ def table(result: Result) -> str:
     """Returns milliseconds per step, and how many times as fast scripts are."""
     found = result["series"]
     taken = [[title(one), *(milliseconds(figures_of(one).get(name)) for name in COLUMNS)] for one in found]
-    gains = [[title(one), *(_times(one, *step) for step in STEPS), _of_stock(one)] for one in found]
+    gains = [[title(one), *(times(one, *step) for step in STEPS), _of_stock(one)] for one in found]
     head = [*(f"{script} against {other}" for script, other in STEPS), "native batches take, of the model"]
     parts = [in_short(result), markdown(["ms per step", *COLUMNS], taken), markdown(["", *head], gains)]
     return "\n\n".join(parts) + absences(found)
-
-
-def _times(series: Result, script: str, other: str) -> str:
-    figures = figures_of(series)
-    if script not in figures or other not in figures:
-        return "-"
-    return f"{figures[other][SECONDS] / figures[script][SECONDS]:.1f}x"
 
 
 def _of_stock(series: Result) -> str:
@@ -183,17 +185,4 @@ def _of_stock(series: Result) -> str:
     return f"{figures[NATIVE][SECONDS] / figures[STOCK][SECONDS]:.2f}"
 
 
-def plot(result: Result) -> Any:
-    """Draws a panel per series, with the ms per step of each script."""
-    found = result["series"]
-    rows = -(-len(found) // 2)
-    figure, axes = subplots(rows, 2, figsize=(11, 2.0 * rows))
-    for panel, one in zip(axes.flat, found, strict=False):
-        figures = figures_of(one)
-        names = [name for name in COLUMNS if name in figures]
-        bars(panel, names, [1e3 * figures[name][SECONDS] for name in names], "ms per step", title(one))
-        for bar, name in zip(panel.patches, names[::-1], strict=True):
-            bar.set_color(PEER_COLOUR if name in (WHOLE, TRIMMED, IMPORT) else OURS_COLOUR)
-    for panel in list(axes.flat)[len(found) :]:
-        panel.set_visible(False)
-    return figure
+plot = steps_plot(tuple(COLUMNS), (WHOLE, TRIMMED, IMPORT), title)

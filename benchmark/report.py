@@ -103,10 +103,9 @@ def draw(results: Path) -> None:
     """Draws every result file of a folder as a ``.png`` of the same name."""
     for file in sorted(results.glob("*.json")):
         result = read_json(file)
-        name = result["benchmark"]
+        name = result["benchmark"].partition("-")[0]
         plot = None if name == "papers" else getattr(import_module(f"benchmark.{name}"), "plot", None)
-        if plot is not None:
-            figure = plot(result)
+        if plot is not None and (figure := plot(result)) is not None:
             title = f"{name} {result.get('graph', {}).get('name', '')}".strip()
             top = 1 - 0.1 / figure.get_figheight()  # 0.1 inch below the edge
             figure.suptitle(title, fontsize=11, y=top, va="top")

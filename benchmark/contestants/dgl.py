@@ -11,7 +11,7 @@ from typing import Any
 
 import dgl
 import torch
-from dgl.dataloading import NeighborSampler
+from dgl.dataloading import LaborSampler, NeighborSampler
 
 from benchmark.networks.dgl import BlockNetwork, TypedBlockNetwork
 from benchmark.networks.recipe import StepTrainer
@@ -25,9 +25,9 @@ def versions() -> dict[str, str]:
 
 
 @cache
-def _graph(folder: GraphFolder, dtype: torch.dtype = torch.int64) -> dgl.DGLGraph:
-    edges = torch.empty(0, dtype=dtype)  # empty: an edge's id is its position
-    return dgl.graph(("csc", (folder.colptr.to(dtype), folder.row.to(dtype), edges)), idtype=dtype)
+def _graph(folder: GraphFolder) -> dgl.DGLGraph:
+    edges = torch.empty(0, dtype=torch.int64)  # empty: an edge's id is its position
+    return dgl.graph(("csc", (folder.colptr.long(), folder.row.long(), edges)))
 
 
 @cache
@@ -50,11 +50,11 @@ def _samples(graph: dgl.DGLGraph, sampler: NeighborSampler, seeds: Iterable[Any]
     return each(seeds, step)
 
 
-def _sampling(fused: bool, dtype: torch.dtype) -> MakeJob:
+def _sampling(kind: Any, **how: Any) -> MakeJob:
     def build(options: Options) -> Job:
         folder = GraphFolder.open(options.graph)
-        seeds = [batch.to(dtype) for batch in seed_lists(folder, options)]
-        return _samples(_graph(folder, dtype), _sampler(options, fused=fused), seeds)
+        sampler = kind(list(reversed(options.fanouts)), **how)
+        return _samples(_graph(folder), sampler, seed_lists(folder, options))
 
     return build
 
@@ -108,8 +108,9 @@ def _typed_training(options: Options) -> Job:
 
 
 JOBS: dict[str, MakeJob] = {
-    "sampling": _sampling(fused=False, dtype=torch.int64),
-    "sampling-fused": _sampling(fused=True, dtype=torch.int64),
+    "sampling": _sampling(NeighborSampler, fused=False),
+    "sampling-fused": _sampling(NeighborSampler, fused=True),
+    "sampling-labor": _sampling(LaborSampler),
     "training": _training,
     "typed": _typed_training,
     "work": by_work({"typed sampling": _typed_sampling, "weighted": _weighted}),

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from benchmark.accuracy import TASKS, NativeSide, Training
 from benchmark.networks.recipe import DROPOUT, HEADS, StepTrainer
-from benchmark.support.cli import add_line
 from benchmark.support.graphs import GraphFolder
 from benchmark.support.meters import in_turns
 from benchmark.support.ranks import Answer
@@ -110,16 +106,3 @@ def steps(order: dict[str, Any]) -> Answer:
 
 def _sizes(tables: dict[str, Tensor]) -> dict[str, int]:
     return {name: table.nbytes for name, table in tables.items()}
-
-
-def train(order: dict[str, Any]) -> None:
-    """Trains seeds of a task; each is a line in a file, with the test of the best epoch."""
-    torch.set_num_threads(1)
-    task, graph = TASKS[order["task"]], GraphFolder.open(order["graph"])
-    x, shape = FORMS[order["form"]](graph.x), (graph.num_features, task.hidden, len(task.fanouts))
-    for seed in order["seeds"]:
-        torch.manual_seed(seed)
-        model = network(order["model"], *shape, graph.num_classes)
-        validation, test = Training(NativeSide(graph, model, x), task, seed).best()
-        record = {"seed": seed, "val": validation, "test": test, "task": asdict(task)}
-        add_line(Path(order["output"]), record)

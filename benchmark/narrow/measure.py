@@ -16,17 +16,16 @@ Parts:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmark.accuracy import TASKS, compare, graph_of
+from benchmark.accuracy import INT8, TASKS, compare, graph_of, train_all
 from benchmark.narrow.jobs import MODELS
-from benchmark.support.cli import missing_seeds, pieces_folder, seeds_done
+from benchmark.support.cli import pieces_folder, seeds_done
 from benchmark.support.harness import ProcessSetting
 from benchmark.support.ranks import Answer, Measured, RankWorkload, measure_parts, workload_parser
 from benchmark.support.start import in_process
@@ -35,7 +34,7 @@ from pyg_batchgnn.partition import quantize_partition
 
 JOBS, RANKS = "benchmark.narrow.jobs", 4
 #: The models whose accuracy is compared, and the forms: the first against the second.
-COMPARED, PAIR = ("sage", "gat"), ("int8", "float32")
+COMPARED, PAIR = ("SAGE", "GAT"), {INT8: "int8", "native": "float32"}
 
 
 def _in_process(job: str, order: dict[str, Any], threads: int) -> Answer:
@@ -82,35 +81,25 @@ def _wire(bench: RankWorkload) -> Iterator[Answer]:
 # Accuracy #########################################################################################
 
 
-def _missing(results: Path, seeds: int, one: tuple[str, str, str]) -> None:
-    """Trains the seeds of a task that are missing. ``one``: task, model and form."""
-    name, model, form = one
-    output = pieces_folder(results, "narrow") / f"{name}-{model}-{form}.jsonl"
-    if missing := missing_seeds(output, asdict(TASKS[name]), seeds):
-        print(f"{name}, {model}, {form}: {len(missing)} seeds to train", flush=True)
-        order = {"task": name, "model": model, "form": form, "seeds": missing, "output": str(output)}
-        order["graph"] = str(graph_of(name, TASKS[name]).path)
-        environment = ProcessSetting(malloc="kept").environment()
-        in_process(JOBS, "train", order, environment=environment)
-
-
 def _accuracy(
-    tasks: Sequence[str], seeds: int, jobs: int, results: Path, _: RankWorkload
+    names: Sequence[str], seeds: int, jobs: int, results: Path, _: RankWorkload
 ) -> Iterator[Answer]:
-    for name in tasks:  # written here once, before processes look for them
-        graph_of(name, TASKS[name])
-    pairs = [(name, model) for name in tasks for model in COMPARED]
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(partial(_missing, results, seeds), [(*one, form) for one in pairs for form in PAIR]))
-    for name, model in pairs:
+    tasks = {
+        f"{name}-{model}": (graph_of(name, TASKS[name]), replace(TASKS[name], model=model))
+        for name in names
+        for model in COMPARED
+    }
+    pieces = pieces_folder(results, "narrow")
+    for reason in train_all(tasks, list(PAIR), seeds, pieces, jobs).values():
+        raise RuntimeError(reason)
+    for name, (_graph, task) in tasks.items():
         tests = {}
-        for form in PAIR:
-            file = pieces_folder(results, "narrow") / f"{name}-{model}-{form}.jsonl"
-            done = seeds_done(file, asdict(TASKS[name]))
+        for side, form in PAIR.items():
+            done = seeds_done(pieces / f"{name}-{side}.jsonl", asdict(task))
             tests[form] = np.array([done[seed]["test"] for seed in range(seeds)])
         means = {form: 100 * float(found.mean()) for form, found in tests.items()}
-        found = compare(*(tests[form] for form in PAIR))
-        yield {"setting": name, "model": model, "seeds": seeds, "mean": means, **found}
+        about = {"setting": name.rpartition("-")[0], "model": task.model.lower(), "seeds": seeds}
+        yield {**about, "mean": means, **compare(*tests.values())}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

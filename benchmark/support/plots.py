@@ -6,11 +6,11 @@ matplotlib is imported where something is drawn: interpreters of peers need not 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.support.tables import Result
+from benchmark.support.tables import SECONDS, Result, figures_of
 
 OURS_COLOUR, PEER_COLOUR = "#1f77b4", "#b0b0b0"
 #: Pictures have this many colours and pixels per inch, so that they are small.
@@ -50,6 +50,28 @@ def bars(panel: Any, names: Sequence[str], values: Sequence[float], label: str, 
     panel.margins(x=0.25)
     panel.set_xlabel(label)
     panel.set_title(title, fontsize=10)
+
+
+def steps_plot(
+    names: Sequence[str], peers: Collection[str], title: Callable[[Result], str]
+) -> Callable[[Result], Any]:
+    """Returns a function that draws a panel per series, with the ms per step of contestants."""
+
+    def plot(result: Result) -> Any:
+        found = result["series"]
+        rows = -(-len(found) // 2)
+        figure, axes = subplots(rows, 2, figsize=(11, 2.2 * rows))
+        for panel, series in zip(axes.flat, found, strict=False):
+            seconds = {name: one[SECONDS] for name, one in figures_of(series).items() if name in names}
+            shown = [name for name in names if name in seconds]
+            bars(panel, shown, [1e3 * seconds[name] for name in shown], "ms per step", title(series))
+            for bar, name in zip(panel.patches, shown[::-1], strict=True):
+                bar.set_color(PEER_COLOUR if name in peers else OURS_COLOUR)
+        for panel in list(axes.flat)[len(found) :]:
+            panel.set_visible(False)
+        return figure
+
+    return plot
 
 
 def series_plot(quantity: str, scale: float, label: str) -> Callable[[Result], Any]:

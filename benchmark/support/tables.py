@@ -63,6 +63,14 @@ def milliseconds(figures: dict[str, float] | None, seconds: str = SECONDS) -> st
     return "-" if figures is None else f"{1e3 * figures[seconds]:,.1f}"
 
 
+def times(series: Result, script: str, other: str) -> str:
+    """Returns how many times as fast a script is as another, or a dash."""
+    figures = figures_of(series)
+    if script not in figures or other not in figures:
+        return "-"
+    return f"{figures[other][SECONDS] / figures[script][SECONDS]:.1f}x"
+
+
 def threads_in_words(threads: int) -> str:
     return f"{threads} thread{'s' if threads > 1 else ''}"
 

@@ -137,7 +137,7 @@ def digest(words: Iterable[str], files: Iterable[Path]) -> str:
     for word in words:
         digest.update(word.encode() + b"\0")
     for file in sorted(files):
-        digest.update(str(file).encode() + b"\0" + file.read_bytes())
+        digest.update(str(file.relative_to(ROOT)).encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:24]
 
 

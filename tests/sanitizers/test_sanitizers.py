@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.tiers import ALL, all_only
 
-from .build import CACHE, HERE, KERNELS, PROGRAMS, SANITIZERS, build, digest, kernels, processors
+from .build import HERE, KERNELS, PROGRAMS, SANITIZERS, build, digest, kernels, processors
 
 #: Programs whose kernels are the same, but for a loop or two, whatever vector instructions there
 #: are.
@@ -19,12 +19,12 @@ SCALAR = {"disk", "history", "messages", "multilevel", "partition", "sampling"}
 #: Vector instructions that programs are run with. Their width says how far a loop reads, and hardly
 #: how rows are shared among threads.
 LEVELS = {"addresses": ["", "avx2", "baseline"], "threads": ["", "baseline"]}
-#: `make test` runs one build, and that only where its sources have changed since it was green here.
-GREEN = CACHE / "green"
-CONTENTS = digest([], [*KERNELS.rglob("*.*"), *HERE.glob("*.*")])
-IS_DUE = ALL or not GREEN.exists() or GREEN.read_text() != CONTENTS
+#: The digest of the sources for which the build that `make test` runs was green.
+GREEN = HERE / "green.txt"
+CONTENTS = digest([], [*KERNELS.rglob("*.*"), *HERE.glob("*.cpp"), *HERE.glob("*.h"), HERE / "build.py"])
+IS_DUE = ALL or not GREEN.exists() or GREEN.read_text().strip() != CONTENTS
 
-pytestmark = pytest.mark.skipif(not IS_DUE, reason="no kernel has changed since they were green")
+pytestmark = pytest.mark.skipif(not IS_DUE, reason="no kernel has changed since the build was green")
 
 
 @pytest.mark.timeout(900)
@@ -47,4 +47,4 @@ def test_no_kernel_steps_out_of_line(sanitizer: str, tmp_path: Path) -> None:
     with ThreadPoolExecutor(processors()) as pool:
         failed = [text for text in pool.map(run, jobs) if text]
     assert not failed, "\n".join(failed)
-    GREEN.write_text(CONTENTS)
+    GREEN.write_text(CONTENTS + "\n")

@@ -247,7 +247,7 @@ def to_hetero() -> torch.nn.Module:
 FORMS: dict[str, tuple[Callable[[], torch.nn.Module], bool]] = {
     "to_hetero": (to_hetero, True),
     "by relation": (ByRelation, True),
-    "weighted": (Weighted, True),
     "transformers": (Transformers, False),
+    "weighted": (Weighted, True),
     "numbered": (Numbered, False),
 }
