@@ -190,11 +190,6 @@ def test_all_edges_are_links_by_default() -> None:
     assert torch.equal(found, data.edge_index) and found.size(1) == EDGES
 
 
-def test_input_ids_are_given() -> None:
-    ids = torch.arange(203) * 10
-    assert torch.cat([batch.input_id for batch in make_links(input_id=ids)]).tolist() == ids.tolist()
-
-
 def test_links_of_stores() -> None:
     data = make_data()
     stores = stores_of(data, "coo")
