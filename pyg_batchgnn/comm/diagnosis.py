@@ -307,15 +307,13 @@ class StatusLines:
         self._rank = rank
 
     def write(self, exchange: int, text: str) -> None:
-        """Writes that this rank enters an exchange, numbered from 1; keeps 116 bytes of the
-        text."""
+        """Writes that this rank enters an exchange, from 1; keeps 116 bytes of the text."""
         told = _TOLD.pack(exchange, text.encode()[:_TEXT])
         place = told + _checksum(told)
         self._places[self._rank][exchange % _PLACES] = np.frombuffer(place, dtype=np.uint8)
 
     def read(self, rank: int) -> tuple[int, str] | None:
-        """Returns the number and text of the last exchange that a rank entered; None before the
-        first."""
+        """Returns number and text of the last exchange that a rank entered, or None."""
         for _ in range(_TRIES):
             places = [place.tobytes() for place in self._places[rank]]
             told = [place[:-4] for place in places if _checksum(place[:-4]) == place[-4:]]
@@ -342,7 +340,7 @@ class StoreReader:
         self._pending: threading.Thread | None = None
 
     def ask(self, request: Callable[[Store], T], seconds: float) -> T | None:
-        """Returns the response, or None if it takes longer, other threads' requests included."""
+        """Returns the response, or None if there is none in time or no thread can be started."""
         started = time.monotonic()
         if not self._asking.acquire(timeout=seconds):
             return None
@@ -355,18 +353,20 @@ class StoreReader:
                 with contextlib.suppress(RuntimeError):  # the store is gone: no response
                     found.append(request(self._store))
 
-            self._pending = threading.Thread(target=run, name="comm status", daemon=True)
-            self._pending.start()
-            self._pending.join(max(0.0, seconds - (time.monotonic() - started)))
+            asking = threading.Thread(target=run, name="comm status", daemon=True)
+            asking.start()
+            self._pending = asking
+            asking.join(max(0.0, seconds - (time.monotonic() - started)))
             return found[0] if found else None
+        except RuntimeError:  # there is no memory for a thread
+            return None
         finally:
             self._asking.release()
 
 
 def host_from(environment: Mapping[str, str]) -> int:
-    """Returns the number of the host as the launcher counts (torchrun's GROUP_RANK, Slurm's
-    SLURM_NODEID), or 0 without a launcher. The host's name is never used: containers of one machine
-    may have several names, and two machines may have the same name."""
+    """Returns the host's number of the launcher (torchrun's GROUP_RANK, Slurm's SLURM_NODEID), or
+    0. Names of hosts are not used: a machine may have several, and two machines the same."""
     for variable in ("GROUP_RANK", "SLURM_NODEID"):
         if value := environment.get(variable):
             if not value.isdecimal():
