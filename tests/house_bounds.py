@@ -5,14 +5,14 @@ Whoever needs room makes room, in the same room. A new room states its ceiling o
 
 BOUNDS = {
     "package: Python files": 305,
-    "package: Python lines": 68_817,
+    "package: Python lines": 68_815,
     "lines of train": 9_473,
     "lines of data": 7_220,
     "lines of loader": 7_185,
     "lines of port": 6_537,
     "lines of nn": 4_750,
     "lines of ops": 4_678,
-    "lines of sample": 4_526,
+    "lines of sample": 4_525,
     "lines of partition": 4_138,
     "lines of tables": 3_930,
     "lines of comm": 2_875,

@@ -29,8 +29,7 @@ FILLS = ("add", "sum", "mean", "min", "max", "mul")
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """The arguments of a call, and the slots of the edges: those of each target in order, then the
-    loop that is added to it."""
+    """The arguments of a call, and the slots of edges: each target's in order, then its loop."""
 
     given: ConvInput
     # Self loops are replaced by one for each of the first ``loops`` targets; None keeps all edges.
@@ -221,9 +220,8 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         **kwargs: the other arguments of PyG, at their default values.
     """
 
-    read_parts: ClassVar[dict[str, bool]] = dict.fromkeys(
-        ("lin", "lin_src", "lin_dst", "lin_edge", "res"), False
-    )
+    read_parts: ClassVar[dict[str, bool]]
+    read_parts = dict.fromkeys(("lin", "lin_src", "lin_dst", "lin_edge", "res"), False)
 
     def __init__(
         self,

@@ -111,8 +111,7 @@ class GINConv(OverSums, torch_geometric.nn.GINConv):
         return self.terms_of(out.add_(sums).to(dtype), norm), None
 
     def _sums(self, given: ConvInput) -> Tensor:
-        """Returns (1 + eps) * x[i] + the sum over the in-edges of i, [D, F] of the module's
-        dtype."""
+        """Returns (1 + eps) * x[i] + the sum over the in-edges of i, [D, F]."""
         dtype = self._dtype()
         graph, x = given.graph, given.x
         check_input(x, x.size(1), dtype)

@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-import torch_geometric.nn
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
+from torch_geometric.nn import GraphNorm, GraphSizeNorm, MeanSubtractionNorm, PairNorm
 
 from pyg_batchgnn.nn.edge_features import GINEConv
 from pyg_batchgnn.nn.gat import GATConv
@@ -241,14 +241,6 @@ def _infer_layer(
 # Models ###########################################################################################
 
 
-class HasNodes(Protocol):
-    """A loader that knows all nodes of its graph, such as `MacrobatchNeighborLoader`."""
-
-    def all_nodes(
-        self, memory_budget: int | str | None, progress: bool, scratch: str | Path | None
-    ) -> OwnedNodes: ...
-
-
 def infer_model(
     model: torch.nn.Module,
     steps: Sequence[LayerStep],
@@ -317,22 +309,17 @@ def check_cpu(*devices: Any) -> None:
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
     """Sets a model to evaluation mode for the duration of a block."""
     check_row_wise(model.modules())
-    were_training = [(module, module.training) for module in model.modules()]
+    were_training = [module for module in model.modules() if module.training]
     model.eval()
     try:
         yield
     finally:
-        for module, was_training in were_training:
-            module.training = was_training
+        for module in were_training:
+            module.training = True
 
 
 #: Normalisations that take statistics over the rows of a call, in evaluation too.
-_OVER_ROWS = (
-    torch_geometric.nn.GraphNorm,
-    torch_geometric.nn.GraphSizeNorm,
-    torch_geometric.nn.MeanSubtractionNorm,
-    torch_geometric.nn.PairNorm,
-)
+_OVER_ROWS = (GraphNorm, GraphSizeNorm, MeanSubtractionNorm, PairNorm)
 #: Activations along a dimension; 0 is the dimension of the nodes.
 _ALONG_A_DIMENSION = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin, torch.nn.GLU)
 
@@ -350,10 +337,8 @@ def check_row_wise(modules: Iterable[torch.nn.Module]) -> None:
                 f"call the model on the whole graph, or use BatchNorm or LayerNorm(mode='node')"
             )
         if isinstance(module, _NormBase) and module.running_mean is None:
-            raise ValueError(
-                f"{name} has no running statistics, so it takes those of each piece; use "
-                f"track_running_stats=True"
-            )
+            fact = "has no running statistics, so it takes those of each piece"
+            raise ValueError(f"{name} {fact}; use track_running_stats=True")
         if isinstance(module, _ALONG_A_DIMENSION) and module.dim in (0, -2):
             raise ValueError(
                 f"{name}(dim={module.dim}) goes over all nodes of a call, but inference computes nodes in "

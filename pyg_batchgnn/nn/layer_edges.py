@@ -66,12 +66,10 @@ class LayerGraph:
 
     @property
     def num_targets(self) -> int:
-        """D."""
         return self.in_edges.num_targets
 
     @property
     def num_edges(self) -> int:
-        """E."""
         return self.in_edges.num_edges
 
     @cached_property

@@ -182,8 +182,7 @@ class NativeConv(MessagePassing):
         check_called(self)
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
-        """Generates no code for messages, which would hide what PyG generated for its own class:
-        `pyg_batchgnn.accelerate` falls back to that."""
+        """Generates no code for messages: it would hide PyG's, to which `accelerate` falls back."""
         del raise_on_error
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -222,8 +221,7 @@ def as_made(conv: NativeConv) -> AsMade | None:
 
 
 def check_called(conv: NativeConv) -> None:
-    """Raises ValueError if a convolution is not as PyG made it, or torch.func transforms the
-    call."""
+    """Raises ValueError if a convolution is not as PyG made it, or torch.func transforms it."""
     if ops.is_transforming():
         what = "transforms of torch.func and differentiation in forward mode"
         raise refuse(conv, what, f"use torch_geometric.nn.{layer_name(conv)}")

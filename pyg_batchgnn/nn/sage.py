@@ -21,8 +21,7 @@ from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve, total
 
 
 class _OfNeighbours(NativeConv):
-    """The base of layers that add a product of the own rows to one of the neighbours' reduced
-    rows."""
+    """The base of layers that add a product of own rows to one of neighbours' reduced rows."""
 
     aggregations: ClassVar[dict[type[torch.nn.Module], str]] = {
         torch_geometric.nn.MeanAggregation: "mean",

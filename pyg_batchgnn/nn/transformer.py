@@ -117,8 +117,7 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         return terms, attended.coefficient
 
     def _multiplies_sources(self, graph: LayerGraph) -> bool:
-        """Returns whether every source is multiplied first, so that each head reads C columns of an
-        edge's source instead of K."""
+        """Returns whether sources are multiplied first, so that heads read C columns and not K."""
         own, width, of_edge = self._columns()
         products = self.heads * self.out_channels
         queries = own * products

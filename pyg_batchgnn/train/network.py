@@ -26,6 +26,7 @@ from pyg_batchgnn.nn import (
     Rows,
     TypedModel,
     features_by_type,
+    in_batch_log_odds,
     to_hetero,
 )
 from pyg_batchgnn.nn import models as native
@@ -316,7 +317,11 @@ class LinkNetwork(PairNetwork):
 
     def outputs(self, batch: Any) -> ModelOutput:
         source, target = self.ends(batch)
-        return ModelOutput(self.decoder(source, target), target)
+        log_q = getattr(batch.links[0], "log_q", None) if batch.links else None
+        if log_q is None:
+            return ModelOutput(self.decoder(source, target), target)
+        scores = self.decoder.all_pairs(source, target)
+        return ModelOutput(in_batch_log_odds(scores, log_q, batch.links[0].hits), target)
 
     def labels(self, batch: Any) -> Tensor:
         (source, _), links = pairs_of(batch)

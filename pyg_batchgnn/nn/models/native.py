@@ -22,7 +22,7 @@ from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv, Perceptron
 from pyg_batchgnn.nn.hetero import PieceEdges
-from pyg_batchgnn.nn.inference import HasNodes, LayerStep, check_cpu, infer_model, nodes_of
+from pyg_batchgnn.nn.inference import LayerStep, check_cpu, infer_model, nodes_of
 from pyg_batchgnn.nn.inputs import Edges, HaloPass, Rows, features_of
 from pyg_batchgnn.nn.layer_edges import LayerGraph, all_nodes, has_halo, is_sampled, layer_graph
 from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, fuses_relu, model_output, run_layers, wrong_hops
@@ -131,8 +131,7 @@ class NativeModel(BasicGNN):
         return index < len(self.convs) - 1 or self.jk_mode is not None
 
     def compute(self, index: int, x: Rows | Aggregated, edges: LayerEdges) -> Tensor:
-        """Computes layer ``index`` (from 0), with the normalisation, activation and dropout that
-        follow it."""
+        """Computes layer ``index``, from 0, with its normalisation, activation and dropout."""
         conv = self.convs[index]
         if not self.is_followed(index):
             return edges.apply(conv, x)
@@ -214,7 +213,7 @@ class NativeModel(BasicGNN):
 
     def inference(
         self,
-        loader: HasNodes,
+        loader: Any,
         device: Any = None,
         embedding_device: Any = "cpu",
         progress_bar: bool = False,
@@ -320,8 +319,7 @@ class NativeModel(BasicGNN):
 
 
 def _unknown_name(model: str, given: Mapping[str, Any], error: TypeError) -> TypeError:
-    """Returns the error for an argument that PyG's class of layers does not know; others as they
-    are."""
+    """Returns the error for an argument that PyG's class does not know; others as they are."""
     found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if found is None or found[1] not in given:
         return error

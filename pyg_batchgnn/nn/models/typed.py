@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.hetero import EdgeValues, PieceEdges, TypeTerms, terms_by_type, typed_edges
 from pyg_batchgnn.nn.inference import (
     ComputeInputs,
-    HasNodes,
     LayerStep,
     evaluating,
     infer_last_inputs,
@@ -67,21 +66,10 @@ def copies(module: torch.nn.Module, keys: Iterable[str | Relation]) -> torch.nn.
 
 
 #: What joins the results of two relations, for aggregations that are no sums.
-_JOINED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "min": torch.min,
-    "max": torch.max,
-    "mul": torch.mul,
-}
+_JOINED: Mapping[str, Callable[[Tensor, Tensor], Tensor]]
+_JOINED = {"min": torch.min, "max": torch.max, "mul": torch.mul}
 #: The names of the aggregations.
 AGGREGATIONS = ("sum", "mean", *_JOINED)
-
-
-def _reduced(relations: Sequence[Tensor], function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    queue = list(relations)
-    while len(queue) > 1:
-        first, second, *rest = queue
-        queue = [*rest, function(first, second)]
-    return queue[0]
 
 
 class TypedModel(torch.nn.Module):
@@ -160,7 +148,7 @@ class TypedModel(torch.nn.Module):
 
     def inference(
         self,
-        loader: HasNodes,
+        loader: Any,
         *,
         node_types: Collection[str] | None = None,
         inputs: ComputeInputs | None = None,
@@ -248,7 +236,7 @@ class TypedModel(torch.nn.Module):
     def _rows(self, index: int, name: str, terms: TypeTerms) -> Tensor:
         def convolve(update: Update | None) -> Tensor:
             joined = _JOINED.get(self.aggr)
-            join = self.aggr if joined is None else partial(_reduced, function=joined)
+            join = self.aggr if joined is None else partial(reduce, joined)
             return terms.result(join, update, self.training)
 
         if index == self.num_layers - 1 and self.jk_mode is None:
@@ -260,15 +248,11 @@ class TypedModel(torch.nn.Module):
 
     def conv(self, index: int, relation: Relation) -> torch.nn.Module:
         """Returns the convolution of a relation in layer ``index`` (from 0)."""
-        found: torch.nn.Module = self._part(f"convs.{index}", relation)
-        return found
+        return cast(torch.nn.Module, self._part(f"convs.{index}", relation))
 
-    def norm(self, index: int, name: str) -> torch.nn.Module | None:
+    def norm(self, index: int, name: str) -> Any:
         """Returns the normalisation behind layer ``index`` for a type, or None."""
-        if index >= len(self.norms):
-            return None
-        found: torch.nn.Module = self._part(f"norms.{index}", name)
-        return found
+        return self._part(f"norms.{index}", name) if index < len(self.norms) else None
 
     def _part(self, path: str, names: str | Relation) -> Any:
         parts: Any = self.get_submodule(path)
