@@ -136,7 +136,6 @@ def steps(levels: Sequence[str], nodes: int, rounds: int) -> dict[str, dict[str,
 
 
 def _step(model: nn.NativeModel, batches: Iterable[Any]) -> Callable[[], float]:
-    """Returns a work that goes through batches and returns their mean loss."""
     trainer = Trainer(model, learning_rate=1e-3)
 
     def step() -> float:

@@ -206,7 +206,6 @@ def table(result: Result) -> str:
 
 
 def _line(series: Result, result: Result) -> list[str]:
-    """Returns the cells of a work and a number of threads."""
     row, figures = ROWS[series["row"]], figures_of(series)
     ours, threads = figures.get(OURS), series["threads"]
     name = f"{row.name}, {', '.join(map(str, row.fanouts))}; {threads_in_words(threads)}"

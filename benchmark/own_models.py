@@ -70,6 +70,7 @@ class Row:
     fanouts: tuple[int, ...] = (15, 10)  # neighbours per hop, from the seeds; as many layers
 
 
+EDGE_ROWS = ("GINEConv", "GATv2Conv", "Transformer-edges", "NNConv")
 ROWS = {
     row.name: row
     for row in (
@@ -80,7 +81,7 @@ ROWS = {
         *(
             Row(f"{name}{'' if graph == PRODUCTS else '-arxiv'}", model, graph, (IMPORT, PLAIN, BATCH))
             for graph in (PRODUCTS, ARXIV)
-            for name, model in zip(("GINEConv", "GATv2Conv", "Transformer-edges"), WITH_EDGES, strict=True)
+            for name, model in zip(EDGE_ROWS, WITH_EDGES, strict=True)
         ),
         Row("JumpingKnowledge", "own-jumping", columns=SCRIPTS[1:], fanouts=(15, 10, 5)),
         Row("HeteroConv", "own-typed", TYPED, (TRIMMED, BATCH, NATIVE)),  # more do not fit the memory

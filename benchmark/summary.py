@@ -48,7 +48,6 @@ def _line(
     model: str | None = None,
     cost: Callable[[dict[str, float]], float] = lambda figures: figures[SECONDS],
 ) -> Line:
-    """Returns the costs of ours and of the peers, by what the table calls them."""
     line, names = Line(name), {OURS: OURS, **{who: peer for peer, who in PEERS[experiment].items()}}
     for series in read_json(RESULTS / f"{experiment}-products-like.json")["series"]:
         if (series["threads"], series["malloc"], series.get("model")) == (1, malloc, model):

@@ -90,7 +90,6 @@ def _training(options: Options) -> Job:
 
 
 def _typed_training(options: Options) -> Job:
-    """Returns a job that samples, fetches features and trains with Adam."""
     folder = TypedFolder.open(options.typed_graph)
     graph, sampler, x, y = _typed_graph(folder), _sampler(options), folder.features, folder.y
     torch.manual_seed(options.seed)

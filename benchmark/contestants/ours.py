@@ -41,7 +41,6 @@ def versions() -> dict[str, str]:
 
 
 def _samples(graph: Any, layout: Layout, options: Options, seeds: list[Any]) -> Job:
-    """Returns the job of sampling, some minibatches together."""
     plan = SamplingPlan(options.fanouts, labor=options.labor or None)
     sampler = MacrobatchSampler(graph, plan, options.seed, options.threads, layout)
     size = options.macrobatch or DEFAULT_MACROBATCH

@@ -57,7 +57,6 @@ def _with_pyg_lib(work: MakeJob) -> MakeJob:
 
 
 def _sampling(dtype: torch.dtype) -> MakeJob:
-    """Returns a job of ``torch.ops.pyg.neighbor_sample`` on ids of a dtype."""
 
     def build(options: Options) -> Job:
         graph = GraphFolder.open(options.graph)
@@ -79,7 +78,6 @@ def _sampling(dtype: torch.dtype) -> MakeJob:
 
 
 def _typed_sampling(options: Options) -> Job:
-    """Returns a job of ``torch.ops.pyg.hetero_neighbor_sample``."""
     folder = TypedFolder.open(options.typed_graph)
     sampler = NeighborSampler(typed_data(folder), list(options.fanouts))
     fanouts = {"__".join(names): list(options.fanouts) for names in sampler.edge_types}

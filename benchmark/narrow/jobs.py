@@ -46,7 +46,6 @@ def _loader(data: Data, graph: GraphFolder, order: dict[str, Any], export: Any) 
 def _rounds(
     order: dict[str, Any], names: Iterable[str], work: Callable[[str], object]
 ) -> dict[str, list[float]]:
-    """Returns the seconds of a minibatch by name and round."""
     found = in_turns({name: partial(work, name) for name in names}, order["rounds"])
     return {name: [one / order["batches"] for one in seconds] for name, seconds in found.items()}
 

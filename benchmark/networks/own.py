@@ -32,6 +32,19 @@ def _gine(inputs: int, outputs: int) -> nn.Module:
     return pyg.GINEConv(inside, edge_dim=8)
 
 
+class NarrowNetwork(nn.Module):
+    """NNConv from 16 to 32 columns between linear layers: PyG makes a weight for each edge."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.before, self.after = nn.Linear(inputs, 16), nn.Linear(32, outputs)
+        self.conv = pyg.NNConv(16, 32, nn.Linear(8, 16 * 32))
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        rows: Tensor = self.after(self.conv(self.before(x), edge_index, edge_attr))
+        return rows
+
+
 #: Modules that users write themselves, by their convolution.
 CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "own-sage": pyg.SAGEConv,
@@ -41,9 +54,10 @@ CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "own-gine": _gine,
     "own-gatv2": partial(pyg.GATv2Conv, edge_dim=8),
     "own-transformer-edges": partial(pyg.TransformerConv, edge_dim=8),
+    "own-network": NarrowNetwork,
 }
 #: Those with 8 features of edges, one with jumping knowledge, and one of several node types.
-WITH_EDGES = ("own-gine", "own-gatv2", "own-transformer-edges")
+WITH_EDGES = ("own-gine", "own-gatv2", "own-transformer-edges", "own-network")
 JUMPING, TYPED = "own-jumping", "own-typed"
 Counts = list[int] | None
 

@@ -131,7 +131,6 @@ def _cuts(stored: Stored) -> Compared:
 
 
 def _distdgl_panels(stored: Stored) -> Sequence[Panel]:
-    """Draws the gains over the peer and of partitions."""
     gains = over_dist_dgl(stored, "epoch", "preparation")
     base = _of_policy(stored, "random")
     by_policy = {policy: _of_policy(stored, policy) for policy in POLICIES}
@@ -264,7 +263,6 @@ def _distgnn_scaling(stored: Stored) -> Compared:
 
 
 def _distgnn_panels(stored: Stored) -> Sequence[Panel]:
-    """Draws steps on one socket, hit rates and accuracy."""
     measured = _measured(stored)
     dataset, ranks, one = max(measured, key=lambda found: found[1]) if measured else ("", 0, None)
     rates = [] if one is None else one["hit_rates"]
@@ -350,7 +348,6 @@ def _hybrid(stored: Stored) -> Compared:
 
 
 def _fastsample_panels(stored: Stored) -> Sequence[Panel]:
-    """Draws the gains of the kernel and of hybrid partitioning."""
     gains = _kernel_gains(stored)
     return [
         Panel(
@@ -429,7 +426,6 @@ def _katana_scaling(stored: Stored) -> Compared:
 
 
 def _katana_panels(stored: Stored) -> Sequence[Panel]:
-    """Draws the gains over DistDGL and of bfloat16."""
     gains = over_dist_dgl(stored, "epoch", "preparation")
     halves = [Bar(model, None, _bfloat16_gain(stored, model)) for model in MODELS]
     return [

@@ -102,7 +102,6 @@ def batch_by_pyg(loader: Any, batch: Any) -> Any:
 
 
 def _links(loader: Any, batch: Any, kind: Any) -> EdgeSamplerInput:
-    """Returns the links that a batch begins with."""
     source, link, target = (batch,) * 3 if kind is None else (batch[kind[0]], batch[kind], batch[kind[2]])
     count = link.input_id.numel()
     label, time = loader.input_data.label, loader.input_data.time

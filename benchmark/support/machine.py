@@ -16,7 +16,6 @@ EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 def _cpu_fields() -> dict[str, str]:
-    """Returns what /proc/cpuinfo says of the first processor."""
     first, _, _ = Path("/proc/cpuinfo").read_text().partition("\n\n")
     lines = (line.partition(":") for line in first.splitlines())
     return {key.strip(): value.strip() for key, _, value in lines}

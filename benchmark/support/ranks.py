@@ -265,7 +265,6 @@ class LogitsOfType(torch.nn.Module):
 
 
 def _copied(value: Any) -> Any:
-    """Returns a value of dataclasses and dicts with copies of its tensors."""
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, dict):

@@ -159,10 +159,8 @@ class AggregationCache:
 
     def __repr__(self) -> str:
         nodes, columns = self.rows.shape
-        return (
-            f"{type(self).__name__}({self.kind.value}, {nodes:,} nodes, {columns} columns of "
-            f"{self.rows.dtype})"
-        )
+        what = f"{self.kind.value}, {nodes:,} nodes, {columns} columns of {self.rows.dtype}"
+        return f"{type(self).__name__}({what})"
 
     def add_to(self, features: DistFeatureStore) -> DistFeatureStore:
         """Returns the features' store with the aggregates as a further attribute of nodes."""
@@ -176,18 +174,16 @@ class AggregationCache:
             return
         x = features_of(data, graph.schema.node_types[ONLY])
         if x is not None and (found := _differences(self.fingerprint, graph, x)):
-            raise ValueError(
-                f"the aggregation cache is of another graph: data has {', '.join(found)}; make one of this "
-                f"data: AggregationCache.build(data, {self.kind.value!r})"
-            )
+            fact = f"is of another graph: data has {', '.join(found)}"
+            anew = f"make one of this data: AggregationCache.build(data, {self.kind.value!r})"
+            raise ValueError(f"the aggregation cache {fact}; {anew}")
 
 
 def check_plain(schema: Schema) -> None:
     if not schema.is_plain:
-        raise ValueError(
-            f"an aggregation cache is for graphs of one node type and one relation, but this one has "
-            f"{len(schema.node_types)} node types and {schema.num_relations} relations: train without a cache"
-        )
+        has = f"{len(schema.node_types)} node types and {schema.num_relations} relations"
+        text = f"is for graphs of one node type and one relation, but this one has {has}"
+        raise ValueError(f"an aggregation cache {text}: train without a cache")
 
 
 @dataclass(frozen=True)
@@ -224,7 +220,6 @@ class Origin:
 
 
 def _differences(known: GraphFingerprint, graph: TypedGraph, x: Any) -> list[str]:
-    """Returns, in words, what a graph and its features differ in from those of a fingerprint."""
     found = _Pass(GraphContext(graph, {ONLY: x}, PassMemory(None, None)), None, False)
     wrong = known.differences(GraphFingerprint(*found.counts, known.edges, known.features))
     return wrong or known.differences(found.fingerprint(found.sum_of_edges("")))
@@ -245,7 +240,6 @@ class _Pass:
 
     @property
     def counts(self) -> tuple[int, int, int, str]:
-        """The first fields of a `GraphFingerprint`."""
         columns, dtype = self.features.size(1), str(self.features.dtype).removeprefix("torch.")
         return self._graph.num_nodes(ONLY), self.own.num_edges, columns, dtype
 
@@ -276,7 +270,9 @@ class _Pass:
         check_features(self.features)
         fingerprint = self.fingerprint(self.sum_of_edges("comparing with the aggregation cache"))
         meta.check_fingerprint(path, fingerprint)
-        made = self._graph.allocate((self.own.node.numel(), self.features.size(1)), meta.dtype)
+        made = self._graph.allocate(
+            (self.own.node.numel(), self.features.size(1)), getattr(torch, meta.promise.dtype)
+        )
         self._graph.run_together(lambda: load_rows(path, meta, self.own.node, made))
         out = made.finish()
         return AggregationCache(meta.kind, out[self._graph.rank], out, fingerprint, self._graph.store, origin)

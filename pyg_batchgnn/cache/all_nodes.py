@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,7 @@ from pyg_batchgnn.cache.contexts import context_of
 from pyg_batchgnn.cache.pieces import PassReads, Piece, progress_bar
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import InEdges, check_budget
-from pyg_batchgnn.types import (
-    NewRows,
-    NodePiece,
-    NodePieceRows,
-    ReadableRows,
-    Relation,
-    Schema,
-    SourceValues,
-)
+from pyg_batchgnn.types import NewRows, NodePiece, NodePieceRows, ReadableRows, Relation, Schema, SourceValues
 
 _ROWS = "rows"
 
@@ -64,16 +57,14 @@ class AllNodes:
         for rows in self._features.values():
             check_features(rows[self.rank])
         self._progress = progress
-        self._degrees: dict[tuple[Relation, bool], SourceValues] = {}
+        self._degrees: dict[tuple[Relation, bool, str | None, float], SourceValues] = {}
 
     @property
     def rank(self) -> int:
-        """The rank of this process."""
         return self._context.rank
 
     @property
     def schema(self) -> Schema:
-        """Of the graph."""
         return self._context.schema
 
     @property
@@ -101,18 +92,19 @@ class AllNodes:
         result_bytes: Mapping[str, int],
         title: str,
         edge_bytes: int = 0,
+        edge_values: Sequence[str] = (),
     ) -> Iterator[NodePiece]:
         """Yields the owned targets of some relations in pieces, as many on every rank and at least
         one; the last ones may be empty.
 
         Args:
-            rows: [n, F] of the layer before, by node type and by rank whose memory this one can
-                read. Rows of other types are not read.
+            rows: [n, F] of the layer before, by node type and rank. Others are not read.
             result_bytes: by node type, bytes that the caller takes for each target.
-            title: of the progress bar.
             edge_bytes: bytes that the caller takes for each edge, where rows lie in files.
+            edge_values: the names of values of edges that come with a piece.
         """
         number = self.schema.type_number
+        tables = [one for name in edge_values for one in self.edge_tables(name).values()]
         reads = PassReads(
             sorted(map(self.schema.relation_number, relations)),
             {number(name): {_ROWS: readable} for name, readable in rows.items()},
@@ -120,13 +112,14 @@ class AllNodes:
             result_bytes={number(name): size for name, size in result_bytes.items()},
             kind=MessageKind.INFERENCE,
             edge_bytes=edge_bytes,
+            value_bytes=sum(one.nbytes // max(1, len(one)) for one in tables),
         )
         targets = {self.schema.target_types[relation] for relation in reads.relations}
         count = sum(map(self._context.count, targets))
         with progress_bar(title, count, self._progress and self.rank == 0) as advance:
             for piece in self._context.pieces(reads):
                 done = sum(map(len, piece.targets.values()))
-                yield self._by_name(piece)
+                yield self._by_name(piece, edge_values)
                 del piece  # its memory is free while the next one's rows are fetched
                 advance(done)
         self.finish()
@@ -137,7 +130,6 @@ class AllNodes:
         ops.empty_cache()  # its blocks have sizes that are not needed again
 
     def count(self, node_type: str) -> int:
-        """Returns the number of owned nodes of a type."""
         return self._context.count(self.schema.type_number(node_type))
 
     def allocate(self, node_type: str, row_shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
@@ -150,41 +142,55 @@ class AllNodes:
         return self._context.keep((self.count(node_type), *row_shape), dtype)
 
     def read(self, table: Tensor, rows: range) -> Tensor:
-        """Returns consecutive rows of a table of owned nodes: features, or rows that were computed.
-        They are a view, or a copy from the table's file."""
+        """Returns consecutive rows of a table of owned nodes: a view, or a copy from its file."""
         return self._context.read(table, rows)
 
     def gather(self, table: Tensor, row: Tensor) -> Tensor:
-        """Returns a copy of some rows of a table of owned nodes. ``row``: [k] int64, in any
-        order."""
+        """Returns a copy of some rows of a table of owned nodes. ``row``: [k] int64."""
         return self._context.gather(table, row)
 
-    def degrees(self, relation: Relation, with_loops: bool) -> SourceValues:
+    def edge_tables(self, name: str) -> Mapping[Relation, Tensor]:
+        """Returns this process's tables of an attribute of edges by relation, rows in any order.
+        Raises ValueError if there are none, or one has another length than its edges."""
+        found = {self.schema.relations[at]: one for at, one in self._context.edge_tables(name).items()}
+        if not found:
+            raise ValueError(f"the edges have no attribute {name!r} to read; put it into the data")
+        return found
+
+    def degrees(
+        self, relation: Relation, with_loops: bool, weight: str | None = None, fill: float = 1.0
+    ) -> SourceValues:
         """Returns the number of in-edges in the whole graph, of owned nodes and of their sources.
 
         Args:
             relation: within one node type.
             with_loops: True counts edges from a node to itself too.
+            weight: the name of weights of edges that are added up instead; where None edges count.
+            fill: is added for each node without a weighted edge to itself, unless ``with_loops``.
         """
-        if (relation, with_loops) not in self._degrees:
+        key = relation, with_loops, weight, fill
+        if key not in self._degrees:
             number = self.schema.relation_number(relation)
-            own = in_degrees(self._context.owned_edges(number), with_loops).to(torch.int32)
-            values = self._context.values_of_sources(number, own, MessageKind.INFERENCE)
-            self._degrees[relation, with_loops] = values
-        return self._degrees[relation, with_loops]
+            edges = self._context.owned_edges(number)
+            read = None if weight is None else partial(self._context.edge_values, number, weight)
+            own = in_degrees(edges, with_loops, read, fill)
+            own = own if own.is_floating_point() else own.to(torch.int32)
+            self._degrees[key] = self._context.values_of_sources(number, own, MessageKind.INFERENCE)
+        return self._degrees[key]
 
-    def _by_name(self, piece: Piece) -> NodePiece:
-        names, edges = self.schema.node_types, {}
-        for relation, indices in piece.indices.items():
-            rows = piece.targets[self.schema.target_types[relation]]
-            indptr = self._context.owned_edges(relation).in_edges.indptr[rows.start : rows.stop + 1]
-            edges[self.schema.relations[relation]] = InEdges(indptr - indptr[0], indices)
-        return NodePiece(
-            {names[kind]: rows for kind, rows in piece.targets.items()},
-            {
-                names[kind]: NodePieceRows(one.tables[_ROWS], one.order, one.ids)
-                for kind, one in piece.nodes.items()
-                if _ROWS in one.tables
-            },
-            edges,
-        )
+    def _by_name(self, piece: Piece, edge_values: Sequence[str]) -> NodePiece:
+        names, edges, context = self.schema.node_types, {}, self._context
+        values: dict[str, dict[Relation, Tensor]] = {name: {} for name in edge_values}
+        for number, indices in piece.indices.items():
+            relation, rows = self.schema.relations[number], piece.targets[self.schema.target_types[number]]
+            indptr = context.owned_edges(number).in_edges.indptr[rows.start : rows.stop + 1]
+            edges[relation] = InEdges(indptr - indptr[0], indices)
+            for name, of_name in values.items():
+                if number in context.edge_tables(name):
+                    of_name[relation] = context.edge_values(number, name, rows)
+        nodes = {
+            names[kind]: NodePieceRows(one.tables[_ROWS], one.order, one.ids)
+            for kind, one in piece.nodes.items()
+            if _ROWS in one.tables
+        }
+        return NodePiece({names[kind]: rows for kind, rows in piece.targets.items()}, nodes, edges, values)

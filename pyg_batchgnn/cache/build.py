@@ -80,14 +80,22 @@ def check_features(table: Tensor) -> None:
         raise TypeError(f"x is {table.dtype}, but only floating-point features are aggregated; use x.float()")
 
 
-def in_degrees(own: OwnedEdges, with_loops: bool) -> Tensor:
-    """Returns the number of in-edges of each owned node, [n] int64."""
-    degrees = own.in_edges.degrees
-    for rows in () if with_loops else row_blocks(own.node.numel()):
+def in_degrees(own: OwnedEdges, with_loops: bool, read: ReadRows | None = None, fill: float = 0.0) -> Tensor:
+    """Returns the number of in-edges of each owned node, [n] int64, or the sum of their weights.
+    ``read``: returns the weights of the in-edges of some nodes. Without loops a node counts its
+    last weighted edge to itself, or ``fill``."""
+    made = [torch.empty(0, dtype=torch.int64)]
+    for rows in row_blocks(own.node.numel()):
         targets = own.in_edges.targets(rows)
-        loops = targets[own.in_edges.sources(rows) == targets + own.first_node] - rows.start
-        degrees[rows.start : rows.stop] -= torch.bincount(loops, minlength=len(rows))
-    return degrees
+        weight = torch.ones_like(targets) if read is None else read(rows)
+        degree = weight.new_zeros(len(rows))
+        if not with_loops:
+            is_loop = own.in_edges.sources(rows) == targets + own.first_node
+            if read is not None:
+                degree.fill_(fill)[targets[is_loop] - rows.start] = weight[is_loop]
+            weight = weight.masked_fill(is_loop, 0)
+        made.append(degree.index_add_(0, targets - rows.start, weight))
+    return torch.cat(made[1:] or made)
 
 
 def row_blocks(count: int) -> Iterator[range]:
@@ -143,7 +151,6 @@ class GraphFingerprint:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GraphFingerprint:
-        """Raises KeyError, TypeError or ValueError if values are missing or of another type."""
         kinds = {"int": int, "str": str}
         return cls(**{field.name: kinds[str(field.type)](values[field.name]) for field in fields(cls)})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -40,19 +40,18 @@ from pyg_batchgnn.store import (
     RowReader,
     RowRequest,
     TypedGraph,
+    attribute_by_group,
     typed_graph_from_pyg,
 )
-from pyg_batchgnn.types import FEATURES, NewRows, ReadableRows, SourceValues
+from pyg_batchgnn.types import FEATURES, Group, NewRows, ReadableRows, SourceValues
 
 T = TypeVar("T")
 #: Columns by name and by rank that can read them, by number of the node type.
 Columns: TypeAlias = Mapping[int, Mapping[str, ReadableRows]]
 #: Reads the columns of nodes, given by distinct ids, by number of the type.
 ReadNodes: TypeAlias = Callable[..., Mapping[int, PieceNodes]]
-#: The name of a column of one value per node.
-_VALUES = "values"
-#: The bytes of a row's numbers, where rows come from a file.
-_NUMBERS = 24
+_VALUES = "values"  # the name of a column of one value per node
+_NUMBERS = 24  # the bytes of a row's numbers, where rows come from a file
 
 
 def context_of(
@@ -61,14 +60,15 @@ def context_of(
     """Returns what a user gives as ``data`` as a graph for passes over all nodes."""
     memory = PassMemory(budget, scratch)
     if isinstance(data, (Data, HeteroData)):
-        graph = typed_graph_from_pyg(data)
-        data = graph, {name: features_of(data, name) for name in graph.schema.node_types}
+        whole, graph = data, typed_graph_from_pyg(data)
+        x = {name: features_of(data, name) for name in graph.schema.node_types}
+        data = graph, x, lambda name: attribute_by_group(whole, name, graph)
     pair = tuple(data) if isinstance(data, (tuple, list)) else ()
-    if len(pair) == 2 and isinstance(pair[0], CscGraph):
-        return GraphContext(pair[0].typed, {0: pair[1]}, memory)
-    if len(pair) == 2 and isinstance(pair[0], TypedGraph) and isinstance(pair[1], Mapping):
+    if len(pair) in (2, 3) and isinstance(pair[0], CscGraph):
+        return GraphContext(pair[0].typed, {0: pair[1]}, memory, *pair[2:])
+    if len(pair) in (2, 3) and isinstance(pair[0], TypedGraph) and isinstance(pair[1], Mapping):
         number = pair[0].schema.type_number
-        return GraphContext(pair[0], {number(name): x for name, x in pair[1].items()}, memory)
+        return GraphContext(pair[0], {number(name): x for name, x in pair[1].items()}, memory, *pair[2:])
     if len(pair) == 2 and isinstance(pair[0], DistFeatureStore) and isinstance(pair[1], DistGraphStore):
         if scratch is not None:
             raise ValueError(
@@ -87,13 +87,21 @@ def features_of(data: Data | HeteroData, node_type: str) -> Any:
 
 class GraphContext:
     """A graph with its features, for passes over all nodes: here whole, in one process.
-    ``features``: [n, F] by number of the type; None, or left out, where there are none."""
+    ``features``: [n, F] by number of the type; None, or left out, where there are none.
+    ``edge_values``: returns an attribute of edges by its name, by group."""
 
     rank = 0  # of the process
     store: DistFeatureStore | None = None  # the store of the features, over ranks
 
-    def __init__(self, graph: TypedGraph, features: Mapping[int, Any], memory: PassMemory) -> None:
+    def __init__(
+        self,
+        graph: TypedGraph,
+        features: Mapping[int, Any],
+        memory: PassMemory,
+        edge_values: Callable[[str], Mapping[Group, Tensor]] = lambda _: {},
+    ) -> None:
         self.schema, self._graph, self._features, self._memory = graph.schema, graph, features, memory
+        self._edge_values = cache(edge_values)
         self._owned: dict[int, OwnedEdges] = {}
         self._ids: dict[int, Tensor] = {}
 
@@ -101,11 +109,9 @@ class GraphContext:
         return self._graph.num_nodes[node_type]
 
     def count(self, node_type: int) -> int:
-        """Returns the number of owned nodes of a type."""
         return self.num_nodes(node_type)
 
     def original_ids(self, node_type: int) -> Tensor:
-        """Returns the original ids of the owned nodes of a type, [n] int64."""
         if node_type not in self._ids:
             self._ids[node_type] = torch.arange(self.num_nodes(node_type))
         return self._ids[node_type]
@@ -134,6 +140,24 @@ class GraphContext:
         self._memory.take_features(x)
         return {self.rank: x}
 
+    def edge_tables(self, name: str) -> Mapping[int, Tensor]:
+        """Returns the tables of an attribute of edges, by number of the relation."""
+        groups, found = self.schema.edge_groups, self._edge_values(name)
+        tables = {number: found[one] for number, one in enumerate(groups) if one in found}
+        for number, table in tables.items():
+            if len(table) != (edges := self._graph.relations[number].num_edges):
+                raise ValueError(f"{name} of {groups[number]} has {len(table)} rows for {edges} edges")
+            self._memory.take_features(table)
+        return tables
+
+    def edge_values(self, relation: int, name: str, rows: range) -> Tensor:
+        """Returns the values of the in-edges of some owned targets, [e, ...] in their order."""
+        table, in_edges = self.edge_tables(name)[relation], self.owned_edges(relation).in_edges
+        edges, ids = in_edges.edges(rows), in_edges.edge_ids
+        if ids is None or self.store is not None:  # a rank's rows lie in the order of its edges
+            return ops.decoded(self.read(table, edges))
+        return ops.decoded(self.gather(table, ids[edges.start : edges.stop].to(torch.int64)))
+
     def no_features(self, node_type: int) -> str:
         """Returns the words of an error: a type has no features."""
         name = f"[{self.schema.node_types[node_type]!r}]" if self.schema.has_names else ""
@@ -153,6 +177,7 @@ class GraphContext:
         kinds = [*reads.tables, *(() if reads.targets_first else (sources[one] for one in reads.relations))]
         tables = {kind: reads.tables.get(kind, {}) for kind in kinds}
         limits, read = self._reading(reads, tables)
+        limits = replace(limits, edge=limits.edge + reads.value_bytes)
         cuts = cut_pieces(targets, limits, {kind: self.num_nodes(kind) for kind in limits.source})
         for number, cut in enumerate(self._even(cuts, {kind: range(0) for kind in sorted(into)})):
             # The generator holds no piece: memory is free again when the caller lets go of it.
@@ -192,16 +217,13 @@ class GraphContext:
         return {name: rows[self.rank] for name, rows in columns.items()}
 
     def _numbering(self, node_type: int) -> tuple[int, int]:
-        """Returns the id of the first owned node of a type, and a bound of all ids."""
         return 0, self.num_nodes(node_type)
 
     def _even(self, cuts: Iterator[Cut], nothing: Cut) -> Iterable[Cut]:
-        """Returns as many cuts on every rank, at least one."""
         return itertools.chain([next(cuts, nothing)], cuts)
 
     def _reading(self, reads: PassReads, tables: Columns) -> tuple[PieceLimits, ReadNodes]:
-        """Returns the limits of pieces, and what reads the columns of nodes, given by distinct ids
-        by type, for the piece of a number."""
+        """Returns the limits of pieces, and what reads columns for the piece of a number."""
         own, in_files = {kind: self._own(columns) for kind, columns in tables.items()}, dict[int, int]()
         for kind, columns in own.items():
             if any(map(self._memory.is_in_file, columns.values())):
@@ -227,39 +249,31 @@ class GraphContext:
         return limits, read
 
     def read(self, table: Tensor, rows: range) -> Tensor:
-        """Returns consecutive rows of a table of owned nodes, from its file if it is read so."""
         return self._memory.span(table, rows)
 
     def gather(self, table: Tensor, row: Tensor) -> Tensor:
-        """Returns a copy of rows of a table of owned nodes, [k] int64 in any order."""
         return self._memory.rows(table, row)
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
-        """Makes a table for owned nodes, which other ranks may read."""
         return self._memory.new_rows(shape, dtype)
 
-    def keep(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
-        """Makes a table for owned nodes, which no other rank reads."""
-        return self._memory.new_rows(shape, dtype)
+    keep = allocate
 
     def shared(self, column: Tensor) -> ReadableRows:
-        """Lets the ranks of the host read a column of owned nodes [n, ...]; returns it by rank."""
+        """Lets the ranks of the host read a column [n, ...]; returns it by rank."""
         return {self.rank: column}
 
     def values_of_sources(self, relation: int, column: Tensor, kind: MessageKind) -> SourceValues:  # noqa: ARG002
         """Returns a value for each owned node and each source of their in-edges in a relation
-        within one type, from [n] values of the owned nodes. Each value travels once, counted as
-        ``kind``."""
+        within one type. Each value travels once. ``column``: [n] those of the owned nodes."""
         return SourceValues(0, column, torch.empty(0, dtype=torch.int64), column[:0])
 
-    def wait_for_all(self) -> None:
-        """Waits until all ranks have written their rows, which others read after that."""
+    def wait_for_all(self) -> None: ...
 
     def agree(self, arguments: dict[str, Any]) -> None:
         """Raises AgreementError unless the arguments are the same everywhere."""
 
     def sums(self, values: Sequence[int]) -> list[int]:
-        """Returns the sum of each value over ranks."""
         return list(values)
 
     def run_together(self, work: Callable[[], T]) -> T:
@@ -277,8 +291,7 @@ class DistributedContext(GraphContext):
         self._part, self.schema = store.part, store.part.schema
         store.comm.run_job(lambda: None)  # waits for what a loader prepares
         self.rank = store.comm.rank
-        # All ranks answer, because a rank that is alone on its host cannot tell whether others
-        # share.
+        # All ranks answer: one that is alone on its host cannot tell whether others share.
         self._shares = max(store.comm.all_gather_json(len(store.readable))) > 1
 
     def num_nodes(self, node_type: int) -> int:
@@ -299,11 +312,9 @@ class DistributedContext(GraphContext):
             return None
         return {rank: shard.attributes[group][FEATURES] for rank, shard in self._store.readable.items()}
 
-    def no_features(self, node_type: int) -> str:
-        group = self.schema.node_groups[node_type]
-        of_type = f" of type {group.name!r}" if self.schema.has_names else ""
-        has = ", ".join(sorted(self._store.own.attributes[group])) or "none"
-        return f"the graph has no node attribute {FEATURES!r}{of_type} (it has: {has})"
+    def edge_tables(self, name: str) -> Mapping[int, Tensor]:
+        own = (self._store.own.attributes[one] for one in self.schema.edge_groups)
+        return {number: tables[name] for number, tables in enumerate(own) if name in tables}
 
     def _numbering(self, node_type: int) -> tuple[int, int]:
         return self._part.nodes_of(node_type).start, self._part.book.num_nodes
@@ -317,8 +328,7 @@ class DistributedContext(GraphContext):
         reader = self._reader(tables, original_ids=not reads.targets_first)
         mine = self._budget or free_bytes() // len(self._comm.ranks_of_host)
         sizes = {kind: reader.format(groups[kind]).wire_bytes for kind in tables}
-        # Rows lie in a block. Those of other ranks lie also in the message that brought them. About
-        # as many lie in the message that this rank sends to others.
+        # Rows of other ranks lie in a block and in a message, and as many in the message to others.
         source = {kind: size + 2 * size * (ranks - 1) // ranks for kind, size in sizes.items()}
         limits = PieceLimits(int(self._comm.min(mine)), source).with_results(reads.result_bytes)
 
@@ -333,16 +343,11 @@ class DistributedContext(GraphContext):
 
     def _reader(self, tables: Columns, original_ids: bool) -> RowReader:
         groups = {self.schema.node_groups[kind]: columns for kind, columns in tables.items()}
-        shards = {
-            rank: replace(
-                shard,
-                attributes={
-                    group: {name: rows[rank] for name, rows in columns.items()}
-                    for group, columns in groups.items()
-                },
-            )
-            for rank, shard in self._store.readable.items()
-        }
+
+        def of(rank: int) -> dict[Group, dict[str, Tensor]]:
+            return {group: {name: rows[rank] for name, rows in one.items()} for group, one in groups.items()}
+
+        shards = {one: replace(shard, attributes=of(one)) for one, shard in self._store.readable.items()}
         columns = {group: RowColumns(list(names), original_ids) for group, names in groups.items()}
         return RowReader(self._part, self._comm, shards, columns)
 
@@ -369,7 +374,6 @@ class DistributedContext(GraphContext):
         return read_rows(table, row, self._reader_of(table))
 
     def _reader_of(self, table: Tensor) -> DiskReader | None:
-        """Returns the reader of a table of the store that stays in its file."""
         return next((one.reader for one in self._store.own.disk if one.table is table), None)
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:

@@ -50,11 +50,6 @@ class CacheMeta:
     promise: ArrayPromise  # what the file of the aggregates must be
     digest: str = ""  # SHA-256 of META.json, by which ranks see that they read the same folder
 
-    @property
-    def dtype(self) -> torch.dtype:
-        dtype: torch.dtype = getattr(torch, self.promise.dtype)
-        return dtype
-
     def write(self, folder: Path) -> None:
         made_of = asdict(self.fingerprint)
         only = {"relation": None, "aggregation": self.kind.value, "made_of": made_of, "array": _ARRAY}
@@ -90,16 +85,13 @@ class CacheMeta:
 
     def check_fingerprint(self, folder: Path, seen: GraphFingerprint) -> None:
         if differences := self.fingerprint.differences(seen):
-            raise DatasetError(
-                f"{folder}: the aggregation cache was made of other data: the graph has "
-                f"{', '.join(differences)}; {_ANEW}"
-            )
+            fact = f"was made of other data: the graph has {', '.join(differences)}"
+            raise DatasetError(f"{folder}: the aggregation cache {fact}; {_ANEW}")
 
     def check_kind(self, folder: Path, wanted: Aggregation | None) -> None:
         if wanted not in (None, self.kind):
-            raise DatasetError(
-                f"{folder}: holds aggregates by {self.kind.value}, but {wanted.value} is wanted; {_ANEW}"
-            )
+            fact = f"holds aggregates by {self.kind.value}, but {wanted.value} is wanted"
+            raise DatasetError(f"{folder}: {fact}; {_ANEW}")
 
 
 T = TypeVar("T")

@@ -25,13 +25,13 @@ class PassReads:
     relations: Sequence[int]  # the relations, ascending
     #: the columns by name, by node type. If targets are first, a type without an entry is not read.
     tables: Mapping[int, Mapping[str, ReadableRows]] = field(default_factory=dict)
-    #: whether the edges of a piece name their sources by numbers with the piece's own nodes of the
-    #: type first, then the others; else by rows of the piece's tables
+    #: whether edges number the piece's own nodes of the type first, then the other sources; else
+    #: they name rows of the piece's tables
     targets_first: bool = False
-    #: by node type, bytes that the pass takes for each target beside the rows of sources
-    result_bytes: Mapping[int, int] = field(default_factory=dict)
+    result_bytes: Mapping[int, int] = field(default_factory=dict)  # of each target, by node type
     kind: MessageKind = MessageKind.FEATURES  # the kind under which exchanges are counted
     edge_bytes: int = 0  # bytes that the pass takes for each edge, where rows lie in files
+    value_bytes: int = 0  # bytes of the values of each edge, which are read for a piece
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +39,9 @@ class PieceNodes:
     """The nodes of one type that a piece reads."""
 
     tables: Mapping[str, Tensor]  # by name, the columns, one row per table row
-    #: [u] int32 or int64, original ids by table row; None where rows are numbered by original ids
-    node: Tensor | None = None
+    node: Tensor | None = None  # [u] original ids by table row; None where rows are original ids
     order: Tensor | None = None  # [s] the table row of each number; None where numbers are table rows
-    #: [s] int64, the id of each number in the numbering of `OwnedEdges`; None where it is the
-    #: number
-    ids: Tensor | None = None
+    ids: Tensor | None = None  # [s] int64, the id of each number in `OwnedEdges`; None where the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +49,7 @@ class Piece:
     """Some owned nodes, and the rows of their in-edges' sources."""
 
     targets: Mapping[int, range]  # the owned nodes, by number of their type
-    #: [e_r] int32 or int64, by number of the relation, the number of each in-edge's source
-    indices: Mapping[int, Tensor]
+    indices: Mapping[int, Tensor]  # [e_r] by number of the relation, the number of each source
     nodes: Mapping[int, PieceNodes]  # the nodes that are read, by number of their type
 
 
@@ -65,8 +61,7 @@ def number_sources(
 
     Returns:
         The distinct ids, ascending; the number of each source, by relation; and [u] int64, the
-        place of each number among the ids. Without own nodes numbers are places, and the last is
-        None.
+        place of each number among the ids, None without own nodes: numbers are places.
     """
     sources = [one.to(torch.int64) for one in sources]
     if own is None:
@@ -95,7 +90,7 @@ def halo_nodes(own: OwnedEdges) -> Tensor:
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int, visible: bool) -> Iterator[Callable[[int], None]]:
-    """Yields a function that takes the number of nodes done since the last call."""
+    """Yields what takes the number of nodes done since the last call."""
     if not visible:
         yield lambda _done: None
         return
@@ -132,14 +127,13 @@ class PieceLimits:
         return sum(count * self.source.get(kind, 0) for kind, count in sources.items()) + edges * self.edge
 
     def edges(self, num_nodes: Mapping[int, int]) -> int:
-        """Returns a number of edges that fit for certain; ``num_nodes`` of the graph, by type. They
-        fit where every edge has a source of its own, or where all nodes are among the sources."""
+        """Returns a number of edges that fit for certain, where every edge has a source of its own
+        or all nodes (``num_nodes`` by type) are among them."""
         of_all = (self.budget - self.bytes(num_nodes, 0)) // self.edge
         return max(1, self.budget // (max(self.source.values(), default=0) + self.edge), of_all)
 
     def room(self, node_type: int, taken: int) -> int | None:
-        """Returns how many nodes of a type fit beside ``taken`` bytes of results; None: any
-        number."""
+        """Returns how many nodes fit beside ``taken`` bytes of results; None: any number."""
         each = self.result.get(node_type, 0)
         return None if self.results is None or each == 0 else max(0, self.results - taken) // each
 

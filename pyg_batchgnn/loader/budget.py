@@ -21,8 +21,7 @@ from pyg_batchgnn.sample import SampledMinibatch
 
 # Budget ###########################################################################################
 
-#: Blocks are handed out in sizes up to a quarter larger than asked for and kept up to half again as
-#: long.
+#: Blocks are up to a quarter larger than asked for, and kept for what is up to half as long again.
 OVERHEAD = 1.6
 #: Where the user sets no budget, macrobatches of one minibatch per thread may take this many times
 #: the memory of larger ones.
@@ -182,8 +181,7 @@ def probe_of(
         shared=sum(num_nodes) // 4,  # a bit and a share of a count per node, to find distinct ones
         row=cost.row,
         unique=unique,
-        # Without a second minibatch to compare with there is no second one to fetch together with
-        # it.
+        # Without a second minibatch to compare with there is none to fetch together with it.
         growth=max(pairs, default=unique) - unique,
         reading=reading(biggest),
     )

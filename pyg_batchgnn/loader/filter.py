@@ -266,9 +266,8 @@ class Gatherer:
 
 
 def _is_ours(value: Any, dim: int) -> bool:
-    """Returns whether the package's own kernel may select. It may not in a worker process, which
-    writes into shared memory at once. It may not if a gradient must flow back, or if an element is
-    more than its bytes."""
+    """Returns whether the package's own kernel may select: not in a worker process, which writes
+    into shared memory at once, nor where a gradient flows back or an element is more than bytes."""
     return (
         type(value) in (Tensor, ops.QuantizedTensor)
         and dim == 0

@@ -28,7 +28,6 @@ from pyg_batchgnn.loader.node_inputs import (
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.ops import INTEGERS, check_range, digest_text, fold_key, minibatch_key
 from pyg_batchgnn.sample import (
-    GivenNegatives,
     LinkFinder,
     LinkInfo,
     LinkRules,
@@ -37,6 +36,7 @@ from pyg_batchgnn.sample import (
     LinkStart,
     LocalFinder,
     Names,
+    NegativeMode,
     NegativePlan,
     SampleInfo,
     SeedEdges,
@@ -59,6 +59,8 @@ class RelationLinks:
     label: Tensor | None = None  # [n, ...], or None
     time: Tensor | None = None  # [n] int64, or None
     input_id: Tensor | None = None  # [n] int64; None for the positions in ``index``
+    given: Tensor | None = None  # [n, k] int64, targets that are the negatives of each, or None
+    log_q: Tensor | None = None  # [columns of ``index``] float32, for in-batch negatives; or None
     here: OwnPositions | None = None  # the positions of the columns of ``index``; None if it has all links
 
     @property
@@ -81,7 +83,8 @@ class RelationLinks:
     def take(self, at: Tensor) -> Links:
         """Returns the links at some positions. Raises IndexError if a link is an edge of another
         rank."""
-        source, target = self.index[:, at if self.here is None else self.here.column(at)]
+        column = at if self.here is None else self.here.column(at)
+        source, target = self.index[:, column]
         return Links(
             self.relation,
             source,
@@ -89,7 +92,20 @@ class RelationLinks:
             at if self.input_id is None else self.input_id[at],
             None if self.label is None else self.label[at],
             None if self.time is None else self.time[at],
+            None if self.given is None else self.given[at],
+            None if self.log_q is None else self.log_q[column],
         )
+
+    def in_batch(self) -> RelationLinks:
+        """Returns the links with what in-batch negatives need."""
+        if self.time is not None:
+            raise ValueError(
+                f"neg_sampling={IN_BATCH!r} does not go with edge_label_time: targets of other links are "
+                f"sampled at the times of those; give 'binary' or 'triplet'"
+            )
+        # Targets lie with their owners, so that all links of a target are here.
+        share = torch.bincount(self.node)[self.node].double() / max(1, len(self))
+        return dataclasses.replace(self, log_q=share.log().float())
 
 
 class LinkInputs:
@@ -104,8 +120,8 @@ class LinkInputs:
 
     @property
     def info(self) -> SampleInfo:
-        plans = self.seeder.negatives
-        modes = {relation: plan.mode for relation, plan in plans.items()}
+        modes = {part.relation: NegativeMode.TRIPLET for part in self.parts if part.given is not None}
+        modes |= {relation: plan.mode for relation, plan in self.seeder.negatives.items()}
         relations = [(part.relation, modes.get(part.relation)) for part in self.parts]
         return LinkInfo(relations, self.parts[0].time is not None)
 
@@ -148,6 +164,10 @@ class LinkInputs:
             "links_digest": [part.digest for part in self.parts],
             "negatives": [[*relation, _settings(plan)] for relation, plan in self.seeder.negatives.items()],
         }
+        for part in self.parts:
+            if part.given is not None or part.log_q is not None:
+                said = IN_BATCH if part.given is None else _digest([part.given.view(-1)])
+                found["negatives"].append([*part.relation, said])
         if not self.seeder.schema.is_plain:
             found["relations"] = [[*part.relation, len(part)] for part in self.parts]
         if times := [part.time for part in self.parts if part.time is not None]:
@@ -171,9 +191,7 @@ def _inputs(links: Sequence[Links], start: LinkStart) -> StepInputs:
 
 def _settings(plan: NegativePlan) -> dict[str, Any]:
     weights = [pool.weight for pool in (plan.sources, plan.targets) if pool.weight is not None]
-    given = {"targets_digest": _digest([plan.table.view(-1)])} if isinstance(plan, GivenNegatives) else {}
     return {
-        **given,
         "mode": plan.mode.value,
         "amount": plan.amount,
         "exclude_existing": plan.existing is not None,
@@ -185,6 +203,8 @@ def _digest(parts: Sequence[Tensor]) -> str:
     return digest_text(minibatch_key(torch.cat(list(parts)).contiguous()))
 
 
+#: The name of in-batch negatives: the targets of the minibatch's other links.
+IN_BATCH = "in-batch"
 #: Returns the edges of a relation as links, as far as they are here; collective over ranks.
 AllEdges: TypeAlias = Callable[[Relation], RelationLinks]
 
@@ -315,7 +335,6 @@ class WantedNegatives:
     links: Mapping[Relation, RelationLinks]  # the loader's links by relation
     #: PyG's description of the negatives of each relation that gets drawn ones
     sampling: Mapping[Relation, NegativeSampling]
-    given: Mapping[Relation, GivenNegatives]  # the negatives that the user gave, by relation
     rules: LinkRules
 
 
@@ -379,13 +398,9 @@ class LinkRequest:
         links = links_by_relation(self.links, schema, names)
         place.agree({relation: one.index is None for relation, one in links.items()})
         parts = [checked_links(relation, one, graph, names, edges) for relation, one in links.items()]
-        sampling, given = self._negatives(graph, parts)
-        parts = [
-            dataclasses.replace(part, label=labelled(part, sampling.get(part.relation))) for part in parts
-        ]
+        parts, drawn = self._negatives(graph, parts)
         by_relation = {part.relation: part for part in parts}
-        drawn = {relation: one for relation, one in sampling.items() if relation not in given}
-        plans, finder = place.plan(graph, times, WantedNegatives(by_relation, drawn, given, self.rules))
+        plans, finder = place.plan(graph, times, WantedNegatives(by_relation, drawn, self.rules))
         checked = [(relation, by_relation[relation].time, plan) for relation, plan in plans.items()]
         check_early_links(checked, self.rules.late_negatives, stacklevel=4)
         excluded = SeedEdges.wanted(
@@ -395,7 +410,7 @@ class LinkRequest:
             for part in parts:
                 _check_edges(part, excluded.paired)
         is_disjoint = sampled.choice.disjoint or times is not None
-        seeder = LinkSeeder(schema, {**plans, **given}, is_disjoint, excluded, finder)
+        seeder = LinkSeeder(schema, plans, is_disjoint, excluded, finder)
         return LinkInputs(parts, seeder, names)
 
     def for_pyg(self) -> NegativeSampling | None:
@@ -406,32 +421,33 @@ class LinkRequest:
 
     def _negatives(
         self, graph: GraphShape, links: Sequence[RelationLinks]
-    ) -> tuple[dict[Relation, NegativeSampling], dict[Relation, GivenNegatives]]:
-        """Returns PyG's description of the negatives of each relation that gets any, and those that
-        came with the links."""
+    ) -> tuple[list[RelationLinks], dict[Relation, NegativeSampling]]:
+        """Returns the links with what their negatives need, and PyG's description of the negatives
+        of each relation that gets drawn ones."""
         relations = {one.relation: None for one in links}
         named = dict.fromkeys(relations, self.sampling)
-        if _is_by_type(self.sampling):
+        if self.ratio:
+            named = dict.fromkeys(relations, NegativeSampling("binary", self.ratio))
+        elif _is_by_type(self.sampling):
             named = by_relation("neg_sampling", self.sampling, graph.schema, relations)
-        binary = NegativeSampling("binary", self.ratio) if self.ratio else None
-        wanted = named if binary is None else dict.fromkeys(relations, binary)
-        found = {one: _cast(value) for one, value in wanted.items() if value is not None}
-        given = {
-            one.relation: GivenNegatives.of(_checked_targets(table, one, graph))
-            for one in links
-            if isinstance(table := named.get(one.relation), Tensor)
-        }
-        if self.rules.exclude_existing and not found:
+        parts, drawn = [], {}
+        for one in links:
+            wanted = named.get(one.relation)
+            sampling = _cast(wanted)
+            part = dataclasses.replace(one, label=labelled(one, sampling))
+            if isinstance(wanted, Tensor):
+                part = dataclasses.replace(part, given=_checked_targets(wanted, one, graph))
+            elif sampling is not None:
+                drawn[one.relation] = sampling
+            elif wanted is not None:
+                part = part.in_batch()
+            parts.append(part)
+        if self.rules.exclude_existing and not drawn:
             raise ValueError(
-                "exclude_existing=True is about negatives, but neg_sampling gives none: give for instance "
-                "neg_sampling='binary', or leave exclude_existing out"
+                "exclude_existing=True is about negatives that are drawn, but neg_sampling draws none: give "
+                "for instance neg_sampling='binary', or leave exclude_existing out"
             )
-        if self.rules.exclude_existing and given:
-            raise ValueError(
-                "exclude_existing=True is about negatives that are drawn, but neg_sampling gives them; leave "
-                "exclude_existing out"
-            )
-        return found, given
+        return parts, drawn
 
 
 #: Ids of edges that travel between ranks with ids of nodes are below this.
@@ -454,8 +470,6 @@ def _checked_targets(table: Tensor, links: RelationLinks, graph: GraphShape) -> 
         raise ValueError(
             f"{what} has shape {list(table.shape)} for {len(links)} links; give [links, k] targets"
         )
-    if links.input_id is not None:
-        raise ValueError(f"{what} gives targets by position, which input_id replaces; leave input_id out")
     table = table.to("cpu", torch.int64).contiguous()
     check_range(what, table.view(-1), graph.num_nodes[graph.schema.type_number(target)])
     return table
@@ -464,9 +478,11 @@ def _checked_targets(table: Tensor, links: RelationLinks, graph: GraphShape) -> 
 def _cast(given: Any) -> NegativeSampling | None:
     if isinstance(given, Tensor):
         return NegativeSampling("triplet", given.size(1)) if given.dim() == 2 and given.size(1) else None
+    if given is None or (isinstance(given, str) and given == IN_BATCH):
+        return None
     mode = given[0] if isinstance(given, (tuple, list)) and given else given
     if isinstance(mode, str) and mode not in ("binary", "triplet"):
-        raise ValueError(f"neg_sampling must be 'binary' or 'triplet', got {given!r}")
+        raise ValueError(f"neg_sampling must be 'binary', 'triplet' or {IN_BATCH!r}, got {given!r}")
     return NegativeSampling.cast(given)
 
 
@@ -504,10 +520,8 @@ def links_sum(index: Tensor, position: Tensor | None = None) -> int:
     total = 0
     for begin in range(0, index.size(1), _LINKS):
         source, target = index[:, begin : begin + _LINKS]
-        if position is None:
-            at = torch.arange(begin, begin + source.numel())
-        else:
-            at = position[begin : begin + _LINKS]
+        end = begin + source.numel()
+        at = torch.arange(begin, end) if position is None else position[begin:end]
         total += int(fold_key(fold_key(fold_key(torch.zeros_like(at), at), source), target).sum())
     return total
 

@@ -97,7 +97,8 @@ class LocalSetup(Setup):
 
     def inference_graph(self, data: Any) -> Any:
         found = attribute_by_group(data, FEATURES, self.graph)
-        return self.graph, {str(group.name): x for group, x in found.items() if group.is_node}
+        x = {str(group.name): one for group, one in found.items() if group.is_node}
+        return self.graph, x, lambda name: attribute_by_group(data, name, self.graph)
 
     def change_data(self, loader: NodeLoader) -> None:
         if self.options.aggregation_cache is not None:

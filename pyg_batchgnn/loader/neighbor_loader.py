@@ -358,7 +358,8 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         edge_label: a label for each link; a dict by edge type for several.
         edge_label_time: [n] int64, the time of each link; likewise.
         neg_sampling: PyG's `NegativeSampling` in any of its forms, or [n, k] node ids: the targets
-            that each link is to be told from, as triplets. A dict of such by edge type for several.
+            that each link is to be told from, as triplets; or "in-batch": those of the other links
+            of the minibatch, for `pyg_batchgnn.nn.in_batch_loss`. A dict by edge type for several.
         neg_sampling_ratio: binary negatives per link.
         neighbor_sampler: a `PygNeighborSampler`, whose graph, plan and seed are then used, and of a
             `PygLinkSampler` also its ``exclude_existing`` and ``exclude_seed_edges``.

@@ -12,15 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn.loader.schedule import SeedStep, WorkItem
 from pyg_batchgnn.ops import check_range, check_vector, digest_text, minibatch_key
-from pyg_batchgnn.sample import (
-    Direction,
-    Names,
-    NeighborChoice,
-    SampledLinks,
-    SampleInfo,
-    SeedInfo,
-    Seeds,
-)
+from pyg_batchgnn.sample import Direction, Names, NeighborChoice, SampledLinks, SampleInfo, SeedInfo, Seeds
 from pyg_batchgnn.types import Group, Schema
 
 if TYPE_CHECKING:

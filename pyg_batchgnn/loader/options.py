@@ -101,7 +101,11 @@ class LoaderOptions:
         if self.seed is not None and as_integer(self.seed) is None:
             raise TypeError(f"seed must be an integer or None, got {self.seed!r}")
         for name in ("macrobatch_size", "fetch_size"):
-            _check_size(name, found[name])
+            size = found[name]
+            whole = isinstance(size, int) and not isinstance(size, bool) and size > 0
+            if not whole and size not in ("auto", "all"):
+                what = 'a positive number of minibatches, "all" or "auto"'
+                raise ValueError(f"{name} must be {what}, got {size!r}")
         if self.device is not None:
             from pyg_batchgnn.device import checked_device
 
@@ -191,13 +195,6 @@ def _names(attributes: Any) -> tuple[str, ...] | None:
     if wrong := [name for name in attributes if not isinstance(name, str)]:
         raise TypeError(f"attributes must be names, got {wrong[0]!r}")
     return tuple(attributes)
-
-
-def _check_size(name: str, size: Any) -> None:
-    if size in ("auto", "all"):
-        return
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ValueError(f'{name} must be a positive number of minibatches, "all" or "auto", got {size!r}')
 
 
 def _check_number(name: str, value: Any, unit: str, least: int) -> None:

@@ -146,12 +146,10 @@ _ENTRIES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 # Order ############################################################################################
 
-#: Positions made Python integers at a time; a whole permutation as a list would take 40 bytes per
-#: entry.
+#: Positions made Python integers at a time; as a list each takes 40 bytes.
 CHUNK = 1 << 16
 
-#: Returns the positions in the loader's input that are visited from one place of the order to
-#: another.
+#: Returns the positions in the loader's input that are visited from one place to another.
 Visit: TypeAlias = Callable[[int, int], Tensor]
 
 

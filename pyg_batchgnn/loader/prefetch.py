@@ -167,8 +167,7 @@ class World:
     """The processes that make a loader's macrobatches together: here this one, alone."""
 
     size: int = 1  # the number of processes
-    #: True if making a macrobatch takes all processes, which then have to do everything in the same
-    #: order
+    #: True if making a macrobatch takes all processes, which then do everything in the same order
     collective: bool = False
 
     def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator, Handle
 from pyg_batchgnn.loader.link_inputs import (
+    IN_BATCH,
     LinkPlace,
     Planned,
     RelationLinks,
@@ -248,14 +249,15 @@ class LinksOverRanks(LinkPlace):
 
 def _settings(wanted: WantedNegatives) -> dict[str, Any]:
     links, sampling = wanted.links.items(), wanted.sampling.items()
+    in_batch = [[*relation, IN_BATCH] for relation, one in links if one.log_q is not None]
     return {
         "edge_label_index": [[*relation, len(one), one.digest] for relation, one in links],
         "edge_label": [[*relation, _said(one.label)] for relation, one in links],
         "edge_label_time": [[*relation, _said(one.time)] for relation, one in links],
-        "neg_sampling": [[*relation, one.mode.value, one.amount] for relation, one in sampling],
+        "neg_sampling": in_batch + [[*relation, one.mode.value, one.amount] for relation, one in sampling],
         "src_weight": [[*relation, _said(one.src_weight)] for relation, one in sampling],
         "dst_weight": [[*relation, _said(one.dst_weight)] for relation, one in sampling],
-        "targets of neg_sampling": [[*relation, _said(one.table)] for relation, one in wanted.given.items()],
+        "targets of neg_sampling": [[*relation, _said(one.given)] for relation, one in links],
         "exclude_existing": wanted.rules.exclude_existing,
         "late_negatives": wanted.rules.late_negatives.value,
     }
@@ -281,8 +283,7 @@ def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFea
 
 class RankExecutor:
     """The communicator's thread, for work in which all ranks take part. What was started runs to
-    its end even after `close`, so that ranks that stop at the same minibatch have made the same
-    exchanges."""
+    its end even after `close`: ranks that stop together have made the same exchanges."""
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm

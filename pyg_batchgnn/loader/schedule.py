@@ -20,14 +20,7 @@ import torch
 from torch import Tensor
 from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.loader.position import (
-    Order,
-    Run,
-    all_states,
-    as_positions,
-    order_of,
-    restored,
-)
+from pyg_batchgnn.loader.position import Order, Run, all_states, as_positions, order_of, restored
 from pyg_batchgnn.ops import digest_text, minibatch_key, part_key
 
 # Global schedule ##################################################################################
@@ -55,12 +48,10 @@ class ScheduleName(str, enum.Enum):
 class SeedStep:
     """The seed nodes of one step."""
 
-    #: [S] int64, the positions of this rank's seeds in the loader's input; none if the rank has
-    #: none left
+    #: [S] int64, the positions of this rank's seeds in the loader's input; none if none are left
     positions: Tensor
     seeds: int  # the number of seeds of the step, on all ranks together
-    #: [S] int64, the seeds' internal ids if a partitioned graph is sampled, by node type in the
-    #: order of the schema
+    #: [S] int64, in a partitioned graph the seeds' internal ids, by node type in the schema's order
     internal: Tensor | None = None
 
     @classmethod

@@ -137,8 +137,7 @@ class MacrobatchShell(DataLoader[Any]):
     @property
     def steps_left(self) -> int:
         """The number of minibatches that the next ``iter(loader)`` hands out. It is below
-        ``len(loader)`` after `load_state_dict`. Raises TypeError if the user's batch sampler has no
-        length."""
+        ``len(loader)`` after `load_state_dict`. Raises TypeError if there is no such length."""
         left = self._setup.schedule.length(self._position.upcoming.skip)
         if left is None:
             raise TypeError(
@@ -159,8 +158,7 @@ class MacrobatchShell(DataLoader[Any]):
         """Lets the next ``iter(loader)`` hand out exactly the minibatches that were left. A sampler
         with a state of its own, other than a ``generator`` attribute, must be brought back by its
         owner. That it draws the same minibatches again is checked when iterating begins. Raises
-        `ValueError` if the state is of another loader; the message names the setting that
-        differs."""
+        `ValueError` if the state is of another loader; it names the setting that differs."""
         check_state(state, self._settings())
         if state["drawn"] is not None:  # the first state is that of torch's default generator
             check_states(self, state["drawn"]["states"][1:])
@@ -302,8 +300,7 @@ class MacrobatchShell(DataLoader[Any]):
     @property
     def sizes(self) -> Sizes:
         """The sizes B and F. "auto" is resolved by sampling a few minibatches. One process does so
-        at first use. Ranks do so when the loader is made, and take the least that any rank
-        chose."""
+        at first use. Ranks do so when the loader is made, and take the least of all."""
         if self._sizes is None:
             self._sizes = self._choose_sizes()
         return self._sizes
@@ -385,8 +382,7 @@ class MacrobatchShell(DataLoader[Any]):
 
     def stats(self) -> LoaderStats:
         """Returns nodes, edges, distinct nodes, bytes gathered and seconds by phase. They count the
-        macrobatch made last, and all in total. With prefetching the last one is ahead of what was
-        handed out."""
+        macrobatch made last, and all in total. Prefetching makes the last one ahead."""
         found = self._setup.pipeline.book.snapshot()
         return found if self._stage is None else replace(found, device=self._stage.memory())
 

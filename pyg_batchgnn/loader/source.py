@@ -18,13 +18,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from pyg_batchgnn import ops
 from pyg_batchgnn.disk import are_mapped, is_mapped
 from pyg_batchgnn.fetch import BlockFetcher, Fetched, FetchGroup, InPlaceFetcher, as_table
-from pyg_batchgnn.loader.filter import (
-    Gatherer,
-    filter_data,
-    filter_hetero_data,
-    filter_store,
-    read_store,
-)
+from pyg_batchgnn.loader.filter import Gatherer, filter_data, filter_hetero_data, filter_store, read_store
 from pyg_batchgnn.loader.options import TOPOLOGY, Export, Features, LoaderOptions
 from pyg_batchgnn.sample import (
     AttributeRows,

@@ -36,8 +36,7 @@ from pyg_batchgnn.loader.stats import LoaderStats
 
 # Workers ##########################################################################################
 
-#: A work item on its way to a worker: epoch, number and positions as arrays, which a pipe can
-#: carry.
+#: A work item on its way to a worker: epoch, number and positions as arrays, for a pipe.
 SentItem: TypeAlias = tuple[int, int, list[NDArray[np.int64]]]
 #: What DataLoader is told about its workers, beside their number.
 OF_WORKERS = ("persistent_workers", "prefetch_factor", "timeout", "worker_init_fn", "multiprocessing_context")
@@ -106,8 +105,7 @@ class WorkerPool:
         self._pipeline = make.pipeline
         self._started = self.interrupted = False
         self._begun = 0.0
-        # A generator of its own: starting workers must not advance torch's default one, which
-        # training uses.
+        # A generator of its own: starting workers must not advance torch's default one.
         self._loader = DataLoader(
             _Items(),
             batch_size=None,

@@ -7,6 +7,8 @@ What PyG's layers support and these do not raises a ValueError.
 from pyg_batchgnn.nn.aggregated import Aggregated as Aggregated
 from pyg_batchgnn.nn.decoders import DotProductDecoder as DotProductDecoder
 from pyg_batchgnn.nn.decoders import MLPDecoder as MLPDecoder
+from pyg_batchgnn.nn.decoders import in_batch_log_odds as in_batch_log_odds
+from pyg_batchgnn.nn.decoders import in_batch_loss as in_batch_loss
 from pyg_batchgnn.nn.edge_features import GINEConv as GINEConv
 from pyg_batchgnn.nn.edge_features import NNConv as NNConv
 from pyg_batchgnn.nn.gat import GATConv as GATConv
@@ -61,6 +63,7 @@ from pyg_batchgnn.nn.norm import Dropout as Dropout
 from pyg_batchgnn.nn.norm import ReLU as ReLU
 from pyg_batchgnn.nn.norm import row_norm as row_norm
 from pyg_batchgnn.nn.norm import row_norm_of as row_norm_of
+from pyg_batchgnn.nn.sage import GraphConv as GraphConv
 from pyg_batchgnn.nn.sage import SAGEConv as SAGEConv
 from pyg_batchgnn.nn.terms import RowProduct as RowProduct
 from pyg_batchgnn.nn.terms import Terms as Terms

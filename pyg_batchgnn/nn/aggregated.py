@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, conv_input
+from pyg_batchgnn.nn.inputs import RowView
 from pyg_batchgnn.nn.layer_edges import LayerGraph, all_nodes, is_sampled
 from pyg_batchgnn.nn.native_conv import layer_name, refuse
 from pyg_batchgnn.types import SampledMinibatch
@@ -67,22 +67,6 @@ class Aggregated:
 
 def refuse_aggregated(conv: MessagePassing, why: str) -> ValueError:
     return refuse(conv, f"aggregates made beforehand: {why}", "leave the loader's cache out")
-
-
-def edge_input(
-    conv: MessagePassing,
-    x: Rows | Aggregated | tuple[Rows, Rows | None],
-    edges: Edges,
-    layer: int | Tensor | None,
-    edge_attr: Tensor | None,
-    size: tuple[int, int] | None = None,
-) -> tuple[ConvInput, Tensor | None]:
-    """Brings the arguments of a layer to one form. PyG gives ``edge_attr`` as the third."""
-    if isinstance(x, Aggregated):
-        raise refuse_aggregated(conv, "what it takes of a neighbour depends on the edge")
-    if isinstance(layer, Tensor):
-        layer, edge_attr = None, layer
-    return conv_input(x, edges, layer, size), edge_attr
 
 
 def aggregated_of(minibatch: SampledMinibatch) -> Aggregated | None:

@@ -11,12 +11,12 @@ from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated, edge_input
+from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.gin import OverSums
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_of
 from pyg_batchgnn.nn.linear import Linear, is_watched, set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, refuse
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
+from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 #: The most sums of a target's neighbours, the input columns of the last layer of an edge network.
 _MOST_COLUMNS = 64
@@ -24,7 +24,6 @@ _MOST_COLUMNS = 64
 
 class _OfEdges(NativeConv):
     edge_values: ClassVar[str | None] = "edge_attr"
-    root_weight = False
 
     def forward(
         self,
@@ -37,12 +36,7 @@ class _OfEdges(NativeConv):
         update: Update | None = None,
     ) -> Tensor:
         """Returns the rows of the targets of the layer, from the arguments of `GATConv.forward`."""
-        self.check_call()
-        given, edge_attr = edge_input(self, x, edge_index, layer, edge_attr, size)
-        own = given.own_rows() if self.root_weight else None
-        return total([self.terms(given, edge_attr)], own, given.graph, update, self.training)
-
-    terms: ClassVar[Any]
+        return convolve(self, x, edge_index, layer, size, update, edge_attr=edge_attr)
 
 
 class GINEConv(_OfEdges, OverSums, torch_geometric.nn.GINEConv):

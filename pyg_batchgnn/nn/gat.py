@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,12 +14,12 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.utils import scatter
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated, edge_input
+from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_of
 from pyg_batchgnn.nn.layer_edges import LayerGraph
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, probability, refuse
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
+from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 #: The features of an added loop: a number, a tensor [edge_dim], or the name of a reduction.
 Fill = float | Tensor | str
@@ -28,8 +29,7 @@ FILLS = ("add", "sum", "mean", "min", "max", "mul")
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """The arguments of a call, and the slots of the edges: those of each target in order, then the
-    loop that is added to it."""
+    """The arguments of a call, and the slots of edges: each target's in order, then its loop."""
 
     given: ConvInput
     # Self loops are replaced by one for each of the first ``loops`` targets; None keeps all edges.
@@ -66,8 +66,7 @@ class AttentionCall:
         return self.graph.indices != self.graph.targets
 
     def spread(self, edges: Tensor, loops: Tensor | None) -> Tensor:
-        """Returns the values of edges [E, H] and loops [loops, H] in their slots;
-        differentiable."""
+        """Returns the rows of edges and of loops in their slots; differentiable."""
         if not self.loops or loops is None:
             return edges.contiguous()
         order, values = torch.cat([self.of_edges, self.of_loops]), torch.cat([edges, loops])
@@ -78,8 +77,10 @@ class AttentionCall:
         if not self.loops:
             return None
         if isinstance(fill, str):
-            kept, targets = features[self.kept], self.graph.targets[self.kept]
-            return scatter(kept, targets, 0, dim_size=self.graph.num_targets, reduce=fill)[: self.loops]
+            targets = self.graph.targets
+            if not self.kept.all():  # a copy takes several times as long as the sums
+                features, targets = features[self.kept], targets[self.kept]
+            return scatter(features, targets, 0, dim_size=self.graph.num_targets, reduce=fill)[: self.loops]
         if isinstance(fill, Tensor):
             row = fill.to(features.device, features.dtype).view(1, -1)
             return row.expand(self.loops, features.size(1))
@@ -108,6 +109,7 @@ class AttentionConv(NativeConv):
     concat: bool
     dropout: float
     add_self_loops: bool = False
+    returns_weights_before_dropout: ClassVar[bool] = False
     fill_value: Fill = "mean"
     lin_edge: Any
 
@@ -128,27 +130,61 @@ class AttentionConv(NativeConv):
         by_head = weight.view(self.heads, self.out_channels, -1).transpose(0, 1)
         return by_head.reshape(self.out_channels, -1) / self.heads, 1
 
-    def _call(
+    def forward(
         self,
         x: Rows | Aggregated | tuple[Rows, Rows | None],
         edge_index: Edges,
-        layer: int | Tensor | None,
-        edge_attr: Tensor | None,
+        layer: int | Tensor | None = None,
+        edge_attr: Tensor | None = None,
         size: tuple[int, int] | None = None,
-    ) -> AttentionCall:
-        self.check_call()
-        return self._call_of(*edge_input(self, x, edge_index, layer, edge_attr, size))
+        return_attention_weights: bool | None = None,
+        *,
+        update: Update | None = None,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
 
-    def _call_of(self, given: ConvInput, edge_attr: Tensor | None) -> AttentionCall:
+        Args:
+            x: no `Aggregated`: attention weighs neighbours by learned weights.
+            layer: PyG's ``edge_attr`` is accepted in this place.
+            edge_attr: [E, edge_dim] (or [E]) for all edges of the minibatch, in its order, or of
+                ``edge_index``.
+            return_attention_weights: whether to return the edges and their weights after dropout as
+                well; those before dropout of `TransformerConv`, as in PyG also if it is False.
+
+        Returns:
+            [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights'
+            dtype, bfloat16 under autocast. With ``return_attention_weights`` a pair of this and
+            ([2, E'] int64, [E', heads]), loops that were added behind the edges.
+        """
+        wanted, before = return_attention_weights, self.returns_weights_before_dropout
+        if wanted is None or not (wanted or before):
+            return convolve(self, x, edge_index, layer, size, update, edge_attr=edge_attr)
+        seen: list[tuple[AttentionCall, Tensor]] = []
+        result = convolve(self, x, edge_index, layer, size, update, edge_attr=edge_attr, seen=seen)
+        ((call, coefficient),) = seen
+        if before:
+            return result, call.pyg_form(coefficient.abs())
+        weights = ops.attention_weights(coefficient, call.graph.indptr, **call.options())
+        return result, call.pyg_form(weights)
+
+    #: Returns the terms of the result, and the softmax before dropout with signs, [slots, H].
+    _attended: Callable[[AttentionCall], tuple[Terms, Tensor]]
+
+    def terms(self, given: ConvInput, edge_attr: Tensor | None = None, seen: Any = None) -> Terms:
+        """``seen``: a list for the call and the softmax."""
         both = min(given.graph.num_sources, given.graph.num_targets)
         loops = both if self.add_self_loops else None
         drop = self.dropout if self.training else 0.0
         key = ops.attention_key(given.graph.dropout_key()) if drop > 0 else 0
-        return AttentionCall(given, loops, edge_attr, drop, key)
+        call = AttentionCall(given, loops, edge_attr, drop, key)
+        terms, coefficient = self._attended(call)
+        if seen is not None:
+            seen.append((call, coefficient))
+        return terms
 
-    def _edge_features(self, call: AttentionCall, dtype: torch.dtype) -> tuple[Tensor, Tensor | None] | None:
-        """Returns the features of the edges [E, edge_dim] in the order of the layer, and of the
-        added loops [loops, edge_dim]; None without features."""
+    def _edge_rows(self, call: AttentionCall, dtype: torch.dtype) -> Tensor | None:
+        """Returns the features of the edges, and of the added loops, in their slots, [slots,
+        edge_dim]; None without features."""
         if call.edge_attr is None:
             return None
         if self.lin_edge is None:
@@ -156,7 +192,7 @@ class AttentionConv(NativeConv):
         features = call.edge_attr.view(-1, 1) if call.edge_attr.dim() == 1 else call.edge_attr
         set_width(features, self.lin_edge)
         features = call.graph.edge_rows(features, self.lin_edge.weight.size(1), dtype)
-        return features, call.loop_features(features, self.fill_value)
+        return call.spread(features, call.loop_features(features, self.fill_value))
 
 
 class GATConv(AttentionConv, torch_geometric.nn.GATConv):
@@ -184,9 +220,8 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         **kwargs: the other arguments of PyG, at their default values.
     """
 
-    read_parts: ClassVar[dict[str, bool]] = dict.fromkeys(
-        ("lin", "lin_src", "lin_dst", "lin_edge", "res"), False
-    )
+    read_parts: ClassVar[dict[str, bool]]
+    read_parts = dict.fromkeys(("lin", "lin_src", "lin_dst", "lin_edge", "res"), False)
 
     def __init__(
         self,
@@ -212,46 +247,7 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         )
         self.check(self)
 
-    def forward(
-        self,
-        x: Rows | Aggregated | tuple[Rows, Rows | None],
-        edge_index: Edges,
-        layer: int | Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        size: tuple[int, int] | None = None,
-        return_attention_weights: bool | None = None,
-        *,
-        update: Update | None = None,
-    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
-
-        Args:
-            x: no `Aggregated`: attention weighs neighbours by learned weights.
-            layer: PyG's ``edge_attr`` is accepted in this place.
-            edge_attr: [E, edge_dim] (or [E]) for all edges of the minibatch, in its order, or of
-                ``edge_index``.
-            return_attention_weights: whether to return the edges and their weights after dropout as
-                well.
-
-        Returns:
-            [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights'
-            dtype, bfloat16 under autocast. With ``return_attention_weights`` a pair of this and
-            ([2, E'] int64, [E', heads]), loops that were added behind the edges.
-        """
-        call = self._call(x, edge_index, layer, edge_attr, size)
-        out, coefficient, _ = self._attend(call)
-        own = call.given.own_rows() if self.res is not None else None
-        result = total([self._transform(out)], own, call.graph, update, self.training)
-        if not return_attention_weights:
-            return result
-        weights = ops.attention_weights(coefficient, call.graph.indptr, **call.options())
-        return result, call.pyg_form(weights)
-
-    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        return self._transform(self._attend(self._call_of(given, edge_attr)).out)
-
-    def _attend(self, call: AttentionCall) -> ops.Attention:
-        """Returns the sums of source rows, weighted by the attention of each head, [D, H * K]."""
+    def _attended(self, call: AttentionCall) -> tuple[Terms, Tensor]:
         given = call.given
         own, graph = given.own_rows(), given.graph
         set_width(given.x, self.lin, self.lin_src)
@@ -264,7 +260,12 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
             check_input(own, target.weight.size(1), dtype, "rows of the targets")
         table, row = table_of(given.x, wide)
         target_weight = self._logit_weight(target.weight, self.att_dst, wide)
-        return ops.attention(
+        edge_rows, edge_logits = self._edge_rows(call, wide), None
+        if edge_rows is not None:
+            of_edges = self._logit_weight(self.lin_edge.weight, self.att_edge, wide)
+            with torch.autocast("cpu", enabled=False):
+                edge_logits = edge_rows @ of_edges.t()
+        attended = ops.attention(  # the sums of source rows by head, [D, H * K]
             table,
             graph.indptr,
             graph.indices,
@@ -273,35 +274,18 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
             target_logits=None
             if given.targets_in_sources or own is None
             else ops.linear([own], [target_weight], num_rows=own.size(0), out_dtype=wide),
-            edge_logits=self._edge_logits(call, wide),
+            edge_logits=edge_logits,
             row=row,
             by_source=graph.by_source_for(table),
             negative_slope=self.negative_slope,
             out_dtype=dtype,
             **call.options(),
         )
+        weight, groups = self.joining(source.weight)
+        root = None if self.res is None else self.res.weight
+        return Terms((RowProduct(attended.out, weight, groups),), root, self.bias), attended.coefficient
 
     def _logit_weight(self, weight: Tensor, attention: Tensor, dtype: torch.dtype) -> Tensor:
         """Returns w[h] = W_h^T a_h, [H, K]."""
         by_head = weight.to(dtype).view(self.heads, self.out_channels, -1)
         return (by_head * attention.to(dtype).view(self.heads, self.out_channels, 1)).sum(dim=1)
-
-    def _edge_logits(self, call: AttentionCall, dtype: torch.dtype) -> Tensor | None:
-        """Returns the terms of edge features in the logits, [slots, H]."""
-        features = self._edge_features(call, dtype)
-        if features is None:
-            return None
-        weight = self._logit_weight(self.lin_edge.weight, self.att_edge, dtype)
-        edges, loops = features
-        return call.spread(_logits(edges, weight), None if loops is None else _logits(loops, weight))
-
-    def _transform(self, attended: Tensor) -> Terms:
-        weight, groups = self.joining((self.lin or self.lin_src).weight)
-        root = None if self.res is None else self.res.weight
-        return Terms((RowProduct(attended, weight, groups),), root, self.bias)
-
-
-def _logits(rows: Tensor, weight: Tensor) -> Tensor:
-    """Returns rows . w[h], [rows, H] of the dtype of the weight, regardless of autocast."""
-    with torch.autocast("cpu", enabled=False):
-        return rows.to(weight.dtype) @ weight.t()

@@ -13,11 +13,11 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, conv_input, table_and_row
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_and_row
 from pyg_batchgnn.nn.layer_edges import HaloGraph, LayerGraph
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, refuse
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
+from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 # The symmetric normalisation D^-1/2 (A + I) D^-1/2 of equation 2, once per minibatch.
 #
@@ -73,9 +73,8 @@ def unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -
     return made.setdefault((add_loops, dtype), found)
 
 
-def weighted_scaling(whole: LayerGraph, edge_weight: Tensor, add_loops: bool, fill: float) -> Scaling:
-    """Returns the normalisation of a graph with edge weights, differentiable in them."""
-    weight = edge_weight if whole.edge is None else edge_weight.index_select(0, whole.edge)
+def weighted_scaling(whole: LayerGraph, weight: Tensor, add_loops: bool, fill: float) -> Scaling:
+    """Returns the normalisation of a graph with edge weights [E], differentiable in them."""
     indptr, indices, targets = whole.indptr, whole.indices, whole.targets
     degree = weight.new_zeros(whole.num_sources)
     loop = None
@@ -88,7 +87,7 @@ def weighted_scaling(whole: LayerGraph, edge_weight: Tensor, add_loops: bool, fi
             indptr, indices = without.indptr, without.indices
             weight, targets = weight.index_select(0, without.kept), targets.index_select(0, without.kept)
         degree = degree + loop
-    degree = degree.index_add(0, targets, weight)
+    degree = degree.index_add(0, targets, weight) if whole.degree is None else whole.degree.to(weight.dtype)
     scale = degree.pow(-0.5)
     scale = scale.masked_fill(scale == float("inf"), 0.0)
     normalised = scale.index_select(0, indices) * weight * scale.index_select(0, targets)
@@ -162,20 +161,12 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         Returns:
             [D, out_channels] of the dtype of the weights; bfloat16 under autocast.
         """
-        self.check_call()
-        if isinstance(x, Aggregated):
-            known = self._known(x, edge_weight)
-            return total([self._product(known)], None, x.nodes(edge_index), update, self.training)
-        if isinstance(layer, Tensor):
-            layer, edge_weight = None, layer
-        if isinstance(x, (tuple, list)):
-            raise self._refuse_pair()
-        given = conv_input(x, edge_index, layer)
-        return total([self.terms(given, edge_weight)], None, given.graph, update, self.training)
+        return convolve(self, x, edge_index, layer, None, update, edge_weight=edge_weight)
 
     def terms(self, given: ConvInput, edge_weight: Tensor | None = None) -> Terms:
         if not given.targets_in_sources:
-            raise self._refuse_pair()
+            what = "separate rows of sources and targets"
+            raise refuse(self, what, "take SAGEConv for bipartite graphs")
         set_width(given.x, self.lin)
         dtype = ops.compute_dtype(self.lin.weight)
         check_input(given.x, self.lin.weight.size(1), dtype)
@@ -184,16 +175,20 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
     def _product(self, aggregated: Rows) -> Terms:
         return Terms((RowProduct(aggregated, self.lin.weight),), bias=self.bias)
 
-    def _refuse_pair(self) -> ValueError:
-        return refuse(self, "separate rows of sources and targets", "take SAGEConv for bipartite graphs")
+    @property
+    def fill(self) -> float:
+        """The weight of the loops that are added to weighted edges."""
+        return 2.0 if self.improved else 1.0
 
-    def _known(self, x: Aggregated, edge_weight: Tensor | None) -> Rows:
+    def known_terms(
+        self, x: Aggregated, _: LayerGraph, edge_weight: Tensor | None = None
+    ) -> tuple[Terms, None]:
         if edge_weight is not None or not self.normalize or not self.add_self_loops:
             raise refuse_aggregated(self, "they are normalised, without edge weights and with self loops")
         neighbours = x.of(self, "symmetric")
         set_width(neighbours, self.lin)
         check_input(neighbours, self.lin.weight.size(1), ops.compute_dtype(self.lin.weight), "aggregates")
-        return neighbours
+        return self._product(neighbours), None
 
     def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
         """Returns the normalised sums over in-edges and loops, [D, in_channels]. The edges of the
@@ -222,12 +217,7 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
             if self.normalize:
                 return unweighted_scaling(whole, bool(self.add_self_loops), dtype)
             return Scaling(whole.in_edges, None, None, None)
-        if edge_weight.dim() != 1 or edge_weight.numel() != whole.num_edges:
-            shape, edges = list(edge_weight.shape), whole.num_edges
-            raise ValueError(f"edge_weight must be [{edges}], one entry per edge, got {shape}")
-        weight = edge_weight.to(dtype)
+        weight = whole.edge_weights(edge_weight, dtype)
         if self.normalize:
-            fill = 2.0 if self.improved else 1.0
-            return weighted_scaling(whole, weight, bool(self.add_self_loops), fill)
-        ordered = weight if whole.edge is None else weight.index_select(0, whole.edge)
-        return Scaling(whole.in_edges, ordered, None, None)
+            return weighted_scaling(whole, weight, bool(self.add_self_loops), self.fill)
+        return Scaling(whole.in_edges, weight, None, None)

@@ -12,11 +12,12 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, conv_input, table_and_row
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, table_and_row
+from pyg_batchgnn.nn.layer_edges import LayerGraph
 from pyg_batchgnn.nn.linear import Linear, is_watched, linear_of
 from pyg_batchgnn.nn.native_conv import NativeConv, layer_name, refuse
 from pyg_batchgnn.nn.norm import BatchNorm, fused_norm, native_norm
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
+from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve
 
 
 class OverSums(NativeConv):
@@ -89,20 +90,12 @@ class GINConv(OverSums, torch_geometric.nn.GINConv):
             norm: the normalisation after the module. The module takes it as its second argument.
             update: ReLU and dropout after both.
         """
-        self.check_call()
-        if isinstance(x, Aggregated):
-            graph, sums = x.nodes(edge_index), self._known(x)
-        else:
-            if layer is not None and not isinstance(layer, int):
-                layer, size = None, layer
-            given = conv_input(x, edge_index, layer, size)
-            graph, sums = given.graph, self._sums(given)
-        return total([self.terms_of(sums, norm)], None, graph, update, self.training)
+        return convolve(self, x, edge_index, layer, size, update, norm=norm)
 
-    def terms(self, given: ConvInput) -> Terms:
-        return self.terms_of(self._sums(given), None)
+    def terms(self, given: ConvInput, norm: BatchNorm | None = None) -> Terms:
+        return self.terms_of(self._sums(given), norm)
 
-    def _known(self, x: Aggregated) -> Tensor:
+    def known_terms(self, x: Aggregated, _: LayerGraph, norm: BatchNorm | None = None) -> tuple[Terms, None]:
         neighbours, own, dtype = x.of(self, "sum"), x.own_of(self), self._dtype()
         check_input(neighbours, own.size(1), dtype, "aggregates")
         table, row = table_and_row(own)
@@ -115,11 +108,10 @@ class GINConv(OverSums, torch_geometric.nn.GINConv):
             out_dtype=torch.promote_types(dtype, torch.float32),
         )
         sums = neighbours.gather() if isinstance(neighbours, RowView) else neighbours
-        return out.add_(sums).to(dtype)
+        return self.terms_of(out.add_(sums).to(dtype), norm), None
 
     def _sums(self, given: ConvInput) -> Tensor:
-        """Returns (1 + eps) * x[i] + the sum over the in-edges of i, [D, F] of the module's
-        dtype."""
+        """Returns (1 + eps) * x[i] + the sum over the in-edges of i, [D, F]."""
         dtype = self._dtype()
         graph, x = given.graph, given.x
         check_input(x, x.size(1), dtype)

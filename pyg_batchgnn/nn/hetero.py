@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch_geometric.nn
 from torch import Tensor
@@ -197,8 +197,7 @@ def _terms(conv: Any, given: ConvInput, values: Mapping[str, Tensor], relation: 
         own = given.own_rows()
         x = given.x if given.targets_in_sources else (given.x, own)
         return Terms(values=conv(x, given.graph, **values))
-    result: Terms = conv.terms(given, **values)
-    return result
+    return cast(Terms, conv.terms(given, **values))
 
 
 _AGGREGATIONS = ("sum", "mean", "min", "max", "cat", None)

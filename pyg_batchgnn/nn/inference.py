@@ -6,18 +6,18 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-import torch_geometric.nn
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
+from torch_geometric.nn import GraphNorm, GraphSizeNorm, MeanSubtractionNorm, PairNorm
 
 from pyg_batchgnn.nn.edge_features import GINEConv
 from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
-from pyg_batchgnn.nn.hetero import PieceEdges, TypedEdges
+from pyg_batchgnn.nn.hetero import PieceEdges
 from pyg_batchgnn.nn.inputs import Rows, RowView
 from pyg_batchgnn.nn.layer_loop import ModelOutput, end_of, last_rows, wide
 from pyg_batchgnn.nn.linear import widest
@@ -44,7 +44,16 @@ class LayerStep:
     convs: Mapping[Relation, torch.nn.Module]
     # Returns the layer's rows of the targets by node type, from the rows before by node type and
     # the edges. A `HeteroConv` takes both: ``conv(x_dict, edges)``.
-    compute: Callable[[Mapping[str, Rows], TypedEdges], Mapping[str, Tensor]]
+    compute: Callable[[Mapping[str, Rows], PieceEdges], Mapping[str, Tensor]]
+    edge_values: Sequence[str] = ()  # the names of the values of edges that ``compute`` reads
+    #: by relation, the name of the weights by which a `GCNConv` normalises; None: of all
+    #: "edge_weight", if that is read
+    weights: Mapping[Relation, str] | None = None
+
+    def weight(self, relation: Relation) -> str | None:
+        if self.weights is None:
+            return GCNConv.edge_values if GCNConv.edge_values in self.edge_values else None
+        return self.weights.get(relation)
 
     def result_bytes(self, columns: Mapping[str, int], relations: Sequence[Relation]) -> dict[str, int]:
         """Returns the bytes that the layer takes for each target, by node type."""
@@ -122,7 +131,6 @@ def infer_last_inputs(
 def _relations_read(
     steps: Sequence[LayerStep], existing: Collection[Relation], node_types: Collection[str] | None
 ) -> list[list[Relation]]:
-    """Returns the relations that each layer computes, from the input on."""
     found: list[list[Relation]] = []
     needed = None if node_types is None else set(node_types)
     for step in reversed(steps):
@@ -208,14 +216,14 @@ def _infer_layer(
     ends = {name for source, _, target in relations for name in (source, target)}
     before = {name: rows for name, rows in before.items() if name in ends}
     degrees = {
-        relation: nodes.degrees(relation, with_loops=not conv.add_self_loops)
+        relation: nodes.degrees(relation, not conv.add_self_loops, step.weight(relation), conv.fill)
         for relation in relations
         if isinstance(conv := step.convs[relation], GCNConv) and conv.normalize
     }
     columns = {name: rows[nodes.rank].size(1) for name, rows in before.items()}
     made: dict[str, NewRows] = {}
     result_bytes, edge_bytes = step.result_bytes(columns, relations), step.edge_bytes(relations)
-    for piece in nodes.pieces(before, relations, result_bytes, title, edge_bytes):
+    for piece in nodes.pieces(before, relations, result_bytes, title, edge_bytes, step.edge_values):
         degree = {one: values.of(piece.nodes[one[0]].ids) for one, values in degrees.items()}
         read: dict[str, Rows] = {
             name: one.table if one.order is None else RowView(one.table, one.order)
@@ -231,14 +239,6 @@ def _infer_layer(
 
 
 # Models ###########################################################################################
-
-
-class HasNodes(Protocol):
-    """A loader that knows all nodes of its graph, such as `MacrobatchNeighborLoader`."""
-
-    def all_nodes(
-        self, memory_budget: int | str | None, progress: bool, scratch: str | Path | None
-    ) -> OwnedNodes: ...
 
 
 def infer_model(
@@ -266,7 +266,6 @@ def infer_model(
 def _finished(
     model: torch.nn.Module, nodes: OwnedNodes, node_type: str, layers: Sequence[Tensor]
 ) -> ModelOutput:
-    """Computes what follows the layers for nodes of a type, some rows at a time."""
     knowledge, last = end_of(model, node_type)
     if last is None and wide(layers[-1][:0]).dtype == layers[-1].dtype:
         return ModelOutput(layers[-1], layers[0])
@@ -310,22 +309,17 @@ def check_cpu(*devices: Any) -> None:
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
     """Sets a model to evaluation mode for the duration of a block."""
     check_row_wise(model.modules())
-    were_training = [(module, module.training) for module in model.modules()]
+    were_training = [module for module in model.modules() if module.training]
     model.eval()
     try:
         yield
     finally:
-        for module, was_training in were_training:
-            module.training = was_training
+        for module in were_training:
+            module.training = True
 
 
 #: Normalisations that take statistics over the rows of a call, in evaluation too.
-_OVER_ROWS = (
-    torch_geometric.nn.GraphNorm,
-    torch_geometric.nn.GraphSizeNorm,
-    torch_geometric.nn.MeanSubtractionNorm,
-    torch_geometric.nn.PairNorm,
-)
+_OVER_ROWS = (GraphNorm, GraphSizeNorm, MeanSubtractionNorm, PairNorm)
 #: Activations along a dimension; 0 is the dimension of the nodes.
 _ALONG_A_DIMENSION = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin, torch.nn.GLU)
 
@@ -343,10 +337,8 @@ def check_row_wise(modules: Iterable[torch.nn.Module]) -> None:
                 f"call the model on the whole graph, or use BatchNorm or LayerNorm(mode='node')"
             )
         if isinstance(module, _NormBase) and module.running_mean is None:
-            raise ValueError(
-                f"{name} has no running statistics, so it takes those of each piece; use "
-                f"track_running_stats=True"
-            )
+            fact = "has no running statistics, so it takes those of each piece"
+            raise ValueError(f"{name} {fact}; use track_running_stats=True")
         if isinstance(module, _ALONG_A_DIMENSION) and module.dim in (0, -2):
             raise ValueError(
                 f"{name}(dim={module.dim}) goes over all nodes of a call, but inference computes nodes in "

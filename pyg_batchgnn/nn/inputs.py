@@ -177,10 +177,10 @@ def conv_input(
         check_matrix(name, rows)
     graph = _graph(edges, layer, sources, own, size)
     for name, rows in given.items():
-        if is_sampled(edges) and rows.size(0) > edges.node.numel():  # would be taken for other nodes'
+        if is_sampled(edges) and rows.size(0) > (nodes := edges.node.numel()):  # taken for other nodes'
             raise ValueError(
-                f"{name} has {rows.size(0)} rows, but the minibatch has {edges.node.numel()} nodes; give "
-                f"the rows of its nodes: RowView({name}, minibatch.node)"
+                f"{name} has {rows.size(0)} rows, but the minibatch has {nodes} nodes; give the rows of its "
+                f"nodes: RowView({name}, minibatch.node)"
             )
     targets_in_sources = not pair or own is sources
     targets = graph.num_targets
@@ -242,8 +242,7 @@ def features_of(minibatch: SampledMinibatch) -> RowView:
 
 
 def features_by_type(minibatch: SampledMinibatch) -> dict[str, Rows]:
-    """Returns the features ``x`` of a minibatch by node type, read in place; types without are left
-    out."""
+    """Returns the features ``x`` of a minibatch by node type that has some, read in place."""
     found: dict[str, Rows] = {}
     for name, group in zip(minibatch.schema.node_types, minibatch.schema.node_groups, strict=True):
         rows: Any = getattr(minibatch, "attributes", {}).get(group)

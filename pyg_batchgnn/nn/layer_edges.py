@@ -66,12 +66,10 @@ class LayerGraph:
 
     @property
     def num_targets(self) -> int:
-        """D."""
         return self.in_edges.num_targets
 
     @property
     def num_edges(self) -> int:
-        """E."""
         return self.in_edges.num_edges
 
     @cached_property
@@ -105,7 +103,17 @@ class LayerGraph:
             raise ValueError(f"edge_attr must be [E, {columns or 'columns'}], got {list(attr.shape)}")
         if attr.size(0) < edges:
             raise ValueError(f"edge_attr has {attr.size(0)} entries, but the layer has {edges} edges")
-        return (attr[:edges] if self.edge is None else attr.index_select(0, self.edge)).to(dtype)
+        return self._in_order(attr).to(dtype)
+
+    def edge_weights(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
+        """Returns the weights of the layer's edges in its order, [E], from those of all edges."""
+        edges = (self.whole or self).num_edges
+        if weight.dim() != 1 or weight.numel() != edges:
+            raise ValueError(f"edge_weight must be [{edges}], one entry per edge, got {list(weight.shape)}")
+        return self._in_order(weight).to(dtype)
+
+    def _in_order(self, values: Tensor) -> Tensor:
+        return values[: self.num_edges] if self.edge is None else values.index_select(0, self.edge)
 
 
 @dataclass(frozen=True, eq=False)

@@ -91,8 +91,7 @@ def wide(x: Tensor) -> Tensor:
 
 
 def fuses_relu(act: Any) -> bool:
-    """Returns whether an activation is a ReLU that nobody watches, so that others may compute
-    it."""
+    """Returns whether an activation is a ReLU that others may compute, as nobody watches it."""
     return type(act) is torch.nn.ReLU and not is_watched(act)
 
 
@@ -101,9 +100,8 @@ def is_row_wise_norm(norm: torch.nn.Module) -> bool:
     gradient."""
     if type(norm) is torch.nn.LayerNorm:
         return len(norm.normalized_shape) == 1
-    if type(norm) is torch_geometric.nn.LayerNorm:
-        return bool(norm.mode == "node")
-    return type(norm) is torch.nn.Identity
+    is_by_node = type(norm) is torch_geometric.nn.LayerNorm and norm.mode == "node"
+    return is_by_node or type(norm) is torch.nn.Identity
 
 
 @dataclass(frozen=True)

@@ -93,11 +93,9 @@ def widest(module: torch.nn.Module) -> int:
     """Returns the largest number of columns that a product in a module has."""
     found = [1]
     for part in module.modules():
-        for parameter in part.parameters(recurse=False):
-            if not is_uninitialized_parameter(parameter):
-                found += list(parameter.shape[:1])
-            else:
-                found += [getattr(part, "out_channels", getattr(part, "out_features", 1))]
+        unknown = getattr(part, "out_channels", getattr(part, "out_features", 1))
+        for one in part.parameters(recurse=False):
+            found += [unknown] if is_uninitialized_parameter(one) else list(one.shape[:1])
     return max(found)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import timeit
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
 import torch
 from torch import Tensor
@@ -52,9 +51,7 @@ class use_products:  # noqa: N801 (called like a function)
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         set_products(self._before)
 
 

@@ -146,7 +146,6 @@ class NativeConv(MessagePassing):
 
     @classmethod
     def _patched(cls, conv: MessagePassing) -> str | None:
-        """Returns the name of a method that is not PyG's, of the instance or of its class."""
         own, kind = vars(conv), type(conv)
         # PyG itself puts these on an instance when an explanation ends.
         back = [getattr(kind, name, None) for name in ("_jinja_propagate", "_orig_propagate")]
@@ -183,8 +182,7 @@ class NativeConv(MessagePassing):
         check_called(self)
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
-        """Generates no code for messages, which would hide what PyG generated for its own class:
-        `pyg_batchgnn.accelerate` falls back to that."""
+        """Generates no code for messages: it would hide PyG's, to which `accelerate` falls back."""
         del raise_on_error
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -223,8 +221,7 @@ def as_made(conv: NativeConv) -> AsMade | None:
 
 
 def check_called(conv: NativeConv) -> None:
-    """Raises ValueError if a convolution is not as PyG made it, or torch.func transforms the
-    call."""
+    """Raises ValueError if a convolution is not as PyG made it, or torch.func transforms it."""
     if ops.is_transforming():
         what = "transforms of torch.func and differentiation in forward mode"
         raise refuse(conv, what, f"use torch_geometric.nn.{layer_name(conv)}")

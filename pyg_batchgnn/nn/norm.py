@@ -46,10 +46,8 @@ class BatchNorm(torch.nn.BatchNorm1d):
 
     @classmethod
     def sharing(cls, norm: torch.nn.BatchNorm1d, relu: bool = False) -> BatchNorm:
-        made = cls(
-            norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats, relu,
-            device="meta",
-        )  # fmt: skip
+        options = norm.eps, norm.momentum, norm.affine, norm.track_running_stats, relu
+        made = cls(norm.num_features, *options, device="meta")
         made.weight, made.bias = norm.weight, norm.bias
         made.running_mean, made.running_var = norm.running_mean, norm.running_var
         made.num_batches_tracked = norm.num_batches_tracked
@@ -67,9 +65,8 @@ class BatchNorm(torch.nn.BatchNorm1d):
             raise ValueError(
                 f"the input of BatchNorm must have {self.num_features} columns, got shape {list(input.shape)}"
             )
-        has_running = self.running_mean is not None
         own = self._takes_own(input)
-        if not own and not has_running and input.size(0):
+        if not own and self.running_mean is None and input.size(0):
             raise ValueError(
                 "one row has no deviation, and there are no running statistics to normalise it by; "
                 "use track_running_stats=True"
@@ -99,7 +96,6 @@ class BatchNorm(torch.nn.BatchNorm1d):
 
     @torch.no_grad()
     def _track(self, mean: Tensor, variance: Tensor, rows: int) -> None:
-        """Adds the statistics of ``rows`` rows to the running statistics, in training mode."""
         if not self.training or self.running_mean is None:
             return
         unbiased = variance * (rows / (rows - 1))

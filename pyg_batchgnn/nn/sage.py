@@ -1,4 +1,5 @@
-"""GraphSAGE (Hamilton, Ying and Leskovec 2017, algorithm 1)."""
+"""GraphSAGE (Hamilton, Ying and Leskovec 2017, algorithm 1), and `GraphConv` (Morris and others
+2019)."""
 
 from __future__ import annotations
 
@@ -8,17 +9,92 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn
 from torch import Tensor
+from torch_geometric.utils import scatter
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, conv_input
-from pyg_batchgnn.nn.layer_edges import Targets
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, table_of
+from pyg_batchgnn.nn.layer_edges import LayerGraph, Targets
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
+from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, convolve, total
 
 
-class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
+class _OfNeighbours(NativeConv):
+    """The base of layers that add a product of own rows to one of neighbours' reduced rows."""
+
+    aggregations: ClassVar[dict[type[torch.nn.Module], str]] = {
+        torch_geometric.nn.MeanAggregation: "mean",
+        torch_geometric.nn.SumAggregation: "sum",
+        torch_geometric.nn.MaxAggregation: "max",
+    }
+    lin_l: Any  # the layer of neighbours
+    lin_r: Any  # that of the own rows
+    root_weight = True
+    normalize = project = False
+
+    def terms(self, given: ConvInput, edge_weight: Tensor | None = None) -> Terms:
+        own = given.own_rows() if self.root_weight else None
+        dtype = self._check(given.x, own, "x")
+        return self._terms(self._aggregate(given, edge_weight, dtype), own, given.graph)
+
+    def _terms(self, neighbours: Rows, own: Rows | None, targets: Targets) -> Terms:
+        root = self.lin_r.weight if self.root_weight else None
+        terms = Terms((RowProduct(neighbours, self.lin_l.weight),), root, self.lin_l.bias)
+        if not self.normalize:
+            return terms
+        return Terms(values=F.normalize(total([terms], own, targets), p=2.0, dim=-1))
+
+    def _check(self, rows: Rows, own: Rows | None, name: str) -> torch.dtype:
+        """Checks what is multiplied, or aggregated first, and initialises lazy layers. Returns the
+        dtype that the layer computes in."""
+        set_width(rows, self.lin_l)
+        set_width(own, self.lin_r if self.root_weight else None)
+        dtype = ops.compute_dtype(self.lin_l.weight)
+        check_input(rows, self.lin_l.weight.size(1), dtype, name)
+        if own is not None:
+            check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
+        return dtype
+
+    def known_terms(
+        self, x: Aggregated, graph: LayerGraph, edge_weight: Tensor | None = None
+    ) -> tuple[Terms, Rows | None]:
+        reduce = self.aggregations[type(self.aggr_module)]  # not the attribute aggr, as in PyG
+        if edge_weight is not None:
+            raise refuse_aggregated(self, "they are of edges without weights")
+        if self.project or reduce == "max":
+            of = "a learned projection of the sources" if self.project else "the maximum"
+            raise refuse_aggregated(self, f"it aggregates by {of}")
+        neighbours = x.of(self, reduce)
+        own = x.own_of(self) if self.root_weight else None
+        self._check(neighbours, own, "aggregates")
+        return self._terms(neighbours, own, graph), own
+
+    def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
+        graph, reduce = given.graph, self.aggregations[type(self.aggr_module)]
+        if edge_weight is None and not (self.project and hasattr(self, "lin")):
+            return given.source.aggregate(graph, reduce, dtype)
+        x, weight = given.x, None
+        if edge_weight is None:
+            x = ops.linear([x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)
+        else:
+            weight = graph.edge_weights(edge_weight, ops.wide_dtype(dtype))
+        if weight is not None and reduce == "max":  # which no kernel weighs
+            rows = x.gather() if isinstance(x, RowView) else x
+            messages = weight.unsqueeze(1) * rows[graph.indices.long()]
+            return scatter(messages, graph.targets, 0, graph.num_targets, reduce).to(dtype)
+        table, row = table_of(x, dtype)
+        return ops.aggregate(
+            *(table, graph.indptr, graph.indices),
+            row=row,
+            edge_weight=weight,
+            by_source=graph.by_source_for(table),
+            reduce=reduce,
+            out_dtype=dtype,
+        )
+
+
+class SAGEConv(_OfNeighbours, torch_geometric.nn.SAGEConv):
     """PyG's `SAGEConv` with the same arguments, initialisation and ``state_dict``; rows are read in
     place.
 
@@ -42,11 +118,6 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
 
     edge_values: ClassVar[str | None] = None
     read_parts: ClassVar[dict[str, bool]] = {"lin": True, "lin_l": True, "lin_r": False}
-    aggregations: ClassVar[dict[type[torch.nn.Module], str]] = {
-        torch_geometric.nn.MeanAggregation: "mean",
-        torch_geometric.nn.SumAggregation: "sum",
-        torch_geometric.nn.MaxAggregation: "max",
-    }
 
     def __init__(
         self,
@@ -87,58 +158,49 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         Returns:
             [D, out_channels] of the dtype of the weights; bfloat16 under autocast.
         """
-        self.check_call()
-        if isinstance(x, Aggregated):
-            graph, (neighbours, own) = x.nodes(edge_index), self._known(x)
-            return total([self._terms(neighbours, own, graph)], own, graph, update, self.training)
-        if layer is not None and not isinstance(layer, int):
-            layer, size = None, layer
-        given = conv_input(x, edge_index, layer, size)
-        terms = self.terms(given)
-        return total([terms], given.own_rows(), given.graph, update, self.training)
+        return convolve(self, x, edge_index, layer, size, update)
 
-    def terms(self, given: ConvInput) -> Terms:
-        own = given.own_rows() if self.root_weight else None
-        self._check(given.x, own, "x")
-        return self._terms(self._aggregate(given), own, given.graph)
 
-    def _terms(self, neighbours: Rows, own: Rows | None, targets: Targets) -> Terms:
-        root = self.lin_r.weight if self.root_weight else None
-        terms = Terms((RowProduct(neighbours, self.lin_l.weight),), root, self.lin_l.bias)
-        if not self.normalize:
-            return terms
-        return Terms(values=F.normalize(total([terms], own, targets), p=2.0, dim=-1))
+class GraphConv(_OfNeighbours, torch_geometric.nn.GraphConv):
+    """PyG's `GraphConv`: a product of the reduced rows of the neighbours, each times the weight of
+    its edge, and one of the own rows. It has PyG's arguments, initialisation and ``state_dict``.
 
-    def _check(self, rows: Rows, own: Rows | None, name: str) -> None:
-        """Checks what is multiplied, or aggregated first, and initialises lazy layers."""
-        set_width(rows, self.lin_l)
-        set_width(own, self.lin_r if self.root_weight else None)
-        dtype = ops.compute_dtype(self.lin_l.weight)
-        check_input(rows, self.lin_l.weight.size(1), dtype, name)
-        if own is not None:
-            check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
+    >>> conv = GraphConv(data.num_features, 16)
+    >>> conv(data.x, data.edge_index, torch.rand(data.num_edges)).shape
+    torch.Size([100, 16])
 
-    def _known(self, x: Aggregated) -> tuple[Rows, Rows | None]:
-        reduce = self._reduction()
-        if self.project or reduce == "max":
-            of = "a learned projection of the sources" if self.project else "the maximum"
-            raise refuse_aggregated(self, f"it aggregates by {of}")
-        neighbours = x.of(self, reduce)
-        own = x.own_of(self) if self.root_weight else None
-        self._check(neighbours, own, "aggregates")
-        return neighbours, own
+    Args:
+        in_channels, out_channels, bias, **kwargs: as of `SAGEConv`.
+        aggr: "add" (or "sum"), "mean" or "max".
+    """
 
-    def _reduction(self) -> str:
-        """Returns how rows of neighbours become one. The module decides, as in PyG, not the
-        attribute ``aggr``."""
-        return self.aggregations[type(self.aggr_module)]
+    edge_values: ClassVar[str | None] = "edge_weight"
+    read_parts: ClassVar[dict[str, bool]] = {"lin_rel": True, "lin_root": False}
+    lin_l = property(lambda self: self.lin_rel)
+    lin_r = property(lambda self: self.lin_root)
 
-    def _aggregate(self, given: ConvInput) -> Tensor:
-        graph, reduce, dtype = given.graph, self._reduction(), ops.compute_dtype(self.lin_l.weight)
-        if not (self.project and hasattr(self, "lin")):
-            return given.source.aggregate(graph, reduce, dtype)
-        source = ops.linear([given.x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)
-        by_source = graph.by_source_for(source)
-        return ops.aggregate(
-            source, graph.indptr, graph.indices, by_source=by_source, reduce=reduce, out_dtype=dtype
-        )
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        aggr: Any = "add",
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        columns = input_columns("in_channels", in_channels), positive("out_channels", out_channels)
+        super().__init__(*columns, aggr, bias, **kwargs)
+        self.check(self)
+
+    def forward(
+        self,
+        x: Rows | Aggregated | tuple[Rows, Rows | None],
+        edge_index: Edges,
+        layer: int | Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        size: tuple[int, int] | None = None,
+        *,
+        update: Update | None = None,
+    ) -> Tensor:
+        """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
+        ``edge_weight``, which may stand in the third place, is as of `GCNConv.forward`."""
+        return convolve(self, x, edge_index, layer, size, update, edge_weight=edge_weight)

@@ -15,7 +15,8 @@ from typing import Any
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.inputs import Rows
+from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
+from pyg_batchgnn.nn.inputs import Edges, Rows, conv_input
 from pyg_batchgnn.nn.layer_edges import Targets
 
 
@@ -95,7 +96,7 @@ def total(
     for together in by_groups.values():
         sums.append(_multiplied(together, bias, targets.num_targets))
         bias = None
-    sums += values if bias is None else [values[0] + bias, *values[1:]]
+    sums += values if bias is None else [values[0] + bias.to(values[0].dtype), *values[1:]]
     summed = reduce(add, sums)
     return summed if update is None else ops.activate(summed, **arguments)
 
@@ -110,3 +111,32 @@ def _multiplied(products: Sequence[RowProduct], bias: Tensor | None, rows: int, 
         after_relu=all(one.after_relu for one in products),
         **arguments,
     )
+
+
+def convolve(
+    conv: Any,
+    x: Rows | Aggregated | tuple[Rows, Rows | None],
+    edges: Edges,
+    third: Any,
+    size: tuple[int, int] | None = None,
+    update: Update | None = None,
+    **values: Any,
+) -> Tensor:
+    """Returns the result of a convolution whose ``terms`` take values of edges. ``third``: the
+    number of the layer, or what PyG takes in this place: values of edges, or the size."""
+    conv.check_call()
+    values = {name: one for name, one in values.items() if one is not None}
+    if isinstance(third, Tensor) and conv.edge_values is not None:
+        values, third = {**values, conv.edge_values: third}, None
+    elif third is not None and not isinstance(third, int):
+        third, size = None, third
+    if isinstance(x, Aggregated):
+        if not hasattr(conv, "known_terms"):
+            raise refuse_aggregated(conv, "what it takes of a neighbour depends on the edge")
+        graph = x.nodes(edges)
+        terms, own = conv.known_terms(x, graph, **values)
+    else:
+        given = conv_input(x, edges, third, size)
+        graph, terms = given.graph, conv.terms(given, **values)
+        own = given.own_rows()  # with a gradient that the layer has seen
+    return total([terms], own, graph, update, conv.training)

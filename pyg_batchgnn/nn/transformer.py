@@ -12,13 +12,12 @@ from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.gat import AttentionCall, AttentionConv
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, table_of
+from pyg_batchgnn.nn.inputs import Rows, check_input, table_of
 from pyg_batchgnn.nn.layer_edges import LayerGraph
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import input_columns, positive, probability, refuse
-from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
+from pyg_batchgnn.nn.terms import RowProduct, Terms, total
 
 #: What attention takes for a column of a source, in multiplications of a matrix product: the rows
 #: of sources lie anywhere.
@@ -52,6 +51,7 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         **dict.fromkeys(("lin_key", "lin_query", "lin_value", "lin_skip"), True),
         **dict.fromkeys(("lin_edge", "lin_beta"), False),
     }
+    returns_weights_before_dropout = True
 
     def __init__(
         self,
@@ -77,35 +77,7 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         if conv.lin_edge is not None and conv.edge_dim == 0:
             raise refuse(conv, "edge_dim=0", "leave edge_dim out")
 
-    def forward(
-        self,
-        x: Rows | Aggregated | tuple[Rows, Rows | None],
-        edge_index: Edges,
-        layer: int | Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        return_attention_weights: bool | None = None,
-        *,
-        update: Update | None = None,
-    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Returns the rows of the targets of the layer, from the arguments of `GATConv.forward`.
-
-        Args:
-            return_attention_weights: True and, as in PyG, False return the edges and their weights
-                before dropout as well.
-        """
-        call = self._call(x, edge_index, layer, edge_attr)
-        terms, coefficient = self._attended(call)
-        own = call.given.own_rows()
-        result = total([terms], own, call.graph, update, self.training)
-        if return_attention_weights is None:
-            return result
-        return result, call.pyg_form(coefficient.abs())
-
-    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        return self._attended(self._call_of(given, edge_attr))[0]
-
     def _attended(self, call: AttentionCall) -> tuple[Terms, Tensor]:
-        """Returns the terms of the result, and the weights before dropout with signs, [E, H]."""
         given, graph = call.given, call.graph
         own = given.own_rows()
         if own is None:
@@ -114,8 +86,8 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         set_width(given.x, self.lin_key, self.lin_value)
         dtype = ops.compute_dtype(self.lin_value.weight)
         wide = ops.wide_dtype(dtype)
-        features = self._edge_features(call, wide)
-        if features is None and self.lin_edge is not None:
+        edge_rows = self._edge_rows(call, wide)
+        if edge_rows is None and self.lin_edge is not None:
             raise ValueError("the layer was constructed with edge_dim, but edge_attr is not given")
         set_width(own, self.lin_skip if self.root_weight else None)
         check_input(given.x, self.lin_key.weight.size(1), dtype)
@@ -127,7 +99,7 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
             graph.indptr,
             graph.indices,
             self._score_weights(own, graph.num_targets, wide, by_head),
-            edge_rows=None if features is None else features[0].contiguous(),
+            edge_rows=edge_rows,
             row=row,
             by_source=graph.by_source_for(table),
             by_head=by_head,
@@ -145,8 +117,7 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         return terms, attended.coefficient
 
     def _multiplies_sources(self, graph: LayerGraph) -> bool:
-        """Returns whether every source is multiplied first, so that each head reads C columns of an
-        edge's source instead of K."""
+        """Returns whether sources are multiplied first, so that heads read C columns and not K."""
         own, width, of_edge = self._columns()
         products = self.heads * self.out_channels
         queries = own * products
@@ -212,7 +183,6 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         return ops.linear([x], [weight], bias, out_dtype=dtype), None
 
     def _transform(self, attended: ops.Attention) -> Terms:
-        """Returns the products of the sums of raw rows."""
         weight, groups = self.joining(self._with_edge_weight(self.lin_value.weight))
         products = [RowProduct(attended.out, weight, groups)]
         if self.lin_value.bias is not None:

@@ -13,22 +13,10 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.port.batches import (
-    ArgumentTensor,
-    Batch,
-    axis_by_size,
-    hop_counts,
-    is_batch,
-)
+from pyg_batchgnn.port.batches import ArgumentTensor, Batch, axis_by_size, hop_counts, is_batch
 from pyg_batchgnn.port.modules import are_plain_edges, fits, refuse_batch, refuse_on_device
 from pyg_batchgnn.port.recording import BatchEdges, Count, Form
-from pyg_batchgnn.port.structure import (
-    SampledBatch,
-    Structure,
-    UnsampledGraph,
-    known_prefixes,
-    sampled_batch,
-)
+from pyg_batchgnn.port.structure import SampledBatch, Structure, UnsampledGraph, known_prefixes, sampled_batch
 
 
 @dataclass(frozen=True)
@@ -95,7 +83,6 @@ _signature = functools.lru_cache(maxsize=256)(inspect.signature)
 
 
 def _takes_batch(signature: Signature, names: list[str], args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Returns whether ``forward`` takes the batch itself: its first parameter is nothing in it."""
     first, *rest = names
     others = [one for one in rest[len(args) - 1 :] if _is_required(signature.parameters[one])]
     alone = names == ["batch"]  # not the numbers of the seeds that disjoint batches call so

@@ -238,7 +238,6 @@ def is_hooked(module: Any) -> bool:
 
 
 def _why_by_functions(module: Any, path: str = "") -> str | None:
-    """Returns a clause about a function that is an attribute of a module, such as an activation."""
     back = [getattr(type(module), name, None) for name in ("_jinja_propagate", "_orig_propagate")]
     for name, value in vars(module).items():
         if not callable(value) or (isinstance(value, Hashable) and value in _BY_ROW_FUNCTIONS):

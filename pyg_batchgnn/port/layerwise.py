@@ -7,7 +7,7 @@ that a later layer reads as its sources go through tables that all ranks read.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
@@ -25,12 +24,20 @@ from pyg_batchgnn.port.binding import Bound
 from pyg_batchgnn.port.call import Call, Graph, Tracing
 from pyg_batchgnn.port.capture import Captured, CapturedFunction
 from pyg_batchgnn.port.execution import Frame, run_step, take
-from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, rate_of, reads_as_sources
+from pyg_batchgnn.port.program import (
+    Program,
+    ProgramStep,
+    Reads,
+    is_convolution,
+    module_of,
+    rate_of,
+    reads_as_sources,
+)
 from pyg_batchgnn.port.recording import (
     BatchEdges,
     Counter,
+    Edges,
     Fixed,
-    ModuleCall,
     Nodes,
     Ref,
     Refusal,
@@ -46,6 +53,9 @@ from pyg_batchgnn.types import NewRows, OwnedNodes, Relation, Schema
 class LayerwiseError(ValueError):
     """A model cannot be computed layer by layer, each node by itself."""
 
+    def __init__(self, fact: str, remedy: str = "call the model on the whole graph") -> None:
+        super().__init__(f"{fact}; {remedy}")
+
 
 def inference(
     model: torch.nn.Module,
@@ -53,6 +63,7 @@ def inference(
     memory_budget: int | str | None = None,
     progress_bar: bool = False,
     scratch: str | Path | None = None,
+    edge_values: Sequence[str] = (),
 ) -> Any:
     """Returns the output of a model for all nodes, layer by layer, each node once from all its
     neighbours. Collective over ranks.
@@ -61,13 +72,15 @@ def inference(
     torch.Size([100, 3])
 
     Args:
-        model: one that `accelerate` made fast. Its ``forward`` takes rows and edges alone, and
+        model: one that `accelerate` made fast. Its ``forward`` takes rows, edges and what its
+            further parameters name of the data's edges (``edge_attr``, ``edge_weight_dict``), and
             computes every row by itself but for its convolutions.
         loader: a loader of this package, of any fanouts and seed nodes.
         memory_budget: bytes (or a text like "2GiB") of the pieces that are computed at once, and of
             the rows of layers; chosen where None.
         progress_bar: shows the progress.
         scratch: the folder of rows that do not fit; see `AllNodes`.
+        edge_values: parameters with a default that values of edges are given to as well.
 
     Returns:
         What ``forward`` returns, with [n, C] rows of the nodes that this process owns. Where they
@@ -85,19 +98,24 @@ def inference(
         )
     nodes = nn.nodes_of(loader, memory_budget, progress_bar, scratch)
     with nn.evaluating(model), torch.no_grad():
-        call = _some_call(model, nodes.schema, nodes)
+        call, names = _some_call(model, nodes.schema, nodes, edge_values)
 
         def compute(captured: Captured, values: Sequence[Any]) -> list[Any]:
-            layers = _Layers(model, nodes, captured.made, call.inputs(captured.made, values))
-            levels = range(1, layers.last + 1)
-            steps = [nn.LayerStep(layers.convs(level), layers.computing(level)) for level in levels]
+            layers = _Layers(model, nodes, captured.made, call.inputs(captured.made, values), names)
+            steps = [layers.step(level) for level in range(1, layers.last + 1)]
             nn.infer_layers(steps, nodes, node_types=layers.node_types, inputs=layers.inputs)
             return layers.output()
 
         return _captured(model, call).run(model.users_forward, model, call.arguments(), compute)
 
 
-def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
+#: By the address of a tensor that stands for values of edges, their name and the relation.
+_Names = Mapping[int, tuple[str, RelationName]]
+
+
+def _some_call(
+    model: TracedModel, schema: Schema, nodes: OwnedNodes, edge_values: Sequence[str]
+) -> tuple[Call, _Names]:
     """Returns a call with a few nodes and edges: the first nodes of each type, twice as sources."""
     plain = schema.is_plain
     names = [None] if plain else schema.node_types
@@ -116,7 +134,7 @@ def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
         row = nodes.read(table, range(1)) if len(table) else table.new_zeros(1, table.size(1))
         x[key] = ArgumentTensor(_four(row), Nodes(key, 1))
     edges = {one: ArgumentTensor(edge_index.clone(), BatchEdges(one, 1)) for one in relations}
-    arguments = _arguments(model, x, edges)
+    arguments, names_of = _arguments(model, x, edges, nodes, edge_values)
     if any(is_uninitialized_parameter(one) for one in model.parameters()):
         values = {name: mapped(one, lambda leaf: leaf.tensor()) for name, one in arguments.items()}
         model.users_forward(model, **values)
@@ -124,11 +142,10 @@ def _some_call(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Call:
         if module is not model and must_be_called(module):
             raise LayerwiseError(f"{path} has hooks or is no longer as PyG made it")
     bound = Bound(arguments, structure, dict.fromkeys(names, 2))
-    return Call(model, Tracing(model._batchgnn.trims), bound)
+    return Call(model, Tracing(model._batchgnn.trims), bound), names_of
 
 
 def _captured(model: TracedModel, call: Call) -> CapturedFunction:
-    """Captures ``forward``. Raises LayerwiseError if it cannot be, or its program differs."""
     function = CapturedFunction()
 
     def look(captured: Captured, values: Sequence[Any]) -> None:
@@ -140,10 +157,9 @@ def _captured(model: TracedModel, call: Call) -> CapturedFunction:
     reason = call.look(function, look, exact=True)
     if reason is None:
         return function
-    raise LayerwiseError(
-        f"inference computes {type(model).__name__} layer by layer, but its forward was not captured, "
-        f"because {reason}; call the model on the whole graph"
-    )
+    name = type(model).__name__
+    fact = f"inference computes {name} layer by layer, but its forward was not captured, because {reason}"
+    raise LayerwiseError(fact)
 
 
 def _four(row: Tensor) -> Tensor:
@@ -153,23 +169,41 @@ def _four(row: Tensor) -> Tensor:
     return row + (torch.cos(angles) * (1 + row.abs().double().mean())).to(row.dtype)
 
 
-def _arguments(model: TracedModel, x: Mapping[Any, Any], edges: Mapping[Any, Any]) -> dict[str, Any]:
+def _arguments(
+    model: TracedModel,
+    x: Mapping[Any, Any],
+    edges: Mapping[Any, Any],
+    nodes: OwnedNodes,
+    edge_values: Sequence[str],
+) -> tuple[dict[str, Any], _Names]:
+    kind = type(model).__name__
     parameters = list(inspect.signature(model.users_forward).parameters.values())[1:]
     by_place = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
     required = [one.name for one in by_place if one.default is one.empty]
-    if len(required) != 2:
-        raise LayerwiseError(
-            f"inference calls forward with rows and edges, but that of {type(model).__name__} takes "
-            f"{', '.join(required) or 'nothing'}; call the model on the whole graph"
-        )
+    takes = f"that of {kind} takes {', '.join(required) or 'nothing'}"
+    if len(required) < 2:
+        raise LayerwiseError(f"inference calls forward with rows and edges, but {takes}")
     if required[0] in _NO_FEATURES:
-        raise LayerwiseError(
-            f"inference gives forward the features of nodes, but the first parameter of "
-            f"{type(model).__name__} is {required[0]}; call the model on the whole graph"
-        )
-    if None in x:
-        return {required[0]: x[None], required[1]: edges[None]}
-    return {required[0]: dict(x), required[1]: dict(edges)}
+        fact = f"the first parameter of {kind} is {required[0]}"
+        raise LayerwiseError(f"inference gives forward the features of nodes, but {fact}")
+    given: dict[str, Mapping[Any, Any]] = {required[0]: x, required[1]: edges}
+    named: dict[int, tuple[str, RelationName]] = {}
+    if unknown := set(edge_values).difference(one.name for one in by_place):
+        raise ValueError(f"edge_values names {min(unknown)}, which is no parameter of forward; leave it out")
+    for name in dict.fromkeys((*required[2:], *edge_values)):
+        try:
+            tables = nodes.edge_tables(name.removesuffix("_dict"))
+        except ValueError as error:
+            fact = f"inference gives forward values of edges, but {takes}"
+            raise LayerwiseError(fact, str(error)) from None
+        of_edges: dict[Any, ArgumentTensor] = {}
+        for relation, table in tables.items():
+            key = relation if relation in edges else None
+            values = torch.linspace(0.5, 1.0, 2 * table[:1].numel()).view(2, *table.shape[1:])
+            of_edges[key] = ArgumentTensor(values.to(table.dtype), Edges(key, 1))
+            named[id(of_edges[key].value)] = name.removesuffix("_dict"), key
+        given[name] = of_edges
+    return {name: one[None] if None in one else dict(one) for name, one in given.items()}, named
 
 
 #: Attributes of batches that are values of nodes, but no features.
@@ -192,7 +226,9 @@ class _Value:
 
 
 class _Layers:
-    def __init__(self, model: TracedModel, nodes: OwnedNodes, graph: Graph, inputs: Sequence[Any]) -> None:
+    def __init__(
+        self, model: TracedModel, nodes: OwnedNodes, graph: Graph, inputs: Sequence[Any], names: _Names
+    ) -> None:
         self._model, self._nodes, self._schema = model, nodes, nodes.schema
         self._recording, self._inputs = graph.recording, inputs
         self._program = Program(self._recording, model, seeds=True, layerwise=True)
@@ -200,16 +236,23 @@ class _Layers:
         self._levels: dict[int, list[ProgramStep]] = {}
         self._last_use: dict[int, int] = {}
         self._sources: dict[int, dict[TypeName, list[int]]] = {}
+        self._of_edges: list[ProgramStep] = []  # steps that make values of edges
+        by_place = ((number, id(one)) for number, one in zip(self._recording.inputs, inputs, strict=True))
+        #: the name and the relation of the inputs that are values of edges
+        self._edge_values = {number: names[place] for number, place in by_place if place in names}
         self._order()
 
     def _order(self) -> None:
         if self._recording.branches or has_counts(self._recording.output):
             raise LayerwiseError(_USES_SIZES.format(""))
         for number in self._recording.inputs:
-            if not isinstance(self._program.axes[number], Fixed):
+            if self._is_rows(number):
                 self._values[number] = _Value(0)
         for step in self._program.steps:
             self._check(step)
+            if any(isinstance(self._program.axes[one], _OF_EDGES) for one in step.results(self._program)):
+                self._of_edges.append(step)
+                continue
             read = [self._values[one].level for one in step.reads if one in self._values]
             fixed = all(isinstance(self._program.axes[one], Fixed) for one in step.reads)
             level = -1 if fixed else max(read, default=0) + is_convolution(step)
@@ -226,6 +269,8 @@ class _Layers:
         if self.last < 1:
             raise LayerwiseError(_GOES_BY_CONVOLUTIONS.format(f"{type(self._model).__name__} has none"))
         for one in refs(self._recording.output):
+            if isinstance(self._program.axes[one], _OF_EDGES):
+                raise LayerwiseError(_GOES_BY_CONVOLUTIONS.format("forward returns values of edges"))
             self._last_use[one] = self.last + 1
         # Layers that read types which the layer before leaves as they are
         wanted = {level: {self._type(name) for name in of_type} for level, of_type in self._sources.items()}
@@ -239,17 +284,13 @@ class _Layers:
     def _check(self, step: ProgramStep) -> None:
         values = dict(zip(self._recording.inputs, self._inputs, strict=True))
         if step.dropout is not None and rate_of(step.dropout[0], self._model, values) > 0.0:
-            raise LayerwiseError(
-                f"inference is in evaluation mode, but a dropout is active ({step.dropout[0].where}); "
-                f"give it training=self.training"
-            )
+            fact = f"inference is in evaluation mode, but a dropout is active ({step.dropout[0].where})"
+            raise LayerwiseError(fact, "give it training=self.training")
         for part in step.parts or [step]:
             call = part.call
             if call.writes:
-                raise LayerwiseError(
-                    f"inference computes nodes in pieces, but forward writes to a tensor of the model "
-                    f"({call.where}); call the model on the whole graph"
-                )
+                fact = f"forward writes to a tensor of the model ({call.where})"
+                raise LayerwiseError(f"inference computes nodes in pieces, but {fact}")
             if has_counts((call.args, call.kwargs)) and not rules.is_reshape(call.target):
                 raise LayerwiseError(_USES_SIZES.format(f" ({call.where})"))
             if call.by_row or call.message_passing is not None:
@@ -257,10 +298,7 @@ class _Layers:
             if all(isinstance(self._program.axes[one], (Fixed, BatchEdges)) for one in part.reads):
                 continue
             why = call.note or "it looks at other rows"
-            raise LayerwiseError(
-                f"inference computes every row by itself, but {why} ({call.where}); call the model on the "
-                f"whole graph"
-            )
+            raise LayerwiseError(f"inference computes every row by itself, but {why} ({call.where})")
 
     def _name(self, number: int) -> TypeName:
         axis = self._program.axes[number]
@@ -273,28 +311,43 @@ class _Layers:
     def _key(self, node_type: str) -> TypeName:
         return None if self._schema.is_plain else node_type
 
-    @property
-    def node_types(self) -> list[str]:
-        axes = [self._program.axes[one] for one in refs(self._recording.output)]
-        return list(dict.fromkeys(self._type(one.name) for one in axes if isinstance(one, Nodes)))
+    def step(self, level: int) -> nn.LayerStep:
+        names = dict.fromkeys(name for name, _ in self._edge_values.values())
+        convs, weights = self.convs(level), self._weights(level)
+        return nn.LayerStep(convs, self._computing(level), list(names), weights)
+
+    def _convolutions(self, level: int) -> Iterator[tuple[Any, Any, Relation]]:
+        for call in (part.call for step in self._levels.get(level, []) for part in step.parts or [step]):
+            if call.message_passing is not None:
+                axis: Any = self._program.axes[refs(Reads.of(call).edges)[0]]
+                yield call, module_of(call, self._model), axis.relation or self._schema.relations[0]
+
+    def _weights(self, level: int) -> dict[Relation, str]:
+        """Returns the weights by which the `GCNConv` of each relation normalises."""
+        found: dict[Relation, str | None] = {}
+        for call, conv, relation in self._convolutions(level):
+            if not isinstance(conv, nn.GCNConv) or not conv.normalize:
+                continue
+            weight = refs(Reads.of(call).values.get("edge_weight"))
+            name = self._edge_values.get(weight[0], ("", None))[0] if weight else None
+            if name == "" or found.setdefault(relation, name) != name:
+                fact = f"which forward computes ({call.where})"
+                raise LayerwiseError(f"a GCNConv divides by the weights of edges of other nodes, {fact}")
+        return {relation: name for relation, name in found.items() if name is not None}
 
     def convs(self, level: int) -> dict[Relation, torch.nn.Module]:
         """Returns the convolution of each relation in a layer; of several, a `GCNConv`."""
         found: dict[Relation, torch.nn.Module] = {}
-        for step in self._levels.get(level, []):
-            for part in step.parts or [step]:
-                if part.call.message_passing is None:
-                    continue
-                assert isinstance(part.call.target, ModuleCall)
-                module: Any = self._model.get_submodule(part.call.target.path)
-                axes = (self._program.axes[one] for one in part.reads)
-                only = next(one.relation for one in axes if isinstance(one, BatchEdges))
-                several = hasattr(module, "convs")
-                by_relation = module.convs if several else {only or self._schema.relations[0]: module}
-                for relation, conv in by_relation.items():
-                    if relation not in found or isinstance(conv, nn.GCNConv):
-                        found[relation] = conv
+        for _, module, only in self._convolutions(level):
+            for relation, conv in (module.convs if hasattr(module, "convs") else {only: module}).items():
+                if relation not in found or isinstance(conv, nn.GCNConv):
+                    found[relation] = conv
         return found
+
+    @property
+    def node_types(self) -> list[str]:
+        axes = [self._program.axes[one] for one in refs(self._recording.output)]
+        return list(dict.fromkeys(self._type(one.name) for one in axes if isinstance(one, Nodes)))
 
     def inputs(self, chunk: Mapping[str, Tensor]) -> dict[str, Tensor]:
         ((name, rows),) = chunk.items()
@@ -331,9 +384,7 @@ class _Layers:
         numbers = self._sources.get(level, {}).get(name, [])
         found = [take(frame, Ref(one), 0) for one in numbers]
         if any(one.dim() != 2 for one in found):
-            raise LayerwiseError(
-                "inference keeps rows of two dimensions between layers; call the model on the whole graph"
-            )
+            raise LayerwiseError("inference keeps rows of two dimensions between layers")
         begin = 0
         for number, one in zip(numbers, found, strict=True):
             self._values[number].columns[level] = begin, begin + one.size(1)
@@ -342,8 +393,7 @@ class _Layers:
             return otherwise[:, :0]
         return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
-    def computing(self, level: int) -> Any:
-        """Returns what computes a layer, as `nn.LayerStep` takes it."""
+    def _computing(self, level: int) -> Any:
 
         def compute(x: Mapping[str, nn.Rows], edges: Any) -> dict[str, Tensor]:
             structure = _Piece(edges, self._schema)
@@ -355,6 +405,12 @@ class _Layers:
                 axis = self._program.axes[number]
                 if isinstance(axis, BatchEdges):
                     frame.values[number] = lambda relation=axis.relation: structure.edge_index(relation)
+            for number, (name, relation) in self._edge_values.items():
+                by_relation = edges.piece.edge_values[name]
+                frame.values[number] = by_relation.get(relation or self._schema.relations[0])
+            for step in self._of_edges:
+                for one in step.results(self._program):
+                    frame.values[one] = partial(_made_by, frame, step, one)
             types = set(map(self._key, own))
             of_features = (number for number, value in self._values.items() if value.level == 0)
             if level == 1 or any(self._last_use.get(number, 0) >= level for number in of_features):
@@ -417,13 +473,14 @@ class _Layers:
         return [value(one) for one in self._recording.output]
 
 
-_GOES_BY_CONVOLUTIONS = (
-    "inference goes from convolution to convolution, but {}; call the model on the whole graph"
-)
-_USES_SIZES = (
-    "inference computes nodes in pieces, but forward uses numbers of nodes or edges{}; call the model on "
-    "the whole graph"
-)
+def _made_by(frame: Frame, step: ProgramStep, number: int) -> Any:
+    run_step(frame, step)
+    return frame.values[number]
+
+
+_OF_EDGES = (Edges, BatchEdges)
+_GOES_BY_CONVOLUTIONS = "inference goes from convolution to convolution, but {}"
+_USES_SIZES = "inference computes nodes in pieces, but forward uses numbers of nodes or edges{}"
 
 
 class _Piece:
@@ -461,19 +518,3 @@ class _Piece:
 
     def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
         raise AssertionError(f"dropout {place} of layer {layer}, of {rows} rows of {name}, in evaluation")
-
-
-def check_for_pyg(model: Any, loader: NeighborLoader, left: str) -> None:
-    """Refuses what PyG's ``inference`` cannot compute; it only asserts what it needs."""
-    hops, seeds, nodes = len(loader.node_sampler.num_neighbors), len(loader.dataset), loader.data.num_nodes
-    if model.jk_mode not in (None, "last"):
-        raise ValueError(
-            f"{left}, and PyG's inference knows no jk={model.jk_mode!r}; call the model on the whole graph"
-        )
-    if hops != 1 or seeds != nodes:
-        raise ValueError(
-            f"{left}, and PyG's inference needs a loader of all {nodes} nodes and of one hop, but this one "
-            f"has {seeds} seed nodes and {hops} hops; give it num_neighbors=[-1] and input_nodes=None"
-        )
-    if model.training:
-        raise ValueError(f"{left}, and PyG's inference needs evaluation mode; call model.eval() before")

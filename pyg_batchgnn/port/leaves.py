@@ -113,7 +113,6 @@ def _learns(number: int) -> bool:
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _is_part(number: int) -> bool:
-    """Returns whether a module is a part of the model, and not held in a list, say."""
     return now.modules is not None and number in now.modules and number not in now.written
 
 
@@ -240,7 +239,6 @@ def as_leaves(
 
 @contextmanager
 def _in_place(functions: Mapping[tuple[type, str], Any]) -> Iterator[None]:
-    """Sets attributes of classes for the duration of a block; None takes away the class's own."""
     before = {(kind, name): vars(kind).get(name) for kind, name in functions}
 
     def put(values: Mapping[tuple[type, str], Any]) -> None:
@@ -288,7 +286,6 @@ def _fake_of_one(module: Any, tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _small(module: torch.nn.Module, leaf: Leaf) -> Any:
-    """Calls a convolution with two nodes and two edges, for the columns of its result."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     def rows(one: Tensor) -> Tensor:

@@ -156,9 +156,11 @@ def takes(conv: nn.NativeConv, x: Any, edge_index: Any) -> bool:
     if made is None:
         return False
     dtype = None if made.first is None else made.first.dtype
-    if isinstance(x, (tuple, list)):
-        return x[0] is not None and all(part is None or is_plain(part, dtype) for part in x)
-    return is_plain(x, dtype)
+    rows = x if isinstance(x, (tuple, list)) else (x, x)
+    if rows[0] is None or not all(part is None or is_plain(part, dtype) for part in rows):
+        return False
+    ends = [len(rows[0] if one is None else one) for one in rows]
+    return type(edge_index) is Tensor or fits(edge_index, *ends)
 
 
 class AcceleratedPart(Accelerated):
@@ -282,12 +284,22 @@ class AcceleratedSAGEConv(AcceleratedConv, nn.SAGEConv):
     stands_for = torch_geometric.nn.SAGEConv
 
 
+class AcceleratedGraphConv(AcceleratedConv, nn.GraphConv):
+    stands_for = torch_geometric.nn.GraphConv
+
+    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
+        return _are_weights(values) and takes(self, x, edge_index)
+
+
 class AcceleratedGCNConv(AcceleratedConv, nn.GCNConv):
     stands_for = torch_geometric.nn.GCNConv
 
     def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
-        fits = values is None or (isinstance(values, Tensor) and values.dim() == 1)
-        return fits and not isinstance(x, (tuple, list)) and takes(self, x, edge_index)
+        return _are_weights(values) and not isinstance(x, (tuple, list)) and takes(self, x, edge_index)
+
+
+def _are_weights(values: Any) -> bool:
+    return values is None or (isinstance(values, Tensor) and values.dim() == 1)
 
 
 class AcceleratedGINConv(AcceleratedConv, nn.GINConv):

@@ -70,9 +70,9 @@ class Program:
     """A recording, with the rows that every value is computed for.
 
     ``seeds``: the output is wanted for the seeds' rows alone, else for all rows that ``forward``
-    returns. ``layerwise``: everything is computed for the nodes of hop 0 alone. Every convolution
-    is given the rows of its sources. ``shared``: the values that copies of a node share, where a
-    batch has copies.
+    returns. ``layerwise``: everything is computed for the nodes of hop 0 and the edges that lead
+    to them. Every convolution is given the rows of its sources. ``shared``: the values that copies
+    of a node share, where a batch has copies.
     """
 
     def __init__(
@@ -96,7 +96,8 @@ class Program:
         for call in reversed(recording.calls):
             self._demand(call, model)
         if layerwise:
-            self.need = dict.fromkeys(self.need, 0)
+            of_edges = (number for number in self.need if isinstance(self.axes[number], Edges))
+            self.need = dict.fromkeys(self.need, 0) | {number: self.full(number) for number in of_edges}
         self.steps = _fused(self, model)
 
     def full(self, number: int) -> int:

@@ -18,7 +18,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign, modules
 from pyg_batchgnn.port.call import Tracing
-from pyg_batchgnn.port.layerwise import LayerwiseError, check_for_pyg, inference
+from pyg_batchgnn.port.layerwise import inference
 from pyg_batchgnn.port.modules import Accelerated, AcceleratedHeteroConv
 from pyg_batchgnn.port.report import AccelerationReport, NotReplaced, Replaced, log_report
 from pyg_batchgnn.port.traced import TracedModel, traced_class
@@ -44,27 +44,23 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
         cache: bool = False,
         memory_budget: int | str | None = None,
         scratch: str | Path | None = None,
+        edge_values: Sequence[str] = (),
     ) -> Tensor:
         """Returns the output of the nodes of this process, [n, out_channels], layer by layer.
 
-        Weights and features of edges that the data holds are not used. ``memory_budget`` and
-        ``scratch`` are those of `pyg_batchgnn.inference`. Loaders other than this package's go to
-        PyG's method, which takes ``device``, ``embedding_device`` and ``cache``.
+        ``memory_budget``, ``scratch`` and ``edge_values`` are those of `pyg_batchgnn.inference`.
+        Loaders other than this package's go to PyG's method, which takes ``device``,
+        ``embedding_device`` and ``cache``.
 
         Raises:
             TypeError: ``loader`` is no loader.
-            ValueError: a module looks at all rows of a call, such as `GraphNorm`; or a part of the
-                model is left to PyG, whose method needs a loader of all nodes and of one hop.
+            ValueError: what `pyg_batchgnn.inference` raises.
         """
         if hasattr(loader, "all_nodes"):
             nn.check_cpu(device, embedding_device)
-            nn.check_row_wise(self.modules())
-            try:
-                found: Tensor = inference(self, loader, memory_budget, progress_bar, scratch)
-                return found
-            except LayerwiseError as error:
-                check_for_pyg(self, loader, str(error))
-        elif not isinstance(loader, NeighborLoader):
+            found: Tensor = inference(self, loader, memory_budget, progress_bar, scratch, edge_values)
+            return found
+        if not isinstance(loader, NeighborLoader):
             raise TypeError(
                 f"inference takes a MacrobatchNeighborLoader or PyG's NeighborLoader, got "
                 f"{type(loader).__name__}"
@@ -98,8 +94,9 @@ NATIVE: dict[type[Module], type[Module]] = {
         *(AcceleratedGraphSAGE, AcceleratedGCN, AcceleratedGIN, AcceleratedGAT, AcceleratedHeteroConv),
         *(modules.AcceleratedSAGEConv, modules.AcceleratedGCNConv, modules.AcceleratedGINConv),
         *(modules.AcceleratedGATConv, modules.AcceleratedGATv2Conv, modules.AcceleratedTransformerConv),
-        *(modules.AcceleratedGINEConv, modules.AcceleratedNNConv, modules.AcceleratedDropout),
+        *(modules.AcceleratedGINEConv, modules.AcceleratedNNConv, modules.AcceleratedGraphConv),
         *(modules.AcceleratedMLP, modules.AcceleratedBatchNorm1d, modules.AcceleratedReLU),
+        modules.AcceleratedDropout,
     )
 }
 CONVS = tuple(pygs for pygs, native in NATIVE.items() if issubclass(native, modules.AcceleratedConv))
@@ -166,8 +163,9 @@ def accelerate(
     """Makes a model fast, in place: its layers become native, and its ``forward`` is captured.
 
     Replaced are `GraphSAGE`, `GCN`, `GIN` and `GAT` of PyG's models, and in any module `SAGEConv`,
-    `GCNConv`, `GINConv`, `GINEConv`, `NNConv`, `GATConv`, `GATv2Conv`, `TransformerConv`,
-    `HeteroConv`, `MLP`, ``BatchNorm1d`` (also inside PyG's `BatchNorm`), ``ReLU`` and ``Dropout``.
+    `GraphConv`, `GCNConv`, `GINConv`, `GINEConv`, `NNConv`, `GATConv`, `GATv2Conv`,
+    `TransformerConv`, `HeteroConv`, `MLP`, ``BatchNorm1d`` (also inside PyG's `BatchNorm`),
+    ``ReLU`` and ``Dropout``.
     Models that PyG's `to_hetero` made keep their graph, and their modules are replaced one by one.
     Parameters are the same objects, so an optimizer that was made before still works. The keys of
     the ``state_dict`` are the same. Lazy modules stay lazy.

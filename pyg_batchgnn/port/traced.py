@@ -23,14 +23,7 @@ from pyg_batchgnn.port.binding import Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
 from pyg_batchgnn.port.capture import CapturedFunction, Miss, operations
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
-from pyg_batchgnn.port.recording import (
-    Axis,
-    Count,
-    Nodes,
-    Refusal,
-    flat,
-    mapped,
-)
+from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, flat, mapped
 from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.types import SampledMinibatch
 

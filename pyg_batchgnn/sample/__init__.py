@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample.macrobatch import Sampler as Sampler
     from pyg_batchgnn.sample.minibatch import Minibatch as Minibatch
     from pyg_batchgnn.sample.minibatch import MinibatchLayer as MinibatchLayer
-    from pyg_batchgnn.sample.negatives import GivenNegatives as GivenNegatives
     from pyg_batchgnn.sample.negatives import LateNegatives as LateNegatives
     from pyg_batchgnn.sample.negatives import NegativeMode as NegativeMode
     from pyg_batchgnn.sample.negatives import NegativePlan as NegativePlan

@@ -15,10 +15,9 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.sample.negatives import (
     GivenDraw,
-    GivenNegatives,
     NegativeDraw,
-    NegativeMode,
     NegativePlan,
+    accidental_hits,
     negative_key,
 )
 from pyg_batchgnn.sample.plan import Direction
@@ -45,6 +44,8 @@ class Links:
     input_id: Tensor  # [P] int64, their positions in the loader's input of this relation
     label: Tensor | None = None  # [P, ...], or None
     time: Tensor | None = None  # [P] int64, or None
+    given: Tensor | None = None  # [P, k] int64, targets that are their negatives, or None
+    log_q: Tensor | None = None  # [P] float32, as of `LabelledLinks`
 
     @property
     def count(self) -> int:
@@ -65,8 +66,8 @@ class LinkDraw:
         if self.negatives is None:
             return torch.empty(0, dtype=torch.int64)
         order = torch.arange(self.negatives.count)
-        if self.negatives.plan.mode is NegativeMode.TRIPLET:
-            order = order.view(self.links.count, int(self.negatives.plan.amount)).t().reshape(-1)
+        if self.negatives.is_triplet:
+            order = order.view(self.links.count, int(self.negatives.amount)).t().reshape(-1)
         return order
 
     @property
@@ -96,19 +97,20 @@ class LinkDraw:
         ]
 
     def sampled(self, source: Tensor, target: Tensor) -> SampledLinks:
-        links, count = self.links, self.links.count
-        plan = None if self.negatives is None else self.negatives.plan
-        if plan is not None and plan.mode is NegativeMode.TRIPLET:
-            amount = int(plan.amount)
+        links, count, negatives = self.links, self.links.count, self.negatives
+        if negatives is not None and negatives.is_triplet:
+            amount = int(negatives.amount)
             negative = target[count:].view(amount, count).t()
             negative = negative.reshape(-1) if amount == 1 else negative.contiguous()
             return TripletLinks(links.relation, links.input_id, source, target[:count], negative, links.time)
         time = None if links.time is None else torch.cat([links.time, links.time[self.positive]])
         label = links.label
-        if plan is not None:
+        if negatives is not None:
             label = torch.ones(count) if label is None else label
             label = torch.cat([label, label.new_zeros(self.positive.numel(), *label.shape[1:])])
-        return LabelledLinks(links.relation, links.input_id, torch.stack([source, target]), label, time)
+        hits = None if links.log_q is None else accidental_hits(links.source, links.target)
+        index = torch.stack([source, target])
+        return LabelledLinks(links.relation, links.input_id, index, label, time, links.log_q, hits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +158,8 @@ class LocalFinder:
         if negatives is None:
             return LinkIds(links.source, links.target, none, none)
         drawn = negatives.draw()
-        is_binary = negatives.plan.mode is NegativeMode.BINARY
-        return LinkIds(links.source, links.target, drawn.source if is_binary else none, drawn.target)
+        sources = none if negatives.is_triplet else drawn.source
+        return LinkIds(links.source, links.target, sources, drawn.target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,8 +369,7 @@ class LinkStart:
 
     seeds: Seeds  # the ends of the links and of the negatives
     links: tuple[SampledLinks, ...]  # the links of each relation, by local ids
-    # [S] int64, the internal ids of the seeds, by type in the order of the schema; None if the
-    # whole graph is here.
+    # [S] int64, the seeds' internal ids, by type in the schema's order; None if the graph is whole.
     internal: Tensor | None = None
     late_negatives: int = 0  # how many negatives are later than their link
 
@@ -414,9 +415,7 @@ class LinkSeeder:
     def _draw(self, links: Links, seed: int, epoch: int, key: int) -> LinkDraw:
         plan = self.negatives.get(links.relation)
         if plan is None:
-            return LinkDraw(links, None)
-        if isinstance(plan, GivenNegatives):
-            return LinkDraw(links, GivenDraw(plan, links.source, links.input_id))
+            return LinkDraw(links, None if links.given is None else GivenDraw(links.source, links.given))
         relation = None if self.schema.is_plain else ops.names_key(links.relation)
         drawn = negative_key(seed, epoch, key, relation)
         return LinkDraw(links, NegativeDraw(plan, links.source, links.target, links.time, drawn))

@@ -77,8 +77,7 @@ class MacrobatchSeeds:
 
     epoch: int  # any integer, taken modulo 2**64
     number: int
-    # The seeds of each minibatch by original id; [S_b] int64 node ids do where there is one node
-    # type.
+    # The seeds of each minibatch by original id; of one node type [S_b] int64 node ids do.
     original: Sequence[Tensor | Seeds]
     # [S_b] int64 ids of the same nodes in the partition, for each minibatch; None if the sampler
     # holds the whole graph.

@@ -10,7 +10,7 @@ import enum
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -94,19 +94,6 @@ class NegativePlan:
             if len(time) and pool.earliest and not int(pool.allowed(time.min().view(1), 1)):
                 found |= pool.allowed(time, len(time)) == 0
         return found.nonzero().view(-1)
-
-
-@dataclass(frozen=True, eq=False)
-class GivenNegatives(NegativePlan):
-    """Targets that the user gave for each link, in place of a rule by which they are drawn."""
-
-    # [n, k] int64, the targets of each link of the loader, by its position.
-    table: Tensor = field(kw_only=True)
-
-    @classmethod
-    def of(cls, table: Tensor) -> GivenNegatives:
-        nobody = NodePool.of(0)
-        return cls(NegativeMode.TRIPLET, table.size(1), nobody, nobody, table=table)
 
 
 def check_early_links(
@@ -262,22 +249,37 @@ def free_pair(
 
 
 class GivenDraw:
-    """The negatives of one minibatch and one relation that the user gave."""
+    """The negatives of one minibatch and one relation that the user gave, [P, k] targets."""
 
-    late = 0
+    late, is_triplet = 0, True
 
-    def __init__(self, plan: GivenNegatives, source: Tensor, position: Tensor) -> None:
-        self.plan = plan
-        self.positive = torch.arange(source.numel()).repeat_interleave(plan.table.size(1))
-        self.source = source[self.positive]
-        self.target = plan.table[position].reshape(-1)
-
-    @property
-    def count(self) -> int:
-        return self.positive.numel()
+    def __init__(self, source: Tensor, targets: Tensor) -> None:
+        self.amount, self.count = targets.size(1), targets.numel()
+        self.positive = torch.arange(source.numel()).repeat_interleave(self.amount)
+        self.drawn = Negatives(source[self.positive], targets.reshape(-1), self.positive)
 
     def draw(self) -> Negatives:
-        return Negatives(self.source, self.target, self.positive)
+        return self.drawn
+
+
+def accidental_hits(source: Tensor, target: Tensor) -> Tensor:
+    """Returns [2, H] int64, the pairs of different links (i, j) whose j's target is one of i's
+    source: its own, or that of another of these links."""
+    (_, s), (targets, t) = (end.unique(return_inverse=True) for end in (source, target))
+    size = max(1, len(targets))
+    pair, (by_target, order) = (s * size + t).unique(), t.sort(stable=True)
+    link, row = _equal(s, pair // size)
+    found, place = _equal((pair % size)[row], by_target)
+    hits = torch.stack([link[found], order[place]])
+    return hits[:, hits[0] != hits[1]]
+
+
+def _equal(values: Tensor, ordered: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the places of each pair of equal numbers, in some values and in ascending ones."""
+    first = torch.searchsorted(ordered, values)
+    count = torch.searchsorted(ordered, values, right=True) - first
+    number = torch.arange(len(values)).repeat_interleave(count)
+    return number, torch.arange(len(number)) + (first - count.cumsum(0) + count)[number]
 
 
 def draw_negatives(
@@ -293,9 +295,9 @@ class NegativeDraw:
         self, plan: NegativePlan, source: Tensor, target: Tensor, time: Tensor | None, key: int
     ) -> None:
         self.plan, self._ends = plan, (source, target)
+        self.is_triplet, self.amount = plan.mode is NegativeMode.TRIPLET, plan.amount
         numbers = torch.arange(plan.count(source.numel()))
-        is_binary = plan.mode is NegativeMode.BINARY
-        self.positive = numbers % max(source.numel(), 1) if is_binary else numbers // int(plan.amount)
+        self.positive = numbers // int(plan.amount) if self.is_triplet else numbers % max(source.numel(), 1)
         self.source = source[self.positive]
         time = None if time is None else time[self.positive]
         found = {end: pool.allowed(time, self.count) for end, pool in plan.drawn.items()}
@@ -317,7 +319,7 @@ class NegativeDraw:
         return WordStreams(self.keys[end])
 
     def draw(self) -> Negatives:
-        if self.plan.mode is NegativeMode.TRIPLET:
+        if self.is_triplet:
             target = draw_partners(self.plan, self.streams(End.TARGET), self.source, self.allowed[End.TARGET])
             return Negatives(self.source, self.plan.targets.node(self.found(target)), self.positive)
         source, target = self.pairs()
@@ -332,7 +334,7 @@ class NegativeDraw:
             return position
         number = int(nothing[0, 0])
         why, remedy = "every pair of nodes that is allowed is an edge", ""
-        if self.plan.mode is NegativeMode.TRIPLET:
+        if self.is_triplet:
             source = int(self.source[number])
             why = f"an edge leads from node {source} to every node that is allowed"
             remedy = ", or leave the link out"
@@ -342,8 +344,7 @@ class NegativeDraw:
 
     def candidates(self) -> tuple[Tensor, Tensor, WordStreams]:
         """Draws the candidates of binary negatives that must not be edges, all at once. Returns
-        [TRIES, N] positions of sources and of targets, and the streams of the sources after
-        them."""
+        [TRIES, N] positions of sources and of targets, and the sources' streams after them."""
         heads, tails, every = self.streams(End.SOURCE), self.streams(End.TARGET), torch.arange(self.count)
         drawn = [self._pair(heads, tails, every) for _ in range(TRIES)]
         source, target = (torch.stack(ends) for ends in zip(*drawn, strict=True))

@@ -340,8 +340,7 @@ class HGTPlan:
             hops.
     """
 
-    # For each node type, the nodes to sample by hop; -1 samples all candidates. A mapping may be
-    # given.
+    # For each node type, or by name, the nodes to sample by hop; -1 samples all candidates.
     samples: tuple[tuple[str, tuple[int, ...]], ...]
     # At most this many in-edges of a node count in a relation. If a node has more, those that count
     # are drawn once per minibatch. None for no cap.

@@ -239,6 +239,8 @@ class LinkInfo:
                 _remove(batch, link, relation)
             else:
                 link.edge_label_index, link.edge_label, link.edge_label_time = metadata[1:4]
+                if len(metadata) > 4:
+                    link.edge_label_log_q, link.edge_label_hits = metadata[4:]
 
 
 def _add_triplets(source: Any, target: Any, metadata: Sequence[Any]) -> None:

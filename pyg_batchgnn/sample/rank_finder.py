@@ -369,7 +369,7 @@ class RankFinder:
             if draw.negatives is None:
                 continue
             if isinstance(draw.negatives, GivenDraw):
-                drawn[at] = none, draw.negatives.target
+                drawn[at] = none, draw.negatives.drawn.target
             elif self._plans[draw.links.relation].answers is None:
                 drawn[at] = _free_draw(draw.negatives)
             else:

@@ -27,8 +27,7 @@ from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import replacing
 
 # A safetensors file of nested values: tensors are tensors, everything else is JSON in the header.
-# The file is replaced by one rename, so a reader sees the whole old file or the whole new one. No
-# pickle is involved.
+# The file is replaced by one rename: a reader sees the old one or the new one. It holds no pickle.
 
 
 _TENSOR = "__tensor__"
@@ -303,7 +302,12 @@ class TrainerState:
         return 0 if is_over else loader.steps_left
 
     def end_epoch(self) -> None:
-        self.progress.next_epoch()
+        now = self.progress
+        now.epoch += 1
+        now.elapsed_seconds += now.epoch_seconds
+        now.step = now.minibatches = now.seeds = now.nodes = now.edges = now.most_edges = 0
+        now.weight = now.loss = now.score = now.score_of = 0.0
+        now.seconds = now.most_seconds = now.epoch_seconds = 0.0
         for phase, seconds in self.clock.items():
             self.earlier[phase] += seconds
         self.clock = PhaseClock()

@@ -21,8 +21,7 @@ from pyg_batchgnn.train.run_graph import AnyLoader, EmbeddedNodes, EmbeddedRows,
 from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Scoring
 from pyg_batchgnn.train.times import first_times_of, link_times
 
-# Samples depend on the epoch. All evaluations use the same one, so equal weights give equal
-# metrics.
+# Samples depend on the epoch. Evaluations share one, so equal weights give equal metrics.
 _EPOCH = 0
 
 
@@ -214,8 +213,7 @@ class MeasuredTimedLinks:
     network: LinkNetwork
     task: LinkTask
     count: int  # the number of links
-    #: this rank's minibatches of the links at their times, with the targets that they are ranked
-    #: among
+    #: this rank's minibatches of the links at their times, with the targets to rank them among
     loader: MacrobatchLinkNeighborLoader
 
     @classmethod
@@ -229,10 +227,8 @@ class MeasuredTimedLinks:
         task: LinkTask,
     ) -> MeasuredTimedLinks:
         name = str(graph.config.sampling.time_attr)
-        times, first = (
-            link_times(dataset, links, split, name),
-            first_times_of(dataset, links.relation[2], name),
-        )
+        times = link_times(dataset, links, split, name)
+        first = first_times_of(dataset, links.relation[2], name)
         existing = None if first is None else ExistingTargets.of(first, times)
         ranked = links.measured(split, existing)
         if len(ranked) and isinstance(ranked.negatives, Tensor):

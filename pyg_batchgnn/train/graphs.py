@@ -29,7 +29,14 @@ from pyg_batchgnn.partition import (
     report_partition,
 )
 from pyg_batchgnn.sample import PygNeighborSampler
-from pyg_batchgnn.store import CscGraph, DistFeatureStore, DistGraphStore, TypedGraph, replicate_topology
+from pyg_batchgnn.store import (
+    CscGraph,
+    DistFeatureStore,
+    DistGraphStore,
+    TypedGraph,
+    attribute_by_group,
+    replicate_topology,
+)
 from pyg_batchgnn.train.config.choices import (
     POLICIES,
     CacheKind,
@@ -140,11 +147,13 @@ class WholeGraph(RunGraph):
     def embedded(self, nodes: AllNodes, rows: Mapping[str, Tensor]) -> EmbeddedRows:
         return RowsHere(rows, nodes)
 
-    def _whole_data(self) -> tuple[CscGraph | TypedGraph, Any]:
-        data = self._with_learned_rows(self.data)
-        if not self.inputs.schema.has_names:
-            return self.topology, data.node_stores[0].get(FEATURES)
-        return self.topology, {name: data[name].x for name in data.node_types if FEATURES in data[name]}
+    def _whole_data(self) -> tuple[CscGraph | TypedGraph, Any, Any]:
+        data, graph = self._with_learned_rows(self.data), self.topology
+        typed = graph.typed if isinstance(graph, CscGraph) else graph
+        x = data.node_stores[0].get(FEATURES)
+        if self.inputs.schema.has_names:
+            x = {name: data[name].x for name in data.node_types if FEATURES in data[name]}
+        return graph, x, lambda name: attribute_by_group(self.data, name, typed)
 
     def _own_arguments(self, training: bool) -> dict[str, Any]:
         run, sampling = self.config.run, self.config.sampling
@@ -280,7 +289,6 @@ def check_partition(source: str) -> None:
 
 
 def _held(features: DistFeatureStore) -> int:
-    """Returns the bytes of a rank's tables that lie in files and are held all the same."""
     tables = [table for of_group in features.own.attributes.values() for table in of_group.values()]
     left = {id(one.table) for one in features.own.disk}
     mapped = zip(tables, are_mapped(tables), strict=True)

@@ -221,7 +221,6 @@ def _predicted(predictions: np.ndarray, task: NodeTask, classes: list[Any] | Non
 
 
 def _values_of(classes: list[Any]) -> Any:
-    """Returns the values of classes as an Arrow array; those beyond int64 are uint64."""
     import pyarrow as pa
 
     is_large = any(isinstance(one, int) and one >= 2**63 for one in classes)
@@ -229,7 +228,6 @@ def _values_of(classes: list[Any]) -> Any:
 
 
 def _split(name: str, values: np.ndarray, classes: list[Any] | None) -> dict[str, Any]:
-    """Returns a column for each class or label of values [n] or [n, C]; one alone has no suffix."""
     if values.ndim == 1 or (values.shape[1] == 1 and classes is None):
         return {name: values.reshape(-1)}
     names = range(values.shape[1]) if classes is None else classes[: values.shape[1]]

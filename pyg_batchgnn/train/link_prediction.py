@@ -161,7 +161,10 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
                 ids = read_nodes(request.ids, keys, run.predicted.relation[0])
         if not len(ids):
             raise TrainError(f"{request.ids}: is empty; give at least one row")
-        targets = _existing_targets(run, at)
+        targets, name = torch.arange(run.predicted.num_targets), run.config.sampling.time_attr
+        if at is not None and name is not None:
+            first = first_times_of(run.dataset, run.predicted.relation[2], name)
+            targets = targets if first is None else targets[first <= at]
         others = len(targets) - (run.predicted.relation[0] == run.predicted.relation[2])
         if request.top is not None and not 1 <= request.top <= others:
             raise TrainError(f"--top {request.top}: a node has {others} possible partners; give 1..{others}")
@@ -188,14 +191,6 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
 
         ranks.from_first(write)
     return LinkPredictSummary(len(ids), run.epoch)
-
-
-def _existing_targets(run: RestoredLinkRun, at: int | None) -> Tensor:
-    every, name = torch.arange(run.predicted.num_targets), run.config.sampling.time_attr
-    if at is None or name is None:
-        return every
-    first = first_times_of(run.dataset, run.predicted.relation[2], name)
-    return every if first is None else every[first <= at]
 
 
 def _fill(arrays: PredictionArrays, run: RestoredLinkRun, ids: Tensor, top: int | None, ranks: Ranks) -> None:

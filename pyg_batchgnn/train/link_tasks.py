@@ -57,18 +57,24 @@ def hits(above: Tensor, at_least: Tensor, k: int, own: bool) -> Tensor:
 HITS = {one: int(one.value.partition("@")[2]) for one in Metric if one.value.startswith("hits@")}
 
 
+#: The losses of links, and what they are called.
+LINK_LOSSES = {"bce": "binary cross entropy", "bpr": "BPR", "softmax": "softmax cross entropy"}
+
+
 class LinkTask(Task):
     """Predicts links from the scores of pairs.
 
     A minibatch has P links and, behind them, K negatives for each link, in the order of the links.
+    With in-batch negatives it has links alone, and the outputs are their log odds.
 
     - Binary cross entropy tells links from negatives.
     - BPR compares each link with its own negatives (Rendle et al., section 4).
+    - Softmax finds each link among its negatives, its own or in-batch ones.
 
     Args:
         columns: the number of columns of a node's row.
         metric: decides which epoch is the best.
-        loss: BCE or BPR.
+        loss: BCE, BPR or SOFTMAX.
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MRR, *HITS)
@@ -78,33 +84,37 @@ class LinkTask(Task):
     def __init__(self, columns: int, metric: Metric, loss: TaskLoss) -> None:
         self.columns = columns
         self.metric = metric
-        self.is_pairwise = loss is TaskLoss.BPR
-        self.loss_label = "BPR (nats per comparison)" if self.is_pairwise else "binary cross entropy (nats)"
+        self._loss = loss
+        self.loss_label = f"{self.described} (nats{' per comparison' if loss is TaskLoss.BPR else ''})"
 
     @property
     def described(self) -> str:
-        return "BPR" if self.is_pairwise else "binary cross entropy"
+        return LINK_LOSSES[self._loss]
 
     def targets(self, labels: Tensor) -> Tensor:
         return labels.bool()
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        if self.is_pairwise:
-            return F.softplus(-_margins(outputs, targets)).mean()
-        return F.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype))
+        if self._loss is TaskLoss.BCE:
+            return F.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype))
+        return F.softplus(-self._ahead(outputs, targets)).mean()
+
+    def _ahead(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Returns how far links are ahead of each of their negatives, [P, K], or of all, [P]."""
+        links = outputs[targets]
+        if len(links) == len(outputs):
+            return outputs
+        ahead = links.unsqueeze(1) - outputs[~targets].view(len(links), -1)
+        return ahead if self._loss is TaskLoss.BPR else -(-ahead).logsumexp(dim=1)
 
     def weight(self, targets: Tensor) -> float:
-        return float((~targets).sum() if self.is_pairwise else len(targets))
+        counted = {TaskLoss.BPR: ~targets, TaskLoss.SOFTMAX: targets}.get(self._loss)
+        return float(len(targets) if counted is None else counted.sum())
 
     def train_score(self, outputs: Tensor, targets: Tensor) -> tuple[float, float]:
-        right = _margins(outputs, targets) > 0 if self.is_pairwise else (outputs > 0) == targets
+        is_told = self._loss is TaskLoss.BCE
+        right = (outputs > 0) == targets if is_told else self._ahead(outputs, targets) > 0
         return float(right.sum()), float(right.numel())
-
-
-def _margins(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Returns [P, K], how much higher each link scores than each of its negatives."""
-    links = outputs[targets]
-    return links.unsqueeze(1) - outputs[~targets].view(len(links), -1)
 
 
 class LinkRanking:

@@ -26,6 +26,7 @@ from pyg_batchgnn.nn import (
     Rows,
     TypedModel,
     features_by_type,
+    in_batch_log_odds,
     to_hetero,
 )
 from pyg_batchgnn.nn import models as native
@@ -136,6 +137,7 @@ class NativeNetwork:
         self.precision = precision
         self.node_type = inputs.node_type  # of the seed nodes
         self.edges = inputs.edges  # the relations whose features of edges are read
+        self._edge_values = [EDGE_FEATURES] if inputs.edges else []
 
     def outputs_by_type(self, batch: Any) -> dict[str, ModelOutput]:
         """Runs the forward pass. Returns the outputs of the seed nodes of a minibatch."""
@@ -147,7 +149,7 @@ class NativeNetwork:
         """Returns the outputs of this rank's nodes of some types, each from all its neighbours;
         collective."""
         with self._autocast():
-            return {name: self.model.infer(nodes) for name in node_types}
+            return {name: self.model.infer(nodes, self._edge_values) for name in node_types}
 
     def outputs(self, batch: Any) -> ModelOutput:
         return self.outputs_by_type(batch)[self.node_type]
@@ -202,7 +204,9 @@ class TypedNetwork(NativeNetwork):
 
     def infer_by_type(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
         with self._autocast():
-            found: dict[str, ModelOutput] = self.model.layers.infer(nodes, node_types, self._projected)
+            found: dict[str, ModelOutput] = self.model.layers.infer(
+                nodes, node_types, self._projected, self._edge_values
+            )
             return found
 
     @property
@@ -213,7 +217,7 @@ class TypedNetwork(NativeNetwork):
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
         with self._autocast():
             found: dict[str, Tensor] = self.model.layers.infer_hidden(
-                nodes, [self.node_type], self._projected, hidden_types=node_types
+                *(nodes, [self.node_type], self._projected, self._edge_values), hidden_types=node_types
             )
             return found
 
@@ -313,7 +317,11 @@ class LinkNetwork(PairNetwork):
 
     def outputs(self, batch: Any) -> ModelOutput:
         source, target = self.ends(batch)
-        return ModelOutput(self.decoder(source, target), target)
+        log_q = getattr(batch.links[0], "log_q", None) if batch.links else None
+        if log_q is None:
+            return ModelOutput(self.decoder(source, target), target)
+        scores = self.decoder.all_pairs(source, target)
+        return ModelOutput(in_batch_log_odds(scores, log_q, batch.links[0].hits), target)
 
     def labels(self, batch: Any) -> Tensor:
         (source, _), links = pairs_of(batch)

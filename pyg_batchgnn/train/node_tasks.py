@@ -25,7 +25,7 @@ from pyg_batchgnn.data import (
 from pyg_batchgnn.train.config.choices import Metric, TaskKind, TaskLoss
 from pyg_batchgnn.train.config.table import TaskConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks, named_relation
+from pyg_batchgnn.train.link_tasks import LINK_LOSSES, LinkTask, PredictedLinks, named_relation
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import NodeTask, Tally, Task, average_precision, f1_score, roc_auc
 from pyg_batchgnn.types import LABELS, Relation, stored_reverse
@@ -420,9 +420,9 @@ _METRICS = {
 def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
     if config.kind is not TaskKind.LINKS:
         return node_task_of(dataset, config)
-    loss = config.loss or TaskLoss.BCE
-    if loss not in (TaskLoss.BCE, TaskLoss.BPR):
-        raise TrainError(f"task.loss is {loss.value}, but a task that predicts links has bce and bpr")
+    loss = config.loss or (TaskLoss.SOFTMAX if config.negatives == "in-batch" else TaskLoss.BCE)
+    if loss not in LINK_LOSSES:
+        raise TrainError(f"task.loss is {loss.value}, but links have {', '.join(LINK_LOSSES)}")
     return LinkTask(hidden, _metric(config, LinkTask.metrics, Metric.MRR, "links"), loss)
 
 

@@ -125,13 +125,6 @@ class RunProgress:
         shares = {"edges": (self.most_edges, self.edges), "seconds": (self.most_seconds, self.seconds)}
         return {name: ranks * most / total if total else 1.0 for name, (most, total) in shares.items()}
 
-    def next_epoch(self) -> None:
-        self.epoch += 1
-        self.elapsed_seconds += self.epoch_seconds
-        self.step = self.minibatches = self.seeds = self.nodes = self.edges = self.most_edges = 0
-        self.weight = self.loss = self.score = self.score_of = 0.0
-        self.seconds = self.most_seconds = self.epoch_seconds = 0.0
-
 
 def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> tuple[dict[str, float], dict[str, list[float]]]:
     """Returns the seconds of each phase, the mean over ranks, and their range, which is empty with
@@ -163,8 +156,7 @@ T = TypeVar("T")
 
 class LoaderAccount:
     """What training's loader does, by its own statistics: the time that training spends in it, and
-    what it reads from files. If it prefetches, the time that it works is no part of the time that
-    training waits for it."""
+    what it reads from files. If it prefetches, training only waits for it."""
 
     def __init__(self, loader: MacrobatchNeighborLoader, prefetches: bool) -> None:
         self._loader, self._prefetches = loader, prefetches

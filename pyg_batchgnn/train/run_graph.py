@@ -188,7 +188,7 @@ class RunGraph(ABC):
         links: PredictedLinks,
         index: Tensor,
         times: Tensor | None,
-        negatives: Tensor | tuple[str, int] | None = None,
+        negatives: Tensor | tuple[str, int] | str | None = None,
         *,
         excludes: bool = True,
         last: LastMinibatch | None = None,
@@ -220,11 +220,11 @@ class RunGraph(ABC):
         with their negatives, and returns lines that the user should read; collective."""
         task, index = self.config.task, links.split("train").index
         last, notes = self._last_minibatch(index.size(1), ranks, "links")
-        negatives = ("triplet" if task.loss is TaskLoss.BPR else "binary", task.negatives)
+        mode = "binary" if task.loss in (None, TaskLoss.BCE) else "triplet"
+        negatives: Any = task.negatives if task.negatives == "in-batch" else (mode, task.negatives)
         return self.link_loader(links, index, times, negatives, last=last), notes
 
     def _last_minibatch(self, count: int, ranks: int, unit: str) -> tuple[LastMinibatch, list[str]]:
-        """Returns what becomes of a smaller minibatch. The only one is kept, with a note."""
         size, last = self.config.sampling.batch_size, self.config.sampling.last_batch
         if last is LastMinibatch.KEEP or count >= size * ranks:
             return last, []

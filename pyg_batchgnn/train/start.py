@@ -175,7 +175,6 @@ def _note(console: Console, text: str) -> None:
 
 
 def _first_console(ranks: Ranks, console: Console) -> Console:
-    """Returns the console on the first rank, and a quiet one on the others."""
     return console if ranks.is_first else Console(quiet=True, force_terminal=False)
 
 
@@ -210,7 +209,6 @@ def _print_opening(
 def _end(
     ranks: Ranks, folder: RunFolder, result: RunResult | None, job: TrainingJob, console: Console
 ) -> RunOutcome:
-    """Writes the result and the plots to the run folder, and prints the table of results."""
     outcome = RunOutcome.INTERRUPTED if result is None else RunOutcome.FINISHED
     if not ranks.is_first:
         return outcome

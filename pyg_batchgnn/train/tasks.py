@@ -151,9 +151,8 @@ def count_not_finite(outputs: Tensor) -> int:
     return int((~(fine if fine.dim() == 1 else fine.flatten(1).all(dim=1))).sum())
 
 
-# Exact measures of predictions. Each equals scikit-learn's function of the same name.
-#
-# Scores may be infinite, and compare as numbers do. Where one is NaN, the measure is NaN.
+# Exact measures of predictions. Each equals scikit-learn's function of the same name. Scores may be
+# infinite, and compare as numbers do. Where one is NaN, the measure is NaN.
 
 
 def roc_auc(scores: Tensor, positive: Tensor) -> float | None:

@@ -91,7 +91,6 @@ class TrainingData:
 
 
 def _read_edges(dataset: Dataset, config: TrainConfig) -> dict[Relation, Tensor]:
-    """Returns the features of edges that a run reads, by relation."""
     wanted, tables = config.model.edge_features, dict[Relation, Tensor]()
     if wanted == "none" or edges_unread(config) is not None:
         return tables
@@ -127,7 +126,6 @@ def _checked(dataset: Dataset, rows: NodeSet | EdgeSet, x: Tensor) -> Tensor:
 def _learned_types(
     dataset: Dataset, config: TrainConfig, features: Mapping[str | Relation, Tensor]
 ) -> list[str]:
-    """Returns the node types that have learned rows, in the order of the types."""
     wanted, types = config.embedding.types, dataset.schema.node_types
     bare = [name for name in types if name not in features]
     if wanted == "auto":

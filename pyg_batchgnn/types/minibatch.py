@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -115,11 +115,15 @@ class LabelledLinks:
     index: Tensor  # [2, P + N] int64, local ids of sources above targets, links first
     label: Tensor | None  # [P + N, ...], zeros for negatives; None without labels and negatives
     time: Tensor | None  # [P + N] int64, a negative has the time of its link; None without times
+    #: [P] float32, the log of the share of all links that have the target, for in-batch negatives
+    log_q: Tensor | None = None
+    hits: Tensor | None = None  # [2, H] int64, for these: links (i, j), j's target is one of i's source
 
     @property
     def metadata(self) -> tuple[Any, ...]:
-        """The entries of PyG's ``SamplerOutput.metadata``."""
-        return self.input_id, self.index, self.label, self.time
+        """The entries of PyG's ``SamplerOutput.metadata``, and those of in-batch negatives."""
+        in_batch = () if self.log_q is None else (self.log_q, self.hits)
+        return self.input_id, self.index, self.label, self.time, *in_batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,11 +171,7 @@ class ByNumber(Sequence[_Part]):
         reached = {number: change(part) for number, part in self.reached.items()}
         return ByNumber(self._length, reached, None if self._rest is None else change(self._rest))
 
-    @overload
-    def __getitem__(self, number: int) -> _Part: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[_Part]: ...
-    def __getitem__(self, number: int | slice) -> Any:
+    def __getitem__(self, number: Any) -> Any:
         if isinstance(number, slice):
             return tuple(self)[number]
         at = range(self._length)[number]

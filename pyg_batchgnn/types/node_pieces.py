@@ -32,12 +32,12 @@ class NodePieceRows:
 
 @dataclass(frozen=True, eq=False)
 class NodePiece:
-    """Some owned nodes with all their in-edges, and the rows of the layer before that these
-    read."""
+    """Some owned nodes with all their in-edges, and the rows of the layer before."""
 
     targets: Mapping[str, range]  # by node type, the owned nodes that are computed, maybe none
     nodes: Mapping[str, NodePieceRows]
     edges: Mapping[Relation, InEdges]  # the in-edges of the targets. Sources are numbers of ``nodes``.
+    edge_values: Mapping[str, Mapping[Relation, Tensor]]  # [e, ...] of these edges, by name
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,7 @@ class SourceValues:
 
 
 class NewRows(Protocol):
-    """A table of owned nodes' rows that is being made, in order, each row once. Where they do not
-    fit memory they lie in a file."""
+    """A table of owned nodes' rows that is being made, in order, each row once; maybe in a file."""
 
     def write(self, begin: int, rows: Tensor) -> None:
         """Writes rows [k, ...] from row ``begin`` on."""
@@ -83,7 +82,6 @@ class OwnedNodes(Protocol):
     def schema(self) -> Schema: ...
     @property
     def features(self) -> Mapping[str, ReadableRows]: ...
-
     def pieces(
         self,
         rows: Mapping[str, ReadableRows],
@@ -91,11 +89,13 @@ class OwnedNodes(Protocol):
         result_bytes: Mapping[str, int],
         title: str,
         edge_bytes: int = 0,
+        edge_values: Sequence[str] = (),
     ) -> Iterator[NodePiece]: ...
+    def edge_tables(self, name: str) -> Mapping[Relation, Tensor]: ...
     def finish(self) -> None: ...
-    def count(self, node_type: str) -> int: ...
     def allocate(self, node_type: str, row_shape: tuple[int, ...], dtype: torch.dtype) -> NewRows: ...
     def keep(self, node_type: str, row_shape: tuple[int, ...], dtype: torch.dtype) -> NewRows: ...
     def read(self, table: Tensor, rows: range) -> Tensor: ...
-    def gather(self, table: Tensor, row: Tensor) -> Tensor: ...
-    def degrees(self, relation: Relation, with_loops: bool) -> SourceValues: ...
+    def degrees(
+        self, relation: Relation, with_loops: bool, weight: str | None, fill: float
+    ) -> SourceValues: ...

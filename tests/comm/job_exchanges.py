@@ -19,14 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pyg_batchgnn.comm import (
-    AgreementError,
-    CommError,
-    Communicator,
-    DivergenceError,
-    Header,
-    MessageKind,
-)
+from pyg_batchgnn.comm import AgreementError, CommError, Communicator, DivergenceError, Header, MessageKind
 from pyg_batchgnn.comm.mailbox import BackendMailbox, Mailbox, SharedMailbox
 from tests.support.tiers import ALL
 

@@ -16,14 +16,7 @@ import torch._dynamo
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from pyg_batchgnn.comm import (
-    CommError,
-    Communicator,
-    Header,
-    MessageKind,
-    gradient_hook,
-    share_on_host,
-)
+from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind, gradient_hook, share_on_host
 from tests.support.faults import AwakeClock, stop_for_good, told
 
 

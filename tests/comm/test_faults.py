@@ -21,14 +21,7 @@ import pytest
 import torch
 from torch.distributed import HashStore, Store
 
-from pyg_batchgnn.comm import (
-    AgreementError,
-    CommError,
-    Communicator,
-    DivergenceError,
-    ccl,
-    host_memory,
-)
+from pyg_batchgnn.comm import AgreementError, CommError, Communicator, DivergenceError, ccl, host_memory
 from pyg_batchgnn.comm.diagnosis import LINE_BYTES, StatusLines, StoreReader
 from tests.support.backends import BACKENDS, needs_ccl
 from tests.support.leftovers import nothing_is_left, stays

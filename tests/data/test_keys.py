@@ -130,10 +130,7 @@ def test_damage_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for broken, says in (
         (lambda: found.table("a", 3), r"a\.parquet: keys: has 57 rows for 3 nodes"),
         (lambda: found.table("b", 3), r"b\.parquet: keys: not readable as Parquet"),
-        (
-            lambda: found.classes(a),
-            r"a\.classes\.json: values: is None, expected a list",
-        ),
+        (lambda: found.classes(a), r"a\.classes\.json: values: is None, expected a list"),
         (lambda: found.clock, r"times\.json: unit: is 'h', expected one of s, ms, us, ns, D"),
     ):
         with pytest.raises(DatasetError, match=says):

@@ -99,7 +99,9 @@ def _group(comm: Communicator, dataset: Dataset, share: bool, hybrid: bool, edge
                 found = [[_edges(batch, number) for batch in batches] for batches in per_rank]
                 targets = owner[dataset.schema.target_types[number]][edge_set.edge_index[1].long()]
                 asked[edge_set.group] = _asked(found, targets, hosts)
-                bytes_of[edge_set.group] = fetch._reader.format(edge_set.group).wire_bytes
+                rows = [one.new_empty(1, *one.shape[1:]) for one in edge_set.tables.values()]
+                widest = max(one.itemsize for one in rows)  # zeros fill a row up to a multiple of it
+                bytes_of[edge_set.group] = -(-sum(one.nbytes for one in rows) // widest) * widest
     assert fetched.rows == sum(int(rows[comm.rank].sum()) for one, rows in asked.items() if one.is_node)
     kinds = [one.kind for one in fetch._reader._groups]
     _check_counts(comm, counts, asked, bytes_of, len(kinds) if len(set(kinds)) < len(kinds) else 0)

@@ -123,11 +123,31 @@ def test_negatives_that_are_given_are_triplets(export: str, rules: dict[str, Any
             assert torch.equal(one.node, other.node) and torch.equal(one.x, other.x)
         else:
             assert_same([one], [other])
-    for batch in make_links(neg_sampling=table, shuffle=True, **rules):
-        assert torch.equal(batch.n_id[batch.dst_neg_index], table[batch.input_id])
+    for batch in make_links(neg_sampling=table, input_id=torch.arange(203) + 5, shuffle=True, **rules):
+        assert torch.equal(batch.n_id[batch.dst_neg_index], table[batch.input_id - 5])
     state = make_links(neg_sampling=table, shuffle=True).state_dict()
     with pytest.raises(ValueError, match="negatives"):
         make_links(neg_sampling=table.flip(0), shuffle=True).load_state_dict(state)
+
+
+@pytest.mark.parametrize("rules", [{}, {"disjoint": True, "export": "native"}, {"num_workers": 1}])
+def test_in_batch_negatives_come_with_what_their_loss_needs(rules: dict[str, Any]) -> None:
+    index = torch.cat([LINKS[:, :90] % torch.tensor([[9], [30]]), LINKS[:, 90:]], dim=1)
+    options = {"edge_label_index": index, "shuffle": True, **rules}
+    both = make_links(neg_sampling="in-batch", **options), make_links(**options)
+    for batch, plain in zip(*both, strict=True):
+        assert torch.equal(batch.n_id, plain.n_id), "no negative is sampled"
+        if "export" in rules:
+            one = batch.links[0]
+            ends, log_q, hits = one.index, one.log_q, one.hits
+        else:
+            assert torch.equal(batch.e_id, plain.e_id) and "edge_label" not in batch
+            ends, log_q, hits = batch.edge_label_index, batch.edge_label_log_q, batch.edge_label_hits
+        links = pairs(batch.n_id[ends])
+        share = [sum(target == other for other in index[1].tolist()) / 203 for _, target in links]
+        torch.testing.assert_close(log_q, torch.tensor(share).log())
+        every = [(i, j) for i in range(len(links)) for j in range(len(links)) if i != j]
+        assert sorted(pairs(hits)) == [(i, j) for i, j in every if (links[i][0], links[j][1]) in links]
 
 
 def test_labels_move_up_if_the_lowest_is_zero() -> None:
@@ -168,11 +188,6 @@ def test_all_edges_are_links_by_default() -> None:
     loader = make_links(data, edge_label_index=None, batch_size=700)
     found = torch.cat([batch.n_id[batch.edge_label_index] for batch in loader], dim=1)
     assert torch.equal(found, data.edge_index) and found.size(1) == EDGES
-
-
-def test_input_ids_are_given() -> None:
-    ids = torch.arange(203) * 10
-    assert torch.cat([batch.input_id for batch in make_links(input_id=ids)]).tolist() == ids.tolist()
 
 
 def test_links_of_stores() -> None:
@@ -218,6 +233,7 @@ def test_workers_and_transforms(filter_per_worker: bool) -> None:
         ({"exclude_existing": True}, "negatives"),
         ({"neg_sampling": NegativeSampling("binary", 1, torch.ones(NODES))}, "negatives"),
         ({"neg_sampling": None}, "negatives"),
+        ({"neg_sampling": "in-batch"}, "negatives"),
     ],
 )
 def test_a_state_of_other_links_is_refused(change: dict[str, Any], word: str) -> None:
@@ -246,7 +262,9 @@ def weighted(*weights: Tensor | None) -> dict[str, Any]:
         ({"input_id": LABELS[:-1]}, ValueError, "input_id has 202 entries for 203 links"),
         ({"edge_label_time": LABELS}, ValueError, "'time_attr' is not set"),
         ({"edge_label": LABELS, "neg_sampling": "triplet"}, ValueError, "leave edge_label out"),
-        ({"exclude_existing": True}, ValueError, "neg_sampling gives none"),
+        ({"exclude_existing": True}, ValueError, "neg_sampling draws none"),
+        ({"neg_sampling": "in-batch", "exclude_existing": True}, ValueError, "neg_sampling draws none"),
+        ({"neg_sampling": ("in-batch", 2)}, ValueError, r"or 'in-batch', got \('in-batch', 2\)"),
         ({"neg_sampling": {("a", "b"): "binary"}}, ValueError, "which edge_label_index does not"),
         (weighted(torch.ones(5)), ValueError, r"has shape \[5\]"),
         (weighted(None, torch.ones(NODES).long()), TypeError, "floating point numbers, got torch.int64"),
@@ -255,8 +273,7 @@ def weighted(*weights: Tensor | None) -> dict[str, Any]:
         ({"neg_sampling": torch.zeros(7, 2).long()}, ValueError, r"has shape \[7, 2\] for 203 links; give"),
         ({"neg_sampling": torch.zeros(203, 2)}, TypeError, "must hold integer node ids, got torch.float32"),
         ({"neg_sampling": torch.full((203, 1), NODES)}, IndexError, f"{NODES}"),
-        ({**GIVEN, "input_id": torch.arange(203)}, ValueError, "by position, which input_id replaces"),
-        ({**GIVEN, "exclude_existing": True}, ValueError, "gives them; leave exclude_existing out"),
+        ({**GIVEN, "exclude_existing": True}, ValueError, "draws none: give for instance"),
         ({**GIVEN, "edge_label": LABELS}, ValueError, "do not go together: triplets"),
     ],
 )

@@ -47,8 +47,9 @@ RULES: dict[str, dict[str, Any]] = {
     "bidirectional": {"subgraph_type": "bidirectional", "disjoint": True},
 }
 #: Modes and amounts; "weighted" ones draw nodes by weight.
-NEGATIVES: dict[str, tuple[str, float] | None] = {
+NEGATIVES: dict[str, Any] = {
     "none": None,
+    "in-batch": "in-batch",
     "binary": ("binary", 1),
     "binary 2.5": ("binary", 2.5),
     "triplet": ("triplet", 1),
@@ -88,7 +89,8 @@ def allowed(setting: Mapping[str, Any]) -> bool:
     negatives, rule = setting.get("negatives", "binary"), setting.get("rule", "uniform")
     mode = NEGATIVES[negatives] and NEGATIVES[negatives][0]
     forbidden = (
-        (mode is None or negatives == "given") and setting.get("existing"),
+        negatives in ("none", "given", "in-batch") and setting.get("existing"),
+        negatives == "in-batch" and "time_attr" in RULES[rule],
         mode == "triplet" and setting.get("labels"),
         rule == "bidirectional" and setting.get("export") == "native",
         # Each rank holds its own edges.

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pyg_batchgnn.nn import DotProductDecoder, MLPDecoder
+from pyg_batchgnn.nn import DotProductDecoder, MLPDecoder, in_batch_loss
 
 
 @pytest.mark.parametrize("shapes", [((5, 8), (5, 8)), ((5, 1, 8), (5, 3, 8)), ((0, 8), (0, 8))])
@@ -47,5 +47,13 @@ def test_all_pairs_have_the_scores_of_each_pair(
         assert decoder.all_pairs(source[:0], target).shape == (0, 70)
 
 
-def test_a_dot_product_has_no_parameters() -> None:
-    assert not DotProductDecoder().state_dict()
+@pytest.mark.parametrize("spread", [1.0, 60.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_loss_of_in_batch_negatives_is_a_corrected_softmax(dtype: torch.dtype, spread: float) -> None:
+    scores = (spread * torch.randn(37, 37, dtype=dtype)).requires_grad_()
+    log_q, hits = torch.rand(37).log(), torch.tensor([[0, 0, 5, 36], [1, 9, 4, 0]])
+    corrected = (scores - log_q).index_put(tuple(hits), torch.tensor(-torch.inf, dtype=dtype))
+    wanted, found = functional.cross_entropy(corrected, torch.arange(37)), in_batch_loss(scores, log_q, hits)
+    both = [(one, *torch.autograd.grad(2 * one, scores)) for one in (found, wanted)]
+    torch.testing.assert_close(*both)
+    assert in_batch_loss(scores[:1, :1], log_q[:1], hits[:, :0]) == 0

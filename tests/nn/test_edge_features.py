@@ -1,4 +1,4 @@
-"""`nn.GINEConv` and `nn.NNConv` beside PyG's."""
+"""`nn.GINEConv`, `nn.NNConv` and `nn.GraphConv` with weights of edges beside PyG's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.nn import Aggregated, GINEConv, HeteroConv, NNConv, RowView
+from pyg_batchgnn.nn import Aggregated, GINEConv, GraphConv, HeteroConv, NNConv, RowView
 from tests.support.accuracy import assert_as_pygs, distance
 from tests.support.layer_cases import (
     FEATURES,
@@ -41,7 +41,11 @@ def network(make: Callable[[], Any], **options: Any) -> tuple[int, Callable[[Any
     return 3, lambda room: room.NNConv(FEATURES, OUT, make(), **options)
 
 
-#: By name, the columns of edge features, and what makes a layer of our room or of PyG's.
+def weighted(aggr: str) -> tuple[int, Callable[[Any], Any]]:
+    return 0, lambda room: room.GraphConv(FEATURES, OUT, aggr)
+
+
+#: By name, the columns of edge features (0: weights), and what makes a layer of a room.
 LAYERS: dict[str, tuple[int, Callable[[Any], Any]]] = {
     "gine": gine(edge_dim=3),
     "gine, as wide as x": gine(FEATURES),
@@ -55,6 +59,7 @@ LAYERS: dict[str, tuple[int, Callable[[Any], Any]]] = {
     "network of PyG's linear, mean": network(
         lambda: torch.nn.Sequential(pyg.Linear(3, FEATURES * OUT)), aggr="mean"
     ),
+    **{f"weights, {aggr}": weighted(aggr) for aggr in ("add", "mean", "max")},
 }
 
 
@@ -64,7 +69,8 @@ def pair(name: str, dtype: torch.dtype = torch.float64) -> tuple[Any, Any]:
 
 
 def attributes(name: str, edges: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(edges, LAYERS[name][0], generator=torch.Generator().manual_seed(7)).to(dtype)
+    columns, draw = LAYERS[name][0], torch.Generator().manual_seed(7)
+    return torch.randn((edges, columns) if columns else (edges,), generator=draw).to(dtype)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -77,7 +83,7 @@ def test_equals_pyg_on_a_minibatch(case: str, dtype: torch.dtype, name: str) -> 
         edges, sources, targets = layer_edges(minibatch, layer)
         assert_as_pygs(
             *(ours, pygs),
-            lambda conv, x, attr, layer=layer: conv(x, minibatch, layer, edge_attr=attr),
+            lambda conv, x, attr, layer=layer: conv(x, minibatch, layer, **{conv.edge_values: attr}),
             lambda conv, x, attr, edges=edges, targets=targets: conv(
                 (x, x[:targets]), edges, attr[: edges.size(1)]
             ),
@@ -87,7 +93,7 @@ def test_equals_pyg_on_a_minibatch(case: str, dtype: torch.dtype, name: str) -> 
 
 FORMS: dict[str, Callable[[Any, Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "tensor": lambda conv, x, _, edges, attr: conv(x, edges, attr),
-    "pair": lambda conv, x, y, edges, attr: conv((x, y), edges, edge_attr=attr),
+    "pair": lambda conv, x, y, edges, attr: conv((x, y), edges, attr),
     "no targets' rows": lambda conv, x, _, edges, attr: conv((x, None), edges, attr, size=(30, 20)),
 }
 
@@ -102,7 +108,7 @@ def test_equals_pyg_on_a_whole_graph(form: str, name: str) -> None:
     assert_as_pygs(*pair(name), *call, *inputs, attributes(name, 90))
 
 
-@pytest.mark.parametrize("name", ["gine", "network of two layers"])
+@pytest.mark.parametrize("name", ["gine", "network of two layers", "weights, mean", "weights, max"])
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "float16", "int8"])
 def test_reads_rows_of_a_table_in_place(kind: str, name: str) -> None:
     ours, _ = pair(name, torch.float32)
@@ -110,7 +116,8 @@ def test_reads_rows_of_a_table_in_place(kind: str, name: str) -> None:
     rows = drawn_table(60, FEATURES, seed=1) if kind == "int8" else table(getattr(torch, kind))
     gathered = (rows.dequantize() if kind == "int8" else rows)[minibatch.node].float()
     attr = attributes(name, minibatch.num_edges, torch.float32)
-    found, wanted = (ours(x, minibatch, 1, edge_attr=attr) for x in (RowView(rows, minibatch.node), gathered))
+    both_rows, values = (RowView(rows, minibatch.node), gathered), {ours.edge_values: attr}
+    found, wanted = (ours(x, minibatch, 1, **values) for x in both_rows)
     assert found.dtype is torch.float32 and distance(found, wanted) < 1e-5
     for one, two in zip(gradients(ours, found), gradients(ours, wanted), strict=True):
         assert distance(one, two) < 1e-5
@@ -133,11 +140,12 @@ def test_relations() -> None:
     assert all(distance(found[name], wanted[name]) < 1e-10 for name in "ab")
 
 
-@pytest.mark.parametrize("name", ["gine", "network"])
+@pytest.mark.parametrize("name", ["gine", "network", "weights, mean"])
 def test_update_and_autocast(name: str) -> None:
     ours, pygs = pair(name, torch.float32)
     minibatch = CASES["all neighbours"]
     attr = attributes(name, minibatch.num_edges, torch.float32)
+    values = {ours.edge_values: attr}
 
     class Given(torch.nn.Module):
         def __init__(self) -> None:
@@ -145,19 +153,20 @@ def test_update_and_autocast(name: str) -> None:
             self.conv = ours
 
         def forward(self, *arguments: Any, **options: Any) -> Tensor:
-            result: Tensor = self.conv(*arguments, edge_attr=attr, **options)
+            result: Tensor = self.conv(*arguments, **values, **options)
             return result
 
     assert_updates(Given(), minibatch)
     edges, sources, targets = layer_edges(minibatch, 1)
     x = table()[minibatch.node[:sources]]
     with torch.autocast("cpu", torch.bfloat16):
-        found = ours(x, minibatch, 1, edge_attr=attr)
+        found = ours(x, minibatch, 1, **values)
     assert found.dtype is torch.bfloat16
     assert distance(found, pygs((x, x[:targets]), edges, attr[: edges.size(1)]).double()) < 2**-5
 
 
 X, EDGE = table(), torch.zeros(2, 1, dtype=torch.int64)
+OWN = Aggregated("sum", *[X[CASES["ordinary"].node]] * 2)
 
 
 def watched() -> NNConv:
@@ -181,6 +190,9 @@ def watched() -> NNConv:
         (lambda: NNConv(4, 2, torch.nn.Linear(65, 8)), "65 input columns"),
         (lambda: watched()(X, EDGE, torch.ones(1, 3)), "hooks"),
         (lambda: NNConv(FEATURES, 2, torch.nn.Linear(3, 2 * FEATURES))(X, EDGE), "edge_attr"),
+        (lambda: GraphConv(4, 2, aggr="min"), "aggr='min'"),
+        (lambda: GraphConv(FEATURES, 2)(X, EDGE, torch.ones(2)), r"edge_weight must be \[1\]"),
+        (lambda: GraphConv(FEATURES, 2)(OWN, CASES["ordinary"], None, torch.ones(1)), "weights"),
     ],
 )
 def test_refused(call: Callable[[], Any], words: str) -> None:

@@ -54,6 +54,8 @@ PAIRS: dict[str, Callable[[Any], Any]] = {
     "sage, no root, max": sage(root_weight=False, aggr="max"),
     "sage, project": sage(project=True),
     "sage, normalize": sage(normalize=True, aggr="add"),
+    "graph": lambda room: room.GraphConv(FEATURES, OUT),
+    "graph, max": lambda room: room.GraphConv(FEATURES, OUT, "max", bias=False),
     "gin": gin(),
     "gin, eps": gin(eps=0.3),
     "gin, learned eps": gin(eps=-0.4, train_eps=True),
@@ -165,7 +167,9 @@ FORMS: dict[str, Callable[[Any, Tensor, Tensor, Tensor], Tensor]] = {
     "tensor": lambda conv, x, _, edges: conv(x, edges),
     "pair": lambda conv, x, y, edges: conv((x, y), edges),
     "no targets' rows": lambda conv, x, _, edges: conv((x, None), edges, size=(30, 20)),
-    "size third": lambda conv, x, y, edges: conv((x, y), edges, (30, 20)),
+    "size": lambda conv, x, y, edges: (
+        conv((x, y), edges, size=(30, 20)) if hasattr(conv, "lin_rel") else conv((x, y), edges, (30, 20))
+    ),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hypothesis.strategies as st
@@ -41,10 +41,18 @@ pytestmark = each
 BUDGETS = (None, 20_000, 1)
 
 
+def looped(case: Case) -> Data:
+    """The graph of a case with self loops, and with values of edges."""
+    data, draw = with_loops(whole(case)), torch.Generator().manual_seed(8)
+    data.edge_attr = torch.randn(data.num_edges, 3, generator=draw)
+    data.edge_weight = torch.rand(data.num_edges, generator=draw)
+    return data
+
+
 @pytest.fixture(scope="module")
 def data() -> Data:
     """A graph with self loops, parallel edges, isolated nodes and a hub."""
-    return with_loops(whole(Case("random", nodes=150, edges=700)))
+    return looped(Case("random", nodes=150, edges=700))
 
 
 def close(found: Tensor, expected: Tensor, tolerance: float = ALONE) -> bool:
@@ -70,7 +78,17 @@ MODELS: dict[str, Callable[[], NativeModel]] = {
     "gin": lambda: GIN(5, 8, 3, 3, norm="batch_norm"),
     "gat": lambda: GAT(5, 8, 2, 3, dropout=0.5, heads=2),
     "one layer": lambda: GCN(5, 8, 1, 3),
+    "gat, edge_attr": lambda: GAT(5, 8, 2, 3, heads=2, edge_dim=3),
+    "gatv2, edge_attr": lambda: GAT(5, 8, 2, 3, v2=True, edge_dim=3, jk="cat"),
+    "gcn, edge_weight": lambda: GCN(5, 8, 2, 3, norm="batch_norm", improved=True),
+    "gcn without loops, edge_weight": lambda: GCN(5, 8, 2, 3, add_self_loops=False),
+    "gcn, not normalised, edge_weight": lambda: GCN(5, 8, 2, 3, normalize=False),
 }
+
+
+def read_by(name: str) -> list[str]:
+    """Returns the values of edges that a model is given."""
+    return [one for one in ("edge_attr", "edge_weight") if name.endswith(one)]
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -81,9 +99,9 @@ def test_inference_is_the_forward_pass_of_the_whole_graph(name: str, budget: int
     loader = MacrobatchNeighborLoader(data, [2], input_nodes=torch.arange(3), batch_size=2)
     model.eval()
     with torch.no_grad():
-        expected = model(data.x, data.edge_index)
+        expected = model(data.x, data.edge_index, **{one: data[one] for one in read_by(name)})
     model.train()
-    found = model.inference(loader, memory_budget=budget)
+    found = model.inference(loader, memory_budget=budget, edge_values=read_by(name))
     assert close(found, expected) and not found.requires_grad
     assert model.training and all(module.training for module in model.modules())
 
@@ -194,6 +212,8 @@ def test_what_cannot_be_inferred_is_refused(data: Data) -> None:
     model.extra = BatchNorm(8, track_running_stats=False)
     with pytest.raises(ValueError, match="BatchNorm has no running statistics"):
         model.inference(loader)
+    with pytest.raises(ValueError, match="the edges have no attribute 'time' to read"):
+        MODELS["sage"]().inference(loader, edge_values=["time"])
     without = MacrobatchNeighborLoader(Data(edge_index=data.edge_index, num_nodes=150), [2])
     with pytest.raises(ValueError, match="there are no features x"):
         MODELS["sage"]().inference(without)
@@ -218,26 +238,18 @@ def test_modules_that_look_at_all_rows_are_refused(options: dict[str, Any], word
             model.inference(MacrobatchNeighborLoader(data, fanouts, batch_size=64))
 
 
-def test_a_part_that_is_left_to_pyg(data: Data) -> None:
+def test_a_part_that_must_be_called(data: Data) -> None:
     torch.manual_seed(2)
     foreign = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3, aggr="median")).eval()
-    whole = MacrobatchNeighborLoader(data, [-1], batch_size=64)
     some = MacrobatchNeighborLoader(data, [5, 3], torch.arange(9), batch_size=64)
     model = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3)).eval()
     model.norms[0].register_forward_hook(lambda *_: None)
     with torch.no_grad():
         assert close(foreign.inference(some), foreign(data.x, data.edge_index))
-        assert close(model.inference(whole), model(data.x, data.edge_index))
-    with pytest.raises(ValueError, match=r"norms\.0 has hooks.*9 seed nodes and 2 hops"):
+    with pytest.raises(ValueError, match=r"norms\.0 has hooks"):
         model.inference(some)
-    with pytest.raises(ValueError, match=r"model\.eval\(\)"):
-        model.train().inference(whole)
     with pytest.raises(TypeError, match="got Data"):
         model.inference(data)
-    hooked = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3, jk="cat"))
-    hooked.norms[1].register_forward_hook(lambda *_: None)
-    with pytest.raises(ValueError, match=r"norms\.1 has hooks.*jk='cat'"):
-        hooked.inference(whole)
 
 
 # Inference over ranks #############################################################################
@@ -246,38 +258,43 @@ RANK_MODELS = {**MODELS, "of PyG": lambda: accelerate(torch_geometric.nn.GCN(5, 
 
 
 def part_of(case: Case, comm: Communicator) -> Part:
-    data = with_loops(whole(case))
+    data = looped(case)
     return split_graph(
         data.edge_index, owners(case, comm.size), comm.size, comm.rank,
-        tables={"x": data.x}, edge_tables={}, splits={},
+        tables={"x": data.x}, splits={},
+        edge_tables={"edge_attr": data.edge_attr, "edge_weight": data.edge_weight},
     )  # fmt: skip
 
 
 def model_of(name: str) -> NativeModel:
     torch.manual_seed(4)
-    return RANK_MODELS[name]().eval()
+    return with_running_statistics(RANK_MODELS[name]()).eval()
 
 
 @torch.no_grad()
 def expected_of(name: str, case: Case) -> Tensor:
-    data = with_loops(whole(case))
-    expected: Tensor = model_of(name)(data.x, data.edge_index)
+    data = looped(case)
+    values = {one: data[one] for one in read_by(name)}
+    expected: Tensor = model_of(name)(data.x, data.edge_index, **values)
     return expected
 
 
 def equality(comm: Communicator) -> None:
-    """A rank's rows are those of the whole graph's forward pass, shared memory or not."""
+    """A rank's rows are those of the whole graph's forward pass, shared memory or not. No rank asks
+    another for values of edges."""
     for number, case in enumerate(CASES):
         part = part_of(case, comm)
         both = (DistFeatureStore(part, comm, share=number % 2 == 0), DistGraphStore(part, comm))
         loader = MacrobatchNeighborLoader(both, [2], batch_size=4)
-        for name in RANK_MODELS if number == 0 else ("gcn", "gat"):
+        before = comm.counters.snapshot()
+        for name in RANK_MODELS if number == 0 else ("gcn", "gat, edge_attr"):
             expected = expected_of(name, case)
             for budget in (None, 20_000) if number < 2 else (None,):
-                found = model_of(name).inference(loader, memory_budget=budget)
+                found = model_of(name).inference(loader, memory_budget=budget, edge_values=read_by(name))
                 error = (found - expected[part.node]).abs().max() if len(part.node) else torch.zeros(())
                 assert found.shape == (len(part.node), 3), found.shape
                 assert error <= 1e-5 * expected.abs().max(), (case.name, name, budget, error)
+        assert not (comm.counters.snapshot() - before)[MessageKind.FEATURES].rounds
 
 
 def rows_exchanged(comm: Communicator) -> None:
@@ -319,13 +336,20 @@ def loader_of(data: Any, seeds: Any = None) -> MacrobatchNeighborLoader:
 
 
 @torch.no_grad()
-def check(model: torch.nn.Module, data: Data | HeteroData, budget: int | None, seeds: Any = None) -> None:
-    """Fails unless all rows are those of the plain model."""
+def check(
+    model: torch.nn.Module,
+    data: Data | HeteroData,
+    budget: int | None,
+    seeds: Any = None,
+    names: Sequence[str] = (),
+) -> None:
+    """Fails unless all rows are those of the plain model, which is given values of edges."""
     ours, plain = pair(model.eval())
     typed = isinstance(data, HeteroData)
     given_now = (data.x_dict, data.edge_index_dict) if typed else (data.x, data.edge_index)
     ours.train()
-    found, wanted = inference(ours, loader_of(data, seeds), budget), plain(*given_now)
+    found = inference(ours, loader_of(data, seeds), budget, edge_values=names)
+    wanted = plain(*given_now, **{name: data[name] for name in names})
     assert all(one.training for one in ours.modules())
     assert_close(found, wanted, 1e-9)
 
@@ -333,13 +357,10 @@ def check(model: torch.nn.Module, data: Data | HeteroData, budget: int | None, s
 @examples(6)
 @given(plans(), st.sampled_from(SMALL_BUDGETS), st.integers(0, 2**31))
 def test_random_models(plan: Plan, budget: int | None, seed: int) -> None:
-    if "gine" in plan.convs:
-        return  # it needs values of edges
-    plan = Plan(plan.layers, plan.encode, plan.output, values=False)
     torch.manual_seed(seed)
     model = RandomModel(plan)
     try:
-        check(model, GRAPH, budget)
+        check(model, GRAPH, budget, None, ["edge_weight", "edge_attr"] if plan.values else [])
     except ValueError as error:
         assert "call the model on the whole graph" in str(error)
         assert plan.looks_at_all_rows or "but RandomModel has none" in str(error)
@@ -371,6 +392,55 @@ class Skips(torch.nn.Module):
 def test_skips_and_several_outputs(conv: Any, budget: int | None) -> None:
     torch.manual_seed(0)
     check(Skips(conv), GRAPH, budget)
+
+
+class ReadsEdges(torch.nn.Module):
+    def __init__(self, conv: Callable[..., torch.nn.Module], change: Any) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList([conv(FEATURES, WIDTH), conv(WIDTH, 3)])
+        self.change = change
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_attr: Any = None, edge_weight: Any = None
+    ) -> Tensor:
+        values = edge_weight if edge_attr is None else edge_attr
+        h = self.convs[0](x, edge_index, self.change(values)).relu()
+        result: Tensor = self.convs[1](h, edge_index, values)
+        return result
+
+
+def network(columns: int, out: int) -> torch.nn.Module:
+    return pyg.NNConv(columns, out, torch.nn.Linear(3, columns * out), "mean")
+
+
+OVER_EDGES: dict[str, Callable[..., torch.nn.Module]] = {
+    "gat": lambda a, b: pyg.GATConv(a, b, edge_dim=3),
+    "gatv2": lambda a, b: pyg.GATv2Conv(a, b, edge_dim=3),
+    "transformer": lambda a, b: pyg.TransformerConv(a, b, edge_dim=3),
+    "gine": lambda a, b: pyg.GINEConv(torch.nn.Linear(a, b), edge_dim=3),
+    "network": network,
+    "residual": lambda a, b: pyg.ResGatedGraphConv(a, b, edge_dim=3),
+    "gcn, edge_weight": pyg.GCNConv,
+    "gcn without loops, edge_weight": lambda a, b: pyg.GCNConv(a, b, add_self_loops=False),
+    "not normalised, edge_weight": lambda a, b: pyg.GCNConv(a, b, normalize=False),
+    "mean, edge_weight": lambda a, b: pyg.GraphConv(a, b, "mean"),
+    "max, edge_weight": lambda a, b: pyg.GraphConv(a, b, "max"),
+}
+
+
+@pytest.mark.parametrize("budget", SMALL_BUDGETS)
+@pytest.mark.parametrize("changes", [False, True])
+@pytest.mark.parametrize("name", OVER_EDGES)
+def test_values_of_edges(name: str, changes: bool, budget: int | None) -> None:
+    torch.manual_seed(0)
+    names = read_by(name) or ["edge_attr"]
+    change = {"edge_attr": torch.nn.Linear(3, 3), "edge_weight": torch.sqrt}[names[0]]
+    model = ReadsEdges(OVER_EDGES[name], change if changes else torch.nn.Identity())
+    if changes and name.startswith("gcn"):
+        with pytest.raises(ValueError, match="divides by the weights of edges of other nodes"):
+            check(model, GRAPH, budget, names=names)
+    else:
+        check(model, GRAPH, budget, names=names)
 
 
 # Types ############################################################################################
@@ -410,7 +480,7 @@ def between(middle: Callable[[Tensor], Tensor], conv: Any = pyg.SAGEConv) -> tor
 
 
 class ThreeArguments(Written):
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:  # type: ignore[override]
         return super().forward(x, edge_index)
 
 
@@ -420,7 +490,14 @@ REFUSED: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
     "compared": (lambda: between(lambda h: h * 2 if h.size(0) > 100 else h), "uses numbers of nodes"),
     "item": (lambda: between(lambda h: h / h.max().item()), "max looks at all rows"),
     "norm": (lambda: between(pyg.GraphNorm(WIDTH)), "GraphNorm takes statistics"),
-    "arguments": (lambda: ThreeArguments(lambda _, x, __: x), "takes x, edge_index, edge_weight"),
+    "arguments": (
+        lambda: ThreeArguments(lambda _, x, __: x),
+        "batch; the edges have no attribute",
+    ),
+    "edges' rows": (
+        lambda: Written(lambda m, x, e: (m.conv(x, e), e[0] * 2), conv=pyg.SAGEConv(FEATURES, 3)),
+        "forward returns values of edges|looks at other rows",
+    ),
     "edges": (
         lambda: Written(lambda m, x, edges: m.conv(x, edges.flip(0)), conv=pyg.SAGEConv(FEATURES, 3)),
         "other edges than those",

@@ -661,11 +661,7 @@ def _unhashable() -> Iterator[Any]:
         yield one
 
 
-ACTS = [
-    _object_that_changes,
-    _closure_that_changes,
-    _unhashable,
-]
+ACTS = [_object_that_changes, _closure_that_changes, _unhashable]
 
 
 @pytest.mark.parametrize("acts", ACTS, ids=lambda one: one.__name__)

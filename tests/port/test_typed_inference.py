@@ -117,6 +117,24 @@ def test_inference_is_the_forward_pass_of_pygs_model(name: str, budget: int | No
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("v2", [False, True])
+def test_features_of_edges(v2: bool, budget: int | None) -> None:
+    data, draw = of_one_width(), torch.Generator().manual_seed(9)
+    for relation, count in RELATIONS.items():
+        data[relation].edge_attr = torch.randn(count, 4, generator=draw)
+    made = nn.GAT(WIDTH, 8, 2, 4, v2=v2, heads=2, add_self_loops=False, edge_dim=4)
+    model = nn.to_hetero(made, data.metadata()).eval()
+    wanted = model(data.x_dict, data.edge_index_dict, edge_attr=data.edge_attr_dict)
+    found = model.inference(loader_of(data), memory_budget=budget, edge_values=["edge_attr"])
+    assert_close(found, wanted)
+    nodes = loader_of(data).all_nodes(budget)
+    whole = model.infer(nodes, ["venue"], None, ["edge_attr"])
+    hidden = model.infer_hidden(nodes, ["venue"], None, ["edge_attr"])
+    assert torch.equal(hidden["venue"], whole["venue"].hidden)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("aggr", ["mean", "max"])
 def test_aggregations_of_relations(aggr: str) -> None:
     data = of_one_width()

@@ -14,7 +14,6 @@ from pyg_batchgnn.data import HOMOGENEOUS, Schema
 from pyg_batchgnn.sample import (
     Links,
     LinkSeeder,
-    LinkStart,
     NegativeMode,
     NegativePlan,
     NodePool,
@@ -150,9 +149,8 @@ def test_several_relations_share_seeds() -> None:
     users, items = start.seeds.nodes[1], start.seeds.nodes[0]
     assert start.seeds.types == (1, 0)  # in order of the relations' ends
     first, second = start.links
-    assert torch.equal(users[first.index[0, :5]], buys.source) and torch.equal(
-        items[first.index[1, :5]], buys.target
-    )
+    assert torch.equal(users[first.index[0, :5]], buys.source)
+    assert torch.equal(items[first.index[1, :5]], buys.target)
     assert first.label.tolist() == [*buys.label.tolist(), *[0] * 5]
     assert torch.equal(users[second.source], knows.source)
     assert torch.equal(users[second.target], knows.target)
@@ -191,41 +189,11 @@ def test_no_links(mode: NegativeMode | None, disjoint: bool) -> None:
     start = LinkSeeder(TYPED, plans, disjoint).start([links], SEED, EPOCH)
     assert start.seeds.count == 0
     shapes = [None if part is None else list(part.shape) for part in start.links[0].metadata]
-    assert (
-        shapes
-        == {
-            None: [[0], [2, 0], None, None],
-            NegativeMode.BINARY: [[0], [2, 0], [0], None],
-            NegativeMode.TRIPLET: [[0], [0], [0], [0, 2], None],
-        }[mode]
-    )
-
-
-def excluded(start: LinkStart) -> dict[tuple[str, str, str], tuple[list[list[int]], list[int] | None]]:
-    return {
-        TYPED.relations[number]: (one.pairs.tolist(), None if one.example is None else one.example.tolist())
-        for number, one in start.seeds.excluded.items()
+    wanted = {
+        NegativeMode.BINARY: [[0], [2, 0], [0], None],
+        NegativeMode.TRIPLET: [[0], [0], [0], [0, 2], None],
     }
-
-
-@pytest.mark.parametrize("disjoint", [False, True])
-def test_edges_of_links_are_excluded(disjoint: bool) -> None:
-    buys, knows = (links_of(one, 3, labelled=False, timed=False) for one in (BUYS, KNOWS))
-    ends = {one.relation: [one.source.tolist(), one.target.tolist()] for one in (buys, knows)}
-    numbers = (list(range(3)), list(range(3, 6))) if disjoint else (None, None)
-    forward = LinkSeeder(TYPED, {}, disjoint, SeedEdges.forward(TYPED, [BUYS, KNOWS]))
-    found = excluded(forward.start([buys, knows], SEED, EPOCH))
-    assert found == {BUYS: (ends[BUYS], numbers[0]), KNOWS: (ends[KNOWS], numbers[1])}
-    both = LinkSeeder(TYPED, {}, disjoint, SeedEdges.both_ways(TYPED, [BUYS]))
-    found = excluded(both.start([buys], SEED, EPOCH))
-    assert found == {
-        BUYS: (ends[BUYS], numbers[0]),
-        ("item", "rev_buys", "user"): (ends[BUYS][::-1], numbers[0]),
-    }
-    named = LinkSeeder(TYPED, {}, disjoint, SeedEdges.both_ways(TYPED, [KNOWS], {KNOWS: KNOWS}))
-    pairs, examples = excluded(named.start([knows], SEED, EPOCH))[KNOWS]
-    assert pairs == [ends[KNOWS][0] + ends[KNOWS][1], ends[KNOWS][1] + ends[KNOWS][0]]
-    assert examples == (list(range(3)) * 2 if disjoint else None)
+    assert shapes == ([[0], [2, 0], None, None] if mode is None else wanted[mode])
 
 
 def test_a_graph_of_one_relation_holds_reverses_itself() -> None:

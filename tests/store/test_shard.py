@@ -16,14 +16,7 @@ from torch_geometric.testing import MyFeatureStore, MyGraphStore
 from pyg_batchgnn.data import EDGES, NODES, Group
 from pyg_batchgnn.partition import PartitionBook
 from pyg_batchgnn.sample import PygNeighborSampler
-from pyg_batchgnn.store import (
-    EDGE_TYPE,
-    Columns,
-    RowBlock,
-    RowFormat,
-    RowRequest,
-    typed_graph_from_pyg,
-)
+from pyg_batchgnn.store import EDGE_TYPE, Columns, RowBlock, RowFormat, RowRequest, typed_graph_from_pyg
 from pyg_batchgnn.store.dist_features import group_name
 from pyg_batchgnn.store.pyg import group_of
 from pyg_batchgnn.store.shard import EdgeIndex, shard_of

@@ -11,7 +11,6 @@ from pyg_batchgnn.data import LABELS, Dataset
 
 
 def without_features(dataset: Dataset) -> Dataset:
-    """Returns the same graph without the features of its nodes."""
     bare = [
         replace(nodes, tables={name: table for name, table in nodes.tables.items() if name != "x"})
         for nodes in dataset.node_sets
@@ -20,7 +19,6 @@ def without_features(dataset: Dataset) -> Dataset:
 
 
 def with_targets(dataset: Dataset, y: Tensor) -> Dataset:
-    """Returns the same graph with other labels "y"."""
     nodes = replace(dataset.nodes, tables={**dataset.nodes.tables, LABELS: y}, num_classes=0)
     return replace(dataset, node_sets=(nodes,))
 

@@ -22,8 +22,6 @@ IN, HIDDEN, OUT = 6, 8, 4
 
 
 class Encoder(Module):
-    """An encoder that cuts to the seeds itself."""
-
     def __init__(self) -> None:
         super().__init__()
         self.convs = torch.nn.ModuleList(pyg.SAGEConv(n, HIDDEN) for n in (IN, HIDDEN, HIDDEN))
@@ -92,8 +90,6 @@ class Stack(Module):
 
 
 class Pair(Module):
-    """A decoder of two rows."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = torch.nn.Linear(2 * HIDDEN, HIDDEN), torch.nn.Linear(HIDDEN, 1)
@@ -135,8 +131,6 @@ class Bipartite(Module):
 
 
 class Recommender(Module):
-    """An encoder of all types, and inner products."""
-
     def __init__(self) -> None:
         super().__init__()
         self.encoder = to_hetero(Stack())
@@ -148,8 +142,6 @@ class Recommender(Module):
 
 
 class Hierarchical(Module):
-    """A model that trims itself."""
-
     def __init__(self) -> None:
         super().__init__()
         self.convs = torch.nn.ModuleList(
@@ -198,8 +190,6 @@ class Tabular(Module):
 
 
 class Columns(Module):
-    """The encoder of a table that is no tensor."""
-
     def __init__(self) -> None:
         super().__init__()
         self.lin, self.norm = torch.nn.Linear(IN, HIDDEN), torch.nn.LayerNorm(HIDDEN)

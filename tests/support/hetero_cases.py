@@ -39,7 +39,6 @@ def edges_of(counts: dict[str, int], relation: tuple[str, str, str], number: int
 
 
 def make_hetero(seed: int = 0) -> HeteroData:
-    """Returns a graph whose attributes name their node or edge."""
     data = HeteroData()
     data["paper"].x = torch.arange(COUNTS["paper"] * 3.0).view(-1, 3)
     data["paper"].y = torch.arange(COUNTS["paper"])
@@ -84,7 +83,6 @@ def make_loader(data: Any, fanouts: Any = (4, 3), **kwargs: Any) -> MacrobatchNe
 
 
 def check_batch(data: HeteroData, batch: HeteroData) -> None:
-    """Rows and edges are those of the graph, and the counts add up."""
     for name in data.node_types:
         nodes = batch[name].n_id
         assert sum(batch[name].num_sampled_nodes) == nodes.numel()

@@ -25,17 +25,14 @@ def launch(
 
 
 def train(folder: Path | str, run: Path, *options: object) -> list[str]:
-    """Returns the arguments of a training run on a small graph."""
     return ["train", str(folder), "--run", str(run), *BASE, *map(str, options)]
 
 
 def assert_ended(seen: list[dict[str, Any]], status: int) -> None:
-    """Asserts that every rank's command ended with a status."""
     assert [one["status"] for one in seen] == [status] * len(seen), [one["err"] for one in seen]
 
 
 def assert_same_tensors(one: Path, other: Path) -> None:
-    """Asserts that the checkpoints of two runs hold the same bits."""
     expected, found = weights(one), weights(other)
     assert any("exp_avg_sq" in name for name in expected)
     assert expected.keys() == found.keys()

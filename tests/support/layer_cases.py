@@ -25,7 +25,6 @@ def small_graph() -> CscGraph:
 
 
 def small_edges() -> Tensor:
-    """[2, E] the edges of the small graph, by target."""
     graph = small_graph()
     return torch.stack([graph.indices.long(), torch.arange(60).repeat_interleave(graph.indptr.diff())])
 
@@ -39,7 +38,6 @@ def sampled(
 
 
 def batch_cases() -> dict[str, SampledMinibatch]:
-    """The ordinary minibatch and the odd ones, all of three hops."""
     return {
         "ordinary": sampled([3, 1, 4, 15, 9]),
         "all neighbours": sampled([0, 1, 4], (-1, -1, -1)),
@@ -54,7 +52,6 @@ def batch_cases() -> dict[str, SampledMinibatch]:
 
 
 def table(dtype: torch.dtype = torch.float32) -> Tensor:
-    """[60, FEATURES] features of the graph's nodes."""
     return torch.randn(60, FEATURES, generator=torch.Generator().manual_seed(2), dtype=torch.float64).to(
         dtype
     )

@@ -28,8 +28,6 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 1.5e-2}
 
 @dataclass(frozen=True)
 class View:
-    """Rows of a table, in the order of ``row``."""
-
     table: Tensor
     row: Tensor
 
@@ -45,11 +43,9 @@ class Case:
     groups: int
 
     def leaves(self) -> list[Tensor]:
-        """Returns the tensors that gradients are taken of."""
         return [*(t for t in (self.inputs[0], *self.weights, self.bias) if t is not None)]
 
     def run(self, **options: Any) -> Tensor:
-        """Returns the output of the layer."""
         return ops.linear(
             self.inputs, self.weights, self.bias, num_rows=self.rows, groups=self.groups, **options
         )
@@ -90,7 +86,6 @@ def make_case(
 
 
 def gradients(y: Tensor, leaves: list[Tensor], seed: int = 1) -> list[Tensor]:
-    """Returns the gradients of a weighted sum of ``y``."""
     # Not around zero: sums that cancel have no digits left to compare.
     grad = 1 + torch.randn(y.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return list(torch.autograd.grad(y, leaves, grad.to(y.dtype), retain_graph=True))

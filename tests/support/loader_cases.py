@@ -63,7 +63,6 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def assert_same(some: Any, others: Any, ignore: Collection[str] = ()) -> None:
-    """The same minibatches in the same order, in every attribute."""
     some, others = list(some), list(others)
     assert len(some) == len(others)
     for number, (one, other) in enumerate(zip(some, others, strict=True)):
@@ -75,10 +74,8 @@ def assert_same(some: Any, others: Any, ignore: Collection[str] = ()) -> None:
 
 
 def seeds_of(batches: Iterable[Any]) -> list[list[int]]:
-    """The seed nodes of PyG batches."""
     return [batch.n_id[: batch.batch_size].tolist() for batch in batches]
 
 
 def flat(lists: Iterable[list[int]]) -> list[int]:
-    """The lists' entries, one list after the other."""
     return list(itertools.chain.from_iterable(lists))

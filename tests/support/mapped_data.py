@@ -14,7 +14,6 @@ from torch import Tensor
 
 
 def mapped(table: Tensor, path: Path) -> Tensor:
-    """Writes a table to a file. Returns it mapped from there."""
     words = table.view(torch.int16) if table.dtype is torch.bfloat16 else table
     np.save(path, words.numpy())
     return torch.from_numpy(np.load(path, mmap_mode="c")).view(table.dtype)
@@ -31,7 +30,6 @@ def with_files(data: Any, folder: Path, names: tuple[str, ...] = ("x", "edge_att
 
 
 def resident(path: str) -> list[bool]:
-    """Returns for each page of a file whether the page cache has it."""
     size = Path(path).stat().st_size
     with Path(path).open("r+b") as opened, mmap.mmap(opened.fileno(), size) as mapped:
         pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()

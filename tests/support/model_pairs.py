@@ -81,5 +81,4 @@ def with_features(minibatch: SampledMinibatch, dtype: torch.dtype = torch.float3
 
 
 def larger(epoch: int = 0, first: int = 0) -> Minibatch:
-    """A minibatch that covers most of the small graph."""
     return with_features(sampled(list(range(first, first + 30)), (15, 10, 5), epoch))

@@ -62,7 +62,6 @@ def whole(case: Case) -> Data:
 
 
 def owners(case: Case, ranks: int) -> Tensor:
-    """[N] the rank that owns each node."""
     draw = torch.Generator().manual_seed(case.seed + 1)
     if case.owners == "contiguous":
         return torch.arange(case.nodes) * ranks // max(case.nodes, 1)
@@ -73,7 +72,6 @@ def owners(case: Case, ranks: int) -> Tensor:
 
 
 def part_of(case: Case, ranks: int, rank: int, edge_attributes: bool = True) -> Part:
-    """Returns a rank's part of the graph."""
     data = whole(case)
     return split_graph(
         data.edge_index,

@@ -35,7 +35,6 @@ SEEDS = torch.tensor([3, 1, 4, 15, 92, 199, 65, 35])
 
 
 def loader_of(fanouts: list[int], dtype: torch.dtype, **options: Any) -> MacrobatchNeighborLoader:
-    """A loader that yields one minibatch per epoch."""
     data = GRAPH.clone()
     for name in ("x", "edge_weight", "edge_attr"):
         data[name] = data[name].to(dtype)
@@ -43,25 +42,21 @@ def loader_of(fanouts: list[int], dtype: torch.dtype, **options: Any) -> Macroba
 
 
 def batch_of(layers: int, dtype: torch.dtype = torch.float64, **options: Any) -> Data:
-    """A batch of PyG's form."""
     (batch,) = loader_of([4, 3, 2][:layers], dtype, **options)
     return batch
 
 
 def minibatch_of(layers: int, dtype: torch.dtype = torch.float64, **rules: Any) -> Minibatch:
-    """The native minibatch of the same nodes and edges."""
     (minibatch,) = loader_of([4, 3, 2][:layers], dtype, export="native", **rules)
     return minibatch
 
 
 def model_of(kind: Callable[..., torch.nn.Module], layers: int, **options: Any) -> torch.nn.Module:
-    """A model in float64 whose vectors are not all zero or one."""
     torch.manual_seed(3)
     return stirred(kind(FEATURES, HIDDEN, layers, CLASSES, **options).double())
 
 
 def stirred(model: torch.nn.Module) -> torch.nn.Module:
-    """Gives biases, norms and running statistics values of their own."""
     draw = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
         if parameter.dim() == 1:
@@ -85,7 +80,6 @@ def report_of(model: torch.nn.Module) -> AccelerationReport:
 
 
 def trimming(batch: Data) -> dict[str, Any]:
-    """The arguments of PyG's trimmed call."""
     return {
         "num_sampled_nodes_per_hop": batch.num_sampled_nodes,
         "num_sampled_edges_per_hop": batch.num_sampled_edges,
@@ -104,7 +98,6 @@ def results(model: torch.nn.Module, out: Tensor, *inputs: Tensor) -> dict[str, T
 
 
 def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
-    """Fails unless every result is near the wanted one."""
     assert list(found) == list(wanted)
     least = max(float(value.abs().max()) for value in wanted.values() if value.numel()) / 10
     for name, value in wanted.items():

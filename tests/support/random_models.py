@@ -96,8 +96,6 @@ class Layer:
 
 @dataclass(frozen=True)
 class Plan:
-    """A model."""
-
     layers: tuple[Layer, ...]
     encode: bool
     output: str
@@ -112,7 +110,6 @@ class Plan:
 
     @property
     def looks_at_all_rows(self) -> bool:
-        """True if something may not be trimmed."""
         norms = {layer.norm for layer in self.layers}
         return "arma" in self.convs or bool(norms & {"graph", "pair"}) or self.output == "jumping lstm"
 
@@ -139,7 +136,6 @@ def layers(draw: st.DrawFn, number: int) -> Layer:
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """Draws models of one to four layers."""
     count = draw(st.integers(1, 4))
     found = tuple(draw(layers(number)) for number in range(count))
     values = draw(st.booleans())
@@ -150,8 +146,6 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 class RandomModel(torch.nn.Module):
-    """The model of a plan, from `FEATURES` columns to `WIDTH`."""
-
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan = plan

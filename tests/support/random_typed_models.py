@@ -54,8 +54,6 @@ def typed_plans(draw: st.DrawFn) -> TypedPlan:
 
 
 class TypedModel(torch.nn.Module):
-    """The model of a plan over the relations of a graph."""
-
     def __init__(self, plan: TypedPlan, data: HeteroData, seeds: str) -> None:
         super().__init__()
         self.plan, self.seeds = plan, seeds
@@ -99,7 +97,6 @@ class TypedModel(torch.nn.Module):
 
 
 def data_of(case: TypedCase) -> HeteroData:
-    """The graph of a case with features of other widths for each type."""
     data, draw = HeteroData(), torch.Generator().manual_seed(1)
     for place, (name, count) in enumerate(case.num_nodes.items()):
         data[name].x = torch.randn(count, 3 + place, generator=draw, dtype=torch.float64)
@@ -109,7 +106,6 @@ def data_of(case: TypedCase) -> HeteroData:
 
 
 def seeds_of(batch: HeteroData, tree: Any, seeds: str) -> Any:
-    """The rows of the seeds in what a typed model returns."""
     if isinstance(tree, tuple):
         return tuple(seeds_of(batch, one, seeds) for one in tree)
     if isinstance(tree, dict):
@@ -121,7 +117,6 @@ A_TO_B, B_TO_A, A_TO_A = ("a", "to", "b"), ("b", "to", "a"), ("a", "in", "a")
 
 
 def make_typed() -> HeteroData:
-    """A graph of two types and three relations, with values of edges."""
     data, draw = HeteroData(), torch.Generator().manual_seed(4)
     counts = {"a": 70, "b": 50}
     for name, count in counts.items():
@@ -147,8 +142,6 @@ def typed_batches(export: str = "pyg", fanouts: Sequence[int] = (4, 3), seeds: s
 
 
 class Gnn(torch.nn.Module):
-    """A model that `to_hetero` transforms."""
-
     def __init__(self) -> None:
         super().__init__()
         self.convs = torch.nn.ModuleList([pyg.SAGEConv((-1, -1), WIDTH), pyg.GraphConv((-1, -1), WIDTH)])
@@ -162,8 +155,6 @@ class Gnn(torch.nn.Module):
 
 
 class ByRelation(torch.nn.Module):
-    """A model that calls a convolution of each relation itself."""
-
     def __init__(self) -> None:
         super().__init__()
         self.convs = torch.nn.ModuleList(
@@ -184,8 +175,6 @@ class ByRelation(torch.nn.Module):
 
 
 class Weighted(torch.nn.Module):
-    """Values of edges by relation, by place and by name."""
-
     def __init__(self) -> None:
         super().__init__()
         convs = {one: pyg.GraphConv((FEATURES, FEATURES), WIDTH) for one in TYPED.edge_types}
@@ -209,8 +198,6 @@ class Weighted(torch.nn.Module):
 
 
 class Transformers(torch.nn.Module):
-    """Layers over all types that are not known to trim."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first = pyg.HGTConv(FEATURES, WIDTH, TYPED.metadata(), heads=2)

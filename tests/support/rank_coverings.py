@@ -38,7 +38,6 @@ def over_ranks(test: Any) -> Any:
 def run_covering(
     job: Callable[..., int], ranks: int, hosts: Sequence[int], every: int, backend: str = "gloo"
 ) -> None:
-    """Runs a job that calls `check_settings`."""
     arguments = {"backend": backend, "every": every}
     results = run_ranks(job, ranks, arguments, hosts=hosts, timeout=TIMEOUT)
     print(f"{results[0].value} settings over {ranks} ranks and {backend} are as in one process")
@@ -81,7 +80,6 @@ def settings_of(factors: Factors, allowed: Allowed, first: Sequence[str]) -> lis
 
 
 def product(factors: Factors, allowed: Allowed) -> list[Setting]:
-    """Returns all allowed settings."""
     rows = (dict(zip(factors, values, strict=True)) for values in itertools.product(*factors.values()))
     return [row for row in rows if allowed(row)]
 

@@ -24,7 +24,6 @@ Positions = Callable[[Any], Tensor]
 
 
 def contents_of(batch: Any) -> dict[Any, Any]:
-    """Returns all that two batches must have in common, by name."""
     found: dict[Any, Any] = {}
     if isinstance(batch, Minibatch):
         found = {name: getattr(batch, name) for name in ("key", "seed", "epoch", "seed_types")}
@@ -46,7 +45,6 @@ def assert_same(batch: Any, right: Any) -> None:
 
 
 def assert_equal(left: dict[Any, Any], right: dict[Any, Any]) -> None:
-    """Asserts that the contents of two batches are the same."""
     names = left.keys() | right.keys()
     different = [name for name in names if not equal(left.get(name), right.get(name))]
     assert not different, (different, [(left.get(name), right.get(name)) for name in different])
@@ -77,7 +75,6 @@ class OneProcess:
         return self._order
 
     def in_order(self) -> list[list[int]]:
-        """Returns the same without shuffling."""
         positions = torch.arange(len(self._loader.dataset))
         return [some.tolist() for some in positions.split(self._loader.batch_size)]
 
@@ -96,7 +93,6 @@ class RankEpoch:
 
     @classmethod
     def of(cls, comm: Communicator, loader: Any, positions: Positions) -> RankEpoch:
-        """Takes an epoch. Collective."""
         loader.set_epoch(EPOCH)
         before, batches, weights = comm.counters.snapshot(), [], []
         for batch in loader:
@@ -155,8 +151,6 @@ Check = Callable[[Any, Any], object]
 
 
 class Resumed(NamedTuple):
-    """A loader that went on, and the state that it went on from."""
-
     loader: Any
     state: dict[str, Any]
 
@@ -202,7 +196,6 @@ def stores(
 
 
 def one_process(case: Case, **arguments: Any) -> MacrobatchNeighborLoader:
-    """The whole graph's loader, one minibatch at a time."""
     for name in ("schedule", "prefetch", "device"):
         arguments.pop(name, None)
     arguments |= {"macrobatch_size": 1, "fetch_size": 1}

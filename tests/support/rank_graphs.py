@@ -53,7 +53,6 @@ def plain() -> Data:
 
 
 def codes_of(*shape: int) -> Tensor:
-    """Returns int8 codes of numbers from 0 to 1."""
     return quantize(torch.rand(shape, generator=torch.Generator().manual_seed(sum(shape))))
 
 
@@ -78,7 +77,6 @@ def owners_in(graph: str, policy: str, ranks: int) -> tuple[list[Tensor], Schema
 
 
 def tables_of(data: Any) -> dict[Group, dict[str, Tensor]]:
-    """Returns the attributes of a graph by group."""
     if isinstance(data, Data):
         named = {name: table for name, table in data._store.items() if name != "edge_index"}
         edges = {name: table for name, table in named.items() if data.is_edge_attr(name)}

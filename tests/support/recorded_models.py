@@ -29,7 +29,6 @@ BATCH_SIZE = 12
 def batches(
     fanouts: Sequence[int] = (4, 3), dtype: torch.dtype = torch.float64, export: str = "pyg", **options: Any
 ) -> list[Any]:
-    """Three batches of 12, 12 and 7 seeds."""
     data = GRAPH.clone()
     for name in ("x", "edge_weight", "edge_attr"):
         data[name] = data[name].to(dtype)
@@ -40,13 +39,11 @@ def batches(
 
 
 def pair(model: torch.nn.Module, dtype: torch.dtype = torch.float64, **options: Any) -> tuple[Any, Any]:
-    """A model that tells its parameters apart, and an accelerated copy."""
     plain = stirred(model.to(dtype))
     return accelerate(copy.deepcopy(plain), **options), plain
 
 
 def tensors(tree: Any) -> list[Tensor]:
-    """The tensors in nested tuples, lists and dicts."""
     if isinstance(tree, Tensor):
         return [tree]
     if isinstance(tree, Mapping):
@@ -57,7 +54,6 @@ def tensors(tree: Any) -> list[Tensor]:
 
 
 def cut(tree: Any, rows: int) -> Any:
-    """The first rows of every tensor in nested tuples, lists and dicts."""
     if isinstance(tree, Tensor):
         return tree[:rows]
     if isinstance(tree, Mapping):
@@ -133,7 +129,6 @@ class Found:
 
     @property
     def notes(self) -> list[str]:
-        """The reasons why something computes all rows."""
         return [call.note for one in self.graphs for call in one.recording.calls if call.note]
 
     @property
@@ -170,7 +165,6 @@ def assert_trimmed(model: torch.nn.Module, hops: list[int] | None = None) -> Non
 
 
 def as_data(x: Tensor, edge_index: Tensor, nodes: list[int], edges: list[int], **values: Any) -> Data:
-    """A batch in PyG's form with counts by hop."""
     return Data(
         x=x,
         edge_index=edge_index,
@@ -187,8 +181,6 @@ HIDDEN = 8
 
 
 class Net(torch.nn.Module):
-    """Two convolutions with something between them."""
-
     def __init__(self, middle: Middle) -> None:
         super().__init__()
         self.first = pyg.SAGEConv(FEATURES, HIDDEN)
@@ -218,8 +210,6 @@ class Written(torch.nn.Module):
 
 
 class Options(torch.nn.Module):
-    """A model whose ``forward`` looks at attributes and arguments."""
-
     def __init__(self) -> None:
         super().__init__()
         self.convs = torch.nn.ModuleList([pyg.GCNConv(FEATURES, HIDDEN), pyg.GCNConv(HIDDEN, CLASSES)])

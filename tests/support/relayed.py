@@ -41,8 +41,6 @@ class Traffic:
 
 
 class RelayedSampler:
-    """Samples minibatches of a typed case over its parts."""
-
     def __init__(
         self, case: TypedCase, owners: Sequence[Tensor], parts: int, plan: SamplingPlan, wide: bool = False
     ) -> None:
@@ -56,7 +54,6 @@ class RelayedSampler:
     def sample(
         self, seeds: Sequence[Sequence[Seeds]], seed: int, layout: Layout, excluding: bool
     ) -> list[list[SampledMinibatch]]:
-        """Samples the minibatches of every part, by original id."""
         self.traffic = Traffic()
         node = torch.cat([part.node for part in self.parts])
         sides = []
@@ -122,7 +119,6 @@ class _WideBook(PartitionBook):
 
 
 def _wide(part: Part) -> Part:
-    """Returns a part whose ids are said not to fit 32 bits."""
     relations = tuple(dataclasses.replace(one, indices=one.indices.long()) for one in part.relations)
     book = _WideBook(part.book.offsets, part.book.num_types)
     return dataclasses.replace(part, book=book, relations=relations)

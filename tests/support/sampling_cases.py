@@ -120,7 +120,6 @@ def fanouts(max_hops: int = 5) -> st.SearchStrategy[tuple[int, ...]]:
 
 
 def big_fanouts() -> st.SearchStrategy[tuple[int, ...]]:
-    """One or two hops, the first of them large: for stars."""
     first = st.one_of(st.sampled_from([1, 10, 200, 1000, -1]), st.integers(1, 1100))
     return st.one_of(first.map(lambda k: (k,)), first.map(lambda k: (k, 2)))
 
@@ -181,7 +180,6 @@ def assert_edge_index(batch: SampledMinibatch) -> None:
 
 
 def assert_same(first: SampledMinibatch, second: SampledMinibatch) -> None:
-    """Two minibatches of the package are the same, bit for bit."""
     assert list(first.nodes_per_hop) == list(second.nodes_per_hop)
     assert list(first.edges_per_hop) == list(second.edges_per_hop)
     assert first.batch_size == second.batch_size and first.key == second.key

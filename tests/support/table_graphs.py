@@ -98,7 +98,6 @@ class TableGraph:
         )
 
     def expected(self) -> dict[str, np.ndarray]:
-        """Returns the arrays of the data folder, made row by row."""
         ids = {user: at for at, user in enumerate(self.order)}
         items = {one: at for at, one in enumerate(sorted({item for _, item, _ in self.links}))}
         knows = [(at, ids[one]) for at, one in enumerate(self.friend) if one >= 0]
@@ -165,7 +164,6 @@ def kind_of(values: list[Any]) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Returns a value as CSV has it."""
     if isinstance(value, datetime):
         return value.isoformat()
     return "" if value is None else str(value)
@@ -173,7 +171,6 @@ def shown(value: Any) -> str:
 
 @st.composite
 def table_graphs(draw: st.DrawFn, kinds: Sequence[str] = tuple(KEYS)) -> TableGraph:
-    """Draws a graph with up to 12 users and 15 links."""
     count = draw(st.integers(1, 12))
     users = draw(st.permutations(range(count)))
     amounts = st.none() | st.floats(-1e3, 1e3, allow_nan=False).map(lambda one: round(one, 3))

@@ -68,7 +68,6 @@ def with_signup(dataset: Dataset) -> Dataset:
 
 
 def with_edges(dataset: Dataset, kept: torch.Tensor) -> Dataset:
-    """Returns the shop with some of its purchases, and all links."""
     return replace(
         dataset,
         edge_sets=tuple(

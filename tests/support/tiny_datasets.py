@@ -25,7 +25,6 @@ NODES, EDGES, FEATURES, CLASSES = 20, 60, 5, 3
 
 
 def tiny_dataset(seed: int = 0) -> Dataset:
-    """20 nodes, 60 edges, 5 features, 3 classes; node 19 has no label."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(NODES) % CLASSES
     y[-1] = -1
@@ -60,7 +59,6 @@ def changed(dataset: Dataset, changes: Mapping[str, Any]) -> Dataset:
 
 
 def same(a: Dataset, b: Dataset) -> bool:
-    """Returns whether two data sets hold equal arrays of equal types."""
     left, right = arrays_of(a), arrays_of(b)
     return (
         left.keys() == right.keys()
@@ -70,7 +68,6 @@ def same(a: Dataset, b: Dataset) -> bool:
 
 
 def equal(a: Tensor, b: Tensor) -> bool:
-    """Returns whether two tensors have the same dtype, shape and bits."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     return a.numel() == 0 or torch.equal(_bytes(a), _bytes(b))
@@ -81,7 +78,6 @@ def _bytes(tensor: Tensor) -> Tensor:
 
 
 def save_arrays(folder: Path, **arrays: np.ndarray) -> Path:
-    """Writes NAME.npy for every array, without META.json."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, values in arrays.items():
         file = folder / f"{name}.npy"
@@ -126,7 +122,6 @@ def write_bundle(
 
 
 def bundle_features(path: Path) -> np.ndarray:
-    """The bundle's features as a dense matrix, made the slow way."""
     with np.load(path) as archive:
         dense = np.zeros(archive["x_shape"], np.float32)
         for row in range(len(dense)):
@@ -136,19 +131,16 @@ def bundle_features(path: Path) -> np.ndarray:
 
 
 def flip_byte(path: Path, at: int = -1) -> None:
-    """Changes a byte of a file."""
     content = bytearray(path.read_bytes())
     content[at] ^= 1
     path.write_bytes(content)
 
 
 def cut_bytes(path: Path, count: int) -> None:
-    """Takes the last bytes off a file."""
     os.truncate(path, path.stat().st_size - count)
 
 
 def write_csv(path: Path, rows: Any) -> None:
-    """Writes a .csv.gz of the given rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(",".join(map(str, np.atleast_1d(row).tolist())) + "\n" for row in rows)
     path.write_bytes(gzip.compress(text.encode()))
@@ -176,7 +168,6 @@ def write_ogb_csv(root: Path, name: str, split: str) -> tuple[Path, Dataset]:
 
 
 def write_ogb_binary(root: Path, **changes: np.ndarray) -> tuple[Path, Dataset]:
-    """Writes papers100M's layout of the tiny data set."""
     folder, dataset = root / "ogbn_papers100M", tiny_dataset()
     (folder / "raw").mkdir(parents=True)
     arrays = {
@@ -196,7 +187,6 @@ def write_ogb_binary(root: Path, **changes: np.ndarray) -> tuple[Path, Dataset]:
 
 
 def write_ogb_typed(root: Path) -> Path:
-    """Writes ogbn-mag's layout of a made-up graph; returns its folder."""
     folder = root / "ogbn_mag"
     raw, split = folder / "raw", folder / "split" / "time"
     types = ("paper", "author", "field_of_study", "institution")
@@ -226,7 +216,6 @@ def write_ogb_typed(root: Path) -> Path:
 
 
 def pairs(count: int, sources: int, targets: int, seed: int) -> torch.Tensor:
-    """Returns [2, count] random pairs."""
     generator = torch.Generator().manual_seed(seed)
     return torch.stack([torch.randint(size, (count,), generator=generator) for size in (sources, targets)])
 
@@ -282,7 +271,6 @@ def write_ogb_links(root: Path, name: str, *, is_zip: bool = True) -> tuple[Path
 
 
 def _as_ogb_has_it(links: LinkSplit) -> dict[str, np.ndarray]:
-    """Returns the arrays of a split by OGB's names."""
     if links.tables:
         content = {"edge": np.ascontiguousarray(links.index.numpy().T)}
         content |= {name: table.numpy() for name, table in links.tables.items()}
@@ -302,7 +290,6 @@ NAMES = st.text("abz_/%.é 1", min_size=1, max_size=6)
 
 @st.composite
 def tensors(draw: st.DrawFn, rows: int) -> Tensor:
-    """Returns a tensor of any dtype and shape with a number of rows."""
     dtype = draw(st.sampled_from(DTYPES))
     shape = (rows, *draw(st.lists(st.integers(0, 3), max_size=2)))
     values = torch.randint(-3, 100, shape) + torch.rand(shape)
@@ -311,7 +298,6 @@ def tensors(draw: st.DrawFn, rows: int) -> Tensor:
 
 @st.composite
 def tables(draw: st.DrawFn, rows: int, names: st.SearchStrategy[str] = NAMES) -> dict[str, Tensor]:
-    """Returns attributes by name."""
     return {name: draw(tensors(rows)) for name in draw(st.lists(names, max_size=3, unique=True))}
 
 

@@ -54,7 +54,6 @@ def without_plots() -> Iterator[None]:
 
 
 def figures_drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Returns a list that each figure is added to when it is saved."""
     from matplotlib.figure import Figure  # late: it takes long to import
 
     drawn: list[Any] = []

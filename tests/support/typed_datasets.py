@@ -71,7 +71,6 @@ CASES = [
 
 @st.composite
 def typed_datasets(draw: st.DrawFn) -> Dataset:
-    """Draws typed data sets of up to 30 nodes of each type."""
     nodes, edges = st.sampled_from([0, 1, 2, 7, 30]), st.sampled_from([0, 1, 20, 150])
     return typed_dataset(
         draw(st.integers(0, 99)),

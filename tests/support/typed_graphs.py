@@ -169,8 +169,6 @@ def typed_plans(
 
 @dataclass(frozen=True)
 class DrawnSeeds:
-    """The seeds of one minibatch for the package and for the reference."""
-
     seeds: Seeds
     reference: list[ReferenceSeed]
     excluded: set[tuple[Relation, int | None, int, int]]
@@ -248,7 +246,6 @@ def check_typed(
     drawn: Sequence[DrawnSeeds],
     threads: int | None = None,
 ) -> None:
-    """The sampler equals the reference bit for bit, in each layout."""
     disjoint = plan.disjoint or case.timed
     wanted = [
         ReferenceSampler(case.reference(), plan, seed, epoch, disjoint, one.excluded).sample(one.reference)

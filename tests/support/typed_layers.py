@@ -45,7 +45,6 @@ def typed_graph() -> TypedGraph:
 def typed_minibatch(
     papers: list[int], authors: list[int] | None = None, fanouts: tuple[int, ...] = (4, 3), **plan: Any
 ) -> SampledMinibatch:
-    """The minibatch of some seeds."""
     seeds = {"paper": torch.tensor(papers, dtype=torch.int64)}
     if authors is not None:
         seeds["author"] = torch.tensor(authors, dtype=torch.int64)
@@ -55,7 +54,6 @@ def typed_minibatch(
 
 
 def typed_cases() -> dict[str, SampledMinibatch]:
-    """The ordinary minibatch and odd ones, all of two hops."""
     return {
         "papers": typed_minibatch([3, 1, 4, 15, 9]),
         "two types": typed_minibatch([3, 1, 3], [0, 7]),
@@ -66,7 +64,6 @@ def typed_cases() -> dict[str, SampledMinibatch]:
 
 
 def tables(dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
-    """The features of all nodes by type."""
     draw = torch.Generator().manual_seed(2)
     return {
         name: torch.randn(NODES[name], width, generator=draw, dtype=torch.float64).to(dtype)
@@ -85,7 +82,6 @@ def with_tables(minibatch: SampledMinibatch, dtype: torch.dtype = torch.float64)
 
 
 def sizes(minibatch: SampledMinibatch, layer: int) -> tuple[dict[str, int], dict[str, int]]:
-    """The numbers of sources and of targets of a layer by type."""
     hops = len(minibatch.nodes[0].nodes_per_hop) - layer
     named = list(zip(SCHEMA.node_types, minibatch.nodes, strict=True))
     if not minibatch.has_layers:
@@ -139,7 +135,6 @@ def pyg_layer(
 
 
 def joined(out: Mapping[str, Tensor]) -> Tensor:
-    """All results in one vector, weighted differently, for gradients."""
     flat = torch.cat([one.flatten() for _, one in sorted(out.items())])
     return flat * torch.linspace(-1.0, 1.0, flat.numel(), dtype=flat.dtype)
 

@@ -48,5 +48,4 @@ def make_links(data: Any = DATA, index: Any = BUYS, **kwargs: Any) -> Macrobatch
 
 
 def times_of(count: int) -> Tensor:
-    """A time for each link."""
     return torch.arange(count) % 7 + 3

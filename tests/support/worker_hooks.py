@@ -11,7 +11,6 @@ from torch.utils.data import get_worker_info
 
 
 def tag(batch: Any) -> Any:
-    """Marks a batch with who made it."""
     info = get_worker_info()
     batch.pid = os.getpid()
     batch.worker = -1 if info is None else info.id
@@ -22,7 +21,6 @@ def tag(batch: Any) -> Any:
 
 
 def mark_output(out: Any) -> Any:
-    """Marks a sample with the process that ran the hook."""
     out.metadata = (out.metadata[0], torch.tensor(os.getpid()))
     return out
 

@@ -13,7 +13,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import DatasetError, EdgeSet, LinkSplit, check_dataset, read_folder, write_folder
+from pyg_batchgnn.data import (
+    Dataset,
+    DatasetError,
+    EdgeSet,
+    LinkSplit,
+    check_dataset,
+    read_folder,
+    write_folder,
+)
 from pyg_batchgnn.train.config.train_config import TrainConfig, assign, config_from_dict
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.network import EdgeDecoder, edge_features
@@ -196,12 +204,42 @@ def test_which_runs_read_features_of_edges() -> None:
         rows = read(*changes).inputs.edge_rows
         assert rows is not None and rows.shape == (900, columns)
     links = ["task.kind=link", "task.metric=mrr"]
-    assert read(*links).inputs.edges == {}
-    assert read(*links, "sampling.time_attr=time").inputs.edges.keys() == {PAYS, BACK}
+    assert read(*links).inputs.edges.keys() == {PAYS, BACK}
     with pytest.raises(TrainError, match=r"edge_features is read, .* gin reads the features of nodes alone"):
         config("model.kind=gin", "model.edge_features=read")
     written = config_from_dict({"model": {"kind": "gat"}})  # by a release that did not read them
     assert written.model.edge_features == "none"
+
+
+def of_accounts(dataset: Dataset) -> Dataset:
+    edges, (nodes,) = dataset.edges_of(PAYS), dataset.node_sets
+    paid = torch.zeros(120).index_add(0, edges.edge_index[1], edges.tables["edge_attr"][:, 0])
+    splits = dict(zip(("train", "val", "test"), torch.arange(120).split(40), strict=True))
+    tables = {**nodes.tables, "y": (paid > 0).long()}
+    return replace(dataset, node_sets=(replace(nodes, tables=tables, splits=splits, num_classes=2),))
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("kind", ["nodes", "link"])
+def test_all_nodes_are_computed_with_features_of_edges(kind: str, learned: bool) -> None:
+    changes = ["task.kind=classes", "task.edge_type=none", "sampling.evaluation=exact"]
+    if kind == "link":
+        changes = ["task.kind=link", "task.metric=mrr"]
+    changes += ["sampling.test_fanout=-1,-1", *(["embedding.types=account"] if learned else [])]
+    job = job_alone(config(*changes), of_accounts(payments()))
+    encoder = getattr(job.network, "encoder", job.network)
+    with torch.no_grad():
+        for parameter in encoder.model.parameters():
+            parameter.uniform_(-0.5, 0.5)
+        nodes = job.graph.all_nodes()
+        found = encoder.infer_by_type(nodes, ["account"])["account"].logits
+        data, layers = job.graph.data, encoder.model.eval().layers
+        rows = data["account"].x
+        rows = torch.cat([rows, job.graph.embedding.table_of(None).weight], 1) if learned else rows
+        edges = {one: job.dataset.edges_of(one).edge_index for one in (PAYS, BACK)}
+        given, attr = encoder.model.inputs({"account": rows}, {}), data.edge_attr_dict
+        wanted, without = layers(given, edges, edge_attr=attr)["account"], layers(given, edges)["account"]
+    assert torch.allclose(found, wanted, atol=1e-5) and not torch.allclose(found, without, atol=1e-2)
 
 
 def test_labels_of_edges_are_classes_labels_or_values() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pyg_batchgnn.data import (
@@ -193,7 +194,9 @@ def test_links_that_cannot_be_trained_are_refused(
     for data, options, fact in (
         (plain, [], "has no training links; give its data links"),
         (folder, ["--metric", "accuracy"], "a task that predicts links has mrr"),
-        (folder, ["--loss", "mse"], "predicts links has bce and bpr"),
+        (folder, ["--loss", "mse"], "but links have bce, bpr, softmax"),
+        (folder, ["--negatives", "in-batch", "--loss", "bpr"], "it goes with --loss softmax, --decoder dot"),
+        (folder, ["--negatives", "some"], "must be a whole number or 'in-batch', got 'some'"),
         (folder, ["--edge-type", "a,b,c"], "is a homogeneous graph"),
         (folder, ["--negatives", 0], "--negatives must be at least 1"),
         (folder, ["--cache", "aggregation"], "leave --cache out"),
@@ -203,6 +206,30 @@ def test_links_that_cannot_be_trained_are_refused(
     for option, value in (("--edge-type", "a,b,c"), ("--decoder", "mlp"), ("--negatives", 5)):
         said = mistake(capsys, "train", folder, *SMALL, option, value)
         assert f"{value}, but no links are predicted" in said
+
+
+@pytest.mark.parametrize("negatives", ["in-batch", "3"])
+def test_a_softmax_finds_each_link_among_its_negatives(folder: Path, negatives: str) -> None:
+    dataset = load_dataset(folder)
+    fields = ["task.kind=link", "task.loss=softmax", f"task.negatives={negatives}", "sampling.batch_size=16"]
+    job = job_alone(assign(TrainConfig(), [*fields, "model.dropout=0", "model.hidden=8"]), dataset)
+    train = dataset.edges.links["train"].index.long()
+    for batch in job.train_loader:
+        (one,), rows = batch.links, job.network.encoder.outputs(batch).logits
+        if negatives == "in-batch":
+            source, target = batch.node[one.index].tolist()
+            known = set(zip(source, target, strict=True))
+            others = torch.tensor([[(a, b) in known for b in target] for a in source]).fill_diagonal_(False)
+            share = torch.tensor([(train[1] == node).float().mean() for node in target])
+            scores = rows[one.index[0]] @ rows[one.index[1]].t() - share.log()
+            wanted = F.cross_entropy(scores.masked_fill(others, -torch.inf), torch.arange(len(others)))
+        else:
+            ends = torch.cat([one.target.unsqueeze(1), one.negative], dim=1)
+            scores = (rows[one.source].unsqueeze(1) * rows[ends]).sum(2)
+            wanted = F.cross_entropy(scores, torch.zeros(len(scores)).long())
+        outputs, targets = job.network.outputs(batch).logits, job.task.targets(job.labels(batch))
+        torch.testing.assert_close(job.task.loss(outputs, targets), wanted)
+        assert job.task.weight(targets) == len(one.input_id)
 
 
 def test_drawn_negatives_are_other_targets_and_always_the_same(folder: Path) -> None:
@@ -247,7 +274,7 @@ pytestmark = pytest.mark.timeout(500)
 
 #: With a learning rate of 0 each minibatch has the same loss in any order of steps.
 FROZEN: list[Any] = ["--epochs", 2, "--lr", 0, "--schedule", "global", "--last-batch", "keep"]
-LOCAL: list[Any] = ["--epochs", 2, "--loss", "bpr", "--negatives", 2, "--model", "gin", "--prefetch", 1]
+LOCAL: list[Any] = ["--epochs", 2, "--negatives", "in-batch", "--model", "gin", "--prefetch", 1]
 TYPED: list[Any] = ["--edge-type", "user,buys,item", *FROZEN[:2], *FROZEN[4:], "--batch-size", 24]
 #: Kinds of predictions, and those that are made of each run.
 KINDS = {

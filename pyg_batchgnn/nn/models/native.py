@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,8 @@ from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv, Perceptron
-from pyg_batchgnn.nn.hetero import TypedEdges
-from pyg_batchgnn.nn.inference import HasNodes, LayerStep, check_cpu, infer_model, nodes_of
+from pyg_batchgnn.nn.hetero import PieceEdges
+from pyg_batchgnn.nn.inference import LayerStep, check_cpu, infer_model, nodes_of
 from pyg_batchgnn.nn.inputs import Edges, HaloPass, Rows, features_of
 from pyg_batchgnn.nn.layer_edges import LayerGraph, all_nodes, has_halo, is_sampled, layer_graph
 from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, fuses_relu, model_output, run_layers, wrong_hops
@@ -131,8 +131,7 @@ class NativeModel(BasicGNN):
         return index < len(self.convs) - 1 or self.jk_mode is not None
 
     def compute(self, index: int, x: Rows | Aggregated, edges: LayerEdges) -> Tensor:
-        """Computes layer ``index`` (from 0), with the normalisation, activation and dropout that
-        follow it."""
+        """Computes layer ``index``, from 0, with its normalisation, activation and dropout."""
         conv = self.convs[index]
         if not self.is_followed(index):
             return edges.apply(conv, x)
@@ -214,7 +213,7 @@ class NativeModel(BasicGNN):
 
     def inference(
         self,
-        loader: HasNodes,
+        loader: Any,
         device: Any = None,
         embedding_device: Any = "cpu",
         progress_bar: bool = False,
@@ -222,12 +221,13 @@ class NativeModel(BasicGNN):
         *,
         memory_budget: int | str | None = None,
         scratch: str | Path | None = None,
+        edge_values: Sequence[str] = (),
     ) -> Tensor:
         """Returns the logits of all nodes, each from all its in-neighbours, layer by layer.
 
         This is the whole graph's forward pass in evaluation mode, with memory bounded by pieces of
         the nodes. Collective over ranks: each computes the nodes that it owns, and fetches the rows
-        of its halo nodes once per layer and piece. Weights and features of edges are not used.
+        of its halo nodes once per layer and piece.
 
         Args:
             loader: a `MacrobatchNeighborLoader`; its fanouts and seed nodes do not matter.
@@ -237,6 +237,8 @@ class NativeModel(BasicGNN):
                 about; over ranks pieces alone. None: of the free memory of the host that has least
                 an eighth, divided by its ranks, for a piece, and half for the rows of a layer.
             scratch: the folder of rows that do not fit; see `AllNodes`.
+            edge_values: what the model reads of the data's edges: ``["edge_weight"]`` or
+                ``["edge_attr"]``.
 
         Returns:
             [N, out_channels] float32, or float64 from float64 weights, by node id; over ranks [n,
@@ -248,9 +250,9 @@ class NativeModel(BasicGNN):
                 normalisation over the nodes of a call.
         """
         check_cpu(device, embedding_device)
-        return self.infer(nodes_of(loader, memory_budget, progress_bar, scratch)).logits
+        return self.infer(nodes_of(loader, memory_budget, progress_bar, scratch), edge_values).logits
 
-    def infer(self, nodes: OwnedNodes) -> ModelOutput:
+    def infer(self, nodes: OwnedNodes, edge_values: Sequence[str] = ()) -> ModelOutput:
         """Returns logits and the last hidden layer of the nodes that a process owns."""
         schema = nodes.schema
         if not schema.is_plain:
@@ -261,17 +263,18 @@ class NativeModel(BasicGNN):
             )
         (relation,) = schema.relations
         steps = [
-            LayerStep({relation: conv}, partial(self._infer_layer, index, relation))
+            LayerStep({relation: conv}, partial(self._infer_layer, index, relation), edge_values)
             for index, conv in enumerate(self.convs)
         ]
         return infer_model(self, steps, nodes)[relation[0]]
 
     def _infer_layer(
-        self, index: int, relation: Relation, x: Mapping[str, Rows], edges: TypedEdges
+        self, index: int, relation: Relation, x: Mapping[str, Rows], edges: PieceEdges
     ) -> dict[str, Tensor]:
         graph, name = edges.graph(relation), relation[0]
         assert graph is not None, "a piece has the edges of its relations"
-        return {name: self.compute(index, x[name], LayerEdges(graph, None))}
+        values = self._edge_values(**{one: of[relation] for one, of in edges.piece.edge_values.items()})
+        return {name: self.compute(index, x[name], LayerEdges(graph, None, values))}
 
     def _edge_values(self, **values: Tensor | None) -> dict[str, Tensor]:
         given = {name: value for name, value in values.items() if value is not None}
@@ -316,8 +319,7 @@ class NativeModel(BasicGNN):
 
 
 def _unknown_name(model: str, given: Mapping[str, Any], error: TypeError) -> TypeError:
-    """Returns the error for an argument that PyG's class of layers does not know; others as they
-    are."""
+    """Returns the error for an argument that PyG's class does not know; others as they are."""
     found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if found is None or found[1] not in given:
         return error

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.utils.hetero import check_add_self_loops
 
 from pyg_batchgnn.nn.gcn import GCNConv
-from pyg_batchgnn.nn.hetero import EdgeValues, TypeTerms, terms_by_type, typed_edges
+from pyg_batchgnn.nn.hetero import EdgeValues, PieceEdges, TypeTerms, terms_by_type, typed_edges
 from pyg_batchgnn.nn.inference import (
     ComputeInputs,
-    HasNodes,
     LayerStep,
     evaluating,
     infer_last_inputs,
@@ -25,14 +24,7 @@ from pyg_batchgnn.nn.inference import (
 )
 from pyg_batchgnn.nn.inputs import Rows, features_by_type
 from pyg_batchgnn.nn.layer_edges import is_typed
-from pyg_batchgnn.nn.layer_loop import (
-    LayerEnd,
-    ModelOutput,
-    model_output,
-    module_key,
-    run_layers,
-    wrong_hops,
-)
+from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, model_output, module_key, run_layers, wrong_hops
 from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.native_conv import layer_name
 from pyg_batchgnn.nn.terms import Update
@@ -74,22 +66,10 @@ def copies(module: torch.nn.Module, keys: Iterable[str | Relation]) -> torch.nn.
 
 
 #: What joins the results of two relations, for aggregations that are no sums.
-_JOINED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "min": torch.min,
-    "max": torch.max,
-    "mul": torch.mul,
-}
+_JOINED: Mapping[str, Callable[[Tensor, Tensor], Tensor]]
+_JOINED = {"min": torch.min, "max": torch.max, "mul": torch.mul}
 #: The names of the aggregations.
 AGGREGATIONS = ("sum", "mean", *_JOINED)
-
-
-def _reduced(relations: Sequence[Tensor], function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Joins the results of relations by two, as PyG does."""
-    queue = list(relations)
-    while len(queue) > 1:
-        first, second, *rest = queue
-        queue = [*rest, function(first, second)]
-    return queue[0]
 
 
 class TypedModel(torch.nn.Module):
@@ -168,13 +148,14 @@ class TypedModel(torch.nn.Module):
 
     def inference(
         self,
-        loader: HasNodes,
+        loader: Any,
         *,
         node_types: Collection[str] | None = None,
         inputs: ComputeInputs | None = None,
         memory_budget: int | str | None = None,
         progress_bar: bool = False,
         scratch: str | Path | None = None,
+        edge_values: Sequence[str] = (),
     ) -> dict[str, Tensor]:
         """Returns the logits of all nodes by node type, each from all its in-neighbours, layer by
         layer. It is `NativeModel.inference` for several types, with its other arguments.
@@ -193,7 +174,8 @@ class TypedModel(torch.nn.Module):
             TypeError, ValueError: no loader, a type without features, or a normalisation over the
                 nodes of a call.
         """
-        outputs = self.infer(nodes_of(loader, memory_budget, progress_bar, scratch), node_types, inputs)
+        nodes = nodes_of(loader, memory_budget, progress_bar, scratch)
+        outputs = self.infer(nodes, node_types, inputs, edge_values)
         return {name: one.logits for name, one in outputs.items()}
 
     def infer(
@@ -201,16 +183,18 @@ class TypedModel(torch.nn.Module):
         nodes: OwnedNodes,
         node_types: Collection[str] | None = None,
         inputs: ComputeInputs | None = None,
+        edge_values: Sequence[str] = (),
     ) -> dict[str, ModelOutput]:
         """Returns logits and the last hidden layer of the nodes that a process owns, by type, from
         the arguments of `inference`."""
-        return infer_model(self, self._steps(), nodes, node_types, inputs)
+        return infer_model(self, self._steps(edge_values), nodes, node_types, inputs)
 
     def infer_hidden(
         self,
         nodes: OwnedNodes,
         node_types: Collection[str] | None = None,
         inputs: ComputeInputs | None = None,
+        edge_values: Sequence[str] = (),
         *,
         hidden_types: Collection[str] | None = None,
     ) -> dict[str, Tensor]:
@@ -227,17 +211,20 @@ class TypedModel(torch.nn.Module):
             raise ValueError("a model with jumping knowledge has hidden rows by infer(nodes) alone")
         with evaluating(self):
             return infer_last_inputs(
-                self._steps(), nodes, node_types=node_types, hidden_types=hidden_types, inputs=inputs
+                *(self._steps(edge_values), nodes),
+                node_types=node_types,
+                hidden_types=hidden_types,
+                inputs=inputs,
             )
 
-    def _steps(self) -> list[LayerStep]:
-        return [
-            LayerStep({one: self.conv(index, one) for one in self.relations}, partial(self._step, index))
-            for index in range(self.num_layers)
+    def _steps(self, edge_values: Sequence[str]) -> list[LayerStep]:
+        by_layer = [
+            {one: self.conv(index, one) for one in self.relations} for index in range(self.num_layers)
         ]
+        return [LayerStep(convs, partial(self._step, at), edge_values) for at, convs in enumerate(by_layer)]
 
-    def _step(self, index: int, x: Mapping[str, Rows], edges: Any) -> dict[str, Tensor]:
-        return self._layer(index, x, edges, None, {})
+    def _step(self, index: int, x: Mapping[str, Rows], edges: PieceEdges) -> dict[str, Tensor]:
+        return self._layer(index, x, edges, None, edges.piece.edge_values)
 
     def _layer(
         self, index: int, x: Mapping[Any, Any], edges: Any, layer: int | None, values: EdgeValues
@@ -249,7 +236,7 @@ class TypedModel(torch.nn.Module):
     def _rows(self, index: int, name: str, terms: TypeTerms) -> Tensor:
         def convolve(update: Update | None) -> Tensor:
             joined = _JOINED.get(self.aggr)
-            join = self.aggr if joined is None else partial(_reduced, function=joined)
+            join = self.aggr if joined is None else partial(reduce, joined)
             return terms.result(join, update, self.training)
 
         if index == self.num_layers - 1 and self.jk_mode is None:
@@ -261,15 +248,11 @@ class TypedModel(torch.nn.Module):
 
     def conv(self, index: int, relation: Relation) -> torch.nn.Module:
         """Returns the convolution of a relation in layer ``index`` (from 0)."""
-        found: torch.nn.Module = self._part(f"convs.{index}", relation)
-        return found
+        return cast(torch.nn.Module, self._part(f"convs.{index}", relation))
 
-    def norm(self, index: int, name: str) -> torch.nn.Module | None:
+    def norm(self, index: int, name: str) -> Any:
         """Returns the normalisation behind layer ``index`` for a type, or None."""
-        if index >= len(self.norms):
-            return None
-        found: torch.nn.Module = self._part(f"norms.{index}", name)
-        return found
+        return self._part(f"norms.{index}", name) if index < len(self.norms) else None
 
     def _part(self, path: str, names: str | Relation) -> Any:
         parts: Any = self.get_submodule(path)

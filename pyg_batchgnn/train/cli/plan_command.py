@@ -126,7 +126,12 @@ def plan_command(
     from pyg_batchgnn.train.disk_plan import DiskPrediction
     from pyg_batchgnn.train.graphs import AGGREGATION_OF_MODEL
 
-    _check_hosts(ranks, ranks_per_host)
+    if ranks > ranks_per_host and ranks % ranks_per_host:
+        fewer = ranks - ranks % ranks_per_host
+        raise TrainError(
+            f"--ranks is {ranks}, which is no multiple of the {ranks_per_host} ranks on each host; choose "
+            f"{fewer} or {fewer + ranks_per_host}"
+        )
     if memory_budget is not None and ranks > 1:
         raise TrainError(
             f"--memory-budget is for training in one process, and --ranks is {ranks}; leave it out, or give "
@@ -138,7 +143,11 @@ def plan_command(
         raise TrainError(f"--model is {model.value}, which cannot be planned; choose sage, gcn or gin")
     tried = Choices(feature_caches=caches, aggregation=(None, AGGREGATION_OF_MODEL[model]))
     if macrobatch:
-        tried = dataclasses.replace(tried, macrobatches=[parse_macrobatch(text) for text in macrobatch])
+        for text in macrobatch:
+            if text != "all" and not text.isdecimal():
+                raise TrainError(f"--macrobatch is {text!r}; write a number like 8, or all")
+        sizes = [0 if text == "all" else int(text) for text in macrobatch]
+        tried = dataclasses.replace(tried, macrobatches=sizes)
     speeds = None if machine is None else _read_machine(machine)
     network = PlannerNetwork(parse_rate(bandwidth), latency * 1e-6)
     if out is not None:
@@ -223,15 +232,6 @@ def _code_lines(graph: Dataset) -> list[str]:
     ]
 
 
-def _check_hosts(ranks: int, ranks_per_host: int) -> None:
-    if ranks > ranks_per_host and ranks % ranks_per_host:
-        fewer = ranks - ranks % ranks_per_host
-        raise TrainError(
-            f"--ranks is {ranks}, which is no multiple of the {ranks_per_host} ranks on each host; choose "
-            f"{fewer} or {fewer + ranks_per_host}"
-        )
-
-
 def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> TrainConfig:
     """Refuses a graph as ``train`` with the same options would. Returns the configuration."""
     from pyg_batchgnn.planner import seed_type_of
@@ -292,11 +292,3 @@ def parse_rate(text: str) -> float:
     if not rate > 0:
         raise TrainError(f"{text!r} is not a rate; write it like 10gbit, 100mbit or 1.25GB")
     return rate
-
-
-def parse_macrobatch(text: str) -> int:
-    if text == "all":
-        return 0
-    if not text.isdecimal():
-        raise TrainError(f"--macrobatch is {text!r}; write a number like 8, or all")
-    return int(text)

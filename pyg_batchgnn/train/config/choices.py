@@ -56,6 +56,7 @@ class TaskLoss(str, Enum):
     MAE = "mae"  # the mean of absolute errors
     BCE = "bce"  # of links: binary cross entropy
     BPR = "bpr"  # of links: Bayesian personalised ranking, each link against its negatives
+    SOFTMAX = "softmax"  # of links: cross entropy, each link among its negatives
 
 
 class Decoder(str, Enum):  # the score of a pair of nodes

@@ -117,8 +117,8 @@ class ModelConfig:
         dropout: Probability of setting an element between layers to zero. Default: {default}. Raise
             it against overfitting. GIN has none.
         heads: Attention heads per layer of GAT; they share the hidden columns. Default: {default}.
-        edge_features: Features of edges: read, none, or auto: read where the data has them and gat
-            computes nodes from sampled neighbours. Default: {default}.
+        edge_features: Features of edges: read, none, or auto: read where the data has them and the
+            model is gat. Default: {default}.
     """
 
     kind: ModelKind = _field(ModelKind.SAGE, name="model")
@@ -188,7 +188,8 @@ class TaskConfig:
             them), values (numbers), or auto: integers [N] are classes, integers or booleans [N, C]
             labels, floats values. With link the links of a relation are predicted, with edge-class
             and edge-value the labels of its edges. Default: {default}.
-        loss: Loss of values: mse or mae; of links: bce or bpr. Default: the first.
+        loss: Loss of values: mse or mae; of links: bce, bpr or softmax. Default: the first; with
+            in-batch negatives softmax, the only one.
         class_weights: Weights in the loss: one number per class, as in 1,1,5, or per label for the
             nodes that have it; balanced makes rare classes weigh as much as frequent ones. Default:
             all weigh the same.
@@ -204,7 +205,8 @@ class TaskConfig:
             or without it, if there is one.
         decoder: Score of a link: dot (dot product) or mlp (perceptron on the product). Default:
             {default}.
-        negatives: Other pairs drawn for each link in training. Default: {default}.
+        negatives: Other pairs drawn for each link in training, or in-batch: the targets of the
+            minibatch's other links, for which nothing more is sampled. Default: {default}.
         ranked_among: Other targets that a link is ranked among in evaluation, where its split has
             none. They are drawn once and are the same in every run. Default: {default}.
     """
@@ -217,7 +219,7 @@ class TaskConfig:
     edge_type: tuple[str, ...] | None = _field(None)
     reverse_edge_type: tuple[str, ...] | None = _field(None)
     decoder: Decoder = _field(Decoder.DOT)
-    negatives: int = _count(1)
+    negatives: int | Literal["in-batch"] = _count(1)
     ranked_among: int = _count(100)
 
 
@@ -488,6 +490,5 @@ def _options() -> dict[str, ConfigField]:
 
 #: Every field by its path.
 FIELDS: Mapping[str, ConfigField] = types.MappingProxyType(_rows())
-#: The fields that ``batchgnn train`` has options for, by the names of the options, as help shows
-#: them.
+#: The fields that ``batchgnn train`` has options for, by the options' names in the help text.
 OPTIONS: Mapping[str, ConfigField] = types.MappingProxyType(_options())

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from pyg_batchgnn.train.config.choices import (
     CacheKind,
+    Decoder,
     EvaluationKind,
     MatrixProduct,
     ModelKind,
@@ -24,6 +25,7 @@ from pyg_batchgnn.train.config.choices import (
     ReplacementKind,
     ScheduleKind,
     TaskKind,
+    TaskLoss,
 )
 from pyg_batchgnn.train.config.table import (
     FIELDS,
@@ -154,10 +156,6 @@ def edges_unread(config: TrainConfig) -> str | None:
     """Returns why a run cannot read the features of edges; None if it can."""
     if config.model.kind is not ModelKind.GAT:
         return f"{config.model.kind.value} reads the features of nodes alone; choose --model gat"
-    if config.task.kind is TaskKind.LINKS and not config.is_timed:
-        return "links without --time-attr are ranked from all nodes, computed without them"
-    if config.sampling.evaluation is EvaluationKind.EXACT:
-        return "exact evaluation computes all nodes without them; take --evaluation sampled"
     if config.ranks.remote is not RemoteKind.EXACT:
         return "historical embeddings do not fetch them; leave --remote out"
     return None
@@ -200,6 +198,9 @@ def _conflicts(config: TrainConfig) -> Iterator[tuple[str, str]]:
             yield "sampling.labor", "historical embeddings sample within a rank's part; leave --remote out"
     if task.kind is TaskKind.LINKS and task.class_weights is not None:
         yield "task.kind", "task.class_weights is given; links have no classes"
+    takes = task.loss in (None, TaskLoss.SOFTMAX) and task.decoder is Decoder.DOT and not config.is_timed
+    if task.negatives == "in-batch" and not takes:
+        yield "task.negatives", "it goes with --loss softmax, --decoder dot and without --time-attr"
     if task.kind.is_of_edges and config.sampling.evaluation is EvaluationKind.EXACT:
         yield "task.kind", "edges are computed from sampled neighbours; take --evaluation sampled"
     if task.kind is TaskKind.LINKS or task.kind.is_of_edges:
@@ -290,9 +291,8 @@ def read_config(path: Path) -> TrainConfig:
 
 
 def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
-    """Returns `config` with fields set from texts like ``model.hidden=64`` or
-    ``sampling.fanout=10,10``. Raises `TrainError` if a text has no "=", names no field, or its
-    value does not fit."""
+    """Returns `config` with fields set from texts like ``sampling.fanout=10,10``. Raises
+    `TrainError` if a text has no "=", names no field, or its value does not fit."""
     nested: dict[str, dict[str, Any]] = {}
     for text in assignments:
         name, equals, value = text.partition("=")
