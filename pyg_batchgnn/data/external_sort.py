@@ -52,8 +52,7 @@ class SortSizes:
 
     @classmethod
     def of(cls, sources: int, targets: int, edges: int, edge_ids: bool, budget: int) -> SortSizes:
-        """Plans a sort, given the numbers of nodes at either end, and of edges. Raises DatasetError
-        if the budget is too small."""
+        """Plans a sort of edges. Raises DatasetError if the budget is too small."""
         ids = ops.id_dtype(max(sources, targets))
         columns = [("source", _numpy(ids)), ("target", _numpy(ids))]
         record = np.dtype([*columns, *([("edge", _numpy(ops.id_dtype(edges)))] if edge_ids else [])])

@@ -148,8 +148,7 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
 
 
 def verify_folder(path: str | Path) -> int:
-    """Compares every file of a folder with META.json, however large. Returns the number of
-    files."""
+    """Compares every file with META.json, however large. Returns their number."""
     path = Path(path).expanduser()
     if not path.is_dir():
         raise DatasetNotFoundError(f"{path}: no such folder; give a folder that this program wrote")

@@ -188,8 +188,7 @@ class LinkArray:
 
 
 def csc_array(group: Group, name: str) -> str:
-    """Returns an array of edges by destination, such as `csc/indices` or
-    `csc/author__writes__paper/indices`."""
+    """Returns an array of edges: `csc/indices` or `csc/author__writes__paper/indices`."""
     return _within(CSC_FOLDER, group, name)
 
 

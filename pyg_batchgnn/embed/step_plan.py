@@ -108,8 +108,7 @@ class StepPlanner:
         ]
 
     def _message(self, asked: Sequence[_Asked], rank: int) -> Tensor:
-        """Returns the sizes of the lists, then the rows as their owner counts them; empty if
-        none."""
+        """Returns the lists' sizes, then the rows as their owner counts them; empty if none."""
         counts = [one.counts[rank] for one in asked]
         if not any(counts):
             return torch.empty(0, dtype=self._wire)

@@ -181,8 +181,7 @@ def update_rows(
     step: RowStep,
     comm: Communicator,
 ) -> None:
-    """Sends gradients to the owners of the rows, who update them. Collective, one round per
-    plan."""
+    """Sends gradients to the rows' owners, who update them. Collective, one round per plan."""
     came = []
     for plan, own in zip(plans, gradients, strict=True):
         sends = [gradient if weight else None for gradient in own]

@@ -44,8 +44,7 @@ class MemoryStats:
 
 
 def memory_stats() -> MemoryStats:
-    """Returns the memory of the tensors that operators returned and of their scratch space, not of
-    torch."""
+    """Returns the memory of operators' returned tensors and scratch space, not of torch."""
     return MemoryStats(*kernels.memory_stats())
 
 

@@ -49,8 +49,7 @@ def group_by_range(values: Tensor, bounds: Tensor) -> tuple[Tensor | None, Tenso
 
 
 def count_values(values: Tensor, first: int, counts: Tensor) -> None:
-    """Adds 1 to ``counts[value - first]`` for every value. Raises IndexError if a value is outside
-    [first, first + len(counts))."""
+    """Adds 1 to ``counts[value - first]`` of each value. Raises IndexError if one is outside."""
     check_vector("values", values)
     check_vector("counts", counts, (torch.int64,))
     increment_version(counts)

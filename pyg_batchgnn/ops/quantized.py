@@ -161,8 +161,7 @@ def stored(rows: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def check_decoding(codes: Tensor, decoding: Tensor) -> None:
-    """Raises unless ``codes`` are int8 rows, and ``decoding`` positive scales and finite
-    offsets."""
+    """Raises unless ``codes`` are int8 rows, ``decoding`` positive scales and finite offsets."""
     if codes.dtype != torch.int8 or codes.dim() not in (1, 2):
         raise TypeError(f"codes must be int8 [N, F] or [N], got {codes.dtype} {list(codes.shape)}")
     columns = 1 if codes.dim() == 1 else codes.size(1)

@@ -163,8 +163,7 @@ def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
 def deliver_splits(
     comm: Communicator, dataset: Dataset, part: ReadingSlice, numbering: Numbering, runs: Runs
 ) -> dict[Group, dict[str, Tensor]]:
-    """Returns the internal ids of the splits' nodes that this rank owns, ascending, by group and
-    name. Collective."""
+    """Returns this rank's internal ids of the splits, ascending, by group and name. Collective."""
     names = [(number, name) for number, nodes in enumerate(dataset.node_sets) for name in nodes.splits]
     read = [own_share(comm, dataset.node_sets[number].splits[name]) for number, name in names]
     dtype = numbering.internal.dtype

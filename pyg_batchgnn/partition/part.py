@@ -192,8 +192,7 @@ def _only(names: Sequence[object], name: str, instead: str) -> None:
 
 
 def slice_size(num_nodes: int, ranks: int) -> int:
-    """Returns the number of original ids in a rank's slice of the directory; the last may have
-    fewer."""
+    """Returns the number of ids in a rank's slice of the directory; the last may have fewer."""
     return -(-num_nodes // ranks) if num_nodes else 1
 
 

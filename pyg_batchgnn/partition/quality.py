@@ -105,8 +105,7 @@ class PartitionReport:
         return _justified(table, len(names))
 
     def balance_table(self) -> Table:
-        """Returns a table of the balance constraints, by type if there are several: how even they
-        are, and their limits."""
+        """Returns a table of the balance constraints and limits, by type if there are several."""
         several = len(self.types) > 1
         names = ("load", "type") if several else ("load",)
         table = Table(*names, "max / mean", "allowed", "fullest part", title="balance")

@@ -238,8 +238,7 @@ class JointIds:
 
     @cached_property
     def book(self) -> PartitionBook:
-        """The ranges of the joint ids, with ranks in place of parts and groups in place of
-        types."""
+        """The ranges of the joint ids: ranks in place of parts, groups in place of types."""
         sizes = torch.stack([bounds.diff() for bounds in self.bounds], dim=1)
         return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.bounds))
 

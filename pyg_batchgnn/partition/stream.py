@@ -122,8 +122,7 @@ class TypeStream:
         return assign
 
     def by_function(self, policy: Policy) -> _Assign:
-        """Returns the assignment of a user's policy, whose loads are nodes, in-edges, training
-        nodes."""
+        """Returns a user policy's assignment, whose loads are nodes, in-edges, training nodes."""
         schema = self.part.schema
         total = self.comm.all_reduce(
             self.weight[self.part.rows_of(self.node_type)].sum(0, dtype=torch.float64), MessageKind.PARTITION
@@ -150,8 +149,7 @@ class TypeStream:
         return assign
 
     def _rounds(self) -> Iterator[range]:
-        """Yields the type's rows in pieces of nearly as many edges, as many pieces on every
-        rank."""
+        """Yields the type's rows in as many pieces on every rank, of nearly as many edges."""
         own = self.part.rows_of(self.node_type)
         nodes, edges = own.stop - own.start, self.in_edges.indices.numel()
         most = rows_per_round(16, self.comm.size)

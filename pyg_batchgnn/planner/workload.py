@@ -287,8 +287,7 @@ def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
 
 
 def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, minibatches: int) -> Rounds:
-    """Counts the rounds exactly: 2(L - 1) or 2L per macrobatch, and 2 per fetch group. The formulas
-    are those of docs/concepts/relay.md."""
+    """Counts rounds (docs/concepts/relay.md): 2(L - 1) or 2L per macrobatch, 2 per fetch group."""
     made = sizes(minibatches, setting.macrobatch, setting.fetch)
     hops = len(workload.fanouts) - int(setting.aggregation is not None)
     relays = max(hops - workload.first_relay, 0)

@@ -282,8 +282,7 @@ class MacrobatchSampler(_GraphSampler):
         return None
 
     def reading_bytes(self, minibatch: SampledMinibatch) -> int:  # noqa: ARG002
-        """Returns the memory that reading edges from files takes while a macrobatch is sampled, for
-        each minibatch like this one."""
+        """Returns the memory of reading edges from files, for each minibatch like this one."""
         return 0
 
     def _sample(self, seeds: ops.SampledSeeds, epoch: int) -> tuple[Sequence[Tensor], Tensor]:

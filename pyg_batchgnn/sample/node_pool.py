@@ -137,8 +137,7 @@ class NodePool:
         return node if self._positions is None else self._positions[node]
 
     def draw_outside(self, streams: WordStreams, which: int, allowed: int, taken: Tensor) -> int | None:
-        """Returns a position that is not taken, or None if there is none. ``taken``: [n] int64,
-        distinct positions in ascending order."""
+        """Returns a free position, or None. ``taken``: [n] int64, distinct and ascending."""
         position = taken[taken < allowed]
         stream = torch.tensor([which])
         if self.weight is not None:
@@ -219,8 +218,7 @@ class ExistingPairs:
         return self.code[begin:end] - first
 
     def known_from(self, held: int, limit: int) -> Iterator[int]:
-        """Returns the known held ends below a limit, from one of them on, after the last the
-        first."""
+        """Returns the known held ends below a limit, from one of them on, in a circle."""
         if self.known is None:
             yield from ((held + step) % limit for step in range(limit))
             return

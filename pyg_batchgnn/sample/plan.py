@@ -317,8 +317,7 @@ class NeighborChoice:
 
 
 def subgraph_of(subgraph_type: Any, directed: bool) -> Any:
-    """Returns the subgraph type. ``directed``: False is PyG's deprecated word for an induced
-    subgraph."""
+    """Returns the subgraph type. ``directed=False``: PyG's deprecated word for an induced one."""
     if directed:
         return subgraph_type
     warnings.warn("directed=False is deprecated; use subgraph_type='induced'", stacklevel=3)

@@ -85,8 +85,7 @@ class PygForm:
         )
 
     def _ends(self, edges: Mapping[Relation, SampledEdges]) -> dict[Relation, tuple[Tensor, Tensor]]:
-        """Returns sources and targets by relation. Relations that are not reached share a part,
-        whose ends are found once."""
+        """Returns ends by relation. Relations that are not reached share a part, found once."""
         found: dict[int, tuple[Tensor, Tensor]] = {}
         for one in edges.values():
             if id(one) not in found:
@@ -110,8 +109,7 @@ def _restored(made: PygOutput) -> PygOutput:
 
 
 def _metadata(minibatch: SampledMinibatch) -> Any:
-    """Returns what PyG's loaders hand on: about seeds, or about links. Those of links of several
-    relations are a dict by relation."""
+    """Returns PyG's metadata: of seeds, or of links, by relation if there are several."""
     if len(minibatch.links) == 1:
         return minibatch.links[0].metadata
     if minibatch.links:
@@ -149,8 +147,7 @@ class SeedInfo:
 
 
 def add_ids(batch: Any, out: PygOutput) -> None:
-    """Adds the ids, the counts and the examples of a sample. ``n_id`` and ``e_id`` give way to the
-    user's attributes of that name."""
+    """Adds ids, counts and examples. ``n_id`` and ``e_id`` give way to the user's attributes."""
     if isinstance(out, HeteroSamplerOutput):
         _add_typed_ids(batch, out)
     else:

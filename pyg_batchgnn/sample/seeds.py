@@ -215,8 +215,7 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
 
 
 def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> Seeds:
-    """Returns the seeds of a minibatch by internal id. The ends of excluded pairs are found among
-    the seeds."""
+    """Returns a minibatch's seeds by internal id. Excluded pairs' ends are found among them."""
     what, book = f"seeds of minibatch {number}", part.book
     internal = internal.contiguous() if isinstance(internal, Tensor) else internal
     ops.check_vector(what, internal, (torch.int64,))

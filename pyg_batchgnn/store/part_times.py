@@ -171,8 +171,7 @@ class OwnRows:
 
 
 class OwnRowFinder:
-    """Finds a rank's own nodes by original id, without an exchange. The nodes of a type are sorted
-    at most once."""
+    """Finds own nodes by original id, without an exchange; sorts a type's nodes at most once."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -217,14 +216,12 @@ T = TypeVar("T")
 
 
 def own_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
-    """Returns a rank's own rows of an attribute, by group that has it, in the order of the part and
-    of its in-edges."""
+    """Returns own rows of an attribute by group, in the order of the part and of its in-edges."""
     return {group: tables[name] for group, tables in store.own.attributes.items() if name in tables}
 
 
 def on_all_ranks(comm: Communicator, work: Callable[[], T]) -> T:
-    """Does work that may find wrong values. Collective. Raises ValueError on all ranks if on one,
-    with the text of the first."""
+    """Does work that may raise ValueError; all ranks raise the text of the first. Collective."""
 
     def error(problems: Mapping[int, str]) -> ValueError:
         rank, text = next(iter(problems.items()))

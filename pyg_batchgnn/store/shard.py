@@ -241,8 +241,7 @@ class EdgeIndex:
     edge_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     def find(self, request: RowRequest) -> Tensor:
-        """Finds edges by bisection among the in-edges of their destinations. Raises IndexError if
-        one is not there."""
+        """Bisects the in-edges of destinations for edges. Raises IndexError if one is not there."""
         assert request.edge is not None
         row, edge = request.node.long(), request.edge.long()
         low, high = self.indptr[row], self.indptr[row + 1]

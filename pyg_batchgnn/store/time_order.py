@@ -69,8 +69,7 @@ class WeightSums:
 
     @classmethod
     def of(cls, edges: InEdges, weight: Tensor) -> WeightSums:
-        """Sums weights [E], finite and not negative. Raises ValueError if those of a target are too
-        large to be added up."""
+        """Sums weights [E], finite and not negative. Raises ValueError if a target's overflow."""
         weight = weight.to(torch.float64, copy=True)
         sums = ops.sum_lists(edges.indptr, weight)
         if not bool(torch.isfinite(sums).all()):

@@ -56,8 +56,7 @@ class Times:
         return cls(name, levels.pop() if len(levels) == 1 else TimeLevel.BOTH, checked)
 
     def of_seeds(self, group: Group, node: Tensor) -> Tensor:
-        """Returns the seeds' own times, [S] int64. Raises ValueError if nodes of this type have
-        none."""
+        """Returns the seeds' own times, [S] int64. Raises ValueError if their type has none."""
         self.check_seeds(group)
         return self.by_group[group][node]
 
@@ -207,8 +206,7 @@ def check_has_edges(name: str, found: Collection[Group]) -> None:
 
 
 def checked_weight(name: str, group: Group, weight: Tensor, rows: int) -> Tensor:
-    """Returns the weights of a relation's edges, [rows] floating-point numbers, finite and not
-    negative."""
+    """Returns a relation's weights, [rows] floating-point numbers, finite and not negative."""
     _check_tensor("weights", name, group, weight)
     if not weight.dtype.is_floating_point:
         raise TypeError(

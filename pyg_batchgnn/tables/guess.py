@@ -455,8 +455,7 @@ def _split(engine: Engine, guess: _Guess) -> TableSplit:
 
 
 def write_draft(folder: str | Path, out: Path | None = None) -> Path:
-    """Writes a draft to `graph.toml` in the folder of the tables, or to another file. Raises
-    DatasetError if that exists."""
+    """Writes a draft to `graph.toml` or another file. Raises DatasetError if that exists."""
     file = Path(folder).expanduser() / FILE if out is None else out
     if file.exists():
         raise DatasetError(f"{file}: exists already; remove it, or give another file with --out")

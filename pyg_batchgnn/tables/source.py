@@ -29,8 +29,7 @@ _ROW = "file_row_number"
 
 
 def need(module: str) -> Any:
-    """Imports pyarrow or duckdb, or a module of theirs. Raises DatasetError if it is not
-    installed."""
+    """Imports pyarrow, duckdb or a module of theirs. Raises DatasetError if it is not installed."""
     import importlib
 
     try:
@@ -168,8 +167,7 @@ class RawTable:
         return sum(part.rows for part in self.parts)
 
     def type_of(self, column: str, key: str) -> Any:
-        """Returns the Arrow type of a column. Raises DatasetError if the table has no such column;
-        ``key`` of the description names it."""
+        """Returns a column's Arrow type. Raises DatasetError, naming ``key``, if there is none."""
         if column not in self.schema.names:
             raise DatasetError(
                 f"{self.where}: {key}: there is no column {column!r} in {self.parts[0].path}; it has "

@@ -165,8 +165,7 @@ class TrainingJob(RunModel):
         self.change_rate(self.config.optimiser.learning_rate)
 
     def change_rate(self, before: float) -> None:
-        """Goes on with the learning rate of the run instead of another one, and with the schedule
-        and learned rows in proportion."""
+        """Goes on with the run's learning rate; schedule and learned rows follow in proportion."""
         now = self.config.optimiser.learning_rate
         for group in self.optimiser.param_groups if now != before else ():
             for name in {"lr", "initial_lr", "max_lr", "min_lr"} & set(group):

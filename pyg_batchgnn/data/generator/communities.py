@@ -46,8 +46,7 @@ class Communities:
 
 
 def make_communities(spec: GeneratorSpec) -> Communities:
-    """Draws communities of about 2,048 nodes per group and 96 per leaf, with lognormal sizes. They
-    take N / 10 bytes of memory."""
+    """Draws communities of lognormal size, about 2,048 nodes a group, 96 a leaf; N / 10 bytes."""
     random = spec.random(RandomStream.COMMUNITIES)
     groups = max(spec.classes, spec.nodes // _NODES_PER_GROUP)
     leaves = max(groups, spec.nodes // _NODES_PER_LEAF)

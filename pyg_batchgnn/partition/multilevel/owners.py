@@ -98,8 +98,7 @@ def _graph_of(graph: RankGraph, own: Tensor) -> RankGraph:
 
 
 def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLists:
-    """Returns the lists of the nodes ``own`` [n] bool, by each node's new ``number``, -1 for
-    none."""
+    """Returns the lists of the nodes ``own`` [n] bool, by their new ``number``, -1 for none."""
     degrees, ids, weights = list[Tensor](), list[Tensor](), list[Tensor]()
     marks = torch.arange(0, lists.num_edges + _EDGES, _EDGES)
     cuts = torch.searchsorted(lists.indptr, marks).clamp(max=lists.num_nodes).tolist()

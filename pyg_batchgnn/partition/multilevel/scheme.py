@@ -116,8 +116,7 @@ def _excess(room: Tensor) -> int:
 
 
 def _refresh_and_sum(graph: RankGraph, known: Tensor, numbers: Tensor) -> Tensor:
-    """Refreshes the parts of ghosts [n + ghosts] int32, and sums int64 numbers over ranks along
-    with it. Collective."""
+    """Refreshes parts of ghosts [n + ghosts] int32, and sums ranks' int64 numbers. Collective."""
     own = numbers.flatten().view(torch.int32)
     told = graph.refresh_and_tell(known, [own] * graph.comm.size)
     return torch.stack(told).view(torch.int64).sum(0).view(numbers.shape)

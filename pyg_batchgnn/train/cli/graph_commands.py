@@ -1,5 +1,4 @@
-"""The commands of graphs: ``batchgnn datasets``, ``generate``, ``convert``, ``quantize``,
-``verify`` and ``partition``."""
+"""The commands of graphs: datasets, generate, convert, quantize, verify and partition."""
 
 from __future__ import annotations
 
