@@ -159,8 +159,7 @@ class HostTable(PlacedTable):
 
 class CacheSlots:
     """The places in a cache of the rows of some nodes of a type, ``node`` [c] int64, ascending.
-    ``host``: [N] int32, the row of each node in the cache, or -1. ``there``: the same on the
-    device."""
+    ``host``: [N] int32, each node's row in the cache, or -1. ``there``: on the device."""
 
     def __init__(self, node: Tensor, num_nodes: int, device: torch.device) -> None:
         self.node, self.host = node, torch.full((num_nodes,), -1, dtype=torch.int32)
@@ -215,8 +214,7 @@ _PIECE = 32 << 20
 # Placing ##########################################################################################
 
 
-#: Rows of at most this number of bytes lie on the device anyway. Over the bus each would cost as
-#: much as a wider one.
+#: Rows of at most this many bytes lie on the device: over the bus they cost as much as wider ones.
 NARROW = 16
 
 

@@ -77,8 +77,7 @@ class StreamRules:
     """The rules of a streaming policy for the choice of a part."""
 
     limit: Tensor  # [k] float64, the largest load of a part of each kind
-    # Chooses the score of Fennel (neighbours minus a price) instead of that of LDG (neighbours
-    # times free room).
+    # The score of Fennel (neighbours minus a price), not of LDG (neighbours times free room).
     fennel: bool
     alpha: float  # the price of a full part in Fennel
     step: int  # the weight of a node in the estimate of the load

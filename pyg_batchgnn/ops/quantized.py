@@ -153,8 +153,7 @@ def decoded(table: Any) -> Any:
 
 
 def stored(rows: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Returns the rows that kernels read, columns of codes contiguous, and their decoding or
-    None."""
+    """Returns rows as kernels read them, columns of codes contiguous, and decoding or None."""
     if isinstance(rows, QuantizedTensor):
         return _dense_rows(rows.codes), rows.decoding
     return rows, None

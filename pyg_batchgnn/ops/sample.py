@@ -136,8 +136,7 @@ class SamplingRules:
     window: int  # allowed times go back this far from the seed's; -1: without end
     induced: bool  # True takes all edges between the sampled nodes
     coo: bool  # True returns sources and targets as int64, else sources by target as int32
-    #: 0, or by what the words of sources are keyed that destinations share: 1 by hop, 2 by
-    #: minibatch, 3 by epoch
+    #: 0, or the key of sources' words that destinations share: 1 by hop, 2 minibatch, 3 epoch
     labor: int = 0
 
     def held(self, num_relations: int) -> Tensor:

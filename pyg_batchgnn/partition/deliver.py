@@ -148,8 +148,7 @@ STRIPE = 1 << 10
 
 
 def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
-    """Returns the rows of the input table [rows, ...] that this rank owns, [n, ...]. Collective.
-    Int8-quantised rows travel as they are."""
+    """Returns this rank's rows [n, ...] of a table, int8-quantised as they are. Collective."""
     stored, ranks = as_stored(table), comm.size
     striped = Remote(
         lambda row: group(torch.div(row, STRIPE, rounding_mode="floor").remainder_(ranks), ranks),

@@ -101,8 +101,7 @@ class TwoLevel(Balanced):
 @dataclass(frozen=True)
 class Multilevel(TwoLevel):
     """The multilevel policy: nodes are joined into clusters again and again, the small graph of
-    clusters is cut, and the cut is refined on the way back. All ranks work together, and no rank
-    holds the graph."""
+    those is cut, and the cut refined on the way back. Ranks share the work and the graph."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,7 @@ class Given:
     """The owners of all nodes, from METIS, KaMinPar, DGL or a partitioner of your own."""
 
     # A ``.npy`` file of [N] integers that every rank can read: the part of each node, in order of
-    # ids. In a graph of several node types the nodes of the first type come first, then those of
-    # the second, and so on.
+    # ids; in a graph of several node types those of the first type, of the second, and so on.
     file: Path
 
     def __str__(self) -> str:

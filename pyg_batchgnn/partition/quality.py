@@ -126,8 +126,7 @@ def _shown(count: float) -> str:
     return f"{count:,}" if isinstance(count, int) else f"{count:,.4g}"
 
 
-#: The number of nodes marked at a time, where distinct ones are counted, and of edges read at a
-#: time.
+#: The nodes that are marked at a time, to count distinct ones, and the edges read at a time.
 _MARKS = 1 << 26
 _EDGES = 1 << 22
 
@@ -141,8 +140,7 @@ def report_partition(
     """Counts all parts, on every rank. Collective; only counts travel. ``parts``: this rank's part,
     or parts. ``hosts``: the number of hosts that get parts in order, as many each. By default the
     parts are on the hosts of the ranks if there is a part per rank, otherwise on one host.
-    ``policy``: the policy that made the parts. Its limits are compared with the loads, and its
-    weights counted."""
+    ``policy``: what made the parts, whose limits the loads are compared with, with weights."""
     mine = parts_of(parts)
     check_comm(comm)
     made_by = None if policy is None else as_policy(policy)
@@ -165,8 +163,7 @@ def report_partition(
 def _loads(
     parts: Sequence[Mapping[str, Mapping[str, Sequence[float]]]], slack: Mapping[str, float]
 ) -> Iterator[Load]:
-    """Yields the loads that are not zero everywhere, by name. ``slack``: the allowed multiple of
-    the mean."""
+    """Yields loads that are not all zero, by name. ``slack``: the allowed multiple of the mean."""
     names = dict.fromkeys(name for part in parts for loads in part.values() for name in loads)
     for name in sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)):
         for node_type in parts[0]:

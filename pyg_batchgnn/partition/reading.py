@@ -27,8 +27,7 @@ class ReadingSlice:
 
     schema: Schema  # the node types and the relations
     nodes: JointIds  # the joint ids of the nodes of all types
-    #: the joint ids of the adjacency lists of all relations. A relation has a list for each node of
-    #: its target type.
+    #: the joint ids of all relations' adjacency lists, one for each node of the target type
     lists: JointIds
     rank: int  # the rank of this process
     #: one row per list of this rank, with explicit edge ids, ascending in each list. The sources
@@ -106,17 +105,15 @@ def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
     return values[first:last].repeat_interleave(ends[1:] - ends[:-1])
 
 
-#: The ranges begin at multiples of a power of two, so that a histogram of at most this length
-#: balances them.
+#: The ranges begin at multiples of a power of two, for a histogram of at most this length.
 BUCKETS = 1 << 16
 #: The bytes of an edge in an exchange, by which rounds are sized.
 _EDGE_BYTES = 12
 
 
 def read_slice(dataset: Dataset, comm: Communicator) -> ReadingSlice:
-    """Reads the edges once to balance, once to count and once to place them. Collective. Each rank
-    reads some of them. Raises DatasetError on every rank, where an edge has a node id outside [0,
-    N)."""
+    """Reads the edges to balance, to count and to place them, each rank some. Collective. Raises
+    DatasetError on every rank if an edge has a node id outside [0, N)."""
     bounds, schema = _balanced_bounds(dataset, comm), dataset.schema
     nodes = JointIds(bounds)
     # A graph without relations has one empty group of lists.

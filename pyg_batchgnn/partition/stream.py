@@ -65,8 +65,7 @@ class OwnerStream:
             yield TypeStream(self, number, weight)
 
 
-#: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
-#: per rank.
+#: Loads are summed over ranks ROUNDS times in a pass or more, unless under NODES nodes per rank.
 ROUNDS, NODES = 64, 32
 
 #: A function that assigns the rows of a slice. It is given the rows, the owners of the neighbours
@@ -100,9 +99,8 @@ class TypeStream:
             load += self.comm.all_reduce(self._load_of(rows) - before, MessageKind.PARTITION)
 
     def by_score(self, policy: Streaming, limit: Tensor, *, mend: bool = False) -> _Assign:
-        """Returns the assignment of the built-in policies. ``limit``: [k] int64, the largest loads
-        of a part. ``mend``: moves nodes out of parts that have more, and leaves the others where
-        they are."""
+        """Returns the built-in policies' assignment. ``limit``: [k] int64, the largest loads of a
+        part. ``mend``: moves nodes out of parts that have more, and no others."""
         nodes, edges = self._count
         rules = ops.StreamRules(
             limit=limit.to(torch.float64),

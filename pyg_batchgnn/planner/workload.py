@@ -30,8 +30,7 @@ class Overlap(ABC):
 
     @abstractmethod
     def likely(self) -> tuple[Numbers, Numbers]:
-        """Returns the probabilities [c] that a minibatch holds a node, and the number of nodes [c]
-        that have each."""
+        """Returns probabilities [c] that a minibatch holds a node, and numbers [c] of them."""
 
     def missed(self, together: float, kept: float) -> float:
         """Returns how many of the distinct nodes are not among the ``kept`` most likely nodes."""

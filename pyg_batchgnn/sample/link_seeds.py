@@ -209,8 +209,7 @@ class SeedEdges:
     the pairs of all its links.
     """
 
-    # For each relation that has links, those in which (source, target) is excluded, and those in
-    # which (target, source) is.
+    # For each relation with links, those with (source, target) excluded, and (target, source).
     relations: Mapping[Relation, tuple[tuple[Relation, ...], tuple[Relation, ...]]]
     by_id: bool = False  # True for the edges of the links' input ids alone; False for parallel ones too
     # [E] int64, the id of the reverse of each edge, -1 without one; None: the reverse has its id.

@@ -79,8 +79,7 @@ class MacrobatchSeeds:
     number: int
     # The seeds of each minibatch by original id; of one node type [S_b] int64 node ids do.
     original: Sequence[Tensor | Seeds]
-    # [S_b] int64 ids of the same nodes in the partition, for each minibatch; None if the sampler
-    # holds the whole graph.
+    # [S_b] int64 ids of the nodes in the partition, by minibatch; None for a whole graph.
     internal: Sequence[Tensor] | None = None
 
     @property

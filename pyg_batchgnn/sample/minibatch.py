@@ -75,8 +75,7 @@ class MinibatchLayer:
         return found[0], found[1]
 
     def attribute(self, name: str) -> tuple[Tensor, Tensor]:
-        """Returns copies of an attribute of the sources and of the targets. Raises KeyError if the
-        nodes of an end have no such attribute."""
+        """Returns an attribute of sources and of targets. Raises KeyError if one has none."""
         source, _, target = self.relation
         return (
             _gathered(self.sources, name, self.num_sources, f"nodes of {source!r}"),

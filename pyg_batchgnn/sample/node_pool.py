@@ -73,11 +73,9 @@ class NodePool:
 
     num_nodes: int
     moment: Tensor | None = None  # [m] int64, ascending times; None: all nodes are always allowed
-    # [m] int64, how many nodes are allowed from each moment on; None: 1, 2, ..., as each moment is
-    # the time of one node.
+    # [m] int64, the nodes allowed from each moment on; None: 1, 2, ..., a moment per node.
     reached: Tensor | None = None
-    # [N] int64, the node at each position. None: the position is the id, or the nodes are spread
-    # over ranks.
+    # [N] int64, the node at each position; None: its id, or the nodes are spread over ranks.
     order: Tensor | None = None
     weight: Tensor | None = None  # [N] float64, the weight at each position; None: all have the same
 

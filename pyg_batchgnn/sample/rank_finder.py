@@ -120,8 +120,7 @@ class RankPlan:
     plan: NegativePlan  # the rule. Its existing pairs are those that this rank answers for.
     # By end, the order of the nodes that it is drawn from; None by original id.
     orders: Mapping[End, NodeOrder | None]
-    # [ranks + 1] int64, the held ends of existing pairs that each rank answers for; None if
-    # negatives may be edges.
+    # [ranks + 1] int64, the existing pairs' held ends of each rank; None if negatives may be edges.
     answers: Tensor | None
 
 
@@ -231,9 +230,8 @@ class Column(enum.IntEnum):
 
 class EdgeQuestions:
     """Draws negatives that must not be edges, with the help of the ranks that know the edges. The
-    rank that answers for a candidate's target says whether an edge joins the two. If one joins the
-    last candidate, it also draws another source. A triplet's target is drawn by the rank that
-    answers for its source."""
+    rank that answers for a candidate's target says if an edge joins the two, and on the last one
+    draws another source. A triplet's target is drawn by the rank that answers for its source."""
 
     def __init__(self, comm: Communicator, plans: Mapping[Relation, RankPlan]) -> None:
         self._comm = comm

@@ -23,8 +23,7 @@ class ExcludedPairs:
     """Pairs of nodes of one relation; their edges are left out of a minibatch."""
 
     pairs: Tensor  # [2, n] int64, sources above targets, ids within their types
-    # [n] int64, the number of the example that each pair is excluded for; None: for all. Ignored
-    # unless sampling is disjoint.
+    # [n] int64, the example that each pair is excluded for; None: all. Only used if disjoint.
     example: Tensor | None = None
     # [n] int64, the input id of the only edge of each pair that is left out; None: all edges are.
     edge: Tensor | None = None

@@ -26,8 +26,7 @@ class TypedGraph:
 
     schema: Schema  # the node types and the relations
     num_nodes: tuple[int, ...]  # the number of nodes of each type
-    # The in-edges of each relation. Row i belongs to node i of the target type; ``indices`` are ids
-    # within the source type.
+    # The in-edges of each relation, a row per target node; ``indices`` are ids in the source type.
     relations: tuple[InEdges, ...]
 
     def __post_init__(self) -> None:

@@ -69,9 +69,8 @@ class PartTimes:
         )
 
     def of_inputs(self, nodes: Mapping[Group, Tensor]) -> SeedTimes:
-        """Returns the own times of nodes that all ranks name by original ids [n] int64, whoever
-        owns them. Raises ValueError if nodes of a type have no time, AgreementError if another rank
-        names others."""
+        """Returns the own times of nodes that all ranks name by original ids [n] int64. Raises
+        ValueError if a type has no time, AgreementError if another rank names others."""
         for group in nodes:
             self.own.check_seeds(group)
         node = {group: ids.unique() for group, ids in nodes.items()}
@@ -143,9 +142,8 @@ def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor)
 def own_sums(
     store: DistFeatureStore, name: str, orders: Sequence[TimeOrder | None]
 ) -> tuple[WeightSums | None, ...]:
-    """Returns the sums of the weights of a rank's own in-edges by relation, in its time order if
-    there is one; None without weights. Collective; nothing is fetched. ValueError on all ranks if
-    on one."""
+    """Returns the sums of the weights of own in-edges by relation, in time order if there is one;
+    None without weights. Collective; nothing is fetched. ValueError on all ranks if on one."""
     part, found = store.part, own_attribute(store, name)
     check_has_edges(name, found)
 

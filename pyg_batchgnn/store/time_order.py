@@ -17,8 +17,7 @@ from pyg_batchgnn.ops import InEdges
 class TimeOrder:
     """The edges of each adjacency list in ascending order of (time, input edge id)."""
 
-    # [E] int32 or int64, the place in ``indices`` of each edge in this order; empty where every
-    # list lies in this order there.
+    # [E] int32 or int64, the places in ``indices`` in this order; empty where lists lie in it.
     position: Tensor
     time: Tensor  # [E] int64, the times in this order
 

@@ -38,8 +38,7 @@ class Times:
 
     name: str  # the attribute's name
     level: TimeLevel  # which rows have a time
-    # [rows] int64, for each node type or relation that has the attribute. Edges are by input edge
-    # id.
+    # [rows] int64, for each node type or relation that has it; of edges by input edge id.
     by_group: Mapping[Group, Tensor]
 
     @classmethod
@@ -156,9 +155,8 @@ NEVER = torch.iinfo(torch.int64).max
 
 def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
     """Returns the time from which each node exists, [N_t] int64 for each node type that has times.
-    Nodes with times exist from theirs. If edges have times, another node exists from the earliest
-    time of any timed edge at it, in either direction and under any relation. Nodes without a timed
-    edge exist always."""
+    Nodes with times exist from theirs. If edges have times, others exist from the earliest time of
+    any edge at them, of either direction and any relation, or without one always."""
     if times.level is TimeLevel.NODE:
         return times.by_group
     schema = graph.schema

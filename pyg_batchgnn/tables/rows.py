@@ -32,8 +32,7 @@ _TORN = "wrong number of columns"
 
 
 class BadRows:
-    """The bad rows of a table, found one after the other. ``is_bad``: [rows] bool. ``reasons``: how
-    many rows are bad for each reason."""
+    """A table's bad rows, found in turn. ``is_bad``: [rows] bool. ``reasons``: how many of each."""
 
     def __init__(self, table: RawTable, spec: NodeTable | EdgeTable, with_torn: bool = True) -> None:
         """``with_torn``: whether rows with a wrong number of columns count here."""

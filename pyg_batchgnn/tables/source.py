@@ -158,8 +158,7 @@ class RawTable:
     where: str  # its name in errors, such as [nodes.user]
     parts: tuple[TablePart, ...]  # the files in order
     schema: Any  # the columns and their Arrow types
-    #: rows of CSV files with a wrong number of columns: file, number of the record from 1 on, and
-    #: text
+    #: rows of CSV files with a wrong number of columns: file, number of the record from 1, text
     torn: tuple[tuple[str, int, str], ...] = ()
 
     @cached_property

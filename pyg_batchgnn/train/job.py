@@ -79,8 +79,7 @@ def check_optimiser(config: TrainConfig) -> None:
 def _made(
     flag: str, name: str, base: Any, of: Any, given: dict[str, Any], texts: Sequence[str] | None
 ) -> Any:
-    """Makes an object of a class of torch, by name and arguments like "momentum=0.9"; values with
-    ":" between them are a tuple."""
+    """Makes an object of a torch class by name and options ("momentum=0.9"); "1:2" is a tuple."""
     module: Any = torch.optim if base is Optimizer else lr_scheduler
     kinds = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, base)]
     names = {one.__name__: one for one in kinds if one is not base and one.__name__ not in _REFUSED}

@@ -20,8 +20,7 @@ from torch import Tensor
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
 from pyg_batchgnn.data.files.durable import check_sha256, file_sha256, write_bytes, writing
 
-# Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than
-# memory.
+# Named by Python from 3.13 on. Without it Linux maps no file privately that exceeds memory.
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 
 
@@ -94,8 +93,7 @@ def check_size(path: Path, array: str, header: NpyHeader) -> None:
 
 
 def open_npy(path: Path, array: str) -> np.ndarray:
-    """Maps a .npy file, copy on write. An array in Fortran order or with foreign byte order is
-    copied into memory in C order instead."""
+    """Maps a .npy file, copy on write. Fortran order and foreign byte order are copied to C."""
     if not path.is_file():
         raise missing(path, array, "write it or correct the folder")
     with path.open("rb") as stream:
@@ -247,8 +245,7 @@ _STORED_AS = {torch.bfloat16: torch.int16, **dict.fromkeys(_FLOAT8, torch.int8)}
 class ArrayPromise:
     """The promise of META.json about one file."""
 
-    #: the name of torch's type. Types that NumPy lacks, such as bfloat16, are stored as integers of
-    #: their width.
+    #: the name of torch's type; those that NumPy lacks (bfloat16) are stored as integers as wide
     dtype: str
     shape: tuple[int, ...]
     sha256: str  # the checksum of the whole file, 64 hexadecimal digits

@@ -228,8 +228,7 @@ def _sorted_in_folder(
     pieces: Iterable[np.ndarray], folder: Path, num_nodes: int, piece_nodes: int, start_phase: StartPhase
 ) -> Iterator[np.ndarray]:
     """Yields the keys of all pieces, sorted, in arrays for ``piece_nodes`` sources each, or more
-    where there would be too many. Keys go to a file for each range of sources, and each file is
-    sorted alone."""
+    if those were too many. Keys go to a file per range of sources, which is sorted alone."""
     piece_nodes = max(piece_nodes, -(-num_nodes // _MOST_FILES))
     first_keys = np.arange(0, num_nodes, piece_nodes, dtype=np.uint64) << np.uint64(ID_BITS)
     paths = [folder / f"edges-{number:04d}.keys" for number in range(len(first_keys))]
@@ -254,9 +253,8 @@ def _sorted_in_folder(
 
 # Draws features, labels and splits of a generated graph, block by block.
 #
-# A node's features are its class's mean plus normal noise of variance 1 a column, too much noise
-# for one node's features to tell the class, while the mean over its neighbours, most of them of
-# its class, does.
+# A node's features are its class's mean plus normal noise of variance 1 a column: too much for one
+# node's features to tell the class, while the mean over its neighbours, mostly of its class, does.
 
 
 def class_means(spec: GeneratorSpec) -> np.ndarray:

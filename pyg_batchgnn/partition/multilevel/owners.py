@@ -46,8 +46,7 @@ def balanced_owners(
 
 # Two levels: a graph is cut for the hosts first, then each host's share for its ranks.
 #
-# So few edges join hosts, where rows travel. Ranks of one host read each other's rows in shared
-# memory.
+# So few edges join hosts, where rows travel; ranks of one host share memory.
 
 
 #: The edges that are looked at together.

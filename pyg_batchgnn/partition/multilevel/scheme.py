@@ -84,8 +84,7 @@ def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tenso
     return found[best][_QUALITY:].clone()
 
 
-# Refinement over ranks: each rank moves its nodes in order of gain, while those of the others
-# stand still.
+# Refinement over ranks: each moves its nodes in order of gain, while those of others stand still.
 
 
 #: There are ROUNDS rounds, and at most MOST while each lowers what parts have too much.
