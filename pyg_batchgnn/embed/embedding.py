@@ -192,9 +192,8 @@ class Embedding:
             self._steps[other] = self._steps[batch]
 
     def __call__(self, batch: Any) -> dict[str, Tensor]:
-        """Returns the rows of a batch's nodes by node type, [N_t, F_t] each. Collective, one round.
-        The only type of a homogeneous graph is called "node". Several batches may be read before
-        it."""
+        """Returns the rows of a batch's nodes by node type ("node" in a homogeneous graph), [N_t,
+        F_t] each. Collective, one round. Several batches may be read before it."""
         step = self._step_of(batch)
         rows = self._order.rows(step)
         if torch.is_grad_enabled():

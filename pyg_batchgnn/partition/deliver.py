@@ -56,9 +56,8 @@ def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, 
 def _deliver_nodes(
     comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, own: RunRows, node_type: int
 ) -> tuple[Tensor, dict[int, Tensor]]:
-    """Sends original ids and degrees to the owners, who then know where every list goes.
-    Collective. Returns the original ids of this rank's nodes of the type, and where their in-edges
-    begin, by relation."""
+    """Sends original ids and degrees to the owners, who then know where each list goes. Collective.
+    Returns the original ids of this rank's nodes, and where their in-edges begin, by relation."""
     size, here = int(own.starts[-1]), part.rows_of(node_type)
     relations = part.schema.relations_into[node_type]
     node = torch.empty(size, dtype=torch.int64)

@@ -53,8 +53,7 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
 
 
 def verify_partition(folder: str | Path) -> int:
-    """Compares every file with META.json, however large; returns the number of files compared.
-    Raises DatasetError if a file differs."""
+    """Compares every file with META.json; returns their number. DatasetError if one differs."""
     path = Path(folder).expanduser()
     meta = read_partition_meta(path)
     for array, promise in meta.arrays.items():

@@ -30,9 +30,8 @@ class Balanced:
     """The loads that a policy balances."""
 
     # By load, how many times the mean a part gets at most, where that is possible. A load is
-    # "nodes", "edges" (the in-edges of the nodes), the nodes of a split ("train", "val", "test"),
-    # or an attribute of nodes that holds one weight per node. Each counts for every node type
-    # apart.
+    # "nodes", "edges" (the in-edges of the nodes), nodes of a split ("train", "val", "test"), or
+    # an attribute of nodes that holds one weight per node. Each counts for every node type apart.
     balance: Mapping[str, float] = field(default_factory=lambda: {NODES: SLACK, EDGES: SLACK, "train": SLACK})
 
     def __post_init__(self) -> None:
@@ -101,7 +100,7 @@ class TwoLevel(Balanced):
 @dataclass(frozen=True)
 class Multilevel(TwoLevel):
     """The multilevel policy: nodes are joined into clusters again and again, the small graph of
-    those is cut, and the cut refined on the way back. Ranks share the work and the graph."""
+    those is cut, and the cut refined on the way back. All ranks work; none holds the graph."""
 
 
 @dataclass(frozen=True)

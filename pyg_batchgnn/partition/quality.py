@@ -140,7 +140,7 @@ def report_partition(
     """Counts all parts, on every rank. Collective; only counts travel. ``parts``: this rank's part,
     or parts. ``hosts``: the number of hosts that get parts in order, as many each. By default the
     parts are on the hosts of the ranks if there is a part per rank, otherwise on one host.
-    ``policy``: what made the parts, whose limits the loads are compared with, with weights."""
+    ``policy``: the one that made the parts: its limits are compared, its weights counted."""
     mine = parts_of(parts)
     check_comm(comm)
     made_by = None if policy is None else as_policy(policy)

@@ -227,9 +227,8 @@ def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
 @dataclass(frozen=True, eq=False)
 class JointIds:
     """Numbers the members of several groups by rank, group and id. A group is a node type, whose
-    members are nodes, or a relation, whose members are the adjacency lists of its targets. Each
-    rank has a range of each group, and so of the joint ids. The joint ids of a single group are its
-    ids."""
+    members are nodes, or a relation, whose members are its targets' adjacency lists. Each rank has
+    a range of each group, and so of the joint ids, which are the ids of a single group."""
 
     bounds: list[Tensor]  # by group, [ranks + 1] int64, where each rank's range of ids begins
 

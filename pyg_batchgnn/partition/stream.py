@@ -234,8 +234,7 @@ def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Ten
 
 def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
     """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges. A node goes
-    to the part in which the middle of its weight lies when all nodes lie side by side in order of
-    their ids."""
+    to the part where the middle of its weight lies when all lie side by side in order of ids."""
     end = weight.cumsum(0)
     mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
     sums = comm.all_gather(mine, MessageKind.PARTITION).rows
@@ -251,9 +250,8 @@ _UPPER = (1 << 32) - 1
 
 def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
     """Returns the part of each node [n], [n] int32, by (seed, type, original id, number of parts)
-    alone. It is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the
-    number of parts (below 2**31). ``node_type``: None in a graph of one type, where it adds nothing
-    to the hash."""
+    alone: the upper half of a hash of seed, type and id, as a fraction of 2**32, times the number
+    of parts (below 2**31). ``node_type``: None in a graph of one type, which hashes nothing."""
     key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
     if node_type is not None:
         key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))

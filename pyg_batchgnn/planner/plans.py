@@ -65,8 +65,7 @@ def search(
     network: PlannerNetwork,
     choices: Choices,
 ) -> list[Prediction]:
-    """Predicts every choice for every policy that was probed, the fastest first. Those that do not
-    fit in memory come last."""
+    """Predicts all choices of the probed policies, fastest first; last those beyond the memory."""
     found = [
         predict(workload, probe, machine, network, setting)
         for policy, probe in probes.items()

@@ -30,7 +30,7 @@ class Overlap(ABC):
 
     @abstractmethod
     def likely(self) -> tuple[Numbers, Numbers]:
-        """Returns probabilities [c] that a minibatch holds a node, and numbers [c] of them."""
+        """Returns probabilities [c] that a minibatch holds a node, and the nodes [c] of each."""
 
     def missed(self, together: float, kept: float) -> float:
         """Returns how many of the distinct nodes are not among the ``kept`` most likely nodes."""
@@ -60,9 +60,8 @@ class Overlaps:
         return [one.missed(together, count) for one, count in zip(self.by_type, kept, strict=True)]
 
     def kept(self, budget: float, row_bytes: Sequence[int]) -> list[float]:
-        """Returns the number of nodes of each type whose rows a feature cache of ``budget`` bytes
-        holds: those that are expected to spare the most bytes for each byte that they take. Rows of
-        0 bytes are not held."""
+        """Returns the number of nodes of each type whose rows a cache of ``budget`` bytes holds:
+        those expected to spare most bytes per byte that they take. Rows of 0 bytes are not."""
         found = [0.0] * len(self.by_type)
         if budget <= 0:
             return found

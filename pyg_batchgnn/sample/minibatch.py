@@ -75,7 +75,7 @@ class MinibatchLayer:
         return found[0], found[1]
 
     def attribute(self, name: str) -> tuple[Tensor, Tensor]:
-        """Returns an attribute of sources and of targets. Raises KeyError if one has none."""
+        """Returns copies of both ends' attribute. Raises KeyError if an end's nodes lack it."""
         source, _, target = self.relation
         return (
             _gathered(self.sources, name, self.num_sources, f"nodes of {source!r}"),

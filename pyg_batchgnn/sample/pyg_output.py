@@ -246,9 +246,8 @@ def _add_triplets(source: Any, target: Any, metadata: Sequence[Any]) -> None:
 
 
 def _refuse_shared_entries(one: Relation, other: Relation, timed: bool) -> None:
-    """Raises ValueError if the triplets of two relations would have the same entries. The entries
-    belong to the types of the ends: ``src_index`` to the sources, for instance, and ``seed_time``
-    to both."""
+    """Raises ValueError if triplets of two relations would have the same entries, which belong to
+    the types of the ends: ``src_index`` to the sources, for instance, and ``seed_time`` to both."""
     shared = {a for a, b in ((one[0], other[0]), (one[2], other[2])) if a == b}
     if timed:
         shared |= {one[0], one[2]} & {other[0], other[2]}

@@ -230,8 +230,9 @@ class Column(enum.IntEnum):
 
 class EdgeQuestions:
     """Draws negatives that must not be edges, with the help of the ranks that know the edges. The
-    rank that answers for a candidate's target says if an edge joins the two, and on the last one
-    draws another source. A triplet's target is drawn by the rank that answers for its source."""
+    rank that answers for a candidate's target says whether an edge joins the two. If one joins the
+    last candidate, it also draws another source. A triplet's target is drawn by the rank that
+    answers for its source."""
 
     def __init__(self, comm: Communicator, plans: Mapping[Relation, RankPlan]) -> None:
         self._comm = comm

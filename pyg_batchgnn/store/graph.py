@@ -97,8 +97,7 @@ class TypedGraph:
 
     @classmethod
     def of_dataset(cls, dataset: Dataset) -> TypedGraph:
-        """Returns the graph of a data set. Edges that are by destination are used where they lie.
-        Edge lists are sorted."""
+        """Returns a data set's graph: edges by destination as they lie, edge lists sorted."""
         counts = {nodes.name: nodes.num_nodes for nodes in dataset.node_sets}
         relations = [
             ops.build_csc(edges.edge_index, counts[edges.relation[2]], counts[edges.relation[0]])

@@ -376,9 +376,8 @@ def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
 
 
 class AttributeGroups:
-    """Finds the group of each attribute of a feature store. A store without types may hold
-    attributes of edges under the name of the nodes. The number of rows tells them apart, as in a
-    ``Data``."""
+    """Finds the group of each attribute of a feature store. One without types may hold attributes
+    of edges under the name of the nodes: the number of rows tells them apart, as in a ``Data``."""
 
     def __init__(self, features: FeatureStore, graph: TypedGraph) -> None:
         self._features, self._graph = features, graph

@@ -40,7 +40,7 @@ class FileRows:
         return cls(ops.rows_like(like, table.map()), DiskReader(table))
 
     def put(self, out: Tensor, index: Tensor) -> None:
-        """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or [n, bytes], which may
+        """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or its bytes, which may
         have gaps between rows. Raises an OSError naming the byte if the file cannot be read."""
         table = self.reader.table
         row, place = index.to(torch.int64), None

@@ -156,7 +156,7 @@ NEVER = torch.iinfo(torch.int64).max
 def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
     """Returns the time from which each node exists, [N_t] int64 for each node type that has times.
     Nodes with times exist from theirs. If edges have times, others exist from the earliest time of
-    any edge at them, of either direction and any relation, or without one always."""
+    any timed edge at them, in either direction and any relation, or without one always."""
     if times.level is TimeLevel.NODE:
         return times.by_group
     schema = graph.schema

@@ -250,9 +250,8 @@ def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def as_texts(array: Any, where: str) -> Any:
-    """Returns a column as texts: what an export of the table to CSV would hold. Booleans are true
-    and false, times ISO 8601, bytes hexadecimal. Raises DatasetError if the column is of lists,
-    maps or structs."""
+    """Returns a column as texts, as an export of the table to CSV: booleans are true and false,
+    times ISO 8601, bytes hexadecimal. Raises DatasetError for lists, maps or structs."""
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
     if is_uuid(array.type):

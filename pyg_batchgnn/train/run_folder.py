@@ -78,7 +78,7 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def save_rows(self, embedding: Embedding, name: str, ranks: Ranks) -> None:
-        """Writes learned rows and optimizer state; collective. `DatasetError` if a rank cannot."""
+        """Writes learned rows and optimizer state; collective. Raises `DatasetError` if unable."""
 
         def make_room() -> None:
             self.rows.mkdir(exist_ok=True)

@@ -68,7 +68,7 @@ class MetaFormat:
 
 
 def promises(path: Path, said: Any, remedy: str) -> dict[str, ArrayPromise]:
-    """Reads META.json's arrays. Raises DatasetError, also for one that is outside the folder."""
+    """Reads META.json's promises of arrays. Raises DatasetError, also for one beyond the folder."""
     if not isinstance(said, Mapping):
         raise broken(path, "arrays", "missing or not an object", remedy)
     found = {}

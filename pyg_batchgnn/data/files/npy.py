@@ -93,7 +93,7 @@ def check_size(path: Path, array: str, header: NpyHeader) -> None:
 
 
 def open_npy(path: Path, array: str) -> np.ndarray:
-    """Maps a .npy file, copy on write. Fortran order and foreign byte order are copied to C."""
+    """Maps a .npy file, copy on write; copies Fortran order or foreign bytes to C order."""
     if not path.is_file():
         raise missing(path, array, "write it or correct the folder")
     with path.open("rb") as stream:
@@ -113,7 +113,7 @@ def open_npy(path: Path, array: str) -> np.ndarray:
 
 
 def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns a tensor that shares an array's memory. `DatasetError` if torch lacks its type."""
+    """Returns a tensor of an array's memory. Raises `DatasetError` if torch lacks its type."""
     try:
         return torch.from_numpy(values)
     except TypeError as error:

@@ -125,7 +125,8 @@ def download_ogb(table: OgbTable, root: Path) -> Path:
         ):
             extract_zip(download_url(table.url, folder), folder)
             (Path(folder) / table.archive_folder).rename(place)
-    # ogb makes what stops a download, Ctrl-C too, RuntimeError, and TypeError of a missing length.
+    # ogb turns whatever stops a download, Ctrl-C too, into RuntimeError, and chokes with TypeError
+    # on an answer without a length.
     except (OSError, RuntimeError, TypeError, zipfile.BadZipFile) as error:
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from error

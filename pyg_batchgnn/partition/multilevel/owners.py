@@ -58,8 +58,7 @@ Cut = Callable[[RankGraph, Balance, int], Tensor]
 
 def cut_by_hosts(graph: RankGraph, balance: Balance, hosts: int, key: int, cut: Cut) -> Tensor:
     """Returns the parts of this rank's nodes, [n] int32. Collective. Hosts get equally many parts,
-    in order. A host may exceed the mean by half of what a part may, so that the cut inside it has
-    room as well."""
+    in order, and may exceed the mean by half of what a part may: the cut inside needs room."""
     if hosts == 1 or hosts == balance.parts:
         return cut(graph, balance, key)
     host = cut(graph, Balance.of(hosts, balance.total, balance.slack.sqrt()), fold_key(key, hosts))
