@@ -85,10 +85,6 @@ class DeviceTable(PlacedTable):
         return self.stored.index_select(0, index)
 
 
-#: Larger tables that cannot be registered are worth a warning. Smaller ones may share a page.
-_NOTICED = 1 << 20
-
-
 class HostTable(PlacedTable):
     """A table in the host's memory, some rows of which the device may hold."""
 
@@ -101,7 +97,7 @@ class HostTable(PlacedTable):
         if places.lane.reads_host and self.stored.nbytes and places.may_lock(self.stored):
             locked = lock_pages(places.lane, self.stored.detach())
             self._locked = None if isinstance(locked, str) else locked
-            if isinstance(locked, str) and self.stored.nbytes > _NOTICED:
+            if isinstance(locked, str) and self.stored.nbytes > 1 << 20:  # smaller ones may share a page
                 warnings.warn(
                     f"a table of {self.stored.nbytes / 2**30:.2f} GiB cannot be registered ({locked}; the "
                     f"limit of locked memory, ulimit -l, is {described_limit()}): the CPU gathers its rows, "

@@ -216,8 +216,6 @@ def _outside(part: Part) -> tuple[Tensor, Tensor]:
     return cut, halo
 
 
-#: The most parts whose numbers are written beside the axes.
-_NUMBERED = 32
 #: The most loads whose names stand level, and the inches of each.
 _LEVEL, _TICK = 6, 0.45
 
@@ -238,7 +236,7 @@ def plot_partition(report: PartitionReport, path: Path) -> None:
     shown = halo.imshow(report.halo_pairs, cmap="Blues")
     figure.colorbar(shown, ax=halo, label="halo nodes")
     halo.set(xlabel="part that owns them", ylabel="part that needs them", title="halo by pair of parts")
-    if len(report.parts) <= _NUMBERED:
+    if len(report.parts) <= 32:  # beside the axes
         halo.set_xticks(range(len(report.parts)))
         halo.set_yticks(range(len(report.parts)))
     title = f"{len(report.parts)} parts, {report.edge_cut:.1%} of the edges cut"

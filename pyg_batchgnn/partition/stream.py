@@ -245,9 +245,6 @@ def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
     return torch.bucketize(middle_twice, bounds, right=True).to(torch.int32)
 
 
-_UPPER = (1 << 32) - 1
-
-
 def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
     """Returns the part of each node [n], [n] int32, by (seed, type, original id, number of parts)
     alone: the upper half of a hash of seed, type and id, as a fraction of 2**32, times the number
@@ -255,5 +252,5 @@ def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = No
     key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
     if node_type is not None:
         key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))
-    upper = (fold_key(key, node.to(torch.int64)) >> 32) & _UPPER
+    upper = (fold_key(key, node.to(torch.int64)) >> 32) & ((1 << 32) - 1)
     return ((upper * parts) >> 32).to(torch.int32)

@@ -143,7 +143,8 @@ class SeedInfo:
             _add_seeds(batch, *out.metadata[:2])
             return
         for node_type in self.types:  # metadata hold dicts by type if there are several
-            _add_seeds(batch[node_type], *(_of_type(part, node_type) for part in out.metadata[:2]))
+            own = [part[node_type] if isinstance(part, dict) else part for part in out.metadata[:2]]
+            _add_seeds(batch[node_type], *own)
 
 
 def add_ids(batch: Any, out: PygOutput) -> None:
@@ -198,10 +199,6 @@ def _add_typed_ids(batch: HeteroData, out: HeteroSamplerOutput) -> None:
         store_of(edge_type)._orig_edge_index = torch.stack(ends)
 
 
-def _of_type(part: Any, node_type: str) -> Any:
-    return part[node_type] if isinstance(part, dict) else part
-
-
 def _add_seeds(store: Any, input_id: Any, seed_time: Any) -> None:
     store.input_id, store.seed_time = input_id, seed_time
     if input_id is not None:  # otherwise no loader made the minibatch
@@ -232,17 +229,13 @@ class LinkInfo:
                 source, link, target = batch[relation[0]], batch[relation], batch[relation[2]]
             link.input_id = metadata[0]
             if mode is NegativeMode.TRIPLET:
-                _add_triplets(source, target, metadata)
+                source.src_index, target.dst_pos_index, target.dst_neg_index = metadata[1:4]
+                source.seed_time = target.seed_time = metadata[4]
                 _remove(batch, link, relation)
             else:
                 link.edge_label_index, link.edge_label, link.edge_label_time = metadata[1:4]
                 if len(metadata) > 4:
                     link.edge_label_log_q, link.edge_label_hits = metadata[4:]
-
-
-def _add_triplets(source: Any, target: Any, metadata: Sequence[Any]) -> None:
-    source.src_index, target.dst_pos_index, target.dst_neg_index = metadata[1:4]
-    source.seed_time = target.seed_time = metadata[4]
 
 
 def _refuse_shared_entries(one: Relation, other: Relation, timed: bool) -> None:

@@ -103,9 +103,6 @@ def seeds_key(schema: Schema, nodes: Sequence[Tensor]) -> int:
 _NONE = torch.empty(0, dtype=torch.int64)
 
 
-_ALL_EXAMPLES = -1
-
-
 def named_seeds(schema: Schema, number: int, seeds: Tensor | Seeds) -> Seeds:
     if isinstance(seeds, Seeds):
         return seeds
@@ -200,7 +197,7 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
                 )
             count = pairs.size(1)
             own = excluded.example if disjoint else None
-            example = torch.full((count,), _ALL_EXAMPLES) if own is None else own
+            example = torch.full((count,), -1) if own is None else own
             where = torch.tensor([[minibatch], [relation]]).expand(2, count)
             source = pairs[:1] if excluded.edge is None else ~excluded.edge[None]
             columns.append(torch.cat([where, example[None], pairs[1:], source]))

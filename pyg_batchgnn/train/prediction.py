@@ -184,9 +184,6 @@ def refuse_existing(out: Path) -> None:
         raise TrainError(f"{out} exists; give a new folder with --out")
 
 
-_FORMAT_VERSION = 1
-
-
 @dataclass(frozen=True)
 class PredictRequest:
     """A request for predictions.
@@ -228,7 +225,7 @@ def write_meta(
     folder: Path, run: RestoredRun, request: RestoreRequest, arrays: Sequence[PredictionArrays], **about: Any
 ) -> None:
     known = {
-        "format": _FORMAT_VERSION,
+        "format": 1,
         "run": str(request.run.resolve()),
         "epoch": run.epoch,
         "dataset": {"name": run.dataset.name, **run.checkpoint.dataset},

@@ -121,7 +121,6 @@ def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 _HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it can be rewritten in place
-_COPY_BYTES = 1 << 20
 
 
 def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
@@ -223,7 +222,7 @@ class EdgeAppender:
         with writing(self._path), self._sources, self._destinations:
             if error is None:
                 self._destinations.seek(0)
-                while piece := self._destinations.read(_COPY_BYTES):
+                while piece := self._destinations.read(1 << 20):
                     self._sources.write(piece)
                 self._sources.seek(0)
                 self._sources.write(npy_header(self.dtype, (2, self.edges)))

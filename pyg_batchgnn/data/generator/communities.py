@@ -25,9 +25,6 @@ from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
 from pyg_batchgnn.data.meta import attribute_array, edge_array, split_array
 from pyg_batchgnn.types import EDGES, FEATURES, LABELS, NODES
 
-_NODES_PER_GROUP = 2048
-_NODES_PER_LEAF = 96
-
 
 @dataclass(frozen=True)
 class Communities:
@@ -48,8 +45,8 @@ class Communities:
 def make_communities(spec: GeneratorSpec) -> Communities:
     """Draws communities of lognormal size, about 2,048 nodes a group, 96 a leaf; N / 10 bytes."""
     random = spec.random(RandomStream.COMMUNITIES)
-    groups = max(spec.classes, spec.nodes // _NODES_PER_GROUP)
-    leaves = max(groups, spec.nodes // _NODES_PER_LEAF)
+    groups = max(spec.classes, spec.nodes // 2048)
+    leaves = max(groups, spec.nodes // 96)
     leaf_start = _starts(random, leaves, spec.nodes)
     group_start = leaf_start[_starts(random, groups, leaves)]
     popularity = 1.0 / np.sqrt(1.0 + np.arange(spec.classes))

@@ -121,7 +121,6 @@ def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLis
 #: The entries of METIS's array of options. What each is for differs between releases, so all keep
 #: their defaults, the seed among them.
 _OPTIONS = 40
-_OK = 1
 
 
 def cut_by_metis(graph: RankGraph, balance: Balance, key: int) -> Tensor:  # noqa: ARG001
@@ -184,7 +183,7 @@ class _Library:
             *(_pointer(self._number(parts)), None, _pointer(allowed), None),
             *(_pointer(cut), _pointer(part)),
         )
-        if code != _OK:
+        if code != 1:  # METIS_OK
             raise RuntimeError(f"METIS_PartGraphKway failed with code {code} on {graph.num_nodes} nodes")
         return torch.from_numpy(part.astype(np.int32, copy=False))
 

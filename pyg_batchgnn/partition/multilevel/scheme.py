@@ -19,8 +19,6 @@ from pyg_batchgnn.partition.release import release_memory
 _GATHERED, FEW = 8, 1 << 20
 #: No cluster has more than one of _CLUSTERS of a part's mean weight.
 _CLUSTERS = 32
-#: Coarsening ends with a level that keeps more than this share of the nodes.
-_STALLED = 0.95
 
 
 def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
@@ -50,7 +48,7 @@ def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
         level = contract(now, clusters)
         release_memory()
         levels.append(level)
-        stalled = level.graph.total > _STALLED * now.total
+        stalled = level.graph.total > 0.95 * now.total  # keeps nearly all nodes
         now, edges = level.graph, level.graph.total_entries
         if stalled:
             break

@@ -430,10 +430,6 @@ class ConfigField:
     help: str  # the help text
 
     @property
-    def default_text(self) -> str:
-        return shown(self.default)
-
-    @property
     def bounds(self) -> str:
         """The bounds of a number for people, as in "1 to 4,096"; "" without."""
         option = self.option
