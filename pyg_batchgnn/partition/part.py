@@ -94,7 +94,7 @@ class Part:
 
     def split(self, name: str, node_type: str | None = None) -> Tensor:
         """Returns the part's nodes of a split, [s] int64 rows of its nodes of the type, ascending;
-        none without it. ``node_type``: not needed if there is only one."""
+        none without such a split. ``node_type``: not needed if there is only one."""
         if node_type is None:
             _only(self.schema.node_types, "split", "split(name, type)")
         group = self.schema.node_groups[0 if node_type is None else self.schema.type_number(node_type)]

@@ -236,7 +236,7 @@ def plot_partition(report: PartitionReport, path: Path) -> None:
     shown = halo.imshow(report.halo_pairs, cmap="Blues")
     figure.colorbar(shown, ax=halo, label="halo nodes")
     halo.set(xlabel="part that owns them", ylabel="part that needs them", title="halo by pair of parts")
-    if len(report.parts) <= 32:  # beside the axes
+    if len(report.parts) <= 32:  # more do not fit beside the axes
         halo.set_xticks(range(len(report.parts)))
         halo.set_yticks(range(len(report.parts)))
     title = f"{len(report.parts)} parts, {report.edge_cut:.1%} of the edges cut"

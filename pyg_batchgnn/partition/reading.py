@@ -105,7 +105,7 @@ def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
     return values[first:last].repeat_interleave(ends[1:] - ends[:-1])
 
 
-#: The ranges begin at multiples of a power of two, for a histogram of at most this length.
+#: The ranges begin at multiples of a power of two, so this many bins at most balance them.
 BUCKETS = 1 << 16
 #: The bytes of an edge in an exchange, by which rounds are sized.
 _EDGE_BYTES = 12
@@ -228,7 +228,7 @@ def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
 class JointIds:
     """Numbers the members of several groups by rank, group and id. A group is a node type, whose
     members are nodes, or a relation, whose members are its targets' adjacency lists. Each rank has
-    a range of each group, and so of the joint ids, which are the ids of a single group."""
+    a range of each group, and so of the joint ids. The joint ids of a single group are its ids."""
 
     bounds: list[Tensor]  # by group, [ranks + 1] int64, where each rank's range of ids begins
 

@@ -248,7 +248,7 @@ def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
 def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
     """Returns the part of each node [n], [n] int32, by (seed, type, original id, number of parts)
     alone: the upper half of a hash of seed, type and id, as a fraction of 2**32, times the number
-    of parts (below 2**31). ``node_type``: None in a graph of one type, which hashes nothing."""
+    of parts (below 2**31). ``node_type``: None in a graph of one type: it is not hashed."""
     key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
     if node_type is not None:
         key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))

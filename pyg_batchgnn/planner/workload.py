@@ -61,7 +61,7 @@ class Overlaps:
 
     def kept(self, budget: float, row_bytes: Sequence[int]) -> list[float]:
         """Returns the number of nodes of each type whose rows a cache of ``budget`` bytes holds:
-        those expected to spare most bytes per byte that they take. Rows of 0 bytes are not."""
+        those expected to spare most bytes per byte that they take, and no rows of 0 bytes."""
         found = [0.0] * len(self.by_type)
         if budget <= 0:
             return found

@@ -75,7 +75,7 @@ class MinibatchLayer:
         return found[0], found[1]
 
     def attribute(self, name: str) -> tuple[Tensor, Tensor]:
-        """Returns copies of both ends' attribute. Raises KeyError if an end's nodes lack it."""
+        """Returns copies of both ends' attribute. Raises KeyError if the nodes of one lack it."""
         source, _, target = self.relation
         return (
             _gathered(self.sources, name, self.num_sources, f"nodes of {source!r}"),

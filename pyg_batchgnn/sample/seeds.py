@@ -197,7 +197,7 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
                 )
             count = pairs.size(1)
             own = excluded.example if disjoint else None
-            example = torch.full((count,), -1) if own is None else own
+            example = torch.full((count,), -1) if own is None else own  # -1: all
             where = torch.tensor([[minibatch], [relation]]).expand(2, count)
             source = pairs[:1] if excluded.edge is None else ~excluded.edge[None]
             columns.append(torch.cat([where, example[None], pairs[1:], source]))

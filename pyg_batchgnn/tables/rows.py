@@ -32,7 +32,7 @@ _TORN = "wrong number of columns"
 
 
 class BadRows:
-    """A table's bad rows, found in turn. ``is_bad``: [rows] bool. ``reasons``: how many of each."""
+    """A table's bad rows, found in turn. ``is_bad``: [rows] bool. ``reasons``: their counts."""
 
     def __init__(self, table: RawTable, spec: NodeTable | EdgeTable, with_torn: bool = True) -> None:
         """``with_torn``: whether rows with a wrong number of columns count here."""

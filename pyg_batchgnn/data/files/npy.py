@@ -113,7 +113,7 @@ def open_npy(path: Path, array: str) -> np.ndarray:
 
 
 def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns a tensor of an array's memory. Raises `DatasetError` if torch lacks its type."""
+    """Returns a tensor on an array's memory. Raises `DatasetError` if torch lacks its type."""
     try:
         return torch.from_numpy(values)
     except TypeError as error:

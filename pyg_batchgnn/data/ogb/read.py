@@ -141,7 +141,7 @@ def _by_hand(table: OgbTable, place: Path) -> str:
 @contextmanager
 def _impatient_sockets() -> Iterator[None]:
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(60.0)
+    socket.setdefaulttimeout(60.0)  # seconds of silence
     try:
         yield
     finally:
