@@ -16,7 +16,7 @@ class FirstRankError(Exception):
 
 @contextlib.contextmanager
 def as_train_error(*kinds: type[Exception], where: str = "") -> Iterator[None]:
-    """Turns errors of these kinds inside into a `TrainError` of one line, after ``where``."""
+    """Turns such errors inside into a `TrainError` with their message, one line after ``where``."""
     try:
         yield
     except kinds as error:
