@@ -56,7 +56,9 @@ HM = {
 
 def frame_of(table: Table, draw: torch.Generator) -> tuple[TensorFrame, dict[str, Any]]:
     """Returns columns of a table, and the statistics that encoders read."""
-    values, names, statistics = {}, {}, {}
+    values: dict[Any, Any] = {}
+    names: dict[Any, list[str]] = {}
+    statistics: dict[str, dict[Any, Any]] = {}
     if table.categories:
         columns = [torch.randint(-1, count, (table.rows,), generator=draw) for count in table.categories]
         values[stype.categorical] = torch.stack(columns, dim=1)
@@ -117,8 +119,8 @@ class Model(torch.nn.Module):
     def forward(self, batch: HeteroData, entity: str) -> Tensor:
         seed_time = batch[entity].seed_time
         x = self.encoder(batch.tf_dict)
-        for name, rows in self.temporal_encoder(seed_time, batch.time_dict, batch.batch_dict).items():
-            x[name] = x[name] + rows
+        for name, since in self.temporal_encoder(seed_time, batch.time_dict, batch.batch_dict).items():
+            x[name] = x[name] + since
         rows: Tensor = self.head(self.gnn(x, batch.edge_index_dict)[entity][: seed_time.size(0)])
         return rows
 
@@ -150,10 +152,10 @@ def measure(name: str, tables: dict[str, Table], entity: str, facts: str) -> Non
         batch_size=512,
         seed=0,
     )
-    for dropout, options in ((0.0, {}), (0.2, {}), (0.2, {"share_dropout": True})):
+    for dropout, shares in ((0.0, False), (0.2, False), (0.2, True)):
         torch.manual_seed(0)
         plain = Model(graph, statistics, dropout)
-        ours = accelerate(copy.deepcopy(plain), **options)  # the second line; the first is the loader
+        ours = accelerate(copy.deepcopy(plain), share_dropout=shares)  # and the loader: two lines
         both = [(one, torch.optim.Adam(one.parameters(), lr=1e-3)) for one in (plain, ours)]
         seconds: list[list[float]] = [[], []]
         rows, apart = [0, 0], 0.0
@@ -166,7 +168,8 @@ def measure(name: str, tables: dict[str, Table], entity: str, facts: str) -> Non
             rows = [rows[0] + sum(one[0] for one in counts), rows[1] + sum(one[1] for one in counts)]
         before, now = map(min, seconds)
         print(
-            f"{name}, dropout {dropout} {options or ''}: {rows[0] / rows[1]:.2f} rows for each distinct one, "
+            f"{name}, dropout {dropout}{' shared' if shares else ''}: "
+            f"{rows[0] / rows[1]:.2f} rows for each distinct one, "
             f"{before:.2f} s to {now:.2f} s, {before / now:.2f} times as fast, losses within {apart:.1e}",
             flush=True,
         )

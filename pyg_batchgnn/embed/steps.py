@@ -145,8 +145,8 @@ class StepOrder:
 
 # The two exchanges of a step: rows go to the ranks that need them, gradients come back.
 #
-# A message is a vector of the tables' element type: one table's rows after the other's. Gradients'
-# begins with the sender's weight and, for each table, whether gradients of it follow.
+# A message is a vector of the tables' element type: one table's rows after the other's. That of
+# gradients begins with the sender's weight and, for each table, whether gradients of it follow.
 
 
 def read_rows(tables: Sequence[EmbeddingTable], plan: StepExchange, comm: Communicator) -> list[Tensor]:

@@ -242,9 +242,15 @@ def encoded_rows(model: torch.nn.Module) -> dict[str | None, tuple[int, int]]:
     many rows it has, and how many were encoded: computed row by row from attributes of a node. They
     are the distinct nodes. Types without copies, or without such a part, may have no entry.
 
-    >>> model(batch)
-    >>> encoded_rows(model)
-    {'customer': (29218, 211)}
+    >>> from torch_geometric.nn import Linear, SAGEConv, Sequential
+    >>> layers = [(Linear(8, 8), "x -> x"), (SAGEConv(8, 3), "x, edge_index -> x")]
+    >>> model = accelerate(Sequential("x, edge_index", layers))
+    >>> seeds = torch.arange(8).repeat(4)
+    >>> loader = MacrobatchNeighborLoader(data, [5], seeds, batch_size=32, disjoint=True)
+    >>> logits = model(next(iter(loader)))
+    >>> rows, encoded = encoded_rows(model)[None]
+    >>> encoded < rows
+    True
     """
     traced = (one._batchgnn.encoded for one in model.modules() if isinstance(one, TracedModel))
     return {name: rows for found in traced for name, rows in found.items()}
