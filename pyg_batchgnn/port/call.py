@@ -31,7 +31,17 @@ from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Program, dropping, shared_values
-from pyg_batchgnn.port.recording import Axis, Count, ModuleCall, Nodes, Recording, Refusal, Way, mapped
+from pyg_batchgnn.port.recording import (
+    Axis,
+    Count,
+    ModuleCall,
+    Nodes,
+    Recording,
+    Refusal,
+    Way,
+    leaves_of,
+    mapped,
+)
 from pyg_batchgnn.port.report import AccelerationReport, ForwardReport, forward_report, log_report
 from pyg_batchgnn.port.structure import Copies, prefix
 from pyg_batchgnn.port.translate import translate
@@ -175,10 +185,8 @@ class Call:
             for name, one in bound.arguments.items()
         }
         self._copies = Copies(bound.structure, bound.ids)
-        self.leaves: list[ArgumentTensor] = []
+        self.leaves = [one for one in leaves_of(self._trees) if isinstance(one, ArgumentTensor)]
         self.shapes: list[tuple[int, ...]] = []  # of what Dynamo gets for them
-        add = self.leaves.append
-        mapped(self._trees, lambda leaf: add(leaf) if isinstance(leaf, ArgumentTensor) else None)
 
     def arguments(self) -> dict[str, Any]:
         """Returns the arguments for Dynamo, with stand-ins for rows that are read in place."""

@@ -31,7 +31,7 @@ from pyg_batchgnn.port import leaves, rules
 from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.leaves import LEAF, RETURNED, Leaf
 from pyg_batchgnn.port.modules import CAPTURING
-from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Refusal, form_of, mapped
+from pyg_batchgnn.port.recording import WHOLE, Axis, BatchEdges, Edges, Refusal, form_of, mapped, tensors
 
 
 class Miss(BaseException):
@@ -167,7 +167,7 @@ def operations(captured: Captured) -> list[Any]:
         value = node.meta.get("example_value")
         if node.op == "placeholder" and isinstance(value, Tensor):
             places[node] = node.target
-        elif node.op in ("get_attr", "output") or next(rules.tensors(value), None) is not None:
+        elif node.op in ("get_attr", "output") or tensors(value):
             places[node] = len(found)
             found.append((str(node.target), mapped((node.args, dict(node.kwargs)), described)))
     return found

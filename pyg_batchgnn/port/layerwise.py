@@ -317,7 +317,7 @@ class _Layers:
         return nn.LayerStep(convs, self._computing(level), list(names), weights)
 
     def _convolutions(self, level: int) -> Iterator[tuple[Any, Any, Relation]]:
-        for call in (part.call for step in self._levels.get(level, []) for part in step.parts or [step]):
+        for call in (one for step in self._levels.get(level, []) for one in step.calls):
             if call.message_passing is not None:
                 axis: Any = self._program.axes[refs(Reads.of(call).edges)[0]]
                 yield call, module_of(call, self._model), axis.relation or self._schema.relations[0]

@@ -30,7 +30,6 @@ from pyg_batchgnn.port.recording import (
     SeedIds,
     Way,
     has_counts,
-    mapped,
     refs,
 )
 from pyg_batchgnn.port.structure import TypeName
@@ -54,8 +53,12 @@ class ProgramStep:
     shares: list[int] | None = None
 
     @property
+    def calls(self) -> list[Call]:
+        return [part.call for part in self.parts or [self]]
+
+    @property
     def reads(self) -> list[int]:
-        found = [one for part in self.parts or [self] for one in refs((part.call.args, part.call.kwargs))]
+        found = [one for call in self.calls for one in refs((call.args, call.kwargs))]
         if self.dropout is not None and self.dropout[0] is not self.call:
             found += refs((self.dropout[0].args[1:], self.dropout[0].kwargs))  # its probability
         return found
@@ -92,7 +95,8 @@ class Program:
         for one, returned in zip(recording.output, recording.returned, strict=True):
             first = seeds and returned and isinstance(one, Ref) and isinstance(self.axes[one.number], Nodes)
             hops = self.full(one.number) if isinstance(one, Ref) and not first else 0
-            self.outputs.append((self._ask(one, hops), hops))
+            self.outputs.append((one, hops))
+            self._ask(one, hops)
         for call in reversed(recording.calls):
             self._demand(call, model)
         if layerwise:
@@ -107,11 +111,11 @@ class Program:
     def share_alike(self, one: int, other: int) -> bool:
         return (one in self.shared) == (other in self.shared)
 
-    def _ask(self, leaf: Any, hops: int) -> Any:
-        if isinstance(leaf, Ref):
-            known = self.need.get(leaf.number, 0)
-            self.need[leaf.number] = min(max(known, hops), self.full(leaf.number))
-        return leaf
+    def _ask(self, tree: Any, hops: int | None = None) -> None:
+        """Asks for the rows of values up to some hops; for all rows where None."""
+        for one in refs(tree):
+            full = self.full(one)
+            self.need[one] = full if hops is None else min(max(self.need.get(one, 0), hops), full)
 
     def _demand(self, call: Call, model: torch.nn.Module) -> None:
         wanted = [self.need[one] for one in call.results if one in self.need]
@@ -120,27 +124,23 @@ class Program:
         if not wanted:
             return
         hops = max(wanted)
-        module = module_of(call, model)
-        if not self.seeds and module is not None and any(map(rules.takes_row_statistics, module.modules())):
+        if not self.seeds and _takes_statistics(call, model):
             hops = max(map(self.full, call.results))  # a plain call sees the rows that its script gives
         for one in call.results:
             self.need[one] = min(hops, self.full(one))
         if call.message_passing is not None:
             self._demand_above(call, hops)
         elif call.by_row:
-            mapped((call.args, call.kwargs), lambda leaf: self._ask(leaf, hops))
-        elif self._takes_seeds(call):
-            mapped((call.args, call.kwargs), lambda leaf: self._ask(leaf, 0))
+            self._ask((call.args, call.kwargs), hops)
         else:
-            mapped((call.args, call.kwargs), self._ask_all)
+            self._ask((call.args, call.kwargs), 0 if self._takes_seeds(call) else None)
 
     def _demand_above(self, call: Call, hops: int) -> None:
         reads = Reads.of(call)
         above = min(hops + 1, self.full(refs(reads.edges)[0]))
-        mapped((reads.sources, reads.values), lambda leaf: self._ask(leaf, above))
-        mapped(reads.targets, lambda leaf: self._ask(leaf, hops))
-        mapped(reads.edges, self._ask_all)
-        mapped(reads.values.get("edge_weight"), self._ask_all)  # a norm takes the weights of all edges
+        self._ask((reads.sources, reads.values), above)
+        self._ask(reads.targets, hops)
+        self._ask((reads.edges, reads.values.get("edge_weight")))  # a norm takes the weights of all edges
 
     def _takes_seeds(self, call: Call) -> bool:
         if call.target not in _TAKES or len(call.args) < 2 or not isinstance(call.args[0], Ref):
@@ -151,24 +151,14 @@ class Program:
         of_nodes = isinstance(self.axes[call.args[0].number], Nodes)
         return of_nodes and bool(axes) and all(isinstance(one, SeedIds) for one in axes)
 
-    def _ask_all(self, leaf: Any) -> Any:
-        return self._ask(leaf, self.full(leaf.number)) if isinstance(leaf, Ref) else leaf
-
     def is_by_row(self, model: torch.nn.Module) -> bool:
         """Returns whether the rows of the seeds depend on no statistics of rows."""
-        for call in (part.call for step in self.steps for part in step.parts or [step]):
+        for call in (one for step in self.steps for one in step.calls):
             fixed = all(isinstance(self.axes[one], Fixed) for one in call.results)
-            if call.writes or not (call.by_row or call.message_passing is not None or fixed):
-                return False
-            module = module_of(call, model)
-            if module is not None and any(map(rules.takes_row_statistics, module.modules())):
+            by_row = call.by_row or call.message_passing is not None or fixed
+            if call.writes or not by_row or _takes_statistics(call, model):
                 return False
         return True
-
-
-def ref_of(leaf: Any) -> Ref:
-    assert isinstance(leaf, Ref), "the recording found a value here"
-    return leaf
 
 
 @dataclass(frozen=True)
@@ -296,6 +286,11 @@ def module_of(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:
     return model.get_submodule(call.target.path) if isinstance(call.target, ModuleCall) else None
 
 
+def _takes_statistics(call: Call, model: torch.nn.Module) -> bool:
+    module = module_of(call, model)
+    return module is not None and any(map(rules.takes_row_statistics, module.modules()))
+
+
 def is_relu(call: Call, model: torch.nn.Module) -> bool:
     module = module_of(call, model)
     return call.target in _RELUS if module is None else rules.kind_of(module) is torch.nn.ReLU
@@ -330,12 +325,12 @@ def rate_of(call: Call, model: torch.nn.Module, values: Mapping[int, Any]) -> fl
 
 
 def is_convolution(step: ProgramStep) -> bool:
-    return any(part.call.message_passing is not None for part in step.parts or [step])
+    return any(call.message_passing is not None for call in step.calls)
 
 
 def reads_as_sources(step: ProgramStep) -> list[int]:
     """Returns the values whose rows a step reads for other nodes than its targets."""
-    calls = [part.call for part in step.parts or [step] if part.call.message_passing is not None]
+    calls = (call for call in step.calls if call.message_passing is not None)
     return [one for call in calls for one in refs(Reads.of(call).sources)]
 
 
@@ -369,10 +364,9 @@ def _pays(call: Call, recording: Recording) -> bool:
 def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> bool:
     """Returns whether a call computes each row from the same row of one type, whatever other rows
     there are, and how many."""
-    names, module = _types(refs((call.args, call.kwargs)), recording), module_of(call, model)
-    looks = module is not None and any(map(rules.takes_row_statistics, module.modules()))
-    results = all(_types([one], recording) == names for one in call.results)
-    if not call.by_row or call.writes or looks or len(names) != 1 or not results:
+    names = _types(refs((call.args, call.kwargs)), recording)
+    same = len(names) == 1 and all(_types([one], recording) == names for one in call.results)
+    if not call.by_row or call.writes or not same or _takes_statistics(call, model):
         return False
     if call.target in rules.GETITEM or call.target in rules.INDEX_SELECTS:
         if _types(refs(call.args[1:]), recording):  # a lookup by node

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.overrides import resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pyg_batchgnn.port.recording import Count, Form
+from pyg_batchgnn.port.recording import Count, Form, tensors
 
 #: Element by element, of one or several tensors.
 _ELEMENTWISE = """
@@ -94,7 +94,7 @@ def is_by_row(
     """Returns whether each row of the result follows from the same row of the arguments. ``rows``:
     whether a tensor has the rows in question; the others have the same value whatever rows are
     computed. ``form``: the number of rows."""
-    given = list(tensors(args)) + list(tensors(kwargs))
+    given = tensors((args, kwargs))
     if not given or not args or (function in (torch.where, Tensor.where) and len(given) < 2):
         return False
     if function in _BY_ELEMENT:
@@ -150,19 +150,6 @@ def why_whole(function: Callable[..., Any]) -> str:
     return "is not known to compute each row by itself"
 
 
-def tensors(tree: Any) -> Iterator[Tensor]:
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (tuple, list)):
-        for one in tree:
-            yield from tensors(one)
-    elif isinstance(tree, Mapping):
-        for one in tree.values():
-            yield from tensors(one)
-    elif isinstance(tree, slice):
-        yield from tensors((tree.start, tree.stop, tree.step))
-
-
 def _broadcasts(given: Sequence[Tensor], rows: Callable[[Any], bool]) -> bool:
     """Returns whether rows meet rows, and everything else is spread over them."""
     most = max(one.dim() for one in given)
@@ -208,7 +195,7 @@ def _sets_in_rows(x: Any, index: Any, value: Any, rows: HasRows) -> bool:
     if isinstance(index, Tensor):
         masks = rows(x) and rows(index) and index.dtype is torch.bool
         return masks and not rows(value) and dims <= x.dim() - index.dim()
-    if not rows(x) or next(tensors(index), None) is not None or not _keeps_rows(index, rows):
+    if not rows(x) or tensors(index) or not _keeps_rows(index, rows):
         return False
     return dims == x[index].dim() if rows(value) else dims < x[index].dim()
 

@@ -23,7 +23,7 @@ from pyg_batchgnn.port.binding import Bound, bind
 from pyg_batchgnn.port.call import SCALARS, Call, Entry, Tracing, first_rows
 from pyg_batchgnn.port.capture import CapturedFunction, Miss, operations
 from pyg_batchgnn.port.modules import is_symbolic, is_traced
-from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, flat, mapped
+from pyg_batchgnn.port.recording import Axis, Count, Nodes, Refusal, mapped, tensors
 from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.types import SampledMinibatch
 
@@ -297,7 +297,7 @@ def _is_users(kind: type) -> bool:
 def _cut(result: Any, bound: Bound, axes: Sequence[Axis] | None) -> Any:
     """Returns the result of a plain call with the rows of the seeds, as a graph would. ``axes``:
     what the rows of each tensor are; nothing is cut where None."""
-    if bound.seeds is None or axes is None or len(flat(result)) != len(axes):
+    if bound.seeds is None or axes is None or len(tensors(result)) != len(axes):
         return result
     each = iter(axes)
 

@@ -44,6 +44,7 @@ from pyg_batchgnn.port.recording import (
     has_counts,
     mapped,
     refs,
+    tensors,
 )
 
 _TAKE_VECTORS = (*rules.BY_ELEMENT_MODULES, torch.nn.Embedding)
@@ -261,7 +262,7 @@ class _Translator:
         by_row = by_row and func not in rules.KEEPS_STATISTICS
         made = self._add(func, args, kwargs, axis, by_row=by_row)
         made.call.writes = func in rules.KEEPS_STATISTICS
-        seeds = any(isinstance(self._axis(one), SeedIds) for one in rules.tensors((given, named)))
+        seeds = any(isinstance(self._axis(one), SeedIds) for one in tensors((given, named)))
         reads_rows = any(isinstance(self.found.axes[one], Nodes) for one in refs((args, kwargs)))
         if not by_row and not seeds and reads_rows:
             made.call.note = f"{name} {rules.why_whole(func)}"
@@ -314,7 +315,7 @@ class _Translator:
         return ref, part if dim == 0 else (*[slice(None)] * dim, part)
 
     def _axis_of(self, func: Any, args: Any, kwargs: Any) -> tuple[Axis, bool]:
-        axes = {self._axis(one) for one in rules.tensors((args, kwargs))}
+        axes = {self._axis(one) for one in tensors((args, kwargs))}
         if axes <= {FIXED}:
             return (WHOLE if has_counts((args, kwargs)) else FIXED), False
         taken = self._taken(func, args, kwargs)
