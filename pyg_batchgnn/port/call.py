@@ -15,8 +15,8 @@ from torch_geometric.nn.conv import HeteroConv
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import foreign, rules
-from pyg_batchgnn.port.batches import ArgumentTensor
-from pyg_batchgnn.port.binding import BatchArgument, Bound
+from pyg_batchgnn.port.batches import ArgumentTensor, Batch
+from pyg_batchgnn.port.binding import Bound
 from pyg_batchgnn.port.capture import (
     LIBRARIES,
     Captured,
@@ -56,20 +56,13 @@ class Graph:
     leaves: list[int | None]  # of each placeholder, its number among the tensors of the arguments, or None
     #: by whether the seeds' rows alone are wanted, and the values that copies of a node share
     programs: dict[tuple[bool, frozenset[int]], Program] = field(default_factory=dict)
-    checked: set[tuple[bool, frozenset[int]]] = field(default_factory=set)  # those that were compared
+    checked: set[Program] = field(default_factory=set)  # those that were compared
     #: by what drops elements and what differs, the values that copies of a node may share
     shareable: dict[Any, frozenset[int]] = field(default_factory=dict)
     draws: bool = False  # numbers are drawn anew whenever it runs, beside the one of its own dropout
     wrong: str = ""  # the reason why it is not used, or empty
     states: dict[int, Any] = field(default_factory=dict)  # by call, the options of its module
     calls: int = 0
-
-    def program(
-        self, model: torch.nn.Module, *, seeds: bool, shared: frozenset[int] = frozenset()
-    ) -> Program:
-        if (seeds, shared) not in self.programs:
-            self.programs[seeds, shared] = Program(self.recording, model, seeds=seeds, shared=shared)
-        return self.programs[seeds, shared]
 
     def shared(
         self, model: torch.nn.Module, copies: Copies, inputs: Sequence[Any], share_dropout: bool
@@ -179,10 +172,8 @@ class Call:
 
     def __init__(self, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
         self._model, self._tracing, self._bound = model, tracing, bound
-        self.trims = tracing.trims
         self._trees = {
-            name: one.batch.attributes() if isinstance(one, BatchArgument) else one
-            for name, one in bound.arguments.items()
+            name: one.attributes() if isinstance(one, Batch) else one for name, one in bound.arguments.items()
         }
         self._copies = Copies(bound.structure, bound.ids)
         self.leaves = [one for one in leaves_of(self._trees) if isinstance(one, ArgumentTensor)]
@@ -207,13 +198,10 @@ class Call:
 
         return self._filled(stand)
 
-    def described(self) -> dict[str, Any]:
-        return self._filled(lambda leaf: leaf)
-
     def _filled(self, change: Callable[[Any], Any]) -> dict[str, Any]:
         def fill(name: str, argument: Any) -> Any:
             filled = mapped(self._trees[name], change)
-            return argument.batch.copied(filled) if isinstance(argument, BatchArgument) else filled
+            return argument.copied(filled) if isinstance(argument, Batch) else filled
 
         return {name: fill(name, one) for name, one in self._bound.arguments.items()}
 
@@ -241,12 +229,12 @@ class Call:
         # Sizes of 0 and 1 have graphs of their own, unless they are treated as any others. Then
         # torch takes no size for 0, whatever it is.
         oblivious = not exact and any(size < 2 for shape in self.shapes for size in shape)
-        given = model.users_forward, model, arguments, self.described(), run, self.trims, oblivious
-        return function.capture(*given)
+        described = self._filled(lambda leaf: leaf)
+        trims = self._tracing.trims
+        return function.capture(model.users_forward, model, arguments, described, run, trims, oblivious)
 
     def look(self, function: CapturedFunction, look: Callable[..., Any], exact: bool = False) -> str | None:
-        """Captures the call and shows ``look`` the graph, which is not run. Returns why it cannot
-        be captured, or None."""
+        """Shows ``look`` the captured graph, without a run. Returns why there is none, or None."""
 
         def run(captured: Captured, values: Sequence[Any]) -> Any:
             look(captured, values)
@@ -341,13 +329,11 @@ class Call:
     def check(self, graph: Graph, inputs: Sequence[Any]) -> str:
         """Compares the program of a new graph with the graph itself, once or at every 2^k-th call,
         and returns how they differ, or an empty text."""
-        seeds = self._bound.seeds is not None
         graph.calls += 1
         again = self._tracing.check == "often" and graph.calls & (graph.calls - 1) == 0
-        shared = graph.shared(self._model, self._copies, inputs, self._tracing.share_dropout)
-        if again or (seeds, shared) not in graph.checked:
-            graph.checked.add((seeds, shared))
-            program = graph.program(self._model, seeds=seeds, shared=shared)
+        program = self._program(graph, inputs, seeds=self._bound.seeds is not None)
+        if again or program not in graph.checked:
+            graph.checked.add(program)
             places = graph.leaves, inputs, self._bound.ids
             trial = Trial(graph.captured, program, self._model, self.leaves, *places)
             try:
@@ -371,9 +357,15 @@ class Call:
                 return [rows]
         return self._outputs(graph, inputs, seeds=self._bound.seeds is not None)
 
-    def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
+    def _program(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> Program:
         shared = graph.shared(self._model, self._copies, inputs, self._tracing.share_dropout)
-        program = graph.program(self._model, seeds=seeds, shared=shared)
+        if (seeds, shared) not in graph.programs:
+            program = Program(graph.recording, self._model, seeds=seeds, shared=shared)
+            graph.programs[seeds, shared] = program
+        return graph.programs[seeds, shared]
+
+    def _outputs(self, graph: Graph, inputs: Sequence[Any], *, seeds: bool) -> list[Any]:
+        program = self._program(graph, inputs, seeds=seeds)
         frame = Frame(program, self._model, self._bound.structure, {})
         found = run_program(frame, inputs, self._copies)
         self._tracing.encoded = frame.encoded
@@ -390,7 +382,7 @@ class Call:
             and isinstance(axis := next(iter(graph.recording.result.values())), Nodes)
             and axis.hops > 0  # else they are those of the seeds
             and not any(one._backward_hooks or one.retains_grad for one in self._taking_gradients(inputs))
-            and graph.program(self._model, seeds=True).is_by_row(self._model)
+            and self._program(graph, inputs, seeds=True).is_by_row(self._model)
         )
 
     def _taking_gradients(self, inputs: Sequence[Any]) -> list[Tensor]:

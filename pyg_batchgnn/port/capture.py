@@ -228,8 +228,7 @@ def _check_code(capture: Capture) -> None:
     """Raises Refusal if a ``forward`` reads what Dynamo follows but does not guard."""
     names: dict[str, str] = {}
     files: set[str] = set()
-    traced = getattr(torch._guards.TracingContext, "get_traced_code", lambda: None)  # not in all releases
-    for code in traced() or ():
+    for code in torch._guards.TracingContext.get_traced_code() or ():
         file = code.co_filename
         if file.endswith("/torch/nn/utils/stateless.py"):
             raise Refusal("it calls a layer with other parameters than its own (functional_call)")
@@ -322,10 +321,8 @@ _capturing = threading.RLock()
 def _returned(tree: Any) -> Any:
     if isinstance(tree, Tensor):
         return RETURNED(tree)
-    if type(tree) is dict:
-        return {name: _returned(one) for name, one in tree.items()}
-    if type(tree) is collections.OrderedDict:
-        return collections.OrderedDict([(name, _returned(one)) for name, one in tree.items()])
+    if type(tree) in (dict, collections.OrderedDict):
+        return type(tree)([(name, _returned(one)) for name, one in tree.items()])
     if type(tree) in (tuple, list):
         return type(tree)([_returned(one) for one in tree])
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):

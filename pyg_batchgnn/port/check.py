@@ -246,8 +246,7 @@ class SmallBatch:
 
 
 def small_batches(structure: Structure, random: torch.Generator) -> Iterator[SmallBatch]:
-    """Yields parts of a batch with different numbers of seeds, nodes and edges; in the last of a
-    sample, a node is a seed twice."""
+    """Yields parts of a batch, of different sizes; in a sample's last a node is a seed twice."""
     for number in range(2):
         if isinstance(structure, SampledBatch):
             yield _sampled(structure, number, random)

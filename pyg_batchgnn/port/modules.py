@@ -85,8 +85,7 @@ def are_plain_edges(edge_index: Any) -> bool:
 
 
 def fits(edge_index: Tensor, sources: int, targets: int) -> bool:
-    """Returns whether an `EdgeIndex` of PyG says no other numbers of nodes, which layers would
-    take."""
+    """Returns whether an `EdgeIndex` says no other numbers of nodes, which layers would take."""
     known = edge_index.sparse_size() if isinstance(edge_index, EdgeIndex) else (None, None)
     return all(one is None or one == count for one, count in zip(known, (sources, targets), strict=True))
 

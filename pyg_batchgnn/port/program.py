@@ -196,8 +196,7 @@ _DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
 
 
 def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
-    """Returns the calls that somebody needs. A ReLU and a dropout join the step before where nobody
-    else reads what it makes."""
+    """Returns the needed calls. ReLU and dropout join the step before if nobody else reads it."""
     recording, need = program.recording, program.need
     readers: Counted[int] = Counted()
     for call in recording.calls:
@@ -209,13 +208,13 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
     for call in recording.calls:
         number = call.results[0]
         step = ProgramStep(call, need[number], number)
-        before = made.get(_only_ref(call, model)) if call.by_row else None
+        relu, drop, read = is_relu(call, model), is_dropout(call, model), refs((call.args, call.kwargs))
+        before = made.get(read[0]) if call.by_row and read and (drop or len(read) == 1) else None
         alone = before is not None and readers[before.result] == 1 and before.hops == step.hops
         alone = alone and (before is None or program.share_alike(before.result, number))
         for operand in _operands(step, made, readers, program, model):
             steps.remove(operand)
             step.parts += operand.parts or [operand]
-        relu, drop = is_relu(call, model), is_dropout(call, model)
         place = places[call.layer]
         places[call.layer] += drop
         if before is not None and alone and relu and not before.relu and before.dropout is None:
@@ -233,7 +232,9 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
     for step in steps:
         rows = [one for one in step.reads if isinstance(program.axes[one], Nodes)]
         step.shares = rows if step.result in program.shared else None
-    _free(steps, recording)
+    last = {one: step for step in steps for one in (*step.reads, step.result)}
+    for number in last.keys() - set(refs(recording.output)):
+        last[number].frees.append(number)
     return steps
 
 
@@ -244,8 +245,7 @@ def _operands(
     program: Program,
     model: torch.nn.Module,
 ) -> list[ProgramStep]:
-    """Returns the convolutions and linear layers whose results a sum adds up, if nobody else reads
-    these: one pass computes them all."""
+    """Returns the convolutions and linear layers that a sum, their only reader, adds up."""
     call = step.call
     if not call.by_row or call.target not in _ADDITIONS or call.kwargs or len(call.args) != 2:
         return []
@@ -267,19 +267,6 @@ def _is_summand(call: Call, model: torch.nn.Module) -> bool:
     if call.message_passing is Way.NATIVE:
         return isinstance(module, nn.NativeConv)
     return module is not None and rules.kind_of(module) in rules.LINEAR
-
-
-def _free(steps: Sequence[ProgramStep], recording: Recording) -> None:
-    kept = set(refs(recording.output))
-    last = {one: step for step in steps for one in (*step.reads, step.result)}
-    for number, step in last.items():
-        if number not in kept:
-            step.frees.append(number)
-
-
-def _only_ref(call: Call, model: torch.nn.Module) -> int:
-    found = refs((call.args, call.kwargs))
-    return found[0] if len(found) == 1 or (found and is_dropout(call, model)) else -1
 
 
 def module_of(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:

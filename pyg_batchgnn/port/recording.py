@@ -167,15 +167,13 @@ class Way(enum.Enum):
     TRIMMED = "trimmed"
 
 
-#: Returns the way of a convolution, or the reason why it computes all rows, from its arguments:
-#: rows, edges and values of edges.
+#: Of a convolution, its rows, edges and values of edges: the way, or why it computes all rows.
 Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
 
 
 @dataclass
 class Call:
-    """A captured call. Its arguments hold a `Ref` for each value, and a `Count` for each number of
-    rows that a form tells."""
+    """A captured call. Its arguments hold a `Ref` for a value, a `Count` for what a form tells."""
 
     target: Callable[..., Any] | ModuleCall
     args: tuple[Any, ...]
@@ -197,9 +195,7 @@ class Call:
 class Recording:
     calls: list[Call] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)  # what the rows of each value are
-    inputs: list[int] = field(
-        default_factory=list
-    )  # the values of the placeholders
+    inputs: list[int] = field(default_factory=list)  # the values of the placeholders
     output: list[Any] = field(default_factory=list)  # a value, or a number, for each output of the graph
     #: of each output, whether ``forward`` returns it; else it is the effect of a write
     returned: list[bool] = field(default_factory=list)

@@ -83,8 +83,7 @@ _LAYER_NORM, _EMBEDDING = {F.layer_norm, torch.layer_norm}, {F.embedding, torch.
 _GROUP_NORM = {F.group_norm, torch.group_norm}
 _RMS_NORM = {F.rms_norm, torch.rms_norm}
 _NORMALISING = _named(("batch_norm", "instance_norm"))
-#: Functions that draw from torch's generator, row by row. Another number of rows draws other
-#: numbers.
+#: Draw from torch's generator, row by row: another number of rows draws other numbers.
 DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "rrelu"))
 
 
@@ -92,8 +91,7 @@ def is_by_row(
     function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], rows: HasRows, form: Form | None
 ) -> bool:
     """Returns whether each row of the result follows from the same row of the arguments. ``rows``:
-    whether a tensor has the rows in question; the others have the same value whatever rows are
-    computed. ``form``: the number of rows."""
+    whether a tensor has these rows, whose number is ``form``; others are the same for any rows."""
     given = tensors((args, kwargs))
     if not given or not args or (function in (torch.where, Tensor.where) and len(given) < 2):
         return False
@@ -183,8 +181,7 @@ def _keeps_rows(index: Any, rows: Callable[[Any], bool]) -> bool:
         return False
     first = places[0] if places else Ellipsis
     if first is Ellipsis:
-        # [..., i] of a matrix: the rows are taken as long as fewer dimensions are named than there
-        # are.
+        # [..., i] of a matrix takes the rows as long as it names fewer dimensions than there are.
         return not any(isinstance(one, Tensor) or one is None for one in places[1:])
     return isinstance(first, slice) and first == slice(None) and not any(one is None for one in places[:1])
 

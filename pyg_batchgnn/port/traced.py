@@ -1,5 +1,4 @@
-"""Models whose ``forward`` was captured, and which compute what is asked of them (design, section
-9)."""
+"""Models with a captured ``forward``, which compute what is asked of them (design, section 9)."""
 
 from __future__ import annotations
 
@@ -168,12 +167,9 @@ _classes: dict[type[torch.nn.Module], type[torch.nn.Module]] = {}
 def traced_class(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
     """Returns the class that a user's model becomes. It bears the name of the user's class."""
     if kind not in _classes:
-        body = {
-            **{"stands_for": kind, "__reduce_ex__": _reduced},
-            **{"__doc__": kind.__doc__, "__module__": kind.__module__, "__qualname__": kind.__qualname__},
-        }
-        made = type(kind.__name__, (TracedModel, kind), body)
-        _classes[kind] = made
+        body = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
+        body |= {"stands_for": kind, "__reduce_ex__": _reduced}
+        _classes[kind] = type(kind.__name__, (TracedModel, kind), body)
     return _classes[kind]
 
 
@@ -251,8 +247,7 @@ def encoded_rows(model: torch.nn.Module) -> dict[str | None, tuple[int, int]]:
 
 
 def learn_result(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> None:
-    """Learns what the rows of a result are where ``forward`` was called plainly: for lazy modules,
-    or for hooks, which must see that call."""
+    """Learns what rows a result has after a plain call, which lazy modules or hooks needed."""
     try:
         call = Call(model, tracing, bound)
         call.arguments()

@@ -65,9 +65,8 @@ _ARITHMETIC |= {max, min, float, int, bool, round, abs, pow}
 
 
 def translate(captured: Captured, model: torch.nn.Module, judge: Judge) -> Recording:
-    """Returns the calls of a captured graph. ``judge``: tells how the first rows of a convolution
-    are computed. Raises `Refusal` if the graph does something that cannot be computed for other
-    rows or in other steps."""
+    """Returns the calls of a captured graph. ``judge``: tells how a convolution's first rows are
+    computed. Raises `Refusal` of what cannot be computed for other rows or in other steps."""
     try:
         return _Translator(captured, model, judge).found
     except Exception as error:  # what is not understood is not rewritten
@@ -275,8 +274,7 @@ class _Translator:
         return made.tree
 
     def _is_written_whole(self, number: int) -> bool:
-        """Returns whether a write to a value is done as it is: nothing in its memory has rows of
-        nodes or edges, or comes from outside."""
+        """Returns whether a write is done as it is: its memory holds no rows and no input."""
         if isinstance(self.found.axes[number], Fixed):
             return True
         storage = self._storages[number]
@@ -290,8 +288,7 @@ class _Translator:
             raise self._refusal("it writes to an input or a parameter")
 
     def _overwritten(self, old: int, new: int) -> None:
-        """Notes that a value was written to, and so is what it is a part of. Others that share its
-        memory must not be read."""
+        """Notes a write to a value and what it is a part of. Others in its memory are not read."""
         storage, now = self._storages[old], {old: new}
         while old in self._views and (base := self._current(self._views[old][0])) not in self._poisoned:
             args = Ref(base), self._views[old][1], Ref(now[old])
