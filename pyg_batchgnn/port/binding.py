@@ -129,11 +129,8 @@ def _of_whole_batch(
     batch = Batch.of(args[0], needs_seeds=rows == "seeds")
     if batch is None:
         return None
-    others = signature.bind(None, *args, **kwargs).arguments
-    name = list(signature.parameters)[1]
-    found = {
-        key: _beside_batch(key, one, batch.structure, batch=batch) for key, one in list(others.items())[2:]
-    }
+    _, (name, _), *others = signature.bind(None, *args, **kwargs).arguments.items()
+    found = {key: _beside_batch(key, one, batch.structure, batch=batch) for key, one in others}
     seeds = batch.seeds if rows == "seeds" else None
     return Bound({name: batch, **found}, batch.structure, seeds, ids=batch.ids)
 

@@ -30,7 +30,7 @@ from pyg_batchgnn.port.check import Trial, difference
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
-from pyg_batchgnn.port.program import Program, dropping, shared_values
+from pyg_batchgnn.port.program import Program, drops_now, shared_values
 from pyg_batchgnn.port.recording import (
     Axis,
     Count,
@@ -68,10 +68,9 @@ class Graph:
         self, model: torch.nn.Module, copies: Copies, inputs: Sequence[Any], share_dropout: bool
     ) -> frozenset[int]:
         """Returns the values that copies of a node may share now; none if a batch has no copies."""
-        drops: dict[int, bool] = {}  # most batches have no copies, whatever drops
-        differ: frozenset[int] = frozenset()
+        drops = differ = frozenset[int]()  # most batches have no copies, whatever drops
         while True:
-            state = tuple(drops.items()), differ
+            state = drops, differ
             if state not in self.shareable:
                 self.shareable[state] = shared_values(self.recording, model, drops, differ)
             rows = copies.rows(self.recording, self.shareable[state], inputs)
@@ -79,9 +78,9 @@ class Graph:
                 return frozenset()
             differ |= {number for number, one in rows.items() if one is None}
             if not (drops or share_dropout):
-                drops = dropping(self.recording, model)
-            drops = drops if any(drops.values()) else {}
-            if state == (tuple(drops.items()), differ):
+                calls = enumerate(self.recording.calls)
+                drops = frozenset(place for place, call in calls if drops_now(call, model))
+            if state == (drops, differ):
                 return self.shareable[state]
 
     def why_unfit(self, model: torch.nn.Module, trims: Sequence[type[torch.nn.Module]]) -> str | None:

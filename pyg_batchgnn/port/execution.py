@@ -129,13 +129,14 @@ def _arguments(frame: Frame, step: ProgramStep) -> tuple[tuple[Any, ...], dict[s
 
 def run_step(frame: Frame, step: ProgramStep) -> None:
     call, model = step.call, frame.model
-    rate = rate_of(step.dropout[0], model, frame.values) if step.dropout is not None and frame.drops else 0.0
+    rate = _rate(frame, step)
     if not 0.0 <= rate < 1.0:  # torch's dropout knows 1, and says what it thinks of others
         run_step(replace(frame, drops=False), step)
         frame.values[step.result] = torch.nn.functional.dropout(frame.values[step.result], rate)
         return
     module = module_of(call, model)
     activates = is_relu(call, model) or is_dropout(call, model)
+    is_linear = module is not None and rules.kind_of(module) in rules.LINEAR and not nn.is_watched(module)
     result: Any
     if step.parts:
         result, done = _add_up(frame, step)
@@ -145,12 +146,7 @@ def run_step(frame: Frame, step: ProgramStep) -> None:
     elif activates:
         first, *_ = refs((call.args, call.kwargs))
         result, done = take(frame, Ref(first), step.hops), False
-    elif (
-        module is not None
-        and rules.kind_of(module) in rules.LINEAR
-        and not nn.is_watched(module)
-        and len(call.args) == 1
-    ):
+    elif is_linear and len(call.args) == 1:
         result, done = _multiply(frame, step, module), True
     elif call.target in _LAYER_NORMS or (module is not None and is_row_wise_norm(module)):
         result, done = _normalise(frame, step, module)
@@ -171,18 +167,21 @@ def run_step(frame: Frame, step: ProgramStep) -> None:
     frame.values.update({number: one for number, one in made.items() if number in frame.program.need})
 
 
+def _rate(frame: Frame, step: ProgramStep) -> float:
+    drops = step.dropout is not None and frame.drops
+    return rate_of(step.dropout[0], frame.model, frame.values) if drops else 0.0  # type: ignore[index]
+
+
 def _ending(frame: Frame, step: ProgramStep, shape: Sequence[int]) -> dict[str, Any]:
     """Returns the arguments of an operator that applies the ReLU and the dropout of a step."""
-    drop, key, node = 0.0, 0, None
+    drop, key, node = _rate(frame, step), 0, None
     axis = frame.program.axes[step.result]
-    if step.dropout is not None and frame.drops:
+    if step.dropout is not None and drop > 0.0:
         call, place = step.dropout
-        drop = rate_of(call, frame.model, frame.values)
-        if drop > 0.0:
-            if isinstance(axis, Nodes):
-                key, node = frame.structure.dropout(axis.name, call.layer, place, shape[0])
-            else:
-                key = ops.drawn_key()
+        if isinstance(axis, Nodes):
+            key, node = frame.structure.dropout(axis.name, call.layer, place, shape[0])
+        else:
+            key = ops.drawn_key()
     return {"relu": step.relu, "drop": drop, "key": key, "node": node if len(shape) == 2 else None}
 
 
@@ -351,10 +350,7 @@ def _convolve_types(frame: Frame, step: ProgramStep, conv: Any) -> dict[str, Ten
 def _ending_of_conv(frame: Frame, step: ProgramStep, training: bool) -> nn.Update | None:
     """Returns the ReLU and the dropout that a convolution applies in its own pass, or None. The key
     of that pass is the one of the first dropout in a layer, and it drops in training alone."""
-    drop = 0.0
-    if step.dropout is not None and frame.drops:
-        call, place = step.dropout
-        drop = rate_of(call, frame.model, frame.values)
-        if drop > 0.0 and (place != 0 or not training):
-            return None
+    drop = _rate(frame, step)
+    if step.dropout is not None and drop > 0.0 and (step.dropout[1] != 0 or not training):
+        return None
     return nn.Update(relu=step.relu, drop=drop) if step.relu or drop > 0.0 else None

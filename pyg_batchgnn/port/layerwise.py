@@ -432,10 +432,8 @@ class _Layers:
                 self._give_inputs(frame, {self._key(name): partial(self._nodes.read, own_rows, span)})
         for number, value in self._values.items():
             rows = value.finished(self._nodes.rank) if 0 < value.level < level else None
-            if rows is not None:
-                of_type = own.get(self._type(self._name(number)))
-                if of_type is not None:
-                    frame.values[number] = partial(self._nodes.read, rows, of_type)
+            if rows is not None and (of_type := own.get(self._type(self._name(number)))) is not None:
+                frame.values[number] = partial(self._nodes.read, rows, of_type)
 
     def _give_sources(self, frame: Frame, x: Mapping[str, nn.Rows], level: int) -> None:
         for name, rows in x.items():

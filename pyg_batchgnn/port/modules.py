@@ -350,15 +350,13 @@ class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
             found = torch_geometric.nn.HeteroConv.forward(self, *args_dict)
         elif is_symbolic(*args_dict):
             found = traced(self, args_dict, kwargs_dict)
-        elif self._is_of_layer(*args_dict[1:2]) or self._takes(args_dict, kwargs_dict):
+        elif any(nn.is_typed(one) or isinstance(one, nn.TypedEdges) for one in args_dict[1:2]) or self._takes(
+            args_dict, kwargs_dict
+        ):
             found = super().forward(*args_dict, **kwargs_dict)
         else:
             found = torch_geometric.nn.HeteroConv.forward(self, *args_dict, **kwargs_dict)
         return found
-
-    @staticmethod
-    def _is_of_layer(edges: Any = None) -> bool:
-        return nn.is_typed(edges) or isinstance(edges, nn.TypedEdges)
 
     def _takes(self, args_dict: tuple[Any, ...], kwargs_dict: Mapping[str, Any]) -> bool:
         """Returns whether the native layer takes a call: rows by node type, edges by relation, and

@@ -322,15 +322,15 @@ def reads_as_sources(step: ProgramStep) -> list[int]:
 
 
 def shared_values(
-    recording: Recording, model: torch.nn.Module, drops: Mapping[int, bool], differ: frozenset[int]
+    recording: Recording, model: torch.nn.Module, drops: frozenset[int], differ: frozenset[int]
 ) -> frozenset[int]:
-    """Returns the values that copies of a node share. ``drops``: by the place of a call that may
-    drop elements at random, whether it does now. ``differ``: inputs that they do not share."""
+    """Returns the values that copies of a node share. ``drops``: the places of calls that drop
+    elements at random now. ``differ``: inputs that copies do not share."""
     found = {one for one in recording.inputs if one not in differ and _types([one], recording)}
     calls: list[Call] = []
     for place, call in enumerate(recording.calls):
         rows = [one for one in refs((call.args, call.kwargs)) if _types([one], recording)]
-        if rows and found.issuperset(rows) and not drops.get(place) and _is_of_node(call, recording, model):
+        if rows and found.issuperset(rows) and place not in drops and _is_of_node(call, recording, model):
             found.update(call.results)
             calls.append(call)
     pays = set[TypeName]().union(*(_types(one.results, recording) for one in calls if _pays(one, recording)))
@@ -365,16 +365,11 @@ def _is_of_node(call: Call, recording: Recording, model: torch.nn.Module) -> boo
     return not has_counts((call.args, call.kwargs))
 
 
-def dropping(recording: Recording, model: torch.nn.Module) -> dict[int, bool]:
-    """Returns, by the place of a call that may drop elements at random, whether it does now."""
-    found = {}
-    for place, call in enumerate(recording.calls):
-        module: Any = module_of(call, model)
-        if is_dropout(call, model):
-            by_number = refs((call.args[1:], call.kwargs))
-            found[place] = bool(by_number) or rate_of(call, model, {}) != 0.0
-        elif module is not None and rules.kind_of(module) is rules.MLP:
-            found[place] = module.training and any(module.dropout)
-        elif call.target in rules.DROPOUTS:
-            found[place] = True
-    return found
+def drops_now(call: Call, model: torch.nn.Module) -> bool:
+    """Returns whether a call drops elements at random now, or may do so."""
+    module: Any = module_of(call, model)
+    if is_dropout(call, model):
+        return bool(refs((call.args[1:], call.kwargs))) or rate_of(call, model, {}) != 0.0
+    if module is not None and rules.kind_of(module) is rules.MLP:
+        return module.training and any(module.dropout)
+    return call.target in rules.DROPOUTS

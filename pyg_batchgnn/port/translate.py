@@ -219,7 +219,9 @@ class _Translator:
             if form is not None:
                 return Count(0, form)
             return self._add(target, args, kwargs, FIXED, by_row=False).only()
-        if isinstance(value, Tensor) and target not in rules.DRAWS and not rules.is_state(target):
+        if isinstance(value, Tensor) and not rules.is_state(target):
+            if rules.draws(self._node):
+                raise self._refusal(f"{rules.name_of(target)} draws random numbers")
             depends = refs((args, kwargs)) or has_counts((args, kwargs))
             return self._add(target, args, kwargs, WHOLE if depends else FIXED, by_row=False).only()
         raise self._refusal(rules.why_refused(target))
@@ -234,7 +236,7 @@ class _Translator:
 
     def _function(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = rules.name_of(func)
-        refused = func in rules.DRAWS or func in rules.WRITES or rules.is_state(func)
+        refused = func in rules.WRITES or rules.is_state(func)
         if refused or isinstance(func, torch._ops.HigherOrderOperator):
             raise self._refusal(rules.why_refused(func))
         if not rules.is_known(func) and rules.draws(self._node):
@@ -386,8 +388,12 @@ class _Translator:
     def _conv(self, path: str, module: Any, leaf: Leaf) -> _Made:
         (x,), values = leaf.args, dict(leaf.kwargs)
         edge_index = values.pop("edge_index")
-        axis, way = self._conv_axis(module, x, edge_index, values)
-        made = self._add(ModuleCall(path), (x, edge_index), values, axis, by_row=False, way=way)
+        way = self._way_of(module, module, x, edge_index, values)
+        self._note = way if isinstance(way, str) else ""
+        known = way if isinstance(way, Way) else None
+        rows = self._axis_by_number(x[1] if isinstance(x, tuple) else x)
+        axis = rows if isinstance(rows, Nodes) else WHOLE
+        made = self._add(ModuleCall(path), (x, edge_index), values, axis, by_row=False, way=known)
         made.call.names = ("x", "edge_index")
         self._layer += 1
         return made
@@ -415,17 +421,12 @@ class _Translator:
     def _axis_by_number(self, ref: Any) -> Axis:
         return self.found.axes[ref.number] if isinstance(ref, Ref) else WHOLE
 
-    def _conv_axis(self, conv: Any, x: Any, edge_index: Any, given: Any) -> tuple[Axis, Way | None]:
+    def _way_of(self, conv: Any, judged: Any, x: Any, edge_index: Any, values: Any) -> Way | str:
         sources, targets = x if isinstance(x, tuple) else (x, x)
-        rows = self._axis_by_number(targets)
-        reason = self._reason_against(sources, targets, edge_index, given)
-        way: Way | str = f"{_kind(conv)} {reason}"
-        if reason is None:
-            way = self._judge(conv, *self._shaped((x, edge_index, dict(given))))
-        if isinstance(way, Way):
-            return rows, way
-        self._note = way
-        return (rows if isinstance(rows, Nodes) else WHOLE), None
+        reason = self._reason_against(sources, targets, edge_index, values)
+        if reason is not None:
+            return f"{_kind(conv)} {reason}"
+        return self._judge(judged, *self._shaped((x, edge_index, dict(values))))
 
     def _reason_against(self, sources: Any, targets: Any, edge_index: Any, given: Any) -> str | None:
         above, rows, edges = map(self._axis_by_number, (sources, targets, edge_index))
@@ -446,8 +447,12 @@ class _Translator:
 
     def _conv_of_types(self, path: str, conv: Any, leaf: Leaf) -> _Made:
         x, edges = leaf.args
-        known = {relation: one for relation, one in conv.convs.items() if relation in edges}
-        ways = [self._way_of(conv, relation, one, x, edges) for relation, one in known.items()]
+        ways: list[Way | str] = []
+        for relation, one in conv.convs.items():
+            source, _, target = relation
+            if relation in edges:
+                rows = x[source] if source == target else (x[source], x[target])
+                ways.append(self._way_of(conv, one, rows, edges[relation], {}))
         ways.append(self._judge(conv, self._shaped(x), self._shaped(edges), {}))
         reason = next((one for one in ways if not isinstance(one, Way)), None)
         axes = [self._axis_by_number(x[name]) for name in leaf.types]
@@ -461,14 +466,6 @@ class _Translator:
         made.call.names, made.call.names_of_results = ("x", "edge_index"), leaf.types
         self._layer += 1
         return made
-
-    def _way_of(self, conv: Any, relation: Any, one: Any, x: Any, edges: Any) -> Way | str:
-        source, target = x[relation[0]], x[relation[2]]
-        reason = self._reason_against(source, target, edges[relation], {})
-        if reason is not None:
-            return f"{_kind(conv)} {reason}"
-        rows = source if relation[0] == relation[2] else (source, target)
-        return self._judge(one, self._shaped(rows), self._shaped(edges[relation]), {})
 
     def _propagated(self, path: str, conv: Any, leaf: Leaf) -> _Made | None:
         (edge_index,), given, plain = leaf.args, leaf.kwargs, leaf.plain
