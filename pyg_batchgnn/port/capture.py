@@ -250,8 +250,7 @@ def _check_code(capture: Capture) -> None:
                 raise Refusal(f"PyTorch's tracer does not know {what}")
 
 
-def _backend(module: torch.fx.GraphModule, inputs: Any) -> Captured:
-    del inputs
+def _backend(module: torch.fx.GraphModule, _: Any) -> Captured:
     capture = _local.capture
     if capture is None:
         raise Miss

@@ -189,8 +189,7 @@ class Trial:
 def _pygs(module: Any) -> Callable[..., Any]:
     if isinstance(module, Accelerated):
         return functools.partial(module.stands_for.forward, module)
-    call: Callable[..., Any] = module
-    return call
+    return module
 
 
 def _learns(one: Any) -> bool:

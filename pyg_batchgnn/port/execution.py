@@ -123,8 +123,7 @@ def _arguments(frame: Frame, step: ProgramStep) -> tuple[tuple[Any, ...], dict[s
     if hops is not None and not isinstance(call.target, ModuleCall) and rules.is_reshape(call.target):
         axis = frame.program.axes[call.results[0]]
         args = rules.new_shape(args, frame.rows(axis, hops))
-    given: tuple[Any, Any] = mapped((args, call.kwargs), lambda leaf: _value(frame, leaf, hops))
-    return given
+    return mapped((args, call.kwargs), lambda leaf: _value(frame, leaf, hops))
 
 
 def run_step(frame: Frame, step: ProgramStep) -> None:
@@ -332,8 +331,7 @@ def _convolve_types(frame: Frame, step: ProgramStep, conv: Any) -> dict[str, Ten
         dropping = (one.training and getattr(one, "dropout", 0.0) for one in convs.values())
         drops = frame.drops and any(dropping)
         edges = PrefixLayer(frame.structure, relations, (call.layer + 1, step.hops, edge_hops, drops))
-        found: dict[str, Tensor] = conv(x, edges)
-        return found
+        return conv(x, edges)
     results: dict[str, list[Tensor]] = {}
     for relation in relations:
         one, (source, _, target) = convs[relation], relation

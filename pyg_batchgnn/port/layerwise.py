@@ -502,8 +502,7 @@ class _Piece:
 
     def _graph(self, relation: RelationName) -> nn.LayerGraph | None:
         name = self._schema.relations[0] if relation is None else relation
-        found: nn.LayerGraph | None = self._edges.graph(name)
-        return found
+        return self._edges.graph(name)
 
     def graph(self, relation: RelationName, *_: Any) -> nn.LayerGraph:
         found = self._graph(relation)

@@ -76,8 +76,7 @@ class Leaf:
     plain: Any = None  # what ``propagate`` returned, whose calls were captured too
 
     @classmethod
-    def of(cls, tensors: Sequence[Any], module: int, names: str, learns: Any = None) -> Leaf:
-        del learns
+    def of(cls, tensors: Sequence[Any], module: int, names: str, _: Any = None) -> Leaf:
         kind, *each = names.split(_BETWEEN)
         if kind == "one":
             return cls(module, (list(tensors) if each else tensors[0],))
@@ -118,8 +117,7 @@ def _is_part(number: int) -> bool:
 
 def _call(module: Any, tensors: list[Tensor], names: list[str]) -> list[Tensor]:
     learns = _LEARNS if _learns(id(module)) else None
-    made: list[Tensor] = LEAF(tensors, id(module), _BETWEEN.join(names), learns)
-    return made
+    return LEAF(tensors, id(module), _BETWEEN.join(names), learns)
 
 
 def _conv_forward(self: Any, *args: Any, **kwargs: Any) -> Any:

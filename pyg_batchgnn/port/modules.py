@@ -171,8 +171,7 @@ class AcceleratedPart(Accelerated):
             return traced(self, (input,))
         if is_traced() or not self.takes(input):
             return self.stands_for.forward(self, input)
-        made: Tensor = super().forward(*(one for one in (input, key, node) if one is not None))  # type: ignore[misc]
-        return made
+        return super().forward(*(one for one in (input, key, node) if one is not None))  # type: ignore[misc]
 
     def takes(self, input: Tensor) -> bool:
         return is_plain(input)
@@ -256,7 +255,9 @@ class AcceleratedConv(Accelerated, nn.NativeConv):
 
     def forward(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> Any:
         if not isinstance(x, Tensor) and is_symbolic(x):
-            return self._traced(x, edge_index, arguments, options)
+            if is_symbolic(arguments, options):  # the layer itself is traced: PyG's code says why not
+                arguments, options = (), {}
+            return traced(self, (x, edge_index, *arguments), options)
         values = arguments[0] if arguments else options.get(str(self.edge_values)) if options else None
         if len(arguments) > 1 or not self.takes_call(x, edge_index, values):
             return self.stands_for.forward(self, x, edge_index, *arguments, **options)
@@ -272,11 +273,6 @@ class AcceleratedConv(Accelerated, nn.NativeConv):
 
     def check_call(self) -> None:
         """Looks at nothing, because `takes_call` did."""
-
-    def _traced(self, x: Any, edge_index: Any, arguments: Any, options: Any) -> Any:
-        if is_symbolic(arguments, options):  # the layer itself is traced: PyG's code says why it cannot be
-            arguments, options = (), {}
-        return traced(self, (x, edge_index, *arguments), options)
 
 
 class AcceleratedSAGEConv(AcceleratedConv, nn.SAGEConv):
@@ -345,18 +341,15 @@ class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
     stands_for = torch_geometric.nn.HeteroConv
 
     def forward(self, *args_dict: Any, **kwargs_dict: Any) -> dict[str, Tensor]:
-        found: dict[str, Tensor]
         if is_symbolic(args_dict):  # the layer itself is traced: PyG's code says why it cannot be
-            found = torch_geometric.nn.HeteroConv.forward(self, *args_dict)
-        elif is_symbolic(*args_dict):
-            found = traced(self, args_dict, kwargs_dict)
-        elif any(nn.is_typed(one) or isinstance(one, nn.TypedEdges) for one in args_dict[1:2]) or self._takes(
+            return torch_geometric.nn.HeteroConv.forward(self, *args_dict)
+        if is_symbolic(*args_dict):
+            return traced(self, args_dict, kwargs_dict)
+        if any(nn.is_typed(one) or isinstance(one, nn.TypedEdges) for one in args_dict[1:2]) or self._takes(
             args_dict, kwargs_dict
         ):
-            found = super().forward(*args_dict, **kwargs_dict)
-        else:
-            found = torch_geometric.nn.HeteroConv.forward(self, *args_dict, **kwargs_dict)
-        return found
+            return super().forward(*args_dict, **kwargs_dict)
+        return torch_geometric.nn.HeteroConv.forward(self, *args_dict, **kwargs_dict)
 
     def _takes(self, args_dict: tuple[Any, ...], kwargs_dict: Mapping[str, Any]) -> bool:
         """Returns whether the native layer takes a call: rows by node type, edges by relation, and

@@ -58,8 +58,7 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
         """
         if hasattr(loader, "all_nodes"):
             nn.check_cpu(device, embedding_device)
-            found: Tensor = inference(self, loader, memory_budget, progress_bar, scratch, edge_values)
-            return found
+            return inference(self, loader, memory_budget, progress_bar, scratch, edge_values)
         if not isinstance(loader, NeighborLoader):
             raise TypeError(
                 f"inference takes a MacrobatchNeighborLoader or PyG's NeighborLoader, got "

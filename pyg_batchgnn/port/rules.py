@@ -281,8 +281,7 @@ _KEEPING = (
 
 def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
     """Returns the class that the user wrote, of a module that may have been made native."""
-    kind: type[torch.nn.Module] = getattr(module, "stands_for", type(module))
-    return kind
+    return getattr(module, "stands_for", type(module))
 
 
 def module_rule(module: torch.nn.Module) -> str | None:

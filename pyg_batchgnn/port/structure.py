@@ -336,9 +336,8 @@ class PrefixLayer(nn.TypedEdges):
         self._structure, self._relations, self._of_layer = structure, relations, of_layer
 
     def graph(self, relation: Relation) -> LayerGraph | None:
-        if relation not in self._relations or not self._structure.has(relation):
-            return None
-        return self._structure.graph(relation, *self._of_layer)
+        known = relation in self._relations
+        return self._structure.graph(relation, *self._of_layer) if known else None
 
     def rows(self, name: str) -> nn.LayerRows:
         _, targets, edges, _ = self._of_layer

@@ -149,10 +149,9 @@ def _forward_of_sequential(names: tuple[str, ...]) -> Callable[..., Any]:
     return forward
 
 
-def _reduced(self: TracedModel, protocol: Any) -> Any:
+def _reduced(self: TracedModel, _: Any) -> Any:
     """Returns what a copy or a file holds of a model: its class is made again from the user's."""
     state = self.__getstate__() if hasattr(self, "__getstate__") else None
-    del protocol
     return _rebuild, (self.stands_for,), self.__dict__ if state is None else state
 
 

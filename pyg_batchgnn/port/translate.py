@@ -582,8 +582,7 @@ def _shape(value: Any) -> Tensor | None:
             continue
         hint = getattr(one.node, "hint", None)
         sizes.append(max(2, int(hint)) if isinstance(hint, int) else 2)
-    made: Tensor = torch.empty((), dtype=value.dtype).expand(sizes)
-    return made
+    return torch.empty((), dtype=value.dtype).expand(sizes)
 
 
 def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
@@ -595,8 +594,7 @@ def _form_of_dim(place: ArgumentTensor, dim: int) -> Form | None:
 
 
 def _constant(value: Any) -> int | None:
-    found: int | None = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
-    return found
+    return value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
 
 
 def _kind(module: torch.nn.Module) -> str:
