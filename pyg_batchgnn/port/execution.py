@@ -37,7 +37,7 @@ from pyg_batchgnn.port.recording import (
     refs,
     tensors,
 )
-from pyg_batchgnn.port.structure import Copies, PrefixLayer, Structure, prefix
+from pyg_batchgnn.port.structure import FLOATS, Copies, PrefixLayer, Structure, prefix
 
 
 @dataclass
@@ -191,13 +191,10 @@ def _end(frame: Frame, step: ProgramStep, x: Any, *, in_place: bool) -> Any:
     ending = _ending(frame, step, x.shape)
     if not ending["relu"] and ending["drop"] == 0.0:
         return x
-    if x.dtype not in _ACTIVATED or x.dim() == 0:
+    if x.dtype not in FLOATS or x.dim() == 0:
         x = x.relu() if ending["relu"] else x
         return torch.nn.functional.dropout(x, ending["drop"]) if ending["drop"] > 0.0 else x
     return ops.activate(x if in_place else x.clone(), **ending)
-
-
-_ACTIVATED = (torch.float32, torch.float64, torch.bfloat16)
 
 
 def _plain_call(frame: Frame, step: ProgramStep, module: torch.nn.Module | None) -> Any:

@@ -22,10 +22,9 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_geometric.utils._trim_to_layer import TrimToLayer
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.port.structure import layer_edges
+from pyg_batchgnn.port.structure import FLOATS, layer_edges
 from pyg_batchgnn.types import Relation
 
-_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 _IDS = (torch.int64, torch.int32)
 _strided = torch.strided
 
@@ -64,7 +63,7 @@ def is_plain(x: Any, dtype: torch.dtype | None = None) -> bool:
         and x.ndim == 2
         and x.is_cpu
         and x.layout is _strided
-        and (found := x.dtype) in _DTYPES
+        and (found := x.dtype) in FLOATS
         and (found is dtype or dtype is None or (found is not torch.float64 and _autocasts()))
     )
 

@@ -108,9 +108,6 @@ class Program:
         axis = self.axes[number]
         return axis.hops if isinstance(axis, (Nodes, Edges, BatchEdges)) else 0
 
-    def share_alike(self, one: int, other: int) -> bool:
-        return (one in self.shared) == (other in self.shared)
-
     def _ask(self, tree: Any, hops: int | None = None) -> None:
         """Asks for the rows of values up to some hops; for all rows where None."""
         for one in refs(tree):
@@ -211,7 +208,7 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
         relu, drop, read = is_relu(call, model), is_dropout(call, model), refs((call.args, call.kwargs))
         before = made.get(read[0]) if call.by_row and read and (drop or len(read) == 1) else None
         alone = before is not None and readers[before.result] == 1 and before.hops == step.hops
-        alone = alone and (before is None or program.share_alike(before.result, number))
+        alone = alone and (before is None or (before.result in program.shared) == (number in program.shared))
         for operand in _operands(step, made, readers, program, model):
             steps.remove(operand)
             step.parts += operand.parts or [operand]
@@ -254,7 +251,7 @@ def _operands(
         part = made.get(leaf.number) if isinstance(leaf, Ref) else None
         if part is None or readers[part.result] != 1 or part.hops != step.hops or part.relu or part.dropout:
             return []
-        if not program.share_alike(part.result, step.result):
+        if (part.result in program.shared) != (step.result in program.shared):
             return []
         if not (part.parts or _is_summand(part.call, model)) or part.call.columns != call.columns:
             return []

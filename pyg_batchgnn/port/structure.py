@@ -20,6 +20,7 @@ from pyg_batchgnn.sample import HandedOut, handed_out
 from pyg_batchgnn.types import LayerHops, Relation, SampledMinibatch
 
 _WORD = (1 << 64) - 1
+FLOATS = (torch.float32, torch.float64, torch.bfloat16)  # the dtypes that native operators compute in
 #: The name of a node type, or of a relation; None for the only one.
 TypeName: TypeAlias = str | None
 RelationName: TypeAlias = Relation | None
@@ -305,7 +306,7 @@ def sampled_batch(
     nodes_per_hop: Mapping[Any, Any],
     edges_per_hop: Mapping[Any, Any],
 ) -> SampledBatch | None:
-    """Returns a batch by counts of nodes, by type, and of edges, by relation, if these fit it."""
+    """Returns a batch by its counts of nodes, by type, and edges, by relation; None if unfit."""
     counts = (*nodes_per_hop.values(), *edges_per_hop.values())
     if not all(isinstance(one, list) and {*map(type, one)} <= {int} for one in counts):
         return None
@@ -354,7 +355,6 @@ class PrefixLayer(nn.TypedEdges):
 LEAST_COPIES = 1.2
 _CHUNK = 2048  # rows that are compared at a time, so that they stay in a cache
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an element
-_GATHERED = (torch.float32, torch.float64, torch.bfloat16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -402,7 +402,7 @@ class CopiedNodes:
         row = ops.prefix(self.row, count)
         if isinstance(rows, nn.RowView):
             return nn.RowView(rows.table, rows.row[row])
-        if rows.dtype not in _GATHERED or not rows.dim():
+        if rows.dtype not in FLOATS or not rows.dim():
             return rows.index_select(0, row)
         flat = rows.flatten(1) if rows.dim() > 1 else rows[:, None]
         if torch.is_grad_enabled() and rows.requires_grad:  # each is the sum over one in-edge
